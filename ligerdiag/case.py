@@ -1,0 +1,70 @@
+"""A case: a JAX function, what to call it with, on which mesh, and what is expected of its schedule.
+
+This file imports neither jax nor triton: a case's function is only called inside a compile worker.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """How an argument's values are drawn, by `jax.random` from its own key.
+
+    kind: `normal` (times `scale`), `uniform` in [low, high), `randint` in [low, high), `bernoulli` with probability
+    `scale`, or `zeros`. `seed` is the integer of `jax.random.key(seed)`.
+    """
+
+    kind: str = "normal"
+    seed: int = 0
+    scale: float = 1.0
+    low: int = 0
+    high: int = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arg:
+    """One argument: an array of `shape` and `dtype` (NumPy or ml_dtypes name, such as `float32`, `bfloat16`, `int32`).
+
+    partition: for each dimension the mesh axis (or tuple of axes) it is split over, or None; missing means replicated.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    draw: Draw = field(default_factory=Draw)
+    partition: tuple[str | tuple[str, ...] | None, ...] = ()
+    donate: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A program and its expectation.
+
+    function: takes the arguments by position, returns any pytree of arrays; the paths of its leaves name the outputs.
+        A mapping at the top gives plain names, such as {"loss": ..., "bias": ...}.
+    args: the arguments in order; a leaf of the position's pytree may be an `Arg` or a dict, list or tuple of them.
+    params: what distinguishes this case from its siblings; they make the id `name[a-b-c]`.
+    mesh: axis name to size, in order; empty for one device.
+    expected: None (no expectation: a finding fails the run), `fresh` (every output fresh), `hazard` (at least one
+        output stale, clobbered or latent), or a mapping from output name to a verdict or to alternatives (`stale|latent`);
+        the name `*` stands for the outputs that are not named, which else must be fresh.
+    reference: the same function in plain jnp, when there is one.
+    about: one line: which report or doubt it stands for.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    params: tuple[Any, ...] = ()
+    mesh: Mapping[str, int] = field(default_factory=dict[str, int])
+    expected: str | Mapping[str, str] | None = None
+    reference: Callable[..., Any] | None = None
+    about: str = ""
+
+    @property
+    def id(self) -> str:
+        """`name`, or `name[a-b-c]` with the params as their `str`."""
+        if not self.params:
+            return self.name
+        return f"{self.name}[{'-'.join(str(p) for p in self.params)}]"

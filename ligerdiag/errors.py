@@ -1,0 +1,40 @@
+"""What can keep ligerdiag from looking: input, compile, artifact. Findings live in `findings`, bugs are tracebacks.
+
+Each error is one line for the user: it names the thing and says what would be right. Its exit code is part of the
+command line's contract (`ligerdiag check --help`).
+"""
+
+from typing import ClassVar
+
+
+class LigerdiagError(Exception):
+    """Base of everything that ligerdiag raises on purpose; `str(error)` is one line, lower case, no final stop."""
+
+    exit_code: ClassVar[int] = 3
+
+
+class InputError(LigerdiagError):
+    """The request cannot be met as given: no such file, case, target or rule, a mesh that does not fit (exit code 2)."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class CaseError(LigerdiagError):
+    """A case file raises when imported, or a case's function raises when traced (exit code 2: the user's input)."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class CompileError(LigerdiagError):
+    """XLA or a worker failed: compile error, abort, timeout, out of memory (exit code 3).
+
+    `log_tail` holds the last lines of the worker's log, for the report.
+    """
+
+    def __init__(self, message: str, log_tail: str = "") -> None:
+        super().__init__(message)
+        self.log_tail = log_tail
+
+
+class ArtifactError(LigerdiagError):
+    """An artifact is truncated, hostile or of a form that we do not know (exit code 3)."""

@@ -1,0 +1,68 @@
+"""What ligerdiag says about a program: verdicts for outputs, findings for places. Plain data, no behaviour."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """How much a finding weighs against `--fail-on`; one per rule, fixed."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class Verdict(StrEnum):
+    """What an output of the program is computed from.
+
+    Ordered from good to bad by `VERDICT_ORDER`; the worst wins where several apply.
+    """
+
+    FRESH = "fresh"
+    """As intended, and the order that makes it so is forced by data or control dependences."""
+    LATENT = "latent"
+    """As intended in this schedule, by luck: nothing forces the order."""
+    UNKNOWN = "unknown"
+    """Could not be decided; never counts as clean."""
+    CLOBBERED = "clobbered"
+    """Sees a hidden write that it should not see: somebody needed the original."""
+    STALE = "stale"
+    """Misses a hidden write that it should see."""
+
+
+VERDICT_ORDER = (Verdict.FRESH, Verdict.LATENT, Verdict.UNKNOWN, Verdict.CLOBBERED, Verdict.STALE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceLine:
+    """A place in the user's program, from the HLO's source metadata."""
+
+    file: str
+    line: int
+    """1-based; 0 when not known."""
+    function: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One hazard at one place: a fact, the place, the evidence, one remedy (see docs/rules/)."""
+
+    rule: str
+    """Rule id, such as `LD001`."""
+    severity: Severity
+    message: str
+    """One line, lower case, no final stop, names in backticks."""
+    outputs: tuple[str, ...] = ()
+    """Names of the program's outputs that it reaches; empty when it reaches none or concerns the call itself."""
+    source: SourceLine | None = None
+    """The user's line that reads (or calls), where the HLO knows it."""
+    kernel: str = ""
+    """The kernel's function name."""
+    operand: int | None = None
+    """operand_number of the kernel's custom call that is overwritten, 0-based."""
+    instructions: tuple[str, ...] = ()
+    """Names of the optimized module's instructions involved, the kernel's custom call first."""
+    evidence: tuple[tuple[str, str], ...] = ()
+    """(label, sentence) pairs such as ("write", "%call overwrites operand 0, %fusion, at logical time 14")."""
+    help: str = ""
+    """One remedy."""

@@ -1,0 +1,40 @@
+"""A rule: its id, its page, its examples and its check. One rule a file; `registry.py` lists them."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.findings import Finding, Severity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A whole case file that is both a test and the documentation of a rule."""
+
+    about: str
+    """One sentence: what it shows."""
+    code: str
+    """Python source that defines `CASE`."""
+    target: str = "h100"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One hazard. The texts become docs/rules/<id>-<name>.md and `ligerdiag explain <id>`."""
+
+    id: str
+    name: str
+    """Reads as "allow NAME"."""
+    severity: Severity
+    summary: str
+    """One line, lower case, no final stop."""
+    what_it_does: str
+    why: str
+    what_to_do: str
+    limits: str
+    references: tuple[str, ...]
+    bad: tuple[Example, ...]
+    """Each must make the rule fire."""
+    good: tuple[Example, ...]
+    """Each must not."""
+    check: Callable[[Context], Iterable[Finding]]

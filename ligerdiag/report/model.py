@@ -1,0 +1,96 @@
+"""What a run of `check` found out, as plain data: the only thing that a renderer sees.
+
+A report holds no text that a renderer would have to parse; a renderer holds no decision about the program.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ligerdiag.findings import Finding, Verdict
+
+SCHEMA_VERSION = "1"
+"""Version of the JSON form of these records (docs/json.md); a change that breaks a reader raises it."""
+
+
+class Status(StrEnum):
+    """One word for a case; `EXIT_STATUSES` in the command line's contract build on it."""
+
+    CLEAN = "clean"
+    """No expectation given; every output is fresh, everything was analysed, no finding at all."""
+    EXPECTED = "as expected"
+    """The verdicts match the case's expectation, be it fresh or a hazard."""
+    FINDINGS = "findings"
+    """No expectation given, and there are findings."""
+    UNEXPECTED = "unexpected"
+    """The verdicts contradict the case's expectation; also when the program is unexpectedly right."""
+    INCONCLUSIVE = "inconclusive"
+    """Something could not be decided; never clean."""
+    NOTHING = "nothing to check"
+    """No kernel of the program writes an operand behind XLA's back, and none is unknown."""
+    ERROR = "could not analyse"
+    """Compile failure, abort, timeout or unreadable artifact; see `error`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """What a verdict stands on, so that "no hazards" never means "did not look"."""
+
+    instructions: int = 0
+    """Instructions of the optimized module that were followed."""
+    kernels: int = 0
+    """Custom calls whose effects were asked for (kernels, libraries, FFI targets)."""
+    hidden_writes: int = 0
+    """(kernel call, operand) pairs written behind XLA's back."""
+    tags: int = 0
+    """Tags of the program's own operations in the unoptimized module."""
+    tags_found: int = 0
+    """Of those, how many were found again in the optimized module."""
+    buffer_assignment: bool = False
+    """Whether XLA's own buffer assignment was there to read."""
+    not_covered: tuple[str, ...] = ()
+    """One line for each thing that the analysis met and does not model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseReport:
+    """One case on one target."""
+
+    id: str
+    target: str
+    toolchain: str
+    status: Status
+    about: str = ""
+    expected: str | Mapping[str, str] | None = None
+    outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
+    """Output name to verdict, in the program's order."""
+    findings: tuple[Finding, ...] = ()
+    coverage: Coverage = field(default_factory=Coverage)
+    seconds: float = 0.0
+    """Wall time for compile (0 when cached) and analysis."""
+    cached: bool = False
+    """The artifact came from the cache."""
+    mismatch: str = ""
+    """One line: how the verdicts contradict the expectation."""
+    error: str = ""
+    """One line, when status is `could not analyse`."""
+    error_exit_code: int = 0
+    """Exit code that the error asks for (2 input, 3 could not analyse)."""
+    log_tail: str = ""
+    """Last lines of the worker's log, when it died."""
+    artifact: str = ""
+    """Directory of the artifact, for `inspect` and for reading the HLO by hand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReport:
+    """A whole run."""
+
+    cases: tuple[CaseReport, ...]
+    targets: tuple[str, ...]
+    toolchain: str
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Package name to version, of the toolchain that compiled."""
+    seconds: float = 0.0
+    interrupted: bool = False
+    """Ctrl-C came before every case was done; `cases` holds those that were."""
