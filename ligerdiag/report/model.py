@@ -94,3 +94,20 @@ class CheckReport:
     seconds: float = 0.0
     interrupted: bool = False
     """Ctrl-C came before every case was done; `cases` holds those that were."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """One step of a run, told while it happens."""
+
+    phase: str
+    """`discover`, `compile` or `analyse`."""
+    event: str
+    """`started` or `finished`."""
+    done: int
+    total: int
+    """0 when not known yet."""
+    case_id: str = ""
+    target: str = ""
+    cached: bool = False
+    """The artifact came from the cache."""

@@ -1,0 +1,35 @@
+UV ?= uv
+
+.PHONY: check lint test docs docs-check bench lock proto
+
+check: lint docs-check test
+
+lint:
+	$(UV) run ruff check .
+	$(UV) run ruff format --check .
+	$(UV) run pyright
+	$(UV) run lint-imports
+
+test:
+	$(UV) run pytest
+
+docs:
+	$(UV) run python -m ligerdiag.report.rule_page docs/rules
+	$(UV) run python -m ligerdiag.cli.reference docs/cli.md
+
+docs-check:
+	$(UV) run python -m ligerdiag.report.rule_page docs/rules --check
+	$(UV) run python -m ligerdiag.cli.reference docs/cli.md --check
+
+# Cold and warm run of all cases, and the cost of the analysis; make bench CASES="seed_*" for some of them.
+bench:
+	$(UV) run python tools/bench.py $(foreach case,$(CASES),'$(case)')
+
+# Pins every package in pyproject.toml anew; what was chosen there by hand is kept.
+lock:
+	$(UV) run --no-project python tools/lock.py
+
+PROTOC = $(UV) run --no-project --with "grpcio-tools<1.70" --with "setuptools<81" python -m grpc_tools.protoc
+proto:
+	cd ligerdiag/hlo && $(PROTOC) -I. --python_out=. --pyi_out=. xla.proto
+	cd ligerdiag/effects && $(PROTOC) -I. --python_out=. --pyi_out=. triton_call.proto

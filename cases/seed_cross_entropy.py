@@ -1,0 +1,63 @@
+"""The seed's four tests of the cross entropy kernel alone, in `hidden` mode as it has them, and `aliased` beside them.
+
+The ids: mode, batch, context, vocabulary, probability that a target is kept. The output `logits` is the gradient that
+should stand there. The logits are an argument of the program, so that a hidden write goes to a parameter of the entry
+computation or to a copy of it. https://github.com/phlippe/liger_kernels
+"""
+
+import itertools
+from functools import partial
+from typing import Any
+
+from kernels.cross_entropy.shapes import SEED_LARGE, SEED_SMALL, Shape
+from kernels.modes import Mode
+from ligerdiag.case import Arg, Case, Draw
+
+IGNORE_INDEX = -100
+
+
+def make_args(shape: Shape, kept: float) -> tuple[Arg, ...]:
+    """Returns logits, targets and mask; a target is kept with probability `kept`."""
+    tokens = (shape.batch, shape.context)
+    return (
+        Arg(shape=tuple(shape), draw=Draw(seed=0)),
+        Arg(shape=tokens, dtype="int32", draw=Draw(kind="randint", seed=1, low=0, high=shape.vocabulary)),
+        Arg(shape=tokens, dtype="bool", draw=Draw(kind="bernoulli", seed=2, scale=kept)),
+    )
+
+
+def compute(mode: Mode, logits: Any, targets: Any, mask: Any) -> dict[str, Any]:
+    """Returns loss and gradient by the kernel in `mode`."""
+    import jax.numpy as jnp
+
+    from kernels.cross_entropy.api import cross_entropy_with_gradient
+
+    targets = jnp.where(mask, targets, IGNORE_INDEX)
+    loss, gradient = cross_entropy_with_gradient(logits, targets, ignore_index=IGNORE_INDEX, mode=mode)
+    return {"loss": loss, "logits": gradient}
+
+
+def compute_reference(logits: Any, targets: Any, mask: Any) -> dict[str, Any]:
+    """Returns loss and gradient in plain jnp."""
+    import jax
+    import jax.numpy as jnp
+
+    from kernels.cross_entropy.reference import cross_entropy
+
+    targets = jnp.where(mask, targets, IGNORE_INDEX)
+    loss, gradient = jax.value_and_grad(cross_entropy)(logits, targets, ignore_index=IGNORE_INDEX)
+    return {"loss": loss, "logits": gradient}
+
+
+CASES = tuple(
+    Case(
+        name="seed_cross_entropy",
+        function=partial(compute, mode),
+        args=make_args(shape, kept),
+        params=(mode, *shape, kept),
+        expected="fresh" if mode is Mode.ALIASED else None,
+        reference=compute_reference,
+        about="phlippe/liger_kernels: the kernel alone, not chunked",
+    )
+    for mode, shape, kept in itertools.product((Mode.HIDDEN, Mode.ALIASED), (SEED_SMALL, SEED_LARGE), (0.9, 0.5))
+)

@@ -1,0 +1,1 @@
+"""Triton kernels that overwrite an operand, each in the modes of `kernels.modes`."""

@@ -1,0 +1,42 @@
+"""What a cross entropy loss can be asked for, apart from its arrays. Imports no framework."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kernels.modes import Mode
+
+
+class Reduction(StrEnum):
+    """How the losses of the rows become the loss."""
+
+    MEAN = "mean"
+    """Their sum, divided by the number of rows that are not ignored (at least 1)."""
+
+    SUM = "sum"
+    """Their sum."""
+
+    NONE = "none"
+    """They are the loss, in the shape of the targets; an ignored row's is 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossOptions:
+    """The static options of a loss; ValueError for one that does not exist.
+
+    ignore_index: a row with this target counts for nothing.
+    label_smoothing: the share, in [0, 1], of the target that is spread evenly over the vocabulary.
+    """
+
+    ignore_index: int = -100
+    label_smoothing: float = 0.0
+    reduction: Reduction = Reduction.MEAN
+    mode: Mode = Mode.ALIASED
+
+    def __post_init__(self) -> None:
+        for name, kind in (("reduction", Reduction), ("mode", Mode)):
+            value = getattr(self, name)
+            if value not in list(kind):
+                raise ValueError(f"Expected one of {', '.join(kind)} but got {name}={value!r}")
+            object.__setattr__(self, name, kind(value))
+        if not 0.0 <= self.label_smoothing <= 1.0:
+            raise ValueError(f"Expected a share in [0, 1] but got label_smoothing={self.label_smoothing}")

@@ -1,0 +1,15 @@
+"""Named shapes, shared by tests, cases and benchmarks. Imports no framework."""
+
+from typing import NamedTuple
+
+
+class Shape(NamedTuple):
+    """logits float[batch, context, vocabulary], targets int[batch, context]."""
+
+    batch: int
+    context: int
+    vocabulary: int
+
+
+SEED_SMALL = Shape(3, 4, 8)
+SEED_LARGE = Shape(4, 128, 50304)

@@ -1,0 +1,1 @@
+"""Linear layer and cross entropy loss in one, chunk by chunk of tokens. See README.md; start at `api`."""

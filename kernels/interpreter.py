@@ -1,0 +1,93 @@
+"""Runs a Triton kernel on the CPU, from inside a JAX program, through Triton's own interpreter.
+
+The kernel must have been decorated while TRITON_INTERPRET=1 stood in the environment. XLA:CPU hands a callback copies
+and takes back results, so only the modes whose writes it knows about can be run.
+"""
+
+import functools
+import threading
+from typing import Any
+
+import jax
+import numpy as np
+import triton.language as tl
+
+from kernels.modes import UNDECLARED, Mode
+
+_ONE_AT_A_TIME = threading.Lock()
+"""The interpreter keeps the program id in a global."""
+
+
+class HostArray:
+    """What the interpreter asks of a torch tensor, answered by a contiguous NumPy array that it overwrites."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+        self.dtype = tl.int1 if array.dtype == np.bool_ else getattr(tl, array.dtype.name)
+
+    def data_ptr(self) -> int:
+        return self.array.ctypes.data
+
+    def untyped_storage(self) -> "HostArray":
+        return self
+
+    def cpu(self) -> "HostArray":
+        return self
+
+    def copy_(self, other: "HostArray") -> None:
+        """Nothing to do: device and host are one array."""
+
+    def new_empty(self, size: int, device: str) -> "HostArray":
+        return HostArray(self.array)
+
+    def set_(self, storage: "HostArray", offset: int, size: Any, stride: Any) -> None:
+        self.array = storage.array
+
+    def storage_offset(self) -> int:
+        return 0
+
+    def size(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    def stride(self) -> tuple[int, ...]:
+        return tuple(s // self.array.itemsize for s in self.array.strides)
+
+
+def interpreted_call(
+    kernel: Any,
+    operands: tuple[jax.Array, ...],
+    *,
+    written: int,
+    outputs: tuple[jax.ShapeDtypeStruct, ...],
+    grid: tuple[int, ...],
+    mode: Mode,
+    metaparams: dict[str, Any],
+) -> tuple[tuple[jax.Array, ...], jax.Array]:
+    """`kernels.triton_call.inplace_call` for a kernel made under TRITON_INTERPRET=1."""
+    if mode in UNDECLARED:
+        raise ValueError(
+            f"Expected mode 'aliased' or 'out_of_place' under TRITON_INTERPRET=1 but got mode='{mode}': "
+            "its write is hidden from XLA, and XLA:CPU lets no callback overwrite an operand"
+        )
+    contents = jax.ShapeDtypeStruct(operands[written].shape, operands[written].dtype)
+    run = functools.partial(_run, kernel, written=written, outputs=outputs, grid=grid, mode=mode, metaparams=metaparams)
+    *results, contents = jax.pure_callback(run, (*outputs, contents), *operands)
+    return tuple(results), contents
+
+
+def _run(
+    kernel: Any,
+    *operands: jax.Array,
+    written: int,
+    outputs: tuple[jax.ShapeDtypeStruct, ...],
+    grid: tuple[int, ...],
+    mode: Mode,
+    metaparams: dict[str, Any],
+) -> tuple[np.ndarray, ...]:
+    hosts = [np.array(operand, order="C") for operand in operands]
+    results = [np.zeros(output.shape, output.dtype) for output in outputs]
+    contents = hosts[written] if mode is Mode.ALIASED else np.zeros_like(hosts[written])
+    destination = None if mode is Mode.ALIASED else HostArray(contents)
+    with _ONE_AT_A_TIME:
+        kernel[grid](*map(HostArray, (*hosts, *results)), destination_ptr=destination, **metaparams)
+    return (*results, contents)

@@ -1,0 +1,103 @@
+"""Calls a Triton kernel that overwrites an operand, in any mode, through either generation of jax-triton.
+
+A kernel called from here takes, in this order: its operands, its outputs, `destination_ptr`, its constexprs. It stores
+the new contents of the overwritten operand to `destination_ptr`, or over the operand itself where that is None.
+
+What differs between the generations:
+
+1. jax-triton < 0.4 declares an overwritten operand by `input_output_aliases`, and passes the kernel one more pointer
+   for the aliased output (the same address again).
+2. jax-triton >= 0.4 takes a `jax.Ref` for it, and passes no other pointer.
+
+The generation is told once, at import, by whether `triton_call` knows `out_type`.
+"""
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax_triton
+from triton.runtime.interpreter import InterpretedFunction
+
+from kernels.interpreter import interpreted_call
+from kernels.modes import UNDECLARED, Mode
+
+type Outputs = tuple[jax.ShapeDtypeStruct, ...]
+type Results = tuple[tuple[jax.Array, ...], jax.Array]
+
+
+def inplace_call(
+    kernel: Any,
+    *operands: jax.Array,
+    written: int,
+    outputs: Sequence[jax.ShapeDtypeStruct],
+    grid: tuple[int, ...],
+    mode: Mode,
+    num_warps: int = 4,
+    **metaparams: Any,
+) -> Results:
+    """Returns the kernel's outputs and the new contents of `operands[written]`, as `mode` gets hold of them.
+
+    A kernel made under TRITON_INTERPRET=1 runs on the CPU, in the modes that XLA knows about; ValueError in the others.
+    `metaparams` go to the kernel's constexprs.
+    """
+    mode = Mode(mode)
+    if not 0 <= written < len(operands):
+        raise ValueError(f"Expected the number of an operand in [0, {len(operands)}) but got written={written}")
+    outputs = tuple(outputs)
+    if isinstance(kernel, InterpretedFunction):
+        return interpreted_call(
+            kernel, operands, written=written, outputs=outputs, grid=grid, mode=mode, metaparams=metaparams
+        )
+    call = _CALL[mode]
+    results, contents = call(kernel, operands, written, outputs, {"grid": grid, "num_warps": num_warps} | metaparams)
+    match mode:
+        case Mode.TRIVIAL:
+            total = jax.lax.stop_gradient(results[0].sum()).astype(contents.dtype)
+            contents = contents + total
+            contents = contents - total
+        case Mode.BARRIER:
+            contents, results = jax.lax.optimization_barrier((contents, results))
+        case Mode.HIDDEN | Mode.ALIASED | Mode.OUT_OF_PLACE:
+            pass
+    return results, contents
+
+
+def _like(array: jax.Array) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(array.shape, array.dtype)
+
+
+def _call_undeclared(kernel: Any, operands: Any, written: int, outputs: Outputs, keywords: dict[str, Any]) -> Results:
+    results = jax_triton.triton_call(
+        *operands, kernel=kernel, destination_ptr=None, **{_OUTPUTS_KEYWORD: outputs}, **keywords
+    )
+    return results, operands[written]
+
+
+def _call_out_of_place(kernel: Any, operands: Any, written: int, outputs: Outputs, keywords: dict[str, Any]) -> Results:
+    all_outputs = (*outputs, _like(operands[written]))
+    *results, contents = jax_triton.triton_call(*operands, kernel=kernel, **{_OUTPUTS_KEYWORD: all_outputs}, **keywords)
+    return tuple(results), contents
+
+
+def _call_with_alias(kernel: Any, operands: Any, written: int, outputs: Outputs, keywords: dict[str, Any]) -> Results:
+    return _call_out_of_place(
+        kernel, operands, written, outputs, keywords | {"input_output_aliases": {written: len(outputs)}}
+    )
+
+
+def _call_with_ref(kernel: Any, operands: Any, written: int, outputs: Outputs, keywords: dict[str, Any]) -> Results:
+    ref = jax.new_ref(operands[written])
+    operands = (*operands[:written], ref, *operands[written + 1 :])
+    results, _ = _call_undeclared(kernel, operands, written, outputs, keywords)
+    return results, jax.freeze(ref)
+
+
+_HAS_REFS = "out_type" in inspect.signature(jax_triton.triton_call).parameters
+_OUTPUTS_KEYWORD = "out_type" if _HAS_REFS else "out_shape"
+_CALL: dict[Mode, Callable[..., Results]] = {
+    **dict.fromkeys(UNDECLARED, _call_undeclared),
+    Mode.ALIASED: _call_with_ref if _HAS_REFS else _call_with_alias,
+    Mode.OUT_OF_PLACE: _call_out_of_place,
+}

@@ -1,0 +1,125 @@
+"""Carriers: operations that hold what stood in a kernel's operand before the kernel overwrote it.
+
+A schedule can be stale without missing the write: a global norm over two gradients, one fresh and one stale, depends on
+the write all the same. What gives it away is that it *also* depends on the value from before, by a path that does not lead
+through the kernel. Carriers are the operations where such a path can start:
+  (1) the operation that defines the overwritten operand;
+  (2) each operation all of whose users are carriers (the bf16 logits before the convert, the product before the bias).
+Not a carrier, because the optimized module may share it with others for good reason:
+  (3) one that depends on no parameter (zeros, an iota);
+  (4) one that has a twin outside (2): common subexpression elimination will merge the two.
+Carriers are found again in the optimized module by tag and opcode. When there are none, only the test for missing writes
+is left.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ligerdiag.analysis.writes import HiddenWrite
+from ligerdiag.hlo.module import HloComputation, HloInstruction
+from ligerdiag.hlo.tags import TagPath, parse_tag_path
+
+_NOT_OPERATIONS = frozenset(
+    {"parameter", "constant", "iota", "get-tuple-element", "tuple", "while", "call", "conditional"}
+)
+_MAX_TWIN_DEPTH = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Carriers:
+    """Where ORIG labels start."""
+
+    instructions: Mapping[int, tuple[int, ...]]
+    """Instruction id in the unoptimized module to the hidden writes that it carries the original of."""
+    paths: Mapping[TagPath, tuple[tuple[str, int], ...]]
+    """Tag path to (opcode, hidden write): how to recognise the same operation in the optimized module."""
+    parameters: Mapping[int, tuple[int, ...]]
+    """Entry parameter number to hidden writes, where a kernel overwrites the parameter itself."""
+
+
+def compute_carriers(writes: tuple[HiddenWrite, ...]) -> Carriers:
+    """Carriers of every hidden write of the program as written."""
+    instructions: defaultdict[int, list[int]] = defaultdict(list)
+    paths: defaultdict[TagPath, list[tuple[str, int]]] = defaultdict(list)
+    parameters: defaultdict[int, list[int]] = defaultdict(list)
+    for write in writes:
+        computation = write.frames[-1].computation
+        value = write.call.operands[write.operand]
+        if value.opcode == "parameter" and len(write.frames) == 1:
+            parameters[value.proto.parameter_number].append(write.index)
+            instructions[value.id].append(write.index)
+            continue
+        prefix = write.tag_path[: len(write.tag_path) - len(parse_tag_path(write.call.op_name))]
+        for carrier in _find_carriers(computation, value):
+            instructions[carrier.id].append(write.index)
+            path = parse_tag_path(carrier.op_name)
+            if path:
+                paths[(*prefix, *path)].append((carrier.opcode, write.index))
+    return Carriers(
+        {key: tuple(value) for key, value in instructions.items()},
+        {key: tuple(value) for key, value in paths.items()},
+        {key: tuple(value) for key, value in parameters.items()},
+    )
+
+
+def is_same_operation(opcode: str, optimized: HloInstruction) -> bool:
+    """Whether an instruction of the optimized module may be what became of an operation with this opcode."""
+    if optimized.opcode == opcode:
+        return True
+    return opcode in ("dot", "convolution") and optimized.opcode == "custom-call"  # cuBLAS, cuDNN
+
+
+def _find_carriers(computation: HloComputation, value: HloInstruction) -> list[HloInstruction]:
+    if value.opcode in _NOT_OPERATIONS:
+        return []
+    users = computation.users
+    found = {value.id: value}
+    pending = list(value.operands)
+    while pending:
+        candidate = pending.pop()
+        if candidate.id in found or candidate.opcode in _NOT_OPERATIONS or candidate is computation.root:
+            continue
+        if all(user.id in found for user in users[candidate.id]):
+            found[candidate.id] = candidate
+            pending += candidate.operands
+    return [c for c in found.values() if _depends_on_parameter(c) and not _has_twin(computation, c, found)]
+
+
+def _depends_on_parameter(instruction: HloInstruction) -> bool:
+    seen: set[int] = set()
+    pending = [instruction]
+    while pending:
+        current = pending.pop()
+        if current.opcode == "parameter":
+            return True
+        if current.id not in seen:
+            seen.add(current.id)
+            pending += current.operands
+    return False
+
+
+def _has_twin(computation: HloComputation, carrier: HloInstruction, carriers: Mapping[int, HloInstruction]) -> bool:
+    return any(
+        other.opcode == carrier.opcode and other.id not in carriers and _are_equal(other, carrier, _MAX_TWIN_DEPTH)
+        for other in computation.instructions
+    )
+
+
+def _are_equal(a: HloInstruction, b: HloInstruction, depth: int) -> bool:
+    """Structural equality, as common subexpression elimination sees it; past `depth` taken for equal."""
+    if a is b or depth == 0:
+        return True
+    if a.opcode != b.opcode or a.opcode == "parameter" or len(a.operands) != len(b.operands):
+        return False
+    if _attributes(a) != _attributes(b):
+        return False
+    return all(_are_equal(x, y, depth - 1) for x, y in zip(a.operands, b.operands, strict=True))
+
+
+def _attributes(instruction: HloInstruction) -> bytes:
+    stripped = type(instruction.proto)()
+    stripped.CopyFrom(instruction.proto)
+    for field in ("name", "id", "metadata", "operand_ids", "control_predecessor_ids"):
+        stripped.ClearField(field)
+    return stripped.SerializeToString(deterministic=True)

@@ -1,0 +1,30 @@
+"""What a verdict stands on, in numbers: how much of both modules was followed."""
+
+from dataclasses import dataclass
+
+from ligerdiag.hlo.module import HloModule
+from ligerdiag.hlo.tags import parse_tag_path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagCoverage:
+    """How many of the program's tagged operations are seen again in the optimized module."""
+
+    tags: int
+    found: int
+
+
+def compute_tag_coverage(program: HloModule, optimized: HloModule) -> TagCoverage:
+    """Counts by the operation's own tag, whatever calls lead to it."""
+    written, seen = _collect(program), _collect(optimized)
+    return TagCoverage(tags=len(written), found=len(written & seen))
+
+
+def _collect(module: HloModule) -> set[int]:
+    found: set[int] = set()
+    for computation in module.computations.values():
+        for instruction in computation.instructions:
+            path = parse_tag_path(instruction.op_name)
+            if path:
+                found.add(path[-1])
+    return found

@@ -1,0 +1,104 @@
+"""Hidden writes of the program, found again in the optimized module.
+
+A kernel call is recognised by its tag path, or, where tags are missing, by target and payload if only one call has them.
+A kernel call of the optimized module that is not in the program is a note, never silently dropped.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ligerdiag.analysis.memory import ActualWrite
+from ligerdiag.analysis.writes import EffectsOf, Frames, HiddenWrite, find_hidden_operands, iterate_kernel_calls
+from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.positions import Positions
+from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
+from ligerdiag.hlo.tags import TagPath, parse_tag_path
+
+_ADDRESS_ONLY = frozenset({"bitcast", "get-tuple-element"})
+_PART_OF = frozenset({"slice", "dynamic-slice"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matching:
+    """Which hidden write each optimized call performs."""
+
+    by_call: Mapping[int, tuple[HiddenWrite, ...]]
+    """custom-call id in the optimized module to hidden writes, in operand order."""
+    actual: tuple[ActualWrite, ...]
+    missing: tuple[HiddenWrite, ...]
+    """Hidden writes whose call is gone from the optimized module."""
+    unplaced: tuple[HiddenWrite, ...]
+    """Hidden writes whose operand's memory could not be told."""
+    moved: frozenset[int]
+    """Indices of writes whose loop nesting differs between the programs (unrolled, peeled, single-trip loops)."""
+    notes: tuple[str, ...]
+
+
+def match_writes(
+    writes: tuple[HiddenWrite, ...], module: HloModule, positions: Positions, effects_of: EffectsOf
+) -> Matching:
+    """Find every hidden write of the program in the optimized module, and where it hits memory."""
+    by_path: defaultdict[TagPath, list[HiddenWrite]] = defaultdict(list)
+    by_payload: defaultdict[bytes, list[HiddenWrite]] = defaultdict(list)
+    for write in writes:
+        if write.tag_path:
+            by_path[write.tag_path].append(write)
+        by_payload[write.call.proto.backend_config].append(write)
+    by_call: dict[int, tuple[HiddenWrite, ...]] = {}
+    actual: list[ActualWrite] = []
+    notes: list[str] = []
+    unplaced: list[HiddenWrite] = []
+    moved: set[int] = set()
+    for frames, call in iterate_kernel_calls(module):
+        hidden = find_hidden_operands(call, effects_of(call))
+        if not hidden:
+            continue
+        own = by_path.get(parse_tag_path(call.op_name)) or _match_payload(call, by_payload)
+        found = tuple([w for w in own for number in hidden if w.operand == number])
+        if not found:
+            notes.append(f"`{call.name}` writes an operand and is not in the program as written")
+            continue
+        by_call[call.id] = found
+        depth = sum(frame.instruction.opcode == "while" for frame in frames)
+        for write in found:
+            if depth != write.loop_depth:
+                moved.add(write.index)
+            place = _locate(frames, write.operand, positions)
+            if place is None:
+                unplaced.append(write)
+            else:
+                actual.append(ActualWrite(write.index, frames, place[0], place[1]))
+    seen = {w.index for found in by_call.values() for w in found}
+    missing = tuple([w for w in writes if w.index not in seen])
+    return Matching(by_call, tuple(actual), missing, tuple(unplaced), frozenset(moved), tuple(notes))
+
+
+def _match_payload(call: HloInstruction, by_payload: Mapping[bytes, list[HiddenWrite]]) -> list[HiddenWrite]:
+    candidates = by_payload.get(call.proto.backend_config, [])
+    return candidates if len({w.call.id for w in candidates}) == 1 else []
+
+
+def _locate(frames: Frames, operand: int, positions: Positions) -> tuple[tuple[int, ...], bool] | None:
+    """(slice numbers, whether the kernel gets a part only) of the memory that the call's operand stands in.
+
+    Inside fusions the operand is followed to the parameter it is an address in, and so outward to the scheduled
+    instruction's operand.
+    """
+    value, partial, index = frames[-1].instruction.operands[operand], False, ()
+    for outer in reversed(frames[:-1]):
+        if outer.instruction.opcode != "fusion":
+            break
+        while value.opcode != "parameter":
+            if value.opcode == "get-tuple-element":
+                index = (value.proto.tuple_index, *index)
+            elif value.opcode in _PART_OF:
+                partial = True
+            elif value.opcode not in _ADDRESS_ONLY:
+                return None
+            value = value.operands[0]
+        value = outer.instruction.operands[value.proto.parameter_number]
+    leaves: list[ShapeIndex] = [index] if index else list(iterate_leaves(value.shape))
+    numbers = [positions.find(value, leaf) for leaf in leaves]
+    places = tuple([number for number in numbers if number is not None])
+    return (places, partial) if len(places) == len(numbers) else None

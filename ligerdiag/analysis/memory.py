@@ -1,0 +1,127 @@
+"""Memory of the actual program, as dependence sets: what stands in each slice of XLA's buffer assignment right now.
+
+(1) A definition replaces the set of its slice; every reader of the slice sees the set that stands there.
+(2) A hidden write changes every slice that shares bytes with the operand's, whoever owns it; those slices are then *raw*:
+    their bytes were changed behind XLA's back, so an order that XLA did not mean decides who sees it.
+(3) A read of a raw slice that nothing forces to come after the write is lucky, and is marked so. So is a read that comes
+    before the write though nothing forces that.
+(4) Values without a place in the buffer assignment are kept by instruction.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ligerdiag.analysis.labels import Labels, LabelSpace
+from ligerdiag.analysis.order import Order
+from ligerdiag.analysis.writes import Frames
+from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.positions import Positions
+
+
+@dataclass(frozen=True, slots=True)
+class LuckyRead:
+    """Key of a mark: `reader` sees (or does not see) the hidden write only because of the schedule's order."""
+
+    write: int
+    """HiddenWrite index."""
+    reader: int
+    """Id of the scheduled instruction that reads."""
+    after: bool
+    """It reads after the write (True) or before it (False)."""
+    slice_number: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ActualWrite:
+    """A hidden write where it stands in the optimized module."""
+
+    write: int
+    """HiddenWrite index."""
+    frames: Frames
+    slices: tuple[int, ...]
+    """Slice numbers of the overwritten operand."""
+    partial: bool = False
+    """The kernel gets a part of the slice only (an address inside it)."""
+
+    @property
+    def call(self) -> HloInstruction:
+        """The kernel's custom call."""
+        return self.frames[-1].instruction
+
+
+@dataclass(slots=True, eq=False)
+class Memory:
+    """Dependence sets by slice number (or by instruction, (4)); changed as the evaluation goes on."""
+
+    buffers: BufferAssignment
+    positions: Positions
+    space: LabelSpace
+    order: Order
+    targets: dict[int, list[ActualWrite]] = field(default_factory=dict[int, list[ActualWrite]])
+    """Slice number to the hidden writes that will hit it."""
+    sets: dict[int, Labels] = field(default_factory=dict[int, Labels])
+    """Slice number to set; missing is empty."""
+    raw: dict[int, tuple[ActualWrite, ...]] = field(default_factory=dict[int, tuple[ActualWrite, ...]])
+    journal: dict[int, Labels] | None = None
+    """While a loop or branch runs: slice number to the set that stood there before its first change."""
+    _leaves: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+    _placeless: int = 0
+
+    def locate(self, instruction: HloInstruction) -> tuple[int, ...]:
+        """Slice number of each leaf of the instruction's shape, in order."""
+        found = self._leaves.get(instruction.id)
+        if found is None:
+            found = tuple([self._number(place) for place in self.positions.locate(instruction)])
+            self._leaves[instruction.id] = found
+        return found
+
+    def _number(self, place: int | None) -> int:
+        if place is None:  # (4): a number that no slice has
+            self._placeless -= 1
+            return self._placeless
+        return place
+
+    def defines(self, instruction: HloInstruction) -> tuple[int, ...]:
+        """Slice numbers that the instruction writes as its own result."""
+        defined = self.buffers.definitions.get(instruction.id)
+        if defined is not None:
+            return tuple([number for _, number in defined])
+        return tuple([number for number in self.locate(instruction) if number < 0])
+
+    def put(self, number: int, labels: Labels) -> None:
+        """A definition, (1)."""
+        if self.journal is not None:
+            self.journal.setdefault(number, self.sets.get(number, 0))
+        self.sets[number] = labels
+        if self.raw:
+            self.raw.pop(number, None)
+
+    def read(self, number: int, reader: Frames) -> Labels:
+        """What a reader of this slice depends on, with the marks of (3)."""
+        labels = self.sets.get(number, 0)
+        if not labels:
+            return 0
+        overwritten = self.raw.get(number, ())
+        for write in overwritten:
+            if not self.order.is_forced(write.frames, reader):
+                labels |= self.space.mark(LuckyRead(write.write, reader[-1].instruction.id, True, number))
+        for write in self.targets.get(number, ()):
+            is_before = write not in overwritten and labels & self.space.original(write.write)
+            if is_before and not self.order.is_forced(reader, write.frames):
+                labels |= self.space.mark(LuckyRead(write.write, reader[-1].instruction.id, False, number))
+        return labels
+
+    def overwrite(self, write: ActualWrite, dropped: Labels, added: Labels) -> None:
+        """A hidden write, (2)."""
+        for number in write.slices:
+            for hit in self.overlapping(number):
+                if self.journal is not None:
+                    self.journal.setdefault(hit, self.sets.get(hit, 0))
+                before = self.sets.get(hit, 0)
+                self.sets[hit] = before | added if write.partial or hit != number else before & ~dropped | added
+                self.raw[hit] = (*[w for w in self.raw.get(hit, ()) if w is not write], write)
+
+    def overlapping(self, number: int) -> Iterable[int]:
+        """Slices that share bytes with this one, itself included."""
+        return self.buffers.overlapping[number] if number >= 0 else (number,)

@@ -1,0 +1,274 @@
+"""Dependence sets of the program as the author wrote it: program order, every value with storage of its own.
+
+  (1) Order is that of the tags, which the worker gave out in program order; an instruction without a tag follows its
+      operands.
+  (2) Every instruction that computes makes new storage. `tuple`, `get-tuple-element` and the parameters of a `call` or of
+      a `conditional`'s branch are other names for existing storage; a loop's parameters are storage of the loop.
+  (3) A kernel's hidden write changes the storage of its operand, for everyone who reads it later.
+  (4) An operation that autodiff derived from the value before the write reads it as it was (see `residuals`).
+  (5) Loops run to a fixpoint; what a loop's predicate depends on, its results depend on.
+Not modelled: infeed, send and recv are taken for operations on their operands alone.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ligerdiag.analysis.carriers import Carriers
+from ligerdiag.analysis.kernel_call import transfer_call
+from ligerdiag.analysis.labels import Labels, LabelSpace
+from ligerdiag.analysis.residuals import compute_residual_lines, find_file_location, is_derivative
+from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.shape import is_tuple
+from ligerdiag.hlo.tags import TagPath, parse_tag_path
+from ligerdiag.hlo.xla_pb2 import ShapeProto
+
+type Value = int | tuple["Value", ...]
+"""An array's storage (index of its dependence set), or a tuple of values."""
+
+
+@dataclass(slots=True)
+class TaggedSet:
+    """What one tagged operation of the program depends on, and on which tagged operations directly."""
+
+    opcode: str
+    labels: Labels
+    operands: frozenset[TagPath]
+    """Nearest tagged operations upstream."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Intended:
+    """The intended program's dependence sets."""
+
+    outputs: tuple[Labels, ...]
+    """Per leaf of the entry root, in order."""
+    tagged: Mapping[TagPath, TaggedSet]
+    """Operations with a non-empty set only."""
+
+
+def compute_intended(
+    module: HloModule,
+    writes: tuple[HiddenWrite, ...],
+    carriers: Carriers,
+    effects_of: EffectsOf,
+    space: LabelSpace,
+) -> Intended:
+    """Evaluate the unoptimized module in program order."""
+    evaluation = _Evaluation(module, writes, carriers, effects_of, space)
+    arguments: list[Value] = []
+    for parameter in module.entry.parameters:
+        labels = 0
+        for write in carriers.parameters.get(parameter.proto.parameter_number, ()):
+            labels |= space.original(write)
+        arguments.append(evaluation.allocate(parameter.shape, labels))
+    root = evaluation.run(module.entry, arguments, (), 0)
+    return Intended(tuple(evaluation.leaves(root)), evaluation.tagged)
+
+
+def sort_by_program_order(computation: HloComputation) -> list[HloInstruction]:
+    """The computation's instructions in the order of their tags, each after its operands."""
+    keys: dict[int, int] = {}
+    for instruction in computation.instructions:
+        path = parse_tag_path(instruction.op_name)
+        own = path[-1] if path else 0
+        keys[instruction.id] = max([own, *[keys[o.id] for o in instruction.operands]])
+    return sorted(computation.instructions, key=lambda i: keys[i.id])
+
+
+@dataclass(slots=True, eq=False)
+class _Evaluation:
+    module: HloModule
+    writes: tuple[HiddenWrite, ...]
+    carriers: Carriers
+    effects_of: EffectsOf
+    space: LabelSpace
+    tagged: dict[TagPath, TaggedSet] = field(default_factory=dict[TagPath, TaggedSet])
+    _storage: list[Labels] = field(default_factory=list[Labels])
+    _sorted: dict[int, list[HloInstruction]] = field(default_factory=dict[int, list[HloInstruction]])
+    _upstream: dict[int, frozenset[TagPath]] = field(default_factory=dict[int, frozenset[TagPath]])
+    """Storage index to the nearest tagged operations that it comes from."""
+    _by_call: dict[tuple[TagPath, int], tuple[HiddenWrite, ...]] = field(
+        default_factory=dict[tuple[TagPath, int], tuple[HiddenWrite, ...]]
+    )
+    _before: dict[int, tuple[int, Labels]] = field(default_factory=dict[int, tuple[int, Labels]])
+    """Overwritten storage: (HiddenWrite index, its set just before)."""
+    _residual_lines: Mapping[int, frozenset[int]] = field(init=False)
+    _seen: set[int] = field(default_factory=set[int])
+    """Indices of the hidden writes met so far."""
+
+    def __post_init__(self) -> None:
+        self._residual_lines = compute_residual_lines(self.module, self.writes)
+        for write in self.writes:
+            key = (write.tag_path, write.call.id)
+            self._by_call[key] = (*self._by_call.get(key, ()), write)
+
+    def allocate(self, shape: ShapeProto, labels: Labels) -> Value:
+        """New storage of this shape, every leaf with the same set."""
+        if is_tuple(shape):
+            return tuple([self.allocate(child, labels) for child in shape.tuple_shapes])
+        self._storage.append(labels)
+        return len(self._storage) - 1
+
+    def leaves(self, value: Value) -> list[Labels]:
+        """Sets of the value's leaves, in order."""
+        return [self._storage[index] for index in _flatten(value)]
+
+    def run(self, computation: HloComputation, arguments: list[Value], prefix: TagPath, level: int) -> Value:
+        """Evaluate a computation once; returns its root's value."""
+        order = self._sorted.get(computation.id)
+        if order is None:
+            order = self._sorted[computation.id] = sort_by_program_order(computation)
+        values: dict[int, Value] = {}
+        for instruction in order:
+            values[instruction.id] = self._evaluate(instruction, values, arguments, prefix, level)
+        return values[computation.root.id]
+
+    def _evaluate(
+        self,
+        instruction: HloInstruction,
+        values: Mapping[int, Value],
+        arguments: list[Value],
+        prefix: TagPath,
+        level: int,
+    ) -> Value:
+        operands = [values[o.id] for o in instruction.operands]
+        match instruction.opcode:
+            case "parameter":
+                return arguments[instruction.proto.parameter_number]
+            case "tuple":
+                return tuple(operands)
+            case "get-tuple-element":
+                whole = operands[0]
+                assert isinstance(whole, tuple)
+                return whole[instruction.proto.tuple_index]
+            case "call":
+                callee = self.module.computations[instruction.called_computations[0]]
+                return self.run(callee, operands, (*prefix, *parse_tag_path(instruction.op_name)), level)
+            case "while":
+                return self._run_loop(instruction, operands[0], prefix, level + 1)
+            case "conditional":
+                return self._run_branches(instruction, operands, prefix, level)
+            case _:
+                return self._compute(instruction, operands, prefix)
+
+    def _compute(self, instruction: HloInstruction, operands: list[Value], prefix: TagPath) -> Value:
+        sets = [self._union(value) for value in operands]
+        if self._before and is_derivative(instruction):
+            sets = [self._as_it_was(instruction, value, one) for value, one in zip(operands, sets, strict=True)]
+        labels = 0
+        opcode = instruction.opcode
+        tags = parse_tag_path(instruction.op_name)
+        path = (*prefix, *tags)
+        if opcode == "custom-call":
+            own = self._by_call.get((path, instruction.id), ())
+            transfer = transfer_call(self.effects_of(instruction), sets, own, self.space)
+            labels = transfer.results
+            for number, dropped, added in transfer.written:
+                write = next(w for w in own if w.operand == number)
+                for index in _flatten(operands[number]):
+                    self._before[index] = (write.index, self._storage[index])
+                    self._storage[index] = self._storage[index] & ~dropped | added
+                    self._upstream[index] = self._upstream.get(index, frozenset()) | {path}
+            self._seen.update(write.index for write in own)
+        elif opcode == "optimization-barrier":
+            return self._copy(operands[0])
+        else:
+            for one in sets:
+                labels |= one
+        for write in self.carriers.instructions.get(instruction.id, ()):
+            labels |= self.space.original(write)
+        value = self.allocate(instruction.shape, labels)
+        if labels:
+            self._record(opcode, path if tags else (), labels, operands, value)
+        return value
+
+    def _record(self, opcode: str, path: TagPath, labels: Labels, operands: list[Value], value: Value) -> None:
+        upstream: frozenset[TagPath] = frozenset()
+        for operand in operands:
+            for index in _flatten(operand):
+                upstream |= self._upstream.get(index, frozenset())
+        if path:
+            self.tagged[path] = TaggedSet(opcode, labels, upstream - {path})
+            upstream = frozenset({path})
+        for index in _flatten(value):
+            self._upstream[index] = upstream
+
+    def _as_it_was(self, reader: HloInstruction, value: Value, labels: Labels) -> Labels:
+        """(4): the set from before the write, when that is what the reader was derived from."""
+        if isinstance(value, int) and value in self._before:
+            write, before = self._before[value]
+            if find_file_location(self.module, reader) in self._residual_lines[write]:
+                return before
+        return labels
+
+    def _copy(self, value: Value) -> Value:
+        if isinstance(value, tuple):
+            return tuple([self._copy(child) for child in value])
+        self._storage.append(self._storage[value])
+        copied = len(self._storage) - 1
+        if value in self._upstream:
+            self._upstream[copied] = self._upstream[value]
+        return copied
+
+    def _union(self, value: Value) -> Labels:
+        if isinstance(value, int):
+            return self._storage[value]
+        labels = 0
+        for index in _flatten(value):
+            labels |= self._storage[index]
+        return labels
+
+    def _run_loop(self, instruction: HloInstruction, initial: Value, prefix: TagPath, level: int) -> Value:
+        body, condition = (self.module.computations[c] for c in instruction.called_computations)
+        head = self.leaves(initial)
+        seen_outside = set(self._seen)
+        while True:
+            state = self._copy(initial)
+            for index, labels in zip(_flatten(state), head, strict=True):
+                self._storage[index] = labels
+            self._seen = set()
+            predicate = self._union(self.run(condition, [state], prefix, level))
+            result = self.run(body, [state], prefix, level)
+            inside = frozenset(self._seen)
+            following = [
+                before | self.space.advance(after | predicate, level, inside)
+                for before, after in zip(head, self.leaves(result), strict=True)
+            ]
+            if following == head:
+                self._seen |= seen_outside
+                for index, labels in zip(_flatten(state), head, strict=True):
+                    self._storage[index] = labels
+                for new, old in zip(_flatten(state), _flatten(result), strict=True):
+                    self._upstream[new] = self._upstream.get(old, frozenset()) | self._upstream.get(new, frozenset())
+                return state
+            head = following
+
+    def _run_branches(self, instruction: HloInstruction, operands: list[Value], prefix: TagPath, level: int) -> Value:
+        predicate = self._union(operands[0])
+        before = list(self._storage)
+        merged: list[Labels] = []
+        ends: list[list[Labels]] = []
+        for callee, operand in zip(instruction.called_computations, operands[1:], strict=True):
+            self._storage[: len(before)] = before
+            leaves = self.leaves(self.run(self.module.computations[callee], [operand], prefix, level))
+            merged = [a | b for a, b in zip(merged, leaves, strict=True)] if merged else leaves
+            ends.append(self._storage[: len(before)])
+        for index in range(len(before)):
+            labels = 0
+            for end in ends:
+                labels |= end[index]
+            self._storage[index] = labels
+        value = self.allocate(instruction.shape, 0)
+        for index, labels in zip(_flatten(value), merged, strict=True):
+            self._storage[index] = labels | predicate
+        return value
+
+
+def _flatten(value: Value) -> list[int]:
+    if isinstance(value, int):
+        return [value]
+    found: list[int] = []
+    for child in value:
+        found += _flatten(child)
+    return found

@@ -1,0 +1,328 @@
+"""Dependence sets of the program as the GPU will run it: schedule order, on XLA's buffer assignment.
+
+(1) Computations run in the order of their sequence; the called ones of `while`, `call` and `conditional` where the caller
+    stands. A fusion reads its operands at once and is evaluated inside, so that several outputs are told apart.
+(2) Only instructions that define a buffer change memory: tuples, bitcasts and loop parameters are places, not copies.
+(3) An async span reads at its start and still may at its done: when memory changed in between, either may be what it saw.
+(4) All devices run the same module in step, so a collective passes on the union of its operands' sets.
+(5) Loops run to a fixpoint, as in the intended program; see `labels` for what crosses an iteration.
+(6) A custom call inside a fusion gets addresses: an operand that is a slice or bitcast of a fusion parameter is that
+    parameter's memory.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ligerdiag.analysis.carriers import Carriers, is_same_operation
+from ligerdiag.analysis.fused import FusionEvaluator, Read
+from ligerdiag.analysis.kernel_call import transfer_call
+from ligerdiag.analysis.labels import Labels, LabelSpace
+from ligerdiag.analysis.memory import ActualWrite, Memory
+from ligerdiag.analysis.order import Order
+from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite
+from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.positions import Positions
+from ligerdiag.hlo.tags import TagPath, parse_tag_path
+
+_SILENT = frozenset({"parameter", "tuple", "get-tuple-element", "bitcast", "after-all", "optimization-barrier"})
+"""Opcodes that move no bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A tagged operation of the program, found again in the optimized module."""
+
+    instruction: HloInstruction
+    """The operation itself, perhaps inside a fusion."""
+    scheduled: HloInstruction
+    """The scheduled instruction that runs it."""
+    labels: Labels
+    reads: tuple[Read, ...]
+    """Of the scheduled instruction: (operand_number, slice number, set that stood there)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Actual:
+    """The actual program's dependence sets."""
+
+    outputs: tuple[Labels, ...]
+    """Per leaf of the entry root, in order."""
+    sightings: Mapping[TagPath, tuple[Sighting, ...]]
+    writes: tuple[ActualWrite, ...]
+    """Every hidden write that the optimized module still holds."""
+    frames: Mapping[int, Frames]
+    """Scheduled instruction id to a call path that leads to it."""
+    notes: tuple[str, ...]
+    """What was met and is not modelled."""
+
+
+@dataclass(slots=True, eq=False)
+class ScheduleEvaluation:
+    """One evaluation of the optimized module; make a new one for each run."""
+
+    module: HloModule
+    buffers: BufferAssignment
+    positions: Positions
+    space: LabelSpace
+    carriers: Carriers
+    effects_of: EffectsOf
+    writes: Mapping[int, tuple[HiddenWrite, ...]]
+    """custom-call instruction id in the optimized module to its hidden writes."""
+    actual_writes: tuple[ActualWrite, ...]
+    wanted: frozenset[TagPath]
+    """Tag paths whose sightings to keep."""
+    marked: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
+    """Scheduled instruction id to marks that its results get."""
+    memory: Memory = field(init=False)
+    notes: dict[str, None] = field(default_factory=dict[str, None])
+    _sightings: dict[TagPath, dict[int, Sighting]] = field(init=False)
+    _frames: dict[int, Frames] = field(default_factory=dict[int, Frames])
+    _met: set[int] = field(default_factory=set[int])
+    _pending: dict[int, Labels] = field(default_factory=dict[int, Labels])
+    _paths: dict[int, TagPath] = field(default_factory=dict[int, TagPath])
+
+    def __post_init__(self) -> None:
+        self._sightings = defaultdict(dict)
+        self.memory = Memory(self.buffers, self.positions, self.space, Order())
+        for write in self.actual_writes:
+            for number in write.slices:
+                self.memory.targets.setdefault(number, []).append(write)
+
+    def run(self) -> Actual:
+        """Evaluate the whole module."""
+        entry = self.module.entry
+        for parameter in entry.parameters:
+            labels = 0
+            for write in self.carriers.parameters.get(parameter.proto.parameter_number, ()):
+                labels |= self.space.original(write)
+            for number in self.memory.locate(parameter):
+                self.memory.put(number, labels)
+        self._run_sequence(entry, (), 0)
+        outputs = tuple([self.memory.sets.get(number, 0) for number in self.memory.locate(entry.root)])
+        return Actual(
+            outputs,
+            {path: tuple(found.values()) for path, found in self._sightings.items()},
+            self.actual_writes,
+            self._frames,
+            tuple(self.notes),
+        )
+
+    def _run_sequence(self, computation: HloComputation, prefix: Frames, level: int) -> None:
+        for instruction in computation.sequence or computation.instructions:
+            if instruction.opcode in _SILENT:
+                continue
+            frames = (*prefix, Frame(computation, instruction))
+            self._frames[instruction.id] = frames
+            match instruction.opcode:
+                case "while":
+                    self._run_loop(instruction, frames, level + 1)
+                case "conditional":
+                    self._run_branches(instruction, frames, level)
+                case "call":
+                    self._run_sequence(self.module.computations[instruction.called_computations[0]], frames, level)
+                case "async-start":
+                    self._start_async(instruction, frames, level)
+                case "async-done" | "async-update":
+                    self._finish_async(instruction, frames, level)
+                case "custom-call":
+                    self._call_kernel(instruction, frames)
+                case "fusion":
+                    self._run_fusion(instruction, frames)
+                case _:
+                    self._compute(instruction, frames)
+
+    def _read_operands(self, instruction: HloInstruction, reader: Frames) -> list[Read]:
+        """(operand_number, slice number, set) for every leaf of every operand."""
+        memory = self.memory
+        return [
+            (number, place, memory.read(place, reader))
+            for number, operand in enumerate(instruction.operands)
+            for place in memory.locate(operand)
+        ]
+
+    def _compute(self, instruction: HloInstruction, frames: Frames) -> None:
+        reads = self._read_operands(instruction, frames)
+        labels = 0
+        for _, _, one in reads:
+            labels |= one
+        if instruction.opcode.endswith("-done") and instruction.operands:
+            labels |= self._changed_since_start(instruction, frames)
+        labels |= self.carried(instruction)
+        self._define(instruction, labels)
+        self.sight(instruction, instruction, labels, reads)
+
+    def _changed_since_start(self, done: HloInstruction, frames: Frames) -> Labels:
+        """(3), for collectives and copies that are async without a computation of their own."""
+        start = done.operands[0]
+        if not start.opcode.endswith("-start"):
+            return 0
+        labels = 0
+        for operand in start.operands:
+            for place in self.memory.locate(operand):
+                if place in self.memory.raw:
+                    labels |= self.memory.read(place, frames)
+        return labels
+
+    def _define(self, instruction: HloInstruction, labels: Labels) -> None:
+        labels |= self.marked.get(instruction.id, 0)
+        for number in self.memory.defines(instruction):
+            self.memory.put(number, labels)
+
+    def carried(self, instruction: HloInstruction) -> Labels:
+        """ORIG labels that start at this instruction (see `carriers`)."""
+        found = self.carriers.paths.get(self._path(instruction))
+        labels = 0
+        for opcode, write in found or ():
+            if is_same_operation(opcode, instruction):
+                labels |= self.space.original(write)
+        return labels
+
+    def sight(
+        self,
+        instruction: HloInstruction,
+        scheduled: HloInstruction,
+        labels: Labels,
+        reads: list[Read],
+    ) -> None:
+        """Keep what a tagged operation depends on here."""
+        path = self._path(instruction)
+        if path in self.wanted:
+            self._sightings[path][instruction.id] = Sighting(instruction, scheduled, labels, tuple(reads))
+
+    def _path(self, instruction: HloInstruction) -> TagPath:
+        path = self._paths.get(instruction.id)
+        if path is None:
+            path = self._paths[instruction.id] = parse_tag_path(instruction.op_name)
+        return path
+
+    def _run_fusion(self, instruction: HloInstruction, frames: Frames) -> None:
+        reads = self._read_operands(instruction, frames)
+        leaves = FusionEvaluator(self.module, self, instruction, reads).run()
+        marks = self.marked.get(instruction.id, 0)
+        for (_, number), labels in zip(
+            self.buffers.definitions.get(instruction.id, ()) or [((), n) for n in self.memory.locate(instruction)],
+            self._order_leaves(instruction, leaves),
+            strict=True,
+        ):
+            self.memory.put(number, labels | marks)
+
+    def _order_leaves(self, instruction: HloInstruction, leaves: list[Labels]) -> list[Labels]:
+        """Sets in the order in which the buffer assignment lists the fusion's definitions."""
+        definitions = self.buffers.definitions.get(instruction.id)
+        if not definitions:
+            return leaves
+        places = self.memory.locate(instruction)
+        if len(places) == len(leaves):
+            by_place = dict(zip(places, leaves, strict=True))
+            return [by_place.get(number, 0) for _, number in definitions]
+        union = 0
+        for labels in leaves:
+            union |= labels
+        return [union] * len(definitions)
+
+    def _call_kernel(self, instruction: HloInstruction, frames: Frames) -> None:
+        reads = self._read_operands(instruction, frames)
+        operands = [0] * len(instruction.operands)
+        for number, _, labels in reads:
+            operands[number] |= labels
+        labels = self.call_fused(instruction, operands) | self.carried(instruction)
+        self._define(instruction, labels)
+        self.sight(instruction, instruction, labels, reads)
+
+    def call_fused(self, call: HloInstruction, operands: list[Labels]) -> Labels:
+        """Run a custom call, (6): hidden writes change memory; returns the set of its results."""
+        own = self.writes.get(call.id, ())
+        transfer = transfer_call(self.effects_of(call), operands, own, self.space)
+        for (_, dropped, added), write in zip(transfer.written, own, strict=True):
+            self._met.add(write.index)
+            for actual in self.actual_writes:
+                if actual.call is call and actual.write == write.index:
+                    self.memory.overwrite(actual, dropped, added)
+        return transfer.results
+
+    def _start_async(self, instruction: HloInstruction, frames: Frames, level: int) -> None:
+        callee = self.module.computations[instruction.called_computations[0]]
+        self._run_sequence(callee, frames, level)
+        labels = 0
+        for number in self.memory.locate(callee.root):
+            labels |= self.memory.sets.get(number, 0)
+        self._pending[instruction.id] = labels
+        for number in self.memory.defines(instruction):
+            self.memory.put(number, labels)
+
+    def _finish_async(self, instruction: HloInstruction, frames: Frames, level: int) -> None:
+        start = instruction.operands[0]
+        while start.opcode == "async-update":
+            start = start.operands[0]
+        callee_ids = start.called_computations
+        raced = [
+            place for operand in start.operands for place in self.memory.locate(operand) if place in self.memory.raw
+        ]
+        labels = self._pending.get(start.id, 0)
+        for place in raced:
+            labels |= self.memory.read(place, frames)
+        if raced and callee_ids:
+            self.notes[f"`{start.name}` may run while a kernel overwrites what it reads"] = None
+        for number in {*self.memory.defines(instruction), *self.memory.locate(instruction)}:
+            if raced:
+                self.memory.put(number, self.memory.sets.get(number, 0) | labels)
+            elif number in self.memory.defines(instruction):
+                self.memory.put(number, labels)
+
+    def _run_loop(self, instruction: HloInstruction, frames: Frames, level: int) -> None:
+        memory = self.memory
+        body, condition = (self.module.computations[c] for c in instruction.called_computations)
+        met_outside = set(self._met)
+        outer_journal = memory.journal
+        raw_outside = dict(memory.raw)
+        while True:
+            memory.journal = {}
+            memory.raw = dict(raw_outside)  # what an earlier iteration left raw is forced: iterations follow each other
+            self._met = set()
+            self._run_sequence(condition, frames, level)
+            predicate = 0
+            for number in memory.locate(condition.root):
+                predicate |= memory.sets.get(number, 0)
+            self._run_sequence(body, frames, level)
+            inside = frozenset(self._met)
+            changed = False
+            for number, before in memory.journal.items():
+                after = self.space.advance(memory.sets.get(number, 0) | predicate, level, inside)
+                head = before | after
+                changed = changed or head != before
+                memory.sets[number] = head
+            if outer_journal is not None:
+                for number, before in memory.journal.items():
+                    outer_journal.setdefault(number, before)
+            if not changed:
+                break
+        memory.journal = outer_journal
+        self._met |= met_outside
+
+    def _run_branches(self, instruction: HloInstruction, frames: Frames, level: int) -> None:
+        memory = self.memory
+        predicate = 0
+        for number in memory.locate(instruction.operands[0]):
+            predicate |= memory.read(number, frames)
+        outer_journal, raw_before = memory.journal, dict(memory.raw)
+        ends: list[tuple[dict[int, Labels], dict[int, Labels]]] = []
+        raw_after: dict[int, tuple[ActualWrite, ...]] = {}
+        for callee in instruction.called_computations:
+            memory.journal, memory.raw = {}, dict(raw_before)
+            self._run_sequence(self.module.computations[callee], frames, level)
+            journal = memory.journal
+            ends.append((journal, {number: memory.sets.get(number, 0) for number in journal}))
+            for number, found in memory.raw.items():
+                raw_after[number] = tuple(dict.fromkeys((*raw_after.get(number, ()), *found)))
+            for number, before in journal.items():
+                memory.sets[number] = before
+        memory.journal, memory.raw = outer_journal, raw_after
+        for number in {n for journal, _ in ends for n in journal}:
+            labels = predicate
+            for _, end in ends:
+                labels |= end.get(number, memory.sets.get(number, 0))
+            if outer_journal is not None:
+                outer_journal.setdefault(number, memory.sets.get(number, 0))
+            memory.sets[number] = labels

@@ -1,0 +1,70 @@
+"""Kernel calls that the program traced and the compiled module no longer holds.
+
+  (1) JAX drops a call without outputs before XLA ever sees it, and one whose outputs nobody uses.
+  (2) XLA drops a custom call without users and without side effects.
+Either matters when the call was made for its effect: it has no outputs at all, or something reads an operand of it later.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ligerdiag.analysis.labels import LabelSpace
+from ligerdiag.analysis.matching import Matching
+from ligerdiag.analysis.program_order import Intended
+from ligerdiag.findings import SourceLine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedCall:
+    """A kernel call in the traced jaxpr."""
+
+    kernel: str
+    outputs: int
+    operands: int
+    source: SourceLine | None
+    in_program: bool
+    """The module that JAX lowered still holds it."""
+    operand_used_later: bool
+    """A later equation reads one of its operands."""
+
+
+class DroppedBy(Enum):
+    """Who dropped the call."""
+
+    JAX = "JAX"
+    XLA = "XLA"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VanishedCall:
+    """A call made for its effect that is not run."""
+
+    kernel: str
+    dropped_by: DroppedBy
+    outputs: int
+    source: SourceLine | None
+    write: int | None = None
+    """HiddenWrite index, when XLA dropped it."""
+
+
+def find_vanished(
+    traced: tuple[TracedCall, ...], matching: Matching, intended: Intended, space: LabelSpace
+) -> tuple[VanishedCall, ...]:
+    """Calls that JAX dropped, (1), and hidden writes that some output depends on and XLA dropped, (2)."""
+    found = [
+        VanishedCall(kernel=call.kernel, dropped_by=DroppedBy.JAX, outputs=call.outputs, source=call.source)
+        for call in traced
+        if not call.in_program and (call.outputs == 0 or call.operand_used_later)
+    ]
+    for write in matching.missing:
+        if any(labels & space.all_fresh(write.index) for labels in intended.outputs):
+            found.append(
+                VanishedCall(
+                    kernel=write.kernel,
+                    dropped_by=DroppedBy.XLA,
+                    outputs=1,
+                    source=None,
+                    write=write.index,
+                )
+            )
+    return tuple(found)

@@ -1,0 +1,117 @@
+"""Which kernel calls write operands behind XLA's back: the hidden writes of the program as written.
+
+A write is hidden when the kernel's own IR writes an operand that no output of the custom call aliases. Declarations count
+for nothing else. A kernel whose effect is unknown counts as a hidden write that may or may not happen.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ligerdiag.effects.access import Access, CallEffects
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.tags import TagPath, parse_tag_path
+
+type EffectsOf = Callable[[HloInstruction], CallEffects]
+"""From a custom-call to what it does to its buffers."""
+
+LOOPS = frozenset({"while"})
+CALLERS = frozenset({"call", "while", "conditional", "async-start", "fusion"})
+"""Opcodes whose called computations are part of the program's own flow (a reduction's to_apply is not)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frame:
+    """One step of a call path: this instruction of this computation."""
+
+    computation: HloComputation
+    instruction: HloInstruction
+
+
+type Frames = tuple[Frame, ...]
+"""From the entry computation inward; the last frame is the instruction itself."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HiddenWrite:
+    """One (kernel call, operand) pair of the program as written."""
+
+    index: int
+    """Its number in the label space."""
+    kernel: str
+    """The kernel's function name."""
+    operand: int
+    """operand_number of the custom call."""
+    unknown: bool
+    """The kernel could not be followed: it may or may not write here."""
+    tag_path: TagPath
+    loop_depth: int
+    """Number of loops around the call."""
+    frames: Frames
+    """Call path in the module that it was found in."""
+
+    @property
+    def call(self) -> HloInstruction:
+        """The custom call."""
+        return self.frames[-1].instruction
+
+
+def find_hidden_operands(call: HloInstruction, effects: CallEffects) -> tuple[int, ...]:
+    """Operands that the call writes, or may write, without an output that aliases them."""
+    aliased = call.operand_output_aliases
+    return tuple(
+        number
+        for number, access in enumerate(effects.operands)
+        if access in (Access.WRITE, Access.READ_WRITE, Access.UNKNOWN) and number not in aliased
+    )
+
+
+def find_hidden_writes(module: HloModule, effects_of: EffectsOf) -> tuple[HiddenWrite, ...]:
+    """All hidden writes in the order in which the calls are met, entry computation first."""
+    found: list[HiddenWrite] = []
+    for frames, call in iterate_kernel_calls(module):
+        effects = effects_of(call)
+        path = tag_path_of(frames)
+        depth = sum(frame.instruction.opcode in LOOPS for frame in frames)
+        for number in find_hidden_operands(call, effects):
+            unknown = effects.operands[number] is Access.UNKNOWN
+            found.append(HiddenWrite(len(found), effects.kernel, number, unknown, path, depth, frames))
+    return tuple(found)
+
+
+def tag_path_of(frames: Frames) -> TagPath:
+    """The instance's tags: those of the (not yet inlined) calls on the way, then its own."""
+    path: list[int] = []
+    for frame in frames[:-1]:
+        if frame.instruction.opcode == "call":
+            path += parse_tag_path(frame.instruction.op_name)
+    return (*path, *parse_tag_path(frames[-1].instruction.op_name))
+
+
+def iterate_kernel_calls(module: HloModule) -> Iterator[tuple[Frames, HloInstruction]]:
+    """Every custom-call instance that is reachable from the entry computation, with its call path."""
+    holds = _compute_holders(module)
+
+    def walk(computation: HloComputation, prefix: Frames) -> Iterator[tuple[Frames, HloInstruction]]:
+        for instruction in computation.instructions:
+            if instruction.opcode == "custom-call":
+                frames = (*prefix, Frame(computation, instruction))
+                yield frames, instruction
+            elif instruction.opcode in CALLERS:
+                for callee in instruction.called_computations:
+                    if callee in holds:
+                        yield from walk(module.computations[callee], (*prefix, Frame(computation, instruction)))
+
+    yield from walk(module.entry, ())
+
+
+def _compute_holders(module: HloModule) -> frozenset[int]:
+    """Ids of computations that hold a custom-call, themselves or further in; callees come before callers."""
+    holders: set[int] = set()
+    for computation in module.computations.values():
+        for instruction in computation.instructions:
+            if instruction.opcode == "custom-call" or (
+                instruction.opcode in CALLERS and any(c in holders for c in instruction.called_computations)
+            ):
+                holders.add(computation.id)
+                break
+    return frozenset(holders)

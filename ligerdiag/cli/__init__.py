@@ -1,0 +1,1 @@
+"""The command line: options in, one call of `ligerdiag.api`, one renderer, an exit code."""

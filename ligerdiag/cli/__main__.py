@@ -1,0 +1,5 @@
+"""`python -m ligerdiag.cli`."""
+
+from ligerdiag.cli.main import main
+
+main()

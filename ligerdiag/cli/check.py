@@ -1,0 +1,124 @@
+"""`ligerdiag check`: are these schedules right?"""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ligerdiag.cli.exit_codes import PRECEDENCE, FailOn, compute_exit_code, render_table
+from ligerdiag.cli.output import require_writable, write_atomically
+
+HELP = """Are these schedules right? Compile each case for the GPU, with no GPU needed, and say
+for every output whether it is computed from what the kernels wrote.
+
+SELECTORS choose cases by id or glob ('seed_flce[False-*]'), by the path of a file
+of yours that defines CASE or CASES, or by module:name. Without any: all of cases/.
+
+\b
+What the words mean:
+  fresh      computed as the program means it, and something forces the order
+  STALE      misses what a kernel wrote: the value is wrong
+  latent     right in this schedule by luck, nothing forces the order
+  clobbered  sees what a kernel wrote though it needs the original
+  unknown    could not be decided, never counts as right
+"""
+
+EPILOG = f"""\b
+Examples:
+  ligerdiag check                               all cases; the first run compiles,
+                                                later ones read the cache
+  ligerdiag check 'seed_flce[False-*]'          some of them
+  ligerdiag check mine.py --target a100,h100    your own file, two GPUs side by side
+  ligerdiag check --format json --output report.json
+
+\b
+Exit codes:
+{render_table()}
+
+{PRECEDENCE}
+"""
+
+
+class Format(StrEnum):
+    """How a report is written."""
+
+    TERMINAL = "terminal"
+    JSON = "json"
+
+
+def check(  # noqa: PLR0917 - typer reads the options from the signature
+    selectors: Annotated[
+        list[str] | None, typer.Argument(help="Ids, globs, files, module:name.", show_default=False)
+    ] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option("--target", metavar="NAMES", help="GPUs to compile for: a100,h100. Repeatable. [default: h100]"),
+    ] = None,
+    format: Annotated[Format, typer.Option("--format", help="Form of the report.")] = Format.TERMINAL,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Write the report there and keep the table here.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", min=1, metavar="N", help="Compile workers. [default: one a core]")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Longest that a case may take.")
+    ] = 300.0,
+    fail_on: Annotated[
+        FailOn, typer.Option("--fail-on", help="Least severity that fails a case without expectation.")
+    ] = FailOn.WARNING,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 4 when a case is inconclusive.")] = False,
+    cache_dir: Annotated[
+        Path | None,
+        typer.Option("--cache-dir", metavar="DIR", help="Where artifacts are kept. [default: the user's cache]"),
+    ] = None,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Compile again what the cache has.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Findings of expected cases in full, each by itself.")
+    ] = False,
+) -> None:
+    """Runs the check and exits with its code."""
+    from ligerdiag import api
+    from ligerdiag.report.terminal import ProgressDisplay
+
+    if output is not None:
+        require_writable(output)
+    options = api.CheckOptions(
+        selectors=tuple(selectors or ()),
+        targets=parse_targets(target or []),
+        jobs=jobs,
+        timeout=timeout,
+        cache_directory=cache_dir,
+        refresh=refresh,
+    )
+    with ProgressDisplay(sys.stderr) as show:
+        report = api.check(options, show)
+    code = compute_exit_code(report, fail_on=fail_on, strict=strict)
+
+    from ligerdiag.report.json import render_json
+    from ligerdiag.report.terminal import compute_colour, compute_stream_width, render_terminal
+
+    def render_table_here() -> str:
+        colour, width = compute_colour(sys.stdout), compute_stream_width(sys.stdout)
+        return render_terminal(report, width=width, colour=colour, verbose=verbose)
+
+    match format, output:
+        case Format.JSON, None:
+            sys.stdout.write(render_json(report, exit_code=code))
+        case Format.TERMINAL, None:
+            sys.stdout.write(render_table_here())
+        case Format.JSON, Path():
+            write_atomically(output, render_json(report, exit_code=code))
+            sys.stdout.write(render_table_here())
+        case Format.TERMINAL, Path():
+            write_atomically(output, render_terminal(report, verbose=verbose))
+            sys.stdout.write(render_table_here())
+    raise typer.Exit(code)
+
+
+def parse_targets(names: list[str]) -> tuple[str, ...]:
+    """Comma lists, each name once, in the order given; `h100` when there is none."""
+    parts = [part.strip() for name in names for part in name.split(",")]
+    return tuple(dict.fromkeys(part for part in parts if part)) or ("h100",)

@@ -1,0 +1,104 @@
+"""What the process's exit code says about a run of `check`. One table: the help, the docs and the code read it."""
+
+from collections.abc import Mapping
+from enum import IntEnum, StrEnum
+from typing import assert_never
+
+from ligerdiag.findings import Severity, Verdict
+from ligerdiag.report.model import CaseReport, CheckReport, Status
+
+
+class ExitCode(IntEnum):
+    """The command line's contract."""
+
+    AS_EXPECTED = 0
+    FINDINGS = 1
+    INPUT = 2
+    NOT_ANALYSED = 3
+    INCONCLUSIVE = 4
+    NOTHING_CHECKED = 5
+    INTERRUPTED = 130
+
+
+MEANINGS: Mapping[ExitCode, str] = {
+    ExitCode.AS_EXPECTED: "as expected",
+    ExitCode.FINDINGS: (
+        "findings at or above --fail-on in a case without expectation, or a case that "
+        "does not match its expectation, also when it is unexpectedly right"
+    ),
+    ExitCode.INPUT: "usage or input error",
+    ExitCode.NOT_ANALYSED: "could not analyse: compile error, abort, timeout",
+    ExitCode.INCONCLUSIVE: "inconclusive, under --strict",
+    ExitCode.NOTHING_CHECKED: "nothing checked",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
+}
+
+PRECEDENCE = "Where several apply: 130, then 2, 3, 1, 4, 5, 0."
+
+
+class FailOn(StrEnum):
+    """The least severity of a finding that fails a run; `never` looks at expectations only."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+    NEVER = "never"
+
+
+_BY_SEVERITY = (Severity.NOTE, Severity.WARNING, Severity.ERROR)
+
+
+def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> ExitCode:
+    """The exit code of a whole run, by the precedence of `PRECEDENCE`."""
+    if report.interrupted:
+        return ExitCode.INTERRUPTED
+    cases = report.cases
+    errors = {case.error_exit_code for case in cases if case.status is Status.ERROR}
+    if errors:
+        return ExitCode.INPUT if ExitCode.INPUT in errors else ExitCode.NOT_ANALYSED
+    if any(_fails(case, fail_on) for case in cases):
+        return ExitCode.FINDINGS
+    if strict and any(case.status is Status.INCONCLUSIVE for case in cases):
+        return ExitCode.INCONCLUSIVE
+    if all(case.status is Status.NOTHING for case in cases):
+        return ExitCode.NOTHING_CHECKED
+    return ExitCode.AS_EXPECTED
+
+
+def _fails(case: CaseReport, fail_on: FailOn) -> bool:
+    if case.status is Status.UNEXPECTED:
+        return True
+    if case.expected is not None or fail_on is FailOn.NEVER:
+        return False
+    least = _BY_SEVERITY.index(Severity(fail_on.value))
+    weights = [_BY_SEVERITY.index(finding.severity) for finding in case.findings]
+    weights += [_weight(verdict) for verdict in case.outputs.values()]
+    return any(weight >= least for weight in weights)
+
+
+def _weight(verdict: Verdict) -> int:
+    """A verdict that no finding explains still fails a run: as an error or, when latent, as a warning."""
+    match verdict:
+        case Verdict.STALE | Verdict.CLOBBERED:
+            return _BY_SEVERITY.index(Severity.ERROR)
+        case Verdict.LATENT:
+            return _BY_SEVERITY.index(Severity.WARNING)
+        case Verdict.FRESH | Verdict.UNKNOWN:
+            return -1
+        case _:
+            assert_never(verdict)
+
+
+def render_table() -> str:
+    """The table for a help text, one code a line."""
+    lines: list[str] = []
+    for code, meaning in MEANINGS.items():
+        head, *rest = _broken(meaning)
+        lines += [f"{code.value:>5}  {head}", *(f"       {line}" for line in rest)]
+    return "\n".join(lines)
+
+
+def _broken(text: str) -> list[str]:
+    import textwrap
+
+    return textwrap.wrap(text, 68)

@@ -1,0 +1,75 @@
+"""`ligerdiag`: the entry point, the list of commands, and what becomes of errors."""
+
+import sys
+from io import TextIOWrapper
+from typing import Annotated
+
+import typer
+
+from ligerdiag.cli import check, explain, list, targets
+from ligerdiag.cli.exit_codes import ExitCode
+from ligerdiag.errors import LigerdiagError
+
+HELP = """Is the schedule that XLA made of your JAX program still right when a Triton kernel
+overwrites one of its operands?
+"""
+
+EPILOG = """\b
+First run:
+  ligerdiag check               the cases that come with it, on a GPU that is not there
+  ligerdiag explain LD001       what a finding means
+  ligerdiag check mine.py       a file of yours that defines CASE
+
+Every command has a --help of its own.
+"""
+
+app = typer.Typer(
+    help=HELP,
+    epilog=EPILOG,
+    rich_markup_mode=None,
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("check", short_help="are these schedules right?", help=check.HELP, epilog=check.EPILOG)(check.check)
+app.command("list", short_help="which cases are there?", help=list.HELP, epilog=list.EPILOG)(list.list_cases)
+app.command("explain", short_help="what does a rule mean?", help=explain.HELP, epilog=explain.EPILOG)(explain.explain)
+app.command("targets", short_help="for which GPUs can be compiled?", help=targets.HELP, epilog=targets.EPILOG)(
+    targets.targets
+)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from ligerdiag.report.json import compute_version
+
+        sys.stdout.write(f"ligerdiag {compute_version()}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Options before the command."""
+
+
+def main() -> None:
+    """Runs the command line; every error on purpose is one line on stderr and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    try:
+        app(prog_name="ligerdiag")
+    except LigerdiagError as error:
+        from ligerdiag.report.printable import compute_printable
+
+        sys.stderr.write(f"error: {compute_printable(str(error))}\n")
+        sys.exit(error.exit_code)
+    except SystemExit as leaving:
+        if leaving.code == ExitCode.INTERRUPTED:
+            sys.stderr.write("interrupted\n")
+        raise

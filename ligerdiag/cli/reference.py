@@ -1,0 +1,45 @@
+"""docs/cli.md, from the application itself: `python -m ligerdiag.cli.reference docs/cli.md [--check]`."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+COMMANDS = ("", "check", "list", "explain", "targets")
+WIDTH = 80
+
+
+def render_reference() -> str:
+    """Every command's help in one Markdown page."""
+    from typer.testing import CliRunner
+
+    from ligerdiag.cli.main import app
+
+    parts = ["# The command line", "Generated from the application by `make docs`."]
+    for command in COMMANDS:
+        words = [command] if command else []
+        environment = {"COLUMNS": str(WIDTH), "NO_COLOR": "1", "TERM": "dumb"}
+        result = CliRunner(env=environment).invoke(app, [*words, "--help"], prog_name="ligerdiag")
+        title = " ".join(("ligerdiag", *words))
+        text = "\n".join(line.rstrip() for line in result.output.strip().splitlines())
+        parts += [f"## `{title}`", f"```text\n{text}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Writes or checks the page; returns 0, 1 when it is stale, 2 for wrong usage."""
+    names = [argument for argument in arguments if argument != "--check"]
+    if len(names) != 1:
+        sys.stderr.write("usage: python -m ligerdiag.cli.reference FILE [--check]\n")
+        return 2
+    path, text = Path(names[0]), render_reference()
+    if "--check" not in arguments:
+        path.write_text(text, encoding="utf-8")
+        return 0
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        sys.stderr.write(f"{path} is not what the application says: run `make docs`\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,79 @@
+"""The answer of this room: what a custom call does to each buffer, and why where it could not be said."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Access(Enum):
+    """What may happen to one buffer: every member is an upper bound, UNKNOWN the highest.
+
+    WRITE is "may write": nothing says that every byte is overwritten.
+    """
+
+    NONE = "none"
+    READ = "read"
+    WRITE = "write"
+    READ_WRITE = "read_write"
+    UNKNOWN = "unknown"
+
+    def join(self, other: "Access") -> "Access":
+        """The least access that covers both."""
+        if self is other or other is Access.NONE:
+            return self
+        if self is Access.NONE:
+            return other
+        if Access.UNKNOWN in (self, other):
+            return Access.UNKNOWN
+        return Access.READ_WRITE
+
+    @property
+    def reads(self) -> bool:
+        """Whether the buffer may be read; true for UNKNOWN."""
+        return self in (Access.READ, Access.READ_WRITE, Access.UNKNOWN)
+
+    @property
+    def writes(self) -> bool:
+        """Whether the buffer may be written; true for UNKNOWN."""
+        return self in (Access.WRITE, Access.READ_WRITE, Access.UNKNOWN)
+
+
+def join_all(accesses: Iterable[Access]) -> Access:
+    """The least access that covers all of them; NONE when there are none."""
+    result = Access.NONE
+    for access in accesses:
+        result = result.join(access)
+    return result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallEffects:
+    """What one custom call does to its buffers.
+
+    An output is what the call writes through that output's *own* pointer. An output that shares an operand's bytes
+    (`output_to_operand_aliasing`) may have no pointer of its own in the kernel: it is NONE then, and the operand says
+    what happens to the bytes.
+    """
+
+    kernel: str
+    """The kernel's function name, or the custom-call target where it has none."""
+    operands: tuple[Access, ...]
+    """One per operand of the call."""
+    outputs: tuple[Access, ...]
+    """One per output of the call; the leaves, in order, where the result is a tuple."""
+    reasons: tuple[str, ...] = ()
+    """What made something UNKNOWN, one line each."""
+    configurations: int = 1
+    """How many configurations the launcher may choose between (and runs, when it autotunes); the effects cover all."""
+    grid: tuple[int, int, int] = (0, 0, 0)
+    """Programs in x, y, z of the first configuration; zeros where there is no grid."""
+
+
+def create_unknown_effects(*, kernel: str, operands: int, outputs: int, reason: str) -> CallEffects:
+    """Effects of a call about which nothing is known but `reason`."""
+    return CallEffects(
+        kernel=kernel,
+        operands=(Access.UNKNOWN,) * operands,
+        outputs=(Access.UNKNOWN,) * outputs,
+        reasons=(reason,),
+    )

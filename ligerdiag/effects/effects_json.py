@@ -1,0 +1,72 @@
+"""CallEffects as JSON, for the cache on disk: written by us, read as if by a stranger."""
+
+import json
+from typing import cast
+
+from ligerdiag.effects.access import Access, CallEffects
+
+
+def render_effects(effects: CallEffects) -> str:
+    """One JSON object."""
+    return json.dumps(
+        {
+            "kernel": effects.kernel,
+            "operands": [access.value for access in effects.operands],
+            "outputs": [access.value for access in effects.outputs],
+            "reasons": list(effects.reasons),
+            "configurations": effects.configurations,
+            "grid": list(effects.grid),
+        }
+    )
+
+
+def parse_effects(text: bytes, *, operands: int, outputs: int) -> CallEffects | None:
+    """What `render_effects` wrote for a call with that many operands and outputs; None for anything else."""
+    try:
+        raw = cast(object, json.loads(text))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(raw, dict):
+        return None
+    fields = cast(dict[str, object], raw)
+    kernel, configurations = fields.get("kernel"), fields.get("configurations")
+    reasons = _parse_strings(fields.get("reasons"))
+    operand_accesses = _parse_accesses(fields.get("operands"), operands)
+    output_accesses = _parse_accesses(fields.get("outputs"), outputs)
+    grid = fields.get("grid")
+    sizes = [size for size in cast(list[object], grid) if type(size) is int] if isinstance(grid, list) else []
+    if (
+        not isinstance(kernel, str)
+        or type(configurations) is not int
+        or reasons is None
+        or operand_accesses is None
+        or output_accesses is None
+        or len(sizes) != 3
+    ):
+        return None
+    return CallEffects(
+        kernel=kernel,
+        operands=operand_accesses,
+        outputs=output_accesses,
+        reasons=reasons,
+        configurations=configurations,
+        grid=(sizes[0], sizes[1], sizes[2]),
+    )
+
+
+def _parse_strings(raw: object) -> tuple[str, ...] | None:
+    if not isinstance(raw, list):
+        return None
+    items = cast(list[object], raw)
+    strings = tuple(item for item in items if isinstance(item, str))
+    return strings if len(strings) == len(items) else None
+
+
+def _parse_accesses(raw: object, count: int) -> tuple[Access, ...] | None:
+    strings = _parse_strings(raw)
+    if strings is None or len(strings) != count:
+        return None
+    try:
+        return tuple(Access(string) for string in strings)
+    except ValueError:
+        return None

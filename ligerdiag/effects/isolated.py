@@ -1,0 +1,146 @@
+"""Effects of many custom calls, computed in worker processes and kept on disk.
+
+The kernels' IR comes from anywhere and Triton's parser is C++: it may crash, hang or eat memory. Each payload is a task
+of its own; what a worker's death or timeout costs is that one answer, which is UNKNOWN then (and not kept).
+"""
+
+import hashlib
+import os
+import resource
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from multiprocessing import get_context
+from pathlib import Path
+
+from ligerdiag.effects.access import CallEffects, create_unknown_effects
+from ligerdiag.effects.call import CustomCall, carries_kernel, compute_call_effects
+from ligerdiag.effects.effects_json import parse_effects, render_effects
+
+ANALYSIS_VERSION = 1
+"""Part of every cache key; raise it with every change that can change an answer."""
+
+_WORKER_MEMORY = 16 * 2**30
+"""Bytes of address space of a worker: Triton's own libraries take a few."""
+
+_CALLS_PER_WORKER = 16
+"""A kernel takes milliseconds and a worker half a second to start, so few calls are not worth a second worker."""
+
+
+def compute_effects_isolated(
+    calls: Sequence[CustomCall], *, cache_directory: Path | None, timeout: float
+) -> list[CallEffects]:
+    """The effects of each call, in order; `timeout` is in seconds per call. Never raises for what a call carries.
+
+    Equal calls are computed once. Answers are kept in `cache_directory` (created when missing), where there is one.
+    """
+    keys = [_compute_key(call) for call in calls]
+    known: dict[str, CallEffects] = {}
+    missing: dict[str, CustomCall] = {}
+    for key, call in zip(keys, calls, strict=True):
+        if key in known or key in missing:
+            continue
+        if not carries_kernel(call.target):
+            known[key] = compute_call_effects(
+                target=call.target,
+                backend_config=call.backend_config,
+                operands=call.operands,
+                outputs=call.outputs,
+            )
+            continue
+        effects = _load_cached(cache_directory, key, call)
+        if effects is None:
+            missing[key] = call
+        else:
+            known[key] = effects
+    if missing:
+        known |= _compute_in_workers(missing, cache_directory, timeout)
+    return [known[key] for key in keys]
+
+
+def _compute_in_workers(
+    missing: dict[str, CustomCall], cache_directory: Path | None, timeout: float
+) -> dict[str, CallEffects]:
+    from pebble import ProcessExpired, ProcessPool
+
+    workers = min(os.cpu_count() or 1, -(-len(missing) // _CALLS_PER_WORKER))
+    known: dict[str, CallEffects] = {}
+    with ProcessPool(max_workers=workers, context=get_context("spawn"), initializer=_prepare_worker) as pool:
+        futures = {key: pool.schedule(_compute, args=(call,), timeout=timeout) for key, call in missing.items()}
+        for key, future in futures.items():
+            call = missing[key]
+            try:
+                effects = future.result()
+            except FutureTimeoutError:
+                known[key] = _create_unknown(call, f"reading the kernel took longer than {timeout:g} s")
+            except ProcessExpired as error:
+                known[key] = _create_unknown(call, f"reading the kernel ended its process (exit code {error.exitcode})")
+            except Exception as error:
+                known[key] = _create_unknown(call, f"reading the kernel raised {type(error).__name__}")
+            else:
+                known[key] = effects
+                _write_cached(cache_directory, key, effects)
+    return known
+
+
+def _compute(call: CustomCall) -> CallEffects:
+    return compute_call_effects(
+        target=call.target, backend_config=call.backend_config, operands=call.operands, outputs=call.outputs
+    )
+
+
+def _prepare_worker() -> None:
+    """In the worker: no core files, bounded memory, and nothing of MLIR's diagnostics on the user's terminal."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = _WORKER_MEMORY if hard == resource.RLIM_INFINITY else min(_WORKER_MEMORY, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    os.close(nowhere)
+
+
+def _create_unknown(call: CustomCall, reason: str) -> CallEffects:
+    return create_unknown_effects(kernel=call.target, operands=call.operands, outputs=call.outputs, reason=reason)
+
+
+@cache
+def _get_triton_version() -> str:
+    try:
+        return version("triton")
+    except PackageNotFoundError:
+        return "none"
+
+
+def _compute_key(call: CustomCall) -> str:
+    head = f"{ANALYSIS_VERSION}\0{_get_triton_version()}\0{call.target}\0{call.operands}\0{call.outputs}\0"
+    return hashlib.sha256(head.encode("utf-8", "surrogatepass") + call.backend_config).hexdigest()
+
+
+def _load_cached(directory: Path | None, key: str, call: CustomCall) -> CallEffects | None:
+    if directory is None:
+        return None
+    try:
+        text = (directory / f"{key}.json").read_bytes()
+    except OSError:
+        return None
+    return parse_effects(text, operands=call.operands, outputs=call.outputs)
+
+
+def _write_cached(directory: Path | None, key: str, effects: CallEffects) -> None:
+    if directory is None:
+        return
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=directory, prefix=f".{key[:16]}-")
+    except OSError:
+        return  # A cache that cannot be written costs time, not the answer.
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(render_effects(effects))
+        os.replace(name, directory / f"{key}.json")
+    except OSError:
+        Path(name).unlink(missing_ok=True)

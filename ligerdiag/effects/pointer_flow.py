@@ -1,0 +1,251 @@
+"""What a function of a kernel's Triton IR does through each of its arguments.
+
+1. The *roots* of a pointer are the arguments that it may have been computed from, or ELSEWHERE: an address that was
+   loaded from memory, made from an integer, or returned by something that we do not know.
+2. Roots flow forward, as a least fixpoint over the values of a function: through pointer arithmetic, loops, branches
+   and selects. Control is ignored: what a branch may do, the function may do.
+3. A function is summarised once per set of callees' summaries, in terms of its own arguments; a call replaces them by
+   the roots of the actual ones. Recursive functions are iterated until nothing changes.
+4. A write through ELSEWHERE may hit any buffer: every pointer becomes UNKNOWN. A read through it may read any buffer.
+   An address that goes through an integer comes back as ELSEWHERE, so integers need not be followed.
+5. An operation that stands in no table makes the roots of its operands UNKNOWN, and every pointer where it has no
+   pointer operand, has regions, or where addresses became integers.
+
+Not modelled: bounds and masks (a store that never happens counts), and address spaces.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ligerdiag.effects.access import Access
+from ligerdiag.effects.operation_effects import (
+    FIRST_OPERAND_ACCESS,
+    NULL_POINTERS,
+    REGION_OPERATIONS,
+    TERMINATORS,
+    is_free,
+    touches_memory,
+)
+from ligerdiag.effects.pointer_edges import compute_edges
+from ligerdiag.effects.ttir_module import Function, Operation, TtirModule
+from ligerdiag.errors import ArtifactError
+
+_ELSEWHERE = 1
+"""Bit of a root set for addresses of unknown origin; argument `i` has bit `i + 1`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Root sets, as bits, in terms of one function's arguments."""
+
+    reads: int = 0
+    writes: int = 0
+    unknown: int = 0
+    results: tuple[int, ...] = ()
+    """Per result of the function: where a returned pointer comes from."""
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArgumentEffects:
+    """What a kernel does through each argument of its entry function."""
+
+    accesses: tuple[Access, ...]
+    """One per argument; NONE for arguments that are no pointers."""
+    is_pointer: tuple[bool, ...]
+    reasons: tuple[str, ...]
+
+
+def compute_argument_effects(module: TtirModule, entry: str) -> ArgumentEffects:
+    """The effects of the function called `entry`; raises ArtifactError where the module has no such function."""
+    function = module.functions.get(entry)
+    if function is None or not function.blocks:
+        raise ArtifactError(f"the kernel's MLIR has no function `{entry}`")
+    summary = _compute_summaries(module, entry)[entry]
+    is_pointer = tuple(argument in function.pointers for argument in function.arguments)
+    return ArgumentEffects(
+        accesses=tuple(
+            _get_access(summary, 1 << (index + 1)) if pointer else Access.NONE
+            for index, pointer in enumerate(is_pointer)
+        ),
+        is_pointer=is_pointer,
+        reasons=summary.reasons,
+    )
+
+
+def _get_access(summary: Summary, bit: int) -> Access:
+    if (summary.unknown & (bit | _ELSEWHERE)) or summary.writes & _ELSEWHERE:
+        return Access.UNKNOWN
+    read = Access.READ if summary.reads & (bit | _ELSEWHERE) else Access.NONE
+    return read.join(Access.WRITE) if summary.writes & bit else read
+
+
+def _compute_summaries(module: TtirModule, entry: str) -> dict[str, Summary]:
+    callees = {
+        name: tuple(dict.fromkeys(op.callee for op in function.operations if op.name == "tt.call"))
+        for name, function in module.functions.items()
+    }
+    order = _sort_callees_first(callees, entry)
+    callers: dict[str, list[str]] = {name: [] for name in order}
+    for name in order:
+        for callee in callees[name]:
+            if callee in callers:
+                callers[callee].append(name)
+    summaries = {name: Summary() for name in order}
+    queue = deque(order)
+    queued = set(order)
+    while queue:
+        name = queue.popleft()
+        queued.discard(name)
+        summary = _summarise(module.functions[name], summaries)
+        if summary != summaries[name]:
+            summaries[name] = summary
+            fresh = [caller for caller in callers[name] if caller not in queued]
+            queue.extend(fresh)
+            queued.update(fresh)
+    return summaries
+
+
+def _sort_callees_first(callees: dict[str, tuple[str, ...]], entry: str) -> list[str]:
+    order: list[str] = []
+    seen = {entry}
+    stack: list[tuple[str, Iterator[str]]] = [(entry, iter(callees[entry]))]
+    while stack:
+        name, rest = stack[-1]
+        callee = next((callee for callee in rest if callee in callees and callee not in seen), None)
+        if callee is None:
+            order.append(name)
+            stack.pop()
+        else:
+            seen.add(callee)
+            stack.append((callee, iter(callees[callee])))
+    return order
+
+
+def _summarise(function: Function, summaries: dict[str, Summary]) -> Summary:
+    if not function.blocks:
+        return Summary(unknown=_ELSEWHERE, reasons=(f"`{function.name}` is called and has no body",))
+    roots = _compute_roots(function, summaries)
+    address_in_integer = any(op.name == "tt.ptr_to_int" for op in function.operations)
+    reads = writes = unknown = 0
+    results: list[int] = []
+    reasons: list[str] = []
+    for op in function.operations:
+        first = roots.get(op.operands[0], _ELSEWHERE) if op.operands else _ELSEWHERE
+        access = FIRST_OPERAND_ACCESS.get(op.name, Access.NONE)
+        if access is not Access.NONE:
+            reads |= first if access.reads else 0
+            writes |= first if access.writes else 0
+            if access.writes and first & _ELSEWHERE:
+                reasons.append(f"`{op.name}` in `{function.name}` writes through an address of unknown origin")
+        elif op.name == "tt.call":
+            callee = summaries.get(op.callee)
+            if callee is None:
+                unknown |= _ELSEWHERE
+                reasons.append(f"`{function.name}` calls `{op.callee}`, which the module does not hold")
+                continue
+            actual = [roots.get(operand, _ELSEWHERE) for operand in op.operands]
+            reads |= _translate(callee.reads, actual)
+            writes |= _translate(callee.writes, actual)
+            unknown |= _translate(callee.unknown, actual)
+            reasons.extend(callee.reasons)
+        elif op.name == "tt.return":
+            returned = [roots.get(operand, 0) for operand in op.operands]
+            width = max(len(results), len(returned))
+            results = [
+                (results[index] if index < len(results) else 0) | (returned[index] if index < len(returned) else 0)
+                for index in range(width)
+            ]
+        else:
+            reason = _explain_unknown(op, function)
+            if reason:
+                pointers = [roots[operand] for operand in op.operands if operand in roots]
+                is_contained = bool(pointers) and not op.regions and not address_in_integer and not op.assembly
+                unknown |= _union(pointers) if is_contained else _ELSEWHERE
+                reasons.append(reason)
+    return Summary(
+        reads=reads,
+        writes=writes,
+        unknown=unknown,
+        results=tuple(results),
+        reasons=tuple(dict.fromkeys(reasons)),
+    )
+
+
+def _explain_unknown(op: Operation, function: Function) -> str:
+    """Why the effects of `op` are not known; empty where they are."""
+    has_pointer = any(operand in function.pointers for operand in op.operands)
+    where = f"`{op.name}` in `{function.name}`"
+    if op.name in ("tt.elementwise_inline_asm", "tt.extern_elementwise"):
+        if not op.is_pure:
+            return f"{where} has side effects that cannot be followed"
+        if has_pointer:
+            return f"{where} is given a pointer"
+        return f"{where} holds an instruction that reaches memory" if touches_memory(op.assembly) else ""
+    if is_free(op.name) or op.name in REGION_OPERATIONS or op.name in TERMINATORS or op.name == "tt.int_to_ptr":
+        return ""
+    return f"{where} is not an operation whose effects are known"
+
+
+def _compute_roots(function: Function, summaries: dict[str, Summary]) -> dict[int, int]:
+    """Root set of every pointer of the function."""
+    pointers = function.pointers
+    roots = dict.fromkeys(pointers, 0)
+    for index, argument in enumerate(function.arguments):
+        if argument in pointers:
+            roots[argument] = 1 << (index + 1)
+    targets: dict[int, list[int]] = {}
+    for source, target in compute_edges(function):
+        targets.setdefault(source, []).append(target)
+    for op in function.operations:
+        made = [result for result in op.results if result in pointers]
+        if not made:
+            continue
+        if op.name == "tt.call":
+            callee = summaries.get(op.callee)
+            for index, result in enumerate(op.results):
+                if result not in pointers:
+                    continue
+                if callee is None or index >= len(callee.results):
+                    # A summary without results is one of a recursion not reached yet, or of a function without body.
+                    roots[result] |= _ELSEWHERE if callee is None or callee.unknown & _ELSEWHERE else 0
+                    continue
+                roots[result] |= callee.results[index] & _ELSEWHERE
+                for number, operand in enumerate(op.operands):
+                    if not callee.results[index] & (1 << (number + 1)):
+                        continue
+                    if operand in pointers:
+                        targets.setdefault(operand, []).append(result)
+                    else:
+                        roots[result] |= _ELSEWHERE
+        elif op.name not in REGION_OPERATIONS and op.name not in NULL_POINTERS:
+            follows = is_free(op.name) and any(operand in pointers for operand in op.operands)
+            if not follows:
+                for result in made:
+                    roots[result] |= _ELSEWHERE
+    queue = deque(value for value, mask in roots.items() if mask)
+    while queue:
+        source = queue.popleft()
+        mask = roots[source]
+        for target in targets.get(source, ()):
+            if roots[target] | mask != roots[target]:
+                roots[target] |= mask
+                queue.append(target)
+    return roots
+
+
+def _translate(mask: int, actual: list[int]) -> int:
+    """A callee's root set in terms of the caller's roots of the `actual` arguments."""
+    result = mask & _ELSEWHERE
+    for index, roots in enumerate(actual):
+        if mask & (1 << (index + 1)):
+            result |= roots
+    return result
+
+
+def _union(masks: Iterable[int]) -> int:
+    result = 0
+    for mask in masks:
+        result |= mask
+    return result

@@ -1,0 +1,74 @@
+"""LD001 stale-read: a reader that should see what the kernel wrote reads the same memory before the kernel runs."""
+
+from collections.abc import Iterator
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.evidence import Place
+from ligerdiag.findings import Finding, Severity
+from ligerdiag.hazards.examples import ALIASED, MATMUL_GRADIENT
+from ligerdiag.hazards.rule import Rule
+from ligerdiag.hazards.wording import (
+    describe_write,
+    find_producer,
+    find_read_operand,
+    find_source,
+    name_instructions,
+    name_outputs,
+)
+
+
+def check(context: Context) -> Iterator[Finding]:
+    """One finding for each reader that reads the kernel's operand too early."""
+    for read in context.stale:
+        operand = find_read_operand(read)
+        if read.wrong is None or read.wrong.place is not Place.SAME_MEMORY or operand is None:
+            continue
+        time = context.logical_times.get(read.reader.id)
+        value = find_producer(operand)
+        yield Finding(
+            rule=RULE.id,
+            severity=RULE.severity,
+            message=f"{name_outputs(read.outputs)} is computed from `%{value.name}` before"
+            f" `{read.write.kernel}` overwrites it",
+            outputs=read.outputs,
+            source=find_source(context, read),
+            kernel=read.write.kernel,
+            operand=read.write.operand,
+            instructions=name_instructions(context, read),
+            evidence=(
+                describe_write(context, read.write),
+                ("read", f"%{read.reader.name} reads %{value.name} at logical time {time}: before the write"),
+            ),
+            help='return the new value as a declared output (a Ref or `input_output_aliases`; mode="aliased")',
+        )
+
+
+RULE = Rule(
+    id="LD001",
+    name="stale-read",
+    severity=Severity.ERROR,
+    summary="a reader that should see the kernel's result reads the same memory before the kernel runs",
+    what_it_does="""\
+Compares, for every output and every operation of the program, which hidden writes it depends on: once in the program as
+written (program order, each value with storage of its own), once in the schedule that XLA made (schedule order, XLA's own
+buffer assignment). A reader whose dependence on the write is gone, and which reads the very bytes that the kernel
+overwrites, but earlier, is reported.""",
+    why="""\
+XLA believes that the kernel only reads its operand. Two readers of one value have no order between them, so the scheduler
+may run the program's own reader first. It then sees the value from before: raw logits in the place of their gradient. The
+loss is right, nothing raises, and training runs on garbage.""",
+    what_to_do="""\
+Tell XLA: make the overwritten operand an output of the call (a `Ref` argument in jax-triton 0.4 and later,
+`input_output_aliases` before) and read that output. In the kernels of this project that is `mode="aliased"`.""",
+    limits="""\
+The verdict holds for the compiled schedule at hand: one target, one toolchain, one set of flags. A GPU that autotunes may
+pick other GEMMs and so another order; check the artifact of that compile, too.""",
+    references=(
+        "github.com/phlippe/liger_kernels (README: gradients computed from logits)",
+        "github.com/NVIDIA/warp/issues/745",
+        "github.com/flatironinstitute/jaxmg/issues/12",
+    ),
+    bad=(MATMUL_GRADIENT,),
+    good=(ALIASED,),
+    check=check,
+)

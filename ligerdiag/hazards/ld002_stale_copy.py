@@ -1,0 +1,122 @@
+"""LD002 stale-copy: a reader that should see what the kernel wrote gets the value from somewhere else."""
+
+from collections.abc import Iterator
+
+from ligerdiag.analysis.context import Context, ReadFinding
+from ligerdiag.analysis.evidence import Place
+from ligerdiag.findings import Finding, Severity, Verdict
+from ligerdiag.hazards.examples import ALIASED_BF16, FOLDED_CONVERT
+from ligerdiag.hazards.rule import Rule
+from ligerdiag.hazards.wording import (
+    describe_write,
+    find_path,
+    find_producer,
+    find_read_operand,
+    find_source,
+    name_instructions,
+    name_outputs,
+)
+
+_HELP = 'return the new value as a declared output (a Ref or `input_output_aliases`; mode="aliased") and read that'
+_GATHERS = frozenset({"all-gather", "all-gather-start", "all-gather-done", "all-to-all", "collective-permute"})
+
+
+def check(context: Context) -> Iterator[Finding]:
+    """One finding for each reader of a copy, and one for each stale output that no reader explains."""
+    explained: set[tuple[int, str]] = set()
+    for read in context.stale:
+        explained.update((read.write.index, name) for name in read.outputs)
+        if read.wrong is not None and read.wrong.place is not Place.SAME_MEMORY:
+            yield _report(context, read)
+    for write in context.writes:
+        names = tuple(
+            name
+            for name, output in context.outputs.items()
+            if any(c.write == write.index and c.verdict is Verdict.STALE for c in output.causes)
+            and (write.index, name) not in explained
+        )
+        if names:
+            yield Finding(
+                rule=RULE.id,
+                severity=RULE.severity,
+                message=f"{name_outputs(names)} does not depend on what `{write.kernel}` writes",
+                outputs=names,
+                kernel=write.kernel,
+                operand=write.operand,
+                evidence=(describe_write(context, write),),
+                help=_HELP,
+            )
+
+
+def _report(context: Context, read: ReadFinding) -> Finding:
+    operand = find_read_operand(read)
+    time = context.logical_times.get(read.reader.id)
+    if operand is None:
+        what = "a value that the kernel did not overwrite"
+        sentence = f"%{read.reader.name}, at logical time {time}, uses nothing that the kernel wrote"
+    else:
+        value = find_producer(operand)
+        how = _relate(context, read, value)
+        what = f"`%{value.name}`, which is {how}"
+        sentence = f"%{read.reader.name} reads %{value.name} at logical time {time}: {how}, not overwritten"
+    return Finding(
+        rule=RULE.id,
+        severity=RULE.severity,
+        message=f"{name_outputs(read.outputs)} is computed from {what}, while `{read.write.kernel}` overwrites another",
+        outputs=read.outputs,
+        source=find_source(context, read),
+        kernel=read.write.kernel,
+        operand=read.write.operand,
+        instructions=name_instructions(context, read),
+        evidence=(describe_write(context, read.write), ("read", sentence)),
+        help=_HELP,
+    )
+
+
+def _relate(context: Context, read: ReadFinding, value: object) -> str:
+    """How the value that is read and the operand that is overwritten hang together."""
+    call = context.optimized_call(read.write)
+    operand = find_read_operand(read)
+    if call is None or operand is None:
+        return "the value from before the write"
+    start, end = find_producer(operand), find_producer(call.operands[read.write.operand])
+    path = find_path(start, end)
+    if path:
+        gathered = any(step.opcode in _GATHERS for step in path)
+        steps = ", ".join(f"%{step.name}" for step in path if step.opcode not in ("get-tuple-element", "bitcast"))
+        made = "gathered into" if gathered else "copied or cast into"
+        return f"{made} the kernel's operand by {steps}"
+    if find_path(end, start):
+        return "made from the kernel's operand before the write"
+    return "another copy of the value from before the write"
+
+
+RULE = Rule(
+    id="LD002",
+    name="stale-copy",
+    severity=Severity.ERROR,
+    summary="a reader that should see the kernel's result reads a copy, a shard or a recomputed value instead",
+    what_it_does="""\
+The same comparison as LD001. Here the reader does not touch the bytes that the kernel overwrites at all: it reads the
+shard that the kernel's operand was gathered from, a copy, the value before a cast that the compiler folded away, or it
+computes the value anew. That it runs after the kernel does not help.""",
+    why="""\
+An order can be forced (by `add_trivial_operations`, or a barrier) and the result is stale all the same. Under vocabulary
+sharding or FSDP the partitioner gathers the logits into a temporary for the kernel; the kernel overwrites the temporary;
+every reader, duly ordered after it, reads the untouched original. In bf16 the cast to f32 and back is folded, and readers
+get the bf16 logits from before the kernel.""",
+    what_to_do="""\
+Make the overwritten operand an output of the call and read that output. Under sharding wrap the call in `shard_map`, so
+that no gathered temporary stands between.""",
+    limits="""\
+Where the way from the original to the reader leads through operations that the compiler rewrote beyond recognition, the
+finding says that the write is missing, but not which value was read instead.""",
+    references=(
+        "github.com/phlippe/liger_kernels (README: not robust on multi-GPU setups)",
+        "github.com/openxla/xla/issues/20440",
+        "github.com/jax-ml/jax/issues/25399",
+    ),
+    bad=(FOLDED_CONVERT,),
+    good=(ALIASED_BF16,),
+    check=check,
+)

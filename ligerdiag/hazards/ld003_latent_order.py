@@ -1,0 +1,56 @@
+"""LD003 latent-order: right in this schedule, and nothing forces it."""
+
+from collections.abc import Iterator
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.findings import Finding, Severity
+from ligerdiag.hazards.examples import ALIASED, LUCKY_READER
+from ligerdiag.hazards.rule import Rule
+from ligerdiag.hazards.wording import describe_write, find_source, name_instructions, name_outputs
+
+
+def check(context: Context) -> Iterator[Finding]:
+    """One finding for each lucky reader."""
+    for read in context.latent:
+        if read.lucky is None:
+            continue
+        side = "after" if read.lucky.after else "before"
+        time = context.logical_times.get(read.reader.id)
+        yield Finding(
+            rule=RULE.id,
+            severity=RULE.severity,
+            message=f"{name_outputs(read.outputs)} is right only because `%{read.reader.name}` happens to run"
+            f" {side} `{read.write.kernel}`",
+            outputs=read.outputs,
+            source=find_source(context, read),
+            kernel=read.write.kernel,
+            operand=read.write.operand,
+            instructions=name_instructions(context, read),
+            evidence=(
+                describe_write(context, read.write),
+                ("read", f"%{read.reader.name} at logical time {time}: {side} the write, with no path between the two"),
+            ),
+            help='return the new value as a declared output (a Ref or `input_output_aliases`; mode="aliased")',
+        )
+
+
+RULE = Rule(
+    id="LD003",
+    name="latent-order",
+    severity=Severity.WARNING,
+    summary="right today, only because the schedule happens to be so",
+    what_it_does="""\
+Reports a reader that sees (or, where it needs the original, does not yet see) a hidden write as intended, when no path of
+data or control edges between the kernel call and the reader forces that order.""",
+    why="""\
+The next XLA, another flag, another GPU or an autotuned GEMM may order the two the other way round. Tests that pass on the
+A100 in the lab fail on the H100 in the cluster.""",
+    what_to_do="""\
+The same as for LD001: make the overwritten operand an output of the call and read that.""",
+    limits="""\
+Only the order of this artifact's schedule is judged. How likely another order is, is not.""",
+    references=('github.com/phlippe/liger_kernels (README: "seems to be by chance")',),
+    bad=(LUCKY_READER,),
+    good=(ALIASED,),
+    check=check,
+)

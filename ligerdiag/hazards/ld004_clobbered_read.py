@@ -1,0 +1,79 @@
+"""LD004 clobbered-read: a reader that needs the original sees what the kernel wrote over it."""
+
+from collections.abc import Iterator
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.findings import Finding, Severity, Verdict
+from ligerdiag.hazards.examples import MERGED_OPERANDS, TWO_COPIES
+from ligerdiag.hazards.rule import Rule
+from ligerdiag.hazards.wording import describe_write, find_source, name_instructions, name_outputs
+
+_HELP = "give the kernel a copy of its own, or declare what it writes, so that XLA keeps the original"
+
+
+def check(context: Context) -> Iterator[Finding]:
+    """One finding for each clobbered reader, and one for each clobbered output that no reader explains."""
+    explained: set[tuple[int, str]] = set()
+    for read in context.clobbered:
+        explained.update((read.write.index, name) for name in read.outputs)
+        time = context.logical_times.get(read.reader.id)
+        yield Finding(
+            rule=RULE.id,
+            severity=RULE.severity,
+            message=f"{name_outputs(read.outputs)} needs the value from before `{read.write.kernel}` overwrote it",
+            outputs=read.outputs,
+            source=find_source(context, read),
+            kernel=read.write.kernel,
+            operand=read.write.operand,
+            instructions=name_instructions(context, read),
+            evidence=(
+                describe_write(context, read.write),
+                ("read", f"%{read.reader.name} reads the overwritten bytes at logical time {time}"),
+            ),
+            help=_HELP,
+        )
+    for write in context.writes:
+        names = tuple(
+            name
+            for name, output in context.outputs.items()
+            if any(c.write == write.index and c.verdict is Verdict.CLOBBERED for c in output.causes)
+            and (write.index, name) not in explained
+        )
+        if names:
+            yield Finding(
+                rule=RULE.id,
+                severity=RULE.severity,
+                message=f"{name_outputs(names)} depends on what `{write.kernel}` writes, and should not",
+                outputs=names,
+                kernel=write.kernel,
+                operand=write.operand,
+                evidence=(describe_write(context, write),),
+                help=_HELP,
+            )
+
+
+RULE = Rule(
+    id="LD004",
+    name="clobbered-read",
+    severity=Severity.ERROR,
+    summary="a reader that needs the original reads after the kernel has overwritten it",
+    what_it_does="""\
+The comparison of LD001 the other way round: a value that in the program as written does not depend on the hidden write
+does so in the compiled schedule. XLA had every right to put both values into the same bytes, for it knows of no write.""",
+    why="""\
+Two losses on the same logits: common subexpression elimination merges their operands, the first kernel overwrites the one
+buffer, and the second computes its loss from a gradient.""",
+    what_to_do="""\
+Declare what the kernel writes; XLA then inserts the copy that the other reader needs. Or hand the kernel a value that
+nobody else reads.""",
+    limits="""\
+A residual that autodiff saved and the kernel then overwrote counts as "needs the original" when the derivative carries the
+source line of a forward operation that used the value before the kernel. Without source lines it is not recognised.""",
+    references=(
+        "github.com/linkedin/Liger-Kernel/issues/272 (the PyTorch twin)",
+        "github.com/linkedin/Liger-Kernel/issues/1251",
+    ),
+    bad=(MERGED_OPERANDS,),
+    good=(TWO_COPIES,),
+    check=check,
+)

@@ -1,0 +1,53 @@
+"""LD006 undeclared-write: the kernel's IR writes an operand that no output aliases."""
+
+from collections.abc import Iterator
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.findings import Finding, Severity
+from ligerdiag.hazards.examples import ALIASED, MATMUL_GRADIENT
+from ligerdiag.hazards.rule import Rule
+from ligerdiag.hazards.wording import describe_value
+from ligerdiag.hlo.source import find_user_line
+
+
+def check(context: Context) -> Iterator[Finding]:
+    """One finding for each hidden write."""
+    for write in context.writes:
+        if write.unknown:
+            continue
+        call = context.optimized_call(write)
+        value = write.call.operands[write.operand]
+        yield Finding(
+            rule=RULE.id,
+            severity=RULE.severity,
+            message=f"`{write.kernel}` writes operand {write.operand}, `{describe_value(value)}`, and no output aliases it",
+            source=find_user_line(context.program, write.call),
+            kernel=write.kernel,
+            operand=write.operand,
+            instructions=(call.name if call is not None else write.call.name,),
+            evidence=(("kernel", f"the Triton IR of `{write.kernel}` stores through the pointer of that operand"),),
+            help="declare it: a Ref argument (jax-triton 0.4 and later) or `input_output_aliases` (before)",
+        )
+
+
+RULE = Rule(
+    id="LD006",
+    name="undeclared-write",
+    severity=Severity.WARNING,
+    summary="the kernel's IR writes an operand that no output aliases",
+    what_it_does="""\
+Follows the pointers of every store, atomic and descriptor store of the kernel's Triton IR, as it travels in the compiled
+program, back to the function's arguments, and compares with the call's `output_to_operand_aliasing`. Nothing that the
+program's author declares elsewhere is believed.""",
+    why="""\
+It is the root of LD001 to LD005. Where every output is fresh in spite of it, the order is forced by something else, such as
+a workaround, which may cost precision or fail under sharding.""",
+    what_to_do="""\
+Declare the write, and read the declared output instead of the operand.""",
+    limits="""\
+A masked store counts as a store: that a mask is never true is not proved.""",
+    references=("github.com/NVIDIA/warp/issues/745", "github.com/SpeedyWeather/SpeedyWeather.jl/pull/985"),
+    bad=(MATMUL_GRADIENT,),
+    good=(ALIASED,),
+    check=check,
+)

@@ -1,0 +1,58 @@
+"""LD014 unknown-effect: a custom call whose effect on its operands could not be told."""
+
+from collections.abc import Iterator
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.effects.access import Access
+from ligerdiag.findings import Finding, Severity, Verdict
+from ligerdiag.hazards.examples import ALIASED, FORGED_POINTER
+from ligerdiag.hazards.rule import Rule
+from ligerdiag.hlo.source import find_user_line
+
+
+def check(context: Context) -> Iterator[Finding]:
+    """One finding for each call with an operand of unknown access."""
+    unknown_by_call = {w.call.id: w.index for w in context.writes if w.unknown}
+    for call, effects in context.calls:
+        operands = [number for number, access in enumerate(effects.operands) if access is Access.UNKNOWN]
+        if not operands:
+            continue
+        write = unknown_by_call.get(call.id)
+        names = tuple(
+            name
+            for name, output in context.outputs.items()
+            if any(c.write == write and c.verdict is Verdict.UNKNOWN for c in output.causes)
+        )
+        yield Finding(
+            rule=RULE.id,
+            severity=RULE.severity,
+            message=f"what `{effects.kernel}` does to operand {', '.join(map(str, operands))} could not be told",
+            outputs=names,
+            source=find_user_line(context.program, call),
+            kernel=effects.kernel,
+            operand=operands[0],
+            instructions=(call.name,),
+            evidence=tuple(("reason", reason) for reason in effects.reasons),
+            help="outputs that hang on it are unknown, not clean; write through the operands' own pointers in the kernel",
+        )
+
+
+RULE = Rule(
+    id="LD014",
+    name="unknown-effect",
+    severity=Severity.WARNING,
+    summary="a kernel that could not be analysed: never clean",
+    what_it_does="""\
+Reports every custom call whose payload could not be followed: pointers made from integers or loaded from memory, impure
+inline assembly, an operation that is not known, a payload of another kind, a target without a table entry.""",
+    why="""\
+Such a call may overwrite any of its operands. Counting it as harmless is the one mistake that this tool must not make.""",
+    what_to_do="""\
+Write through pointers that are derived from the operand's own pointer. For a library call, say what it does.""",
+    limits="""\
+The verdict `unknown` is given to every output that hangs on the call in either program.""",
+    references=("github.com/pytorch/pytorch/issues/129372 (users ask for a pessimistic mode)",),
+    bad=(FORGED_POINTER,),
+    good=(ALIASED,),
+    check=check,
+)

@@ -1,0 +1,89 @@
+"""The sentences that several rules share: names, places and times, in the form of the findings."""
+
+from collections.abc import Sequence
+
+from ligerdiag.analysis.context import Context, ReadFinding
+from ligerdiag.analysis.writes import HiddenWrite
+from ligerdiag.findings import SourceLine
+from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.shape import render_shape
+from ligerdiag.hlo.source import find_user_line
+
+_PLACES = frozenset({"bitcast", "get-tuple-element"})
+_MAX_PATH = 64
+
+
+def name_outputs(names: Sequence[str]) -> str:
+    """`a`, `b` and `c`."""
+    quoted = [f"`{name}`" for name in names]
+    if len(quoted) < 2:
+        return "".join(quoted) or "no output"
+    return f"{', '.join(quoted[:-1])} and {quoted[-1]}"
+
+
+def find_producer(value: HloInstruction) -> HloInstruction:
+    """The instruction that computes this value: behind bitcasts and tuple elements."""
+    while value.opcode in _PLACES:
+        value = value.operands[0]
+    return value
+
+
+def describe_write(context: Context, write: HiddenWrite) -> tuple[str, str]:
+    """Evidence line: which call overwrites what, and when."""
+    call = context.optimized_call(write)
+    if call is None:
+        return "write", f"%{write.call.name} of the program as written overwrites operand {write.operand}"
+    value = find_producer(call.operands[write.operand])
+    time = context.logical_times.get(call.id)
+    return "write", f"%{call.name} overwrites operand {write.operand}, %{value.name}, at logical time {time}"
+
+
+def find_read_operand(read: ReadFinding) -> HloInstruction | None:
+    """The operand by which the reader gets the value, where it is known."""
+    wrong = read.wrong
+    if wrong is None or wrong.operand is None:
+        return None
+    return read.reader.operands[wrong.operand]
+
+
+def find_source(context: Context, read: ReadFinding) -> SourceLine | None:
+    """The user's line that reads."""
+    if read.wrong is not None:
+        found = find_user_line(context.optimized, read.wrong.sighting.instruction)
+        if found is not None:
+            return found
+    return find_user_line(context.optimized, read.reader)
+
+
+def name_instructions(context: Context, read: ReadFinding) -> tuple[str, ...]:
+    """The kernel's call, the reader, and what it reads."""
+    call = context.optimized_call(read.write)
+    operand = find_read_operand(read)
+    found = [i.name for i in (call, read.reader, operand and find_producer(operand)) if i is not None]
+    return tuple(dict.fromkeys(found))
+
+
+def find_path(start: HloInstruction, end: HloInstruction) -> tuple[HloInstruction, ...]:
+    """Instructions from `start` (excluded) to `end` (included) along operands, shortest first; () when there is no path."""
+    came_from: dict[int, tuple[HloInstruction, HloInstruction | None]] = {end.id: (end, None)}
+    pending = [end]
+    for current in pending:
+        if current is start or len(came_from) > _MAX_PATH * 4:
+            break
+        for operand in current.operands:
+            if operand.id not in came_from:
+                came_from[operand.id] = (operand, current)
+                pending.append(operand)
+    if start.id not in came_from or start is end:
+        return ()
+    path: list[HloInstruction] = []
+    step = came_from[start.id][1]
+    while step is not None:
+        path.append(step)
+        step = came_from[step.id][1]
+    return tuple(path)
+
+
+def describe_value(value: HloInstruction) -> str:
+    """`f32[4,8]`-like text of an instruction's shape."""
+    return render_shape(value.shape)

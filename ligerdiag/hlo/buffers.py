@@ -1,0 +1,106 @@
+"""XLA's buffer assignment: which bytes of which BufferAllocation each value stands in.
+
+A `Slice` is one (allocation, offset, size). Values that XLA keeps in the same bytes share a slice; slices of one
+allocation may also overlap without being equal.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.module import HloModule
+from ligerdiag.hlo.shape import ShapeIndex
+from ligerdiag.hlo.xla_pb2 import BufferAssignmentProto, LogicalBufferProto
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Bytes [offset, offset + size) of a BufferAllocation."""
+
+    allocation: int
+    """BufferAllocation index."""
+    offset: int
+    """Bytes."""
+    size: int
+    """Bytes."""
+
+    def overlaps(self, other: "Slice") -> bool:
+        """Whether at least one byte is shared."""
+        return (
+            self.allocation == other.allocation
+            and self.offset < other.offset + other.size
+            and other.offset < self.offset + self.size
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BufferAssignment:
+    """Where XLA put every value that some instruction defines, as numbers of slices. See `positions` for aliases."""
+
+    slices: tuple[Slice, ...]
+    """All distinct slices; their position in this tuple is their number."""
+    definitions: Mapping[int, tuple[tuple[ShapeIndex, int], ...]]
+    """Instruction id to what it defines: (ShapeIndex, slice number); loop parameters define phi values."""
+    overlapping: Mapping[int, tuple[int, ...]]
+    """Slice number to the numbers of all slices that share bytes with it, itself included."""
+    parameters: Mapping[int, tuple[int, ShapeIndex]]
+    """Allocation index to (entry parameter number, ShapeIndex), where the allocation is an entry parameter's."""
+
+
+def parse_buffer_assignment(proto: BufferAssignmentProto, module: HloModule) -> BufferAssignment:
+    """View of a BufferAssignmentProto. Raises ArtifactError when it refers to instructions that are not there."""
+    ids_by_name = {i.name: i.id for c in module.computations.values() for i in c.instructions}
+    known = set(ids_by_name.values())
+
+    def locate(location: LogicalBufferProto.Location) -> tuple[int, ShapeIndex]:
+        found = location.instruction_id or ids_by_name.get(location.instruction_name, 0)
+        if found not in known:
+            raise ArtifactError(f"the buffer assignment names the instruction {found}, which is not in the module")
+        return found, tuple(location.shape_index)
+
+    numbers: dict[Slice, int] = {}
+    slice_of_buffer: dict[int, int] = {}
+    for allocation in proto.buffer_allocations:
+        for assigned in allocation.assigned:
+            slice_ = Slice(allocation.index, assigned.offset, assigned.size)
+            slice_of_buffer[assigned.logical_buffer_id] = numbers.setdefault(slice_, len(numbers))
+    definitions: defaultdict[int, list[tuple[ShapeIndex, int]]] = defaultdict(list)
+    for buffer in proto.logical_buffers:
+        number = slice_of_buffer.get(buffer.id)
+        if number is None:
+            continue
+        position = locate(buffer.defined_at)
+        definitions[position[0]].append((position[1], number))
+    slices = tuple(numbers)
+    return BufferAssignment(
+        slices=slices,
+        definitions={key: tuple(value) for key, value in definitions.items()},
+        overlapping=_compute_overlapping(slices),
+        parameters={
+            a.index: (a.parameter_number, tuple(a.parameter_shape_index))
+            for a in proto.buffer_allocations
+            if a.is_entry_computation_parameter
+        },
+    )
+
+
+def _compute_overlapping(slices: tuple[Slice, ...]) -> Mapping[int, tuple[int, ...]]:
+    """Lazily, one slice at a time: only the few slices that a kernel overwrites are ever asked for."""
+    by_allocation: defaultdict[int, list[int]] = defaultdict(list)
+    for number, slice_ in enumerate(slices):
+        by_allocation[slice_.allocation].append(number)
+    return _Overlaps(slices, by_allocation)
+
+
+class _Overlaps(dict[int, tuple[int, ...]]):
+    def __init__(self, slices: tuple[Slice, ...], by_allocation: Mapping[int, list[int]]) -> None:
+        super().__init__()
+        self._slices = slices
+        self._by_allocation = by_allocation
+
+    def __missing__(self, number: int) -> tuple[int, ...]:
+        this = self._slices[number]
+        found = tuple(n for n in self._by_allocation[this.allocation] if this.overlaps(self._slices[n]))
+        self[number] = found
+        return found

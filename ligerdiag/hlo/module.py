@@ -1,0 +1,105 @@
+"""HloModule, HloComputation, HloInstruction: a typed, read-only view of XLA's protobuf, references resolved.
+
+An instruction keeps its protobuf message for the attributes that few readers need.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from ligerdiag.hlo.xla_pb2 import (
+    HloComputationProto,
+    HloInputOutputAliasProto,
+    HloInstructionProto,
+    ShapeProto,
+    StackFrameIndexProto,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HloInstruction:
+    """One instruction. Operands and control predecessors are instructions of the same computation."""
+
+    id: int
+    name: str
+    opcode: str
+    operands: "tuple[HloInstruction, ...]"
+    control_predecessors: tuple[int, ...]
+    """Instruction ids (they may come later in the list than this instruction)."""
+    called_computations: tuple[int, ...]
+    """Computation ids; `while`: (body, condition)."""
+    proto: HloInstructionProto
+
+    @property
+    def shape(self) -> ShapeProto:
+        """Shape with layout."""
+        return self.proto.shape
+
+    @property
+    def op_name(self) -> str:
+        """The framework's name for the operation: JAX's name stack, with our tags where the worker put them."""
+        return self.proto.metadata.op_name
+
+    @property
+    def operand_output_aliases(self) -> Mapping[int, tuple[int, ...]]:
+        """output_to_operand_aliasing: operand_number to the output's ShapeIndex."""
+        return {a.operand_index: tuple(a.output_shape_index) for a in self.proto.output_operand_aliasing}
+
+
+@dataclass(frozen=True, eq=False)
+class HloComputation:
+    """One computation; `instructions` in dependency order, `sequence` in schedule order where there is a schedule."""
+
+    id: int
+    name: str
+    instructions: tuple[HloInstruction, ...]
+    root: HloInstruction
+    sequence: tuple[HloInstruction, ...]
+    """The schedule's order; empty when the module has no schedule for this computation (fusions, for one)."""
+    is_fusion: bool
+    proto: HloComputationProto
+
+    @cached_property
+    def parameters(self) -> tuple[HloInstruction, ...]:
+        """Parameter instructions by parameter number."""
+        found = [i for i in self.instructions if i.opcode == "parameter"]
+        return tuple(sorted(found, key=lambda i: i.proto.parameter_number))
+
+    @cached_property
+    def users(self) -> Mapping[int, tuple[HloInstruction, ...]]:
+        """Instruction id to the instructions of this computation that have it as an operand."""
+        found: dict[int, list[HloInstruction]] = {i.id: [] for i in self.instructions}
+        for instruction in self.instructions:
+            for operand in dict.fromkeys(instruction.operands):
+                found[operand.id].append(instruction)
+        return {key: tuple(value) for key, value in found.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class HloModule:
+    """One module."""
+
+    name: str
+    entry: HloComputation
+    computations: Mapping[int, HloComputation]
+    """By computation id; callees before callers."""
+    stack_frames: StackFrameIndexProto
+    input_output_alias: HloInputOutputAliasProto
+    """Module-level aliasing of entry parameters and outputs (donation)."""
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether the entry computation has a schedule."""
+        return bool(self.entry.sequence)
+
+    @property
+    def instruction_count(self) -> int:
+        """Instructions of all computations, fused ones included."""
+        return sum(len(c.instructions) for c in self.computations.values())
+
+    def iterate_custom_calls(self) -> "Iterator[tuple[HloComputation, HloInstruction]]":
+        """Every custom-call with the computation that holds it, callees first."""
+        for computation in self.computations.values():
+            for instruction in computation.instructions:
+                if instruction.opcode == "custom-call":
+                    yield computation, instruction

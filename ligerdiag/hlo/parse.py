@@ -1,0 +1,104 @@
+"""From bytes to the HLO view, trusting nothing: every reference is checked, every failure is an ArtifactError."""
+
+from pathlib import Path
+
+from google.protobuf.message import DecodeError
+
+from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.buffers import BufferAssignment, parse_buffer_assignment
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloModuleProto, HloProto
+
+MAX_BYTES = 2 << 30
+"""Protobuf's own limit for one message."""
+
+
+def load_hlo(path: Path) -> tuple[HloModule, BufferAssignment | None]:
+    """Read an `.hlo.pb` (HloProto). Raises ArtifactError when it cannot be read as one."""
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise ArtifactError(f"`{path.name}` is {size} bytes, more than a protobuf message can hold")
+        data = path.read_bytes()
+    except OSError as error:
+        raise ArtifactError(f"cannot read `{path}`: {error.strerror}") from error
+    try:
+        return parse_hlo(data)
+    except ArtifactError as error:
+        raise ArtifactError(f"`{path.name}`: {error}") from error
+
+
+def parse_hlo(data: bytes) -> tuple[HloModule, BufferAssignment | None]:
+    """Parse a serialized HloProto into the view of its module and, where present, its buffer assignment.
+
+    Raises:
+        ArtifactError: the bytes are no HloProto, or its references do not resolve.
+    """
+    proto = HloProto()
+    try:
+        proto.ParseFromString(data)
+    except DecodeError as error:
+        raise ArtifactError("truncated or not an HloProto") from error
+    if not proto.hlo_module.computations:
+        raise ArtifactError("holds no HLO module (expected an HloProto, as `--xla_dump_hlo_as_proto` writes it)")
+    module = parse_module(proto.hlo_module)
+    if not proto.HasField("buffer_assignment"):
+        return module, None
+    return module, parse_buffer_assignment(proto.buffer_assignment, module)
+
+
+def parse_module(proto: HloModuleProto) -> HloModule:
+    """View of an HloModuleProto; raises ArtifactError when a reference does not resolve."""
+    computations: dict[int, HloComputation] = {}
+    sequences = proto.schedule.sequences
+    for computation_proto in proto.computations:
+        order = sequences[computation_proto.id].instruction_ids if computation_proto.id in sequences else ()
+        computation = _parse_computation(computation_proto, tuple(order), computations)
+        if computations.setdefault(computation.id, computation) is not computation:
+            raise ArtifactError(f"two computations have the id {computation.id}")
+    entry = computations.get(proto.entry_computation_id)
+    if entry is None:
+        raise ArtifactError(f"the entry computation `{proto.entry_computation_name}` is missing")
+    return HloModule(
+        name=proto.name,
+        entry=entry,
+        computations=computations,
+        stack_frames=proto.stack_frame_index,
+        input_output_alias=proto.input_output_alias,
+    )
+
+
+def _parse_computation(
+    proto: HloComputationProto, order: tuple[int, ...], callees: dict[int, HloComputation]
+) -> HloComputation:
+    by_id: dict[int, HloInstruction] = {}
+    for message in proto.instructions:
+        called = tuple(message.called_computation_ids)
+        for callee in called:
+            if callee not in callees:  # also rules out recursion: callees come first in a well-formed module
+                raise ArtifactError(f"`{message.name}` calls the computation {callee}, which is not there")
+        try:
+            operands = tuple([by_id[operand] for operand in message.operand_ids])
+        except KeyError as error:
+            raise ArtifactError(f"`{message.name}` has the operand {error.args[0]}, which is not there") from error
+        instruction = HloInstruction(
+            message.id, message.name, message.opcode, operands, tuple(message.control_predecessor_ids), called, message
+        )
+        if by_id.setdefault(message.id, instruction) is not instruction:
+            raise ArtifactError(f"two instructions of `{proto.name}` have the id {message.id}")
+    try:
+        root = by_id[proto.root_id]
+        sequence = tuple([by_id[instruction_id] for instruction_id in order])
+    except KeyError as error:
+        raise ArtifactError(f"`{proto.name}` refers to the instruction {error.args[0]}, which is not there") from error
+    if sequence and len(sequence) != len(by_id):
+        raise ArtifactError(f"the schedule of `{proto.name}` does not hold each of its instructions once")
+    return HloComputation(
+        id=proto.id,
+        name=proto.name,
+        instructions=tuple(by_id.values()),
+        root=root,
+        sequence=sequence,
+        is_fusion=proto.is_fusion_computation,
+        proto=proto,
+    )

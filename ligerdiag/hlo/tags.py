@@ -1,0 +1,24 @@
+"""Tags: the unique numbers that the compile worker put on every StableHLO operation, in program order.
+
+XLA carries them in `op_name`: `jit(f)/mul#ld17`; an operation of an inlined function reads `…#ld15/add#ld85`, outer
+call first. The path (15, 85) therefore names one operation of one call.
+"""
+
+import re
+
+type TagPath = tuple[int, ...]
+"""Numbers of the calls that lead to the operation, outermost first, and last its own; () when untagged."""
+
+_TAG = re.compile(r"#ld(\d+)")
+
+
+def parse_tag_path(op_name: str) -> TagPath:
+    """(15, 85) for `jit(f)/call#ld15/add#ld85`; () for a name without tags."""
+    if "#ld" not in op_name:
+        return ()
+    return tuple([int(number) for number in _TAG.findall(op_name)])
+
+
+def strip_tags(op_name: str) -> str:
+    """The name as JAX gave it."""
+    return _TAG.sub("", op_name)

@@ -1,0 +1,110 @@
+"""From verdicts to one word for a case: do they match what the case expects?
+
+1. An expectation is None, `fresh`, `hazard`, or a mapping from output name to one verdict or several (`stale|latent`).
+2. In a mapping `*` stands for the outputs that are not named; without `*` these must be fresh. A name that the
+   program does not have is a mismatch.
+3. It is strict both ways: a program that is unexpectedly right is unexpected.
+4. An output whose verdict is unknown is inconclusive, unless the mapping allows `unknown` for it. What was decided
+   about the other outputs is compared all the same, and a contradiction there wins.
+5. Without an expectation, a finding of error severity or a stale or clobbered output outweighs what is unknown, and
+   what is unknown outweighs the rest. "Not covered" counts as unknown here.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import assert_never
+
+from ligerdiag.errors import InputError
+from ligerdiag.findings import Finding, Severity, Verdict
+from ligerdiag.report.model import Coverage, Status
+
+type Expectation = str | Mapping[str, str] | None
+
+HAZARDOUS = frozenset({Verdict.STALE, Verdict.CLOBBERED, Verdict.LATENT})
+"""Verdicts that satisfy `hazard`."""
+
+_ALL = "*"
+_FRESH = frozenset({Verdict.FRESH})
+
+
+def parse_expectation(expected: Expectation) -> str | dict[str, frozenset[Verdict]] | None:
+    """None, `fresh`, `hazard`, or output name to the verdicts that are allowed.
+
+    Raises InputError for a word that is none of these.
+    """
+    match expected:
+        case None | "fresh" | "hazard":
+            return expected
+        case str():
+            raise InputError(f"expected `fresh`, `hazard` or a mapping as expectation but got `{expected}`")
+        case Mapping():
+            return {name: _parse_alternatives(name, text) for name, text in expected.items()}
+        case _:
+            assert_never(expected)
+
+
+def compute_status(
+    outputs: Mapping[str, Verdict],
+    findings: Sequence[Finding],
+    expected: Expectation,
+    coverage: Coverage,
+) -> tuple[Status, str]:
+    """The status of a case that could be analysed, and one line on how the verdicts contradict its expectation.
+
+    The line is empty unless the status is `unexpected`. Raises InputError for an expectation that cannot be read.
+    """
+    wanted = parse_expectation(expected)
+    if wanted is None:
+        return _status_without_expectation(outputs, findings, coverage), ""
+    undecided = any(verdict is Verdict.UNKNOWN for verdict in outputs.values())
+    if wanted == "hazard":
+        if any(verdict in HAZARDOUS for verdict in outputs.values()):
+            return (Status.INCONCLUSIVE if undecided else Status.EXPECTED), ""
+        if undecided:
+            return Status.INCONCLUSIVE, ""
+        return Status.UNEXPECTED, "expected a stale, clobbered or latent output but every output is fresh"
+    allowed = {_ALL: _FRESH} if isinstance(wanted, str) else wanted
+    contradictions = _compute_contradictions(outputs, allowed)
+    if contradictions:
+        return Status.UNEXPECTED, "; ".join(contradictions)
+    rest = allowed.get(_ALL, _FRESH)
+    unsettled = any(v is Verdict.UNKNOWN and v not in allowed.get(name, rest) for name, v in outputs.items())
+    return (Status.INCONCLUSIVE if unsettled else Status.EXPECTED), ""
+
+
+def _parse_alternatives(name: str, text: str) -> frozenset[Verdict]:
+    verdicts: set[Verdict] = set()
+    for word in text.split("|"):
+        try:
+            verdicts.add(Verdict(word.strip()))
+        except ValueError:
+            known = ", ".join(verdict.value for verdict in Verdict)
+            raise InputError(f"expected one of {known} for output `{name}` but got `{word.strip()}`") from None
+    return frozenset(verdicts)
+
+
+def _compute_contradictions(outputs: Mapping[str, Verdict], allowed: Mapping[str, frozenset[Verdict]]) -> list[str]:
+    rest = allowed.get(_ALL, _FRESH)
+    lines: list[str] = []
+    for name, verdict in outputs.items():
+        wanted = allowed.get(name, rest)
+        if verdict not in wanted and verdict is not Verdict.UNKNOWN:
+            alternatives = " or ".join(v.value for v in Verdict if v in wanted)
+            lines.append(f"expected `{name}` {alternatives} but it is {verdict.value}")
+    missing = [f"`{name}`" for name in allowed if name != _ALL and name not in outputs]
+    if missing:
+        there = ", ".join(f"`{name}`" for name in outputs) or "none"
+        lines.append(f"expected an output {', '.join(missing)} but the outputs are {there}")
+    return lines
+
+
+def _status_without_expectation(
+    outputs: Mapping[str, Verdict], findings: Sequence[Finding], coverage: Coverage
+) -> Status:
+    verdicts = set(outputs.values())
+    if verdicts & {Verdict.STALE, Verdict.CLOBBERED} or any(f.severity is Severity.ERROR for f in findings):
+        return Status.FINDINGS
+    if Verdict.UNKNOWN in verdicts or coverage.not_covered:
+        return Status.INCONCLUSIVE
+    if findings or Verdict.LATENT in verdicts:
+        return Status.FINDINGS
+    return Status.CLEAN if coverage.hidden_writes else Status.NOTHING

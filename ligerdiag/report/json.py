@@ -1,0 +1,96 @@
+"""The report as JSON for programs: schema.json beside this file is its contract, docs/json.md its description."""
+
+import json
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+import ligerdiag
+from ligerdiag.findings import Finding
+from ligerdiag.report.model import SCHEMA_VERSION, CaseReport, CheckReport, Coverage
+
+type Json = dict[str, Any]
+
+
+def render_json(report: CheckReport, *, exit_code: int | None = None, version: str = "") -> str:
+    """The whole report as one JSON object, ASCII only, with a final newline.
+
+    exit_code: what the process will exit with, when a process asks. version: ligerdiag's own.
+    """
+    top: Json = {
+        "schema": SCHEMA_VERSION,
+        "version": version or compute_version(),
+        "toolchain": report.toolchain,
+        "versions": dict(report.versions),
+        "targets": list(report.targets),
+        "seconds": round(report.seconds, 6),
+        "interrupted": report.interrupted,
+        "exit_code": exit_code,
+        "cases": [_case(case) for case in report.cases],
+    }
+    return json.dumps(top, indent=2, allow_nan=False) + "\n"
+
+
+def load_schema() -> Json:
+    """The JSON Schema (draft 2020-12) that every output of `render_json` meets."""
+    return json.loads(resources.files("ligerdiag.report").joinpath("schema.json").read_text(encoding="utf-8"))
+
+
+def compute_version() -> str:
+    """Version of the ligerdiag that runs."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(ligerdiag.__name__)
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def _case(case: CaseReport) -> Json:
+    return {
+        "id": case.id,
+        "target": case.target,
+        "toolchain": case.toolchain,
+        "status": case.status.value,
+        "about": case.about,
+        "expected": dict(case.expected) if isinstance(case.expected, Mapping) else case.expected,
+        "outputs": {name: verdict.value for name, verdict in case.outputs.items()},
+        "findings": [_finding(finding) for finding in case.findings],
+        "coverage": _coverage(case.coverage),
+        "seconds": round(case.seconds, 6),
+        "cached": case.cached,
+        "mismatch": case.mismatch,
+        "error": case.error,
+        "log_tail": case.log_tail,
+        "artifact": case.artifact,
+    }
+
+
+def _finding(finding: Finding) -> Json:
+    source = finding.source
+    return {
+        "rule": finding.rule,
+        "severity": finding.severity.value,
+        "message": finding.message,
+        "outputs": list(finding.outputs),
+        "kernel": finding.kernel,
+        "operand": finding.operand,
+        "instructions": list(finding.instructions),
+        "source": None
+        if source is None
+        else {"file": source.file, "line": source.line or None, "function": source.function},
+        "evidence": [{"label": label, "text": text} for label, text in finding.evidence],
+        "help": finding.help,
+    }
+
+
+def _coverage(coverage: Coverage) -> Json:
+    return {
+        "instructions": coverage.instructions,
+        "kernels": coverage.kernels,
+        "hidden_writes": coverage.hidden_writes,
+        "tags": coverage.tags,
+        "tags_found": coverage.tags_found,
+        "buffer_assignment": coverage.buffer_assignment,
+        "not_covered": list(coverage.not_covered),
+    }

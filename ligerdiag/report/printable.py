@@ -1,0 +1,30 @@
+"""Text that a terminal may be given: no escape sequence, no control character, one line.
+
+Names of cases, outputs, kernels and instructions come from files that somebody else may have written.
+"""
+
+import re
+import unicodedata
+
+_ESCAPE_SEQUENCE = re.compile(
+    r"\x1b(?:"
+    r"\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
+    r"|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC and the other strings: title, clipboard, links
+    r"|[ -/]*[0-~]"  # two characters
+    r")?"
+)
+
+
+def compute_printable(text: str) -> str:
+    """`text` on one line without escape sequences, control characters and direction marks; blanks become spaces."""
+    if text.isprintable():
+        return text
+    bare = _ESCAPE_SEQUENCE.sub("", text)
+    return "".join(" " if c.isspace() else c for c in bare if c.isprintable() or c.isspace())
+
+
+def compute_cells(text: str) -> int:
+    """Columns that printable `text` takes on a terminal: wide characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

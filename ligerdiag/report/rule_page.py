@@ -1,0 +1,108 @@
+"""A rule's page: Markdown for docs/rules/, the same words for `ligerdiag explain`.
+
+`python -m ligerdiag.report.rule_page docs/rules` writes the pages; `--check` says which are stale and exits with 1.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+from ligerdiag.hazards.rule import Example, Rule
+from ligerdiag.report.pages import run_page_command
+
+USAGE = "python -m ligerdiag.report.rule_page DIRECTORY [--check]"
+
+
+def compute_page_name(rule: Rule) -> str:
+    """`ld001-stale-read.md`."""
+    return f"{rule.id.lower()}-{rule.name}.md"
+
+
+def render_rule_markdown(rule: Rule) -> str:
+    """The page of a rule, its headings in the fixed order."""
+    parts = [
+        f"# {rule.id} {rule.name}",
+        f"**{rule.severity.value}**: {_flow(rule.summary)}",
+    ]
+    for heading, text in _sections(rule):
+        parts += [f"## {heading}", text.strip() or "None known."]
+    parts += ["## References", "\n".join(f"- {reference}" for reference in rule.references) or "None."]
+    for heading, examples in _examples(rule):
+        parts.append(f"## {heading}")
+        for example in examples:
+            parts += [
+                f"{_sentence(example.about)} Target: {example.target}.",
+                f"```python\n{example.code.strip()}\n```",
+            ]
+    return "\n\n".join(parts) + "\n"
+
+
+def render_rule_text(rule: Rule) -> str:
+    """The same for a terminal, without Markdown's marks."""
+    parts = [f"{rule.id} {rule.name} ({rule.severity.value})", f"{_flow(rule.summary)}"]
+    for heading, text in _sections(rule):
+        parts.append(f"{heading}\n{_indented(text.strip() or 'None known.')}")
+    references = "\n".join(f"- {reference}" for reference in rule.references) or "None."
+    parts.append(f"References\n{_indented(references)}")
+    for heading, examples in _examples(rule):
+        parts.append(heading)
+        for example in examples:
+            about = f"# {_sentence(example.about)} Target: {example.target}."
+            parts.append(_indented(f"{about}\n{example.code.strip()}"))
+    return "\n\n".join(parts) + "\n"
+
+
+def render_index(rules: Sequence[Rule]) -> str:
+    """docs/rules/README.md: every rule, its severity and its line."""
+    rows = [f"| [{r.id} {r.name}]({compute_page_name(r)}) | {r.severity.value} | {_flow(r.summary)} |" for r in rules]
+    head = [
+        "# Rules",
+        "",
+        "Generated from `ligerdiag/hazards/` by `make docs`; the examples are the rules' own tests.",
+        "",
+        "| rule | severity | what |",
+        "|---|---|---|",
+    ]
+    return "\n".join((*head, *rows)) + "\n"
+
+
+def render_pages(rules: Sequence[Rule]) -> Mapping[str, str]:
+    """File name to text, of the index and of every rule's page."""
+    return {"README.md": render_index(rules), **{compute_page_name(rule): render_rule_markdown(rule) for rule in rules}}
+
+
+def _sections(rule: Rule) -> tuple[tuple[str, str], ...]:
+    return (
+        ("What it does", rule.what_it_does),
+        ("Why it is a hazard", rule.why),
+        ("What to do", rule.what_to_do),
+        ("Limits", rule.limits),
+    )
+
+
+def _examples(rule: Rule) -> Iterable[tuple[str, tuple[Example, ...]]]:
+    yield "Example that is flagged", rule.bad
+    yield "Example that is not", rule.good
+
+
+def _flow(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _sentence(text: str) -> str:
+    flow = _flow(text)
+    return flow if flow.endswith((".", "!", "?", ":")) else f"{flow}."
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}".rstrip() for line in text.splitlines())
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Writes or checks the pages of every rule of the registry; returns the exit code."""
+    from ligerdiag.hazards.registry import list_rules
+
+    return run_page_command(arguments, USAGE, lambda: render_pages(list_rules()))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,51 @@
+"""The text of a line of the user's program, when the file is here.
+
+The path comes from an artifact, which somebody else may have written: read little, trust nothing.
+"""
+
+import os
+import stat
+from functools import lru_cache
+from pathlib import Path
+
+from ligerdiag.findings import SourceLine
+
+MAX_FILE_BYTES = 2 << 20
+MAX_LINE_CHARACTERS = 160
+
+
+def load_source_text(source: SourceLine) -> str:
+    """The stripped line, at most `MAX_LINE_CHARACTERS`; empty when it is not known or not here.
+
+    Only regular `.py` files of at most `MAX_FILE_BYTES` are opened.
+    """
+    if source.line < 1:
+        return ""
+    lines = _load_lines(source.file)
+    if source.line > len(lines):
+        return ""
+    text = lines[source.line - 1].strip()
+    return text if len(text) <= MAX_LINE_CHARACTERS else text[: MAX_LINE_CHARACTERS - 1] + "…"
+
+
+def compute_place(source: SourceLine) -> str:
+    """`file:line`, relative to the current directory when the file is below it."""
+    file = source.file
+    if os.path.isabs(file):
+        here = os.getcwd() + os.sep
+        file = file.removeprefix(here)
+    return f"{file}:{source.line}" if source.line > 0 else file
+
+
+@lru_cache(maxsize=64)
+def _load_lines(file: str) -> tuple[str, ...]:
+    path = Path(file)
+    if path.suffix != ".py":
+        return ()
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
+            return ()
+        return tuple(path.read_text(encoding="utf-8", errors="replace").split("\n"))
+    except (OSError, ValueError):
+        return ()

@@ -1,0 +1,100 @@
+"""Styled text as data: a line is a tuple of spans, a span is printable text with the meaning that colours it.
+
+What is laid out here knows no terminal library; `terminal` paints it.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ligerdiag.findings import Severity, Verdict
+from ligerdiag.report.printable import compute_cells, compute_printable
+
+
+class Style(StrEnum):
+    """What a span means; how it looks is the painter's choice, and never the only sign."""
+
+    PLAIN = "plain"
+    STRONG = "strong"
+    FAINT = "faint"
+    GOOD = "good"
+    BAD = "bad"
+    DOUBTFUL = "doubtful"
+    FRESH = "fresh"
+    LATENT = "latent"
+    UNKNOWN = "unknown"
+    CLOBBERED = "clobbered"
+    STALE = "stale"
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Printable text and its meaning; text that is not printable is made so, whoever wrote it."""
+
+    text: str
+    style: Style = Style.PLAIN
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", compute_printable(self.text))
+
+
+type Line = tuple[Span, ...]
+
+BLANK: Line = ()
+
+
+def verdict_style(verdict: Verdict) -> Style:
+    """The style of the same name."""
+    return Style(verdict.value)
+
+
+def severity_style(severity: Severity) -> Style:
+    """The style of the same name."""
+    return Style(severity.value)
+
+
+def compute_text(line: Line) -> str:
+    """The line without its styles."""
+    return "".join(span.text for span in line)
+
+
+def compute_width(line: Line) -> int:
+    """Columns that the line takes."""
+    return sum(compute_cells(span.text) for span in line)
+
+
+def compute_padded(line: Line, width: int) -> Line:
+    """The line, filled with spaces to `width` columns."""
+    missing = width - compute_width(line)
+    return (*line, Span(" " * missing)) if missing > 0 else line
+
+
+def compute_wrapped(line: Line, width: int | None, indent: int) -> tuple[Line, ...]:
+    """The line broken between words to at most `width` columns, continued at column `indent`.
+
+    A word is never broken, so an id or a path can be copied; it may stick out. `width` None never breaks.
+    """
+    if width is None or compute_width(line) <= width:
+        return (line,)
+    rows: list[list[Span]] = [[]]
+    column = 0
+    for span in line:
+        for word in re.findall(r" +|[^ ]+", span.text):
+            cells = compute_cells(word)
+            if column + cells > width and column > indent:
+                rows.append([Span(" " * indent)])
+                column = indent
+                if word.isspace():
+                    continue
+            rows[-1].append(Span(word, span.style))
+            column += cells
+    return tuple(_without_trailing_blanks(row) for row in rows)
+
+
+def _without_trailing_blanks(row: list[Span]) -> Line:
+    while row and row[-1].text.isspace():
+        row = row[:-1]
+    return tuple(row)

@@ -1,0 +1,89 @@
+"""The end of a report: what went wrong with looking, what was covered and what was not, and the totals."""
+
+from collections import Counter
+
+from ligerdiag.report.model import CaseReport, CheckReport, Status
+from ligerdiag.report.spans import BLANK, Line, Span, Style, compute_wrapped
+
+MAX_LOG_LINES = 12
+MAX_NOT_COVERED = 12
+
+_ALWAYS = (Status.EXPECTED, Status.UNEXPECTED, Status.INCONCLUSIVE, Status.ERROR)
+_TOTALS: tuple[tuple[Status, str, Style], ...] = (
+    (Status.EXPECTED, "as expected", Style.GOOD),
+    (Status.CLEAN, "fresh, with no expectation", Style.GOOD),
+    (Status.NOTHING, "nothing to check", Style.PLAIN),
+    (Status.FINDINGS, "with findings and no expectation", Style.BAD),
+    (Status.UNEXPECTED, "unexpected", Style.BAD),
+    (Status.INCONCLUSIVE, "inconclusive", Style.DOUBTFUL),
+    (Status.ERROR, "could not analyse", Style.BAD),
+)
+
+
+def render_trouble(case: CaseReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
+    """Why a case is unexpected or could not be analysed, with the end of the worker's log; empty for other cases."""
+    where = f"`{case.id}` on {case.target}"
+    match case.status:
+        case Status.UNEXPECTED:
+            head = (Span("unexpected", Style.BAD), Span(f": {where}: {case.mismatch}"))
+        case Status.ERROR:
+            head = (Span("could not analyse", Style.BAD), Span(f" {where}: {case.error}"))
+        case _:
+            return ()
+    log = case.log_tail.splitlines()
+    shown = log if verbose else log[-MAX_LOG_LINES:]
+    lines = [*compute_wrapped(head, width, 4), *((Span("   | ", Style.FAINT), Span(line)) for line in shown)]
+    return (*lines, BLANK)
+
+
+def render_coverage(report: CheckReport, width: int | None) -> tuple[Line, ...]:
+    """What the verdicts stand on, over all cases that were analysed, and every kind of thing that was not followed."""
+    analysed = [case.coverage for case in report.cases if case.status is not Status.ERROR]
+    modules = len(analysed)
+    covered = ", ".join(
+        (
+            f"{_count(sum(c.instructions for c in analysed), 'instruction')} in {_count(modules, 'module')}",
+            _count(sum(c.kernels for c in analysed), "custom call"),
+            _count(sum(c.hidden_writes for c in analysed), "hidden write"),
+            f"{sum(c.tags_found for c in analysed)} of {sum(c.tags for c in analysed)} tags found again",
+            f"buffer assignment of {_count(sum(c.buffer_assignment for c in analysed), 'module')}",
+        )
+    )
+    lines = list(compute_wrapped((Span("covered: ", Style.STRONG), Span(covered)), width, 4))
+    missed = Counter(line for c in analysed for line in dict.fromkeys(c.not_covered))
+    failed = sum(case.status is Status.ERROR for case in report.cases)
+    if failed:
+        missed[f"{_count(failed, 'module')} that could not be analysed"] = 1
+    if not missed:
+        return (*lines, (Span("not covered: ", Style.STRONG), Span("nothing that the analysis met and does not model")))
+    for text, times in missed.most_common(MAX_NOT_COVERED):
+        often = f" (in {times} modules)" if times > 1 else ""
+        lines += compute_wrapped((Span("not covered: ", Style.STRONG), Span(f"{text}{often}")), width, 4)
+    if len(missed) > MAX_NOT_COVERED:
+        lines.append((Span("not covered: ", Style.STRONG), Span(f"{len(missed) - MAX_NOT_COVERED} more, see JSON")))
+    return tuple(lines)
+
+
+def render_totals(report: CheckReport, width: int | None) -> tuple[Line, ...]:
+    """The last line: how many of what, where and how long; and whether Ctrl-C cut it short."""
+    if not report.cases:
+        nothing = "interrupted before any case was done" if report.interrupted else "nothing was checked"
+        return ((Span(nothing, Style.BAD),),)
+    counts = Counter(case.status for case in report.cases)
+    cases = len({case.id for case in report.cases})
+    spans = [
+        Span(f"{_count(cases, 'case')} on {', '.join(report.targets)}", Style.STRONG),
+        Span(f" in {report.seconds:.1f} s"),
+    ]
+    for position, (status, words, style) in enumerate(t for t in _TOTALS if counts[t[0]] or t[0] in _ALWAYS):
+        spans += [
+            Span(", " if position else ": "),
+            Span(f"{counts[status]} {words}", style if counts[status] else Style.FAINT),
+        ]
+    if report.interrupted:
+        spans.append(Span("; interrupted, the other cases were not done", Style.BAD))
+    return compute_wrapped(tuple(spans), width, 4)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,147 @@
+"""The table: a case a row, its verdicts beside it, several targets side by side.
+
+Where the columns do not fit the terminal, a case takes a line for its id and status and one for each target.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from ligerdiag.findings import Verdict
+from ligerdiag.report.model import CaseReport, CheckReport, Status
+from ligerdiag.report.spans import (
+    BLANK,
+    Line,
+    Span,
+    Style,
+    compute_padded,
+    compute_width,
+    compute_wrapped,
+    verdict_style,
+)
+
+STATUS_WORDS: Mapping[Status, str] = {
+    Status.CLEAN: "fresh",
+    Status.EXPECTED: "as expected",
+    Status.FINDINGS: "FINDINGS",
+    Status.UNEXPECTED: "UNEXPECTED",
+    Status.INCONCLUSIVE: "inconclusive",
+    Status.NOTHING: "nothing to check",
+    Status.ERROR: "could not analyse",
+}
+"""How a status reads in a row; capitals where the user has to look."""
+
+STATUS_STYLES: Mapping[Status, Style] = {
+    Status.CLEAN: Style.GOOD,
+    Status.EXPECTED: Style.GOOD,
+    Status.FINDINGS: Style.BAD,
+    Status.UNEXPECTED: Style.BAD,
+    Status.INCONCLUSIVE: Style.DOUBTFUL,
+    Status.NOTHING: Style.FAINT,
+    Status.ERROR: Style.BAD,
+}
+
+_GAP = "  "
+_BY_WEIGHT = (
+    Status.NOTHING,
+    Status.CLEAN,
+    Status.EXPECTED,
+    Status.INCONCLUSIVE,
+    Status.FINDINGS,
+    Status.UNEXPECTED,
+    Status.ERROR,
+)
+
+type Row = dict[str, CaseReport]
+"""Target to report, of one case."""
+
+
+def render_table(report: CheckReport, width: int | None) -> tuple[Line, ...]:
+    """The table at most `width` columns wide where ids allow it; None: as wide as it comes, one line a case."""
+    rows: dict[str, Row] = {}
+    for case in report.cases:
+        rows.setdefault(case.id, {})[case.target] = case
+    if not rows:
+        return ()
+    wide = _render_wide(rows, report.targets)
+    fits = width is None or all(compute_width(line) <= width for line in wide)
+    blocks = [(line,) for line in wide[1:]] if fits else _render_stacked(rows, report.targets, width)
+    lines: list[Line] = [wide[0]] if fits else []
+    grouped = len({_group(case_id) for case_id in rows}) < len(rows)
+    previous = ""
+    for case_id, block in zip(rows, blocks, strict=True):
+        if grouped and previous and _group(case_id) != previous:
+            lines.append(BLANK)
+        previous = _group(case_id)
+        lines.extend(block)
+    return tuple(lines)
+
+
+def render_outputs(outputs: Mapping[str, Verdict]) -> Line:
+    """`loss fresh · input STALE`, in the program's order; the name is plain, the verdict has its style."""
+    spans: list[Span] = []
+    for name, verdict in outputs.items():
+        word = "STALE" if verdict is Verdict.STALE else verdict.value
+        spans += [Span(" · ", Style.FAINT)] if spans else []
+        spans += [Span(f"{name} "), Span(word, verdict_style(verdict))]
+    return tuple(spans)
+
+
+def _render_wide(rows: Mapping[str, Row], targets: Sequence[str]) -> list[Line]:
+    """The heading and one line for each case."""
+    heading: list[Line] = [(Span("case", Style.FAINT),), (Span("status", Style.FAINT),)]
+    heading += [(Span(target, Style.FAINT),) for target in targets]
+    table = [heading]
+    for case_id, row in rows.items():
+        cells: list[Line] = [(Span(case_id),), _status_cell(row)]
+        cells += [_target_cell(row, target) for target in targets]
+        table.append(cells)
+    widths = [max(compute_width(cells[column]) for cells in table) for column in range(len(heading))]
+    return [_join(cells, widths) for cells in table]
+
+
+def _render_stacked(rows: Mapping[str, Row], targets: Sequence[str], width: int | None) -> list[tuple[Line, ...]]:
+    longest = max(compute_width((Span(case_id),)) for case_id in rows)
+    room = (width or 0) - len(_GAP) - max(len(word) for word in STATUS_WORDS.values())
+    column = longest if longest <= room else 0
+    blocks: list[tuple[Line, ...]] = []
+    for case_id, row in rows.items():
+        head = (*compute_padded((Span(case_id),), column), Span(_GAP), *_status_cell(row))
+        lines = list(compute_wrapped(head, width, 4))
+        for target in targets:
+            cell = _target_cell(row, target)
+            if not cell:
+                continue
+            label = (Span(f"{target}: ", Style.FAINT),) if len(targets) > 1 else ()
+            lines += compute_wrapped((Span("    "), *label, *cell), width, 6)
+        blocks.append(tuple(lines))
+    return blocks
+
+
+def _status_cell(row: Row) -> Line:
+    """The status that weighs most among the targets."""
+    status = max((case.status for case in row.values()), key=_BY_WEIGHT.index)
+    return (Span(STATUS_WORDS[status], STATUS_STYLES[status]),)
+
+
+def _target_cell(row: Row, target: str) -> Line:
+    """The verdicts on one target, after its own status where the targets differ in it."""
+    case = row.get(target)
+    if case is None:
+        return (Span("not done", Style.FAINT),)
+    differ = len({other.status for other in row.values()}) > 1
+    status = Span(STATUS_WORDS[case.status], STATUS_STYLES[case.status])
+    outputs = render_outputs(case.outputs)
+    if not differ:
+        return outputs
+    return (status, Span(": "), *outputs) if outputs else (status,)
+
+
+def _join(cells: Sequence[Line], widths: Sequence[int]) -> Line:
+    padded = [compute_padded(cell, width) for cell, width in zip(cells[:-1], widths[:-1], strict=True)]
+    spans: list[Span] = []
+    for cell in padded:
+        spans += [*cell, Span(_GAP)]
+    return (*spans, *cells[-1])
+
+
+def _group(case_id: str) -> str:
+    return case_id.partition("[")[0]

@@ -1,0 +1,79 @@
+"""The tables in cases/: how many, under which ids, and that none of them needs JAX to be built."""
+
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from cases import bf16_flce, flce_modes, seed_cross_entropy, seed_flce, sharded_flce
+from ligerdiag.case import Case
+
+TABLES = {bf16_flce: 8, flce_modes: 24, seed_cross_entropy: 8, seed_flce: 16, sharded_flce: 9}
+CASES = tuple(case for table in TABLES for case in table.CASES)
+
+
+def get_case(id: str) -> Case:
+    return next(case for case in CASES if case.id == id)
+
+
+@pytest.mark.parametrize(("table", "count"), TABLES.items(), ids=[table.__name__ for table in TABLES])
+def test_a_table_has_its_cases_under_its_own_name(table, count):
+    assert len(table.CASES) == count
+    assert {f"cases.{case.name}" for case in table.CASES} == {table.__name__}
+
+
+def test_ids_are_unique():
+    assert [id for id, count in Counter(case.id for case in CASES).items() if count > 1] == []
+
+
+@pytest.mark.parametrize(
+    "published",
+    [
+        "False-float32-True-1-4-32-16",
+        "False-float32-True-4-2048-50304-1024",
+        "False-bfloat16-True-1-4-32-16",
+        "False-bfloat16-True-4-2048-50304-1024",
+    ],
+)
+def test_the_failures_published_with_the_seed_are_cases_under_the_same_id(published):
+    case = get_case(f"seed_flce[{published}]")
+    assert case.expected == "hazard"
+
+
+def test_the_bfloat16_rows_of_the_seed_compute_in_float32_and_those_beside_them_in_bfloat16():
+    assert get_case("seed_flce[False-bfloat16-True-1-4-32-16]").args[0].dtype == "float32"
+    assert get_case("bf16_flce[False-True-1-4-32-16]").args[0].dtype == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("id", "expected"),
+    [
+        ("seed_flce[True-float32-True-4-2048-50304-1024]", "fresh"),
+        ("seed_cross_entropy[hidden-3-4-8-0.9]", None),
+        ("seed_cross_entropy[aliased-4-128-50304-0.5]", "fresh"),
+        ("flce_modes[aliased-float32-True-1-4-32-16]", "fresh"),
+        ("flce_modes[barrier-bfloat16-False-4-2048-50304-1024]", None),
+        ("sharded_flce[batch-trivial]", "fresh"),
+        ("sharded_flce[vocabulary-trivial]", {"loss": "fresh", "*": "stale"}),
+        ("sharded_flce[fsdp-trivial]", {"loss": "fresh", "*": "stale"}),
+        ("sharded_flce[fsdp-aliased]", "fresh"),
+    ],
+)
+def test_a_case_is_expected_to_be(id, expected):
+    assert get_case(id).expected == expected
+
+
+@pytest.mark.parametrize("case", sharded_flce.CASES, ids=lambda case: case.id)
+def test_every_split_dimension_is_a_multiple_of_its_mesh_axis(case):
+    for arg in case.args:
+        for size, axis in zip(arg.shape, arg.partition, strict=False):
+            assert axis is None or size % case.mesh[axis] == 0
+
+
+def test_listing_the_cases_starts_neither_jax_nor_triton():
+    listing = (
+        f"import sys, {', '.join(table.__name__ for table in TABLES)}; print({{'jax', 'triton'}} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

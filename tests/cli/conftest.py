@@ -1,0 +1,106 @@
+"""A stand-in for `ligerdiag.api`, so that no test of the command line compiles."""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import ligerdiag
+from ligerdiag.errors import InputError
+from ligerdiag.report.model import CheckReport, Progress
+from tests.report.samples import make_case, make_report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckOptions:
+    """As the real one."""
+
+    selectors: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ("h100",)
+    jobs: int | None = None
+    timeout: float = 300.0
+    cache_directory: Path | None = None
+    refresh: bool = False
+
+
+@dataclass
+class FakeApi:
+    """Answers with `report`, or raises `error`, and remembers what it was asked."""
+
+    report: CheckReport = field(default_factory=lambda: make_report(make_case()))
+    error: BaseException | None = None
+    asked: list[CheckOptions] = field(default_factory=list)
+    CheckOptions: type[CheckOptions] = CheckOptions
+
+    def check(self, options: CheckOptions, on_progress: Callable[[Progress], None] | None = None) -> CheckReport:
+        self.asked.append(options)
+        if self.error is not None:
+            raise self.error
+        if on_progress is not None:
+            on_progress(Progress(phase="compile", event="started", done=0, total=1, case_id="flce[hidden]"))
+        return self.report
+
+    def list_cases(self, selectors: Sequence[str]) -> tuple[SimpleNamespace, ...]:
+        if selectors == ("nothing",):
+            raise InputError("expected a case, glob, file or module:name but got `nothing`")
+        case = SimpleNamespace(
+            id="flce[\x1b[1mhidden]",
+            about="the seed",
+            expected={"w": "stale|latent"},
+            mesh={"x": 8},
+            file="cases/flce.py",
+        )
+        plain = SimpleNamespace(id="ce", about="", expected=None, mesh={}, file="cases/ce.py")
+        return (case, plain)
+
+    def list_targets(self) -> tuple[SimpleNamespace, ...]:
+        return (
+            SimpleNamespace(
+                name="h100", compute_capability="9.0", description="# figures\ncuda {}\n", path="h100.pbtxt"
+            ),
+        )
+
+    def list_rules(self) -> tuple[SimpleNamespace, ...]:
+        return ()
+
+    def get_rule(self, name: str) -> SimpleNamespace:
+        raise InputError(f"expected a rule such as LD001 but got `{name}`")
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
+    fake = FakeApi()
+    monkeypatch.setitem(sys.modules, "ligerdiag.api", fake)  # type: ignore[arg-type]
+    monkeypatch.setattr(ligerdiag, "api", fake, raising=False)
+    return fake
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run of the command line left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+type RunCommand = Callable[..., Outcome]
+
+
+@pytest.fixture
+def run_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunCommand:
+    """Runs `ligerdiag` with these words in this process, through the real entry point."""
+    from ligerdiag.cli.main import main
+
+    def run(*words: str) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["ligerdiag", *words])
+        with pytest.raises(SystemExit) as leaving:
+            main()
+        code = leaving.value.code
+        captured = capsys.readouterr()
+        return Outcome(0 if code is None else int(code), captured.out, captured.err)
+
+    return run

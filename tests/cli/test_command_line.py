@@ -1,0 +1,222 @@
+"""Options in, output and exit code out: every command through the real entry point."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ligerdiag.cli.check import parse_targets
+from ligerdiag.cli.exit_codes import MEANINGS
+from ligerdiag.errors import CompileError, InputError, LigerdiagError
+from ligerdiag.findings import Verdict
+from ligerdiag.report.model import Status
+from tests.cli.conftest import FakeApi, RunCommand
+from tests.report.samples import make_case, make_report
+
+
+def test_check_prints_the_table_and_exits_with_its_code(api: FakeApi, run_command: RunCommand) -> None:
+    outcome = run_command("check")
+    assert outcome.code == 0
+    assert "flce[hidden]  as expected  loss fresh" in outcome.out
+    assert outcome.err == "0/1 compile flce[hidden]\n"
+    assert api.asked == [api.CheckOptions()]
+
+
+def test_check_passes_every_option_on(api: FakeApi, run_command: RunCommand, tmp_path: Path) -> None:
+    where = ("--target", "a100,h100", "--target", "b200", "--cache-dir", str(tmp_path))
+    run_command("check", "a[*]", "mine.py", *where, "-j", "3", "--timeout", "7.5", "--refresh")
+    assert api.asked == [
+        api.CheckOptions(
+            selectors=("a[*]", "mine.py"),
+            targets=("a100", "h100", "b200"),
+            jobs=3,
+            timeout=7.5,
+            cache_directory=tmp_path,
+            refresh=True,
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "code"),
+    [
+        (Status.EXPECTED, (), 0),
+        (Status.UNEXPECTED, (), 1),
+        (Status.ERROR, (), 3),
+        (Status.INCONCLUSIVE, (), 0),
+        (Status.INCONCLUSIVE, ("--strict",), 4),
+        (Status.NOTHING, (), 5),
+    ],
+)
+def test_check_exits_by_status(
+    api: FakeApi, run_command: RunCommand, status: Status, words: tuple[str, ...], code: int
+) -> None:
+    api.report = make_report(make_case(status=status))
+    assert run_command("check", *words).code == code
+
+
+def test_check_weighs_findings_by_fail_on(api: FakeApi, run_command: RunCommand) -> None:
+    api.report = make_report(make_case(status=Status.FINDINGS, expected=None, outputs={"a": Verdict.LATENT}))
+    assert run_command("check").code == 1
+    assert run_command("check", "--fail-on", "error").code == 0
+
+
+def test_json_goes_to_stdout_alone(api: FakeApi, run_command: RunCommand) -> None:
+    api.report = make_report(make_case(status=Status.UNEXPECTED))
+    outcome = run_command("check", "--format", "json")
+    assert json.loads(outcome.out)["exit_code"] == outcome.code == 1
+
+
+def test_output_takes_the_format_and_the_table_stays(api: FakeApi, run_command: RunCommand, tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    outcome = run_command("check", "--format", "json", "--output", str(path))
+    assert json.loads(path.read_text())["cases"][0]["id"] == "flce[hidden]"
+    assert "flce[hidden]  as expected" in outcome.out
+    assert [p.name for p in tmp_path.iterdir()] == ["report.json"]
+
+
+@pytest.mark.parametrize("place", ["", "missing/report.json"])
+def test_an_output_that_cannot_be_written_is_said_before_any_work(
+    api: FakeApi, run_command: RunCommand, tmp_path: Path, place: str
+) -> None:
+    outcome = run_command("check", "--output", str(tmp_path / place))
+    assert outcome.code == 2
+    assert outcome.err.startswith("error: expected ")
+    assert api.asked == []
+
+
+def test_an_old_output_survives_a_run_that_fails(api: FakeApi, run_command: RunCommand, tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.write_text("old")
+    api.error = CompileError("worker gone")
+    assert run_command("check", "--output", str(path)).code == 3
+    assert path.read_text() == "old"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(InputError("expected `a`"), 2), (CompileError("aborted"), 3), (LigerdiagError("x"), 3)]
+)
+def test_an_error_is_one_line_and_its_exit_code(
+    api: FakeApi, run_command: RunCommand, error: LigerdiagError, code: int
+) -> None:
+    api.error = error
+    outcome = run_command("check")
+    assert outcome.code == code
+    assert (outcome.out, outcome.err) == ("", f"error: {error}\n")
+
+
+def test_an_error_cannot_colour_the_terminal(api: FakeApi, run_command: RunCommand) -> None:
+    api.error = InputError("no case `\x1b[31m[red]\n`")
+    assert run_command("check").err == "error: no case `[red] `\n"
+
+
+def test_a_bug_of_ours_is_a_traceback(api: FakeApi, run_command: RunCommand) -> None:
+    api.error = ZeroDivisionError("ours")
+    with pytest.raises(ZeroDivisionError):
+        run_command("check")
+
+
+def test_ctrl_c_is_130_and_one_word(api: FakeApi, run_command: RunCommand) -> None:
+    api.error = KeyboardInterrupt()
+    outcome = run_command("check")
+    assert (outcome.code, outcome.err) == (130, "interrupted\n")
+
+
+def test_an_interrupted_report_is_shown_and_130(api: FakeApi, run_command: RunCommand) -> None:
+    api.report = make_report(make_case(), interrupted=True)
+    outcome = run_command("check")
+    assert outcome.code == 130
+    assert "flce[hidden]" in outcome.out
+    assert outcome.err.endswith("interrupted\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "--format", "xml"),
+        ("check", "--fail-on", "sometimes"),
+        ("check", "--jobs", "0"),
+        ("check", "--timeout", "-1"),
+        ("check", "--nonsense"),
+        ("chekc",),
+    ],
+)
+def test_wrong_usage_is_2_without_a_traceback(api: FakeApi, run_command: RunCommand, words: tuple[str, ...]) -> None:
+    outcome = run_command(*words)
+    assert outcome.code == 2
+    assert "Traceback" not in outcome.err
+    assert api.asked == []
+
+
+def test_help_of_check_has_the_exit_codes_and_the_verdicts(run_command: RunCommand) -> None:
+    outcome = run_command("check", "--help")
+    assert outcome.code == 0
+    flat = " ".join(outcome.out.split())
+    for code, meaning in MEANINGS.items():
+        assert f"{code.value} {meaning}" in flat
+    for verdict in Verdict:
+        assert verdict.value in flat.lower()
+
+
+def test_version_is_printed(run_command: RunCommand) -> None:
+    assert run_command("--version").out.startswith("ligerdiag ")
+
+
+def test_list_shows_expectation_mesh_and_about(api: FakeApi, run_command: RunCommand) -> None:
+    lines = run_command("list").out.splitlines()
+    assert lines == [
+        "case          expected        mesh  about",
+        "flce[hidden]  w stale|latent  x=8   the seed",
+        "ce            -               -",
+    ]
+    assert run_command("list", "--ids").out == "flce[hidden]\nce\n"
+
+
+def test_a_selector_of_nothing_is_2(api: FakeApi, run_command: RunCommand) -> None:
+    assert run_command("list", "nothing").code == 2
+
+
+def test_targets_lists_and_shows(api: FakeApi, run_command: RunCommand) -> None:
+    assert run_command("targets").out.splitlines()[1].split() == ["h100", "9.0", "h100.pbtxt"]
+    assert run_command("targets", "h100").out == "# figures\ncuda {}\n"
+    outcome = run_command("targets", "h1000")
+    assert (outcome.code, outcome.err) == (2, "error: expected a target of h100 but got `h1000`\n")
+
+
+def test_an_unknown_rule_is_2(api: FakeApi, run_command: RunCommand) -> None:
+    outcome = run_command("explain", "LD999")
+    assert (outcome.code, outcome.err) == (2, "error: expected a rule such as LD001 but got `LD999`\n")
+
+
+def test_an_unknown_rule_is_2_with_the_rules_that_there_are(run_command: RunCommand) -> None:
+    outcome = run_command("explain", "LD999")
+    assert outcome.code == 2
+    assert "LD999" in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+def test_targets_are_split_once_each_in_order() -> None:
+    assert parse_targets(["b200, a100", "a100", ","]) == ("b200", "a100")
+    assert parse_targets([]) == ("h100",)
+
+
+def test_help_imports_neither_rich_nor_jax_nor_the_analysis() -> None:
+    script = (
+        "import sys; sys.argv = ['ligerdiag', 'check', '--help']\n"
+        "from ligerdiag.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'rich', 'jax', 'triton', 'numpy', 'google.protobuf', 'ligerdiag.api', 'ligerdiag.analysis'}\n"
+        "sys.exit(f'imported {heavy & set(sys.modules)}' if heavy & set(sys.modules) else 0)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
+    script = "import ligerdiag.cli.main as m; m.main()"
+    command = f"{sys.executable} -c '{script}' check --help | head -1"
+    result = subprocess.run(["bash", "-c", command], check=False, capture_output=True, text=True)
+    assert "Traceback" not in result.stderr

@@ -1,0 +1,101 @@
+"""The exit code of every kind of run, and which one wins."""
+
+import pytest
+
+from ligerdiag.cli.exit_codes import MEANINGS, ExitCode, FailOn, compute_exit_code, render_table
+from ligerdiag.findings import Severity, Verdict
+from ligerdiag.report.model import CaseReport, Status
+from tests.report.samples import make_case, make_finding, make_report
+
+FRESH = {"a": Verdict.FRESH}
+RIGHT = make_case("right")
+WRONG = make_case("wrong", Status.UNEXPECTED, mismatch="m")
+UNSURE = make_case("unsure", Status.INCONCLUSIVE)
+BROKEN = make_case("broken", Status.ERROR, error="aborted", error_exit_code=3)
+MISTAKEN = make_case("mistaken", Status.ERROR, error="no such axis", error_exit_code=2)
+NOTHING = make_case("nothing", Status.NOTHING, expected=None, outputs=FRESH)
+CLEAN = make_case("clean", Status.CLEAN, expected=None, outputs=FRESH)
+
+
+def warned(severity: Severity) -> CaseReport:
+    findings = (make_finding(severity=severity),)
+    return make_case("found", Status.FINDINGS, expected=None, outputs=FRESH, findings=findings)
+
+
+@pytest.mark.parametrize(
+    ("cases", "code"),
+    [
+        ((RIGHT,), 0),
+        ((CLEAN,), 0),
+        ((RIGHT, NOTHING), 0),
+        ((WRONG,), 1),
+        ((warned(Severity.ERROR),), 1),
+        ((MISTAKEN,), 2),
+        ((BROKEN,), 3),
+        ((make_case("broken", Status.ERROR),), 3),
+        ((UNSURE,), 4),
+        ((), 5),
+        ((NOTHING, NOTHING), 5),
+        ((RIGHT, WRONG, UNSURE), 1),
+        ((WRONG, UNSURE, BROKEN), 3),
+        ((WRONG, UNSURE, BROKEN, MISTAKEN), 2),
+        ((NOTHING, UNSURE), 4),
+    ],
+)
+def test_a_run_has_the_code_of_what_weighs_most(cases: tuple[CaseReport, ...], code: int) -> None:
+    assert compute_exit_code(make_report(*cases), fail_on=FailOn.WARNING, strict=True) == code
+
+
+def test_inconclusive_fails_only_a_strict_run() -> None:
+    assert compute_exit_code(make_report(UNSURE), fail_on=FailOn.WARNING, strict=False) == 0
+
+
+def test_an_interrupted_run_is_130_whatever_was_found() -> None:
+    report = make_report(WRONG, BROKEN, interrupted=True)
+    assert compute_exit_code(report, fail_on=FailOn.ERROR, strict=True) == 130
+
+
+@pytest.mark.parametrize(
+    ("severity", "fail_on", "code"),
+    [
+        (Severity.ERROR, FailOn.ERROR, 1),
+        (Severity.WARNING, FailOn.ERROR, 0),
+        (Severity.WARNING, FailOn.WARNING, 1),
+        (Severity.NOTE, FailOn.WARNING, 0),
+        (Severity.NOTE, FailOn.NOTE, 1),
+        (Severity.ERROR, FailOn.NEVER, 0),
+    ],
+)
+def test_findings_without_expectation_fail_from_their_severity_on(
+    severity: Severity, fail_on: FailOn, code: int
+) -> None:
+    assert compute_exit_code(make_report(warned(severity)), fail_on=fail_on, strict=False) == code
+
+
+@pytest.mark.parametrize(
+    ("verdict", "fail_on", "code"),
+    [
+        (Verdict.STALE, FailOn.ERROR, 1),
+        (Verdict.CLOBBERED, FailOn.ERROR, 1),
+        (Verdict.LATENT, FailOn.ERROR, 0),
+        (Verdict.LATENT, FailOn.WARNING, 1),
+        (Verdict.STALE, FailOn.NEVER, 0),
+    ],
+)
+def test_a_bad_verdict_that_no_finding_explains_fails_too(verdict: Verdict, fail_on: FailOn, code: int) -> None:
+    case = make_case(status=Status.FINDINGS, expected=None, outputs={"a": verdict})
+    assert compute_exit_code(make_report(case), fail_on=fail_on, strict=False) == code
+
+
+def test_findings_of_an_expected_hazard_do_not_fail() -> None:
+    case = make_case(findings=(make_finding(),))
+    assert compute_exit_code(make_report(case), fail_on=FailOn.NOTE, strict=True) == 0
+
+
+def test_a_mismatch_fails_even_where_findings_never_do() -> None:
+    assert compute_exit_code(make_report(WRONG), fail_on=FailOn.NEVER, strict=False) == 1
+
+
+def test_the_table_has_every_code() -> None:
+    assert set(MEANINGS) == set(ExitCode)
+    assert [int(line.split()[0]) for line in render_table().splitlines() if line[:5].strip()] == [0, 1, 2, 3, 4, 5, 130]

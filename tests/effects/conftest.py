@@ -1,0 +1,72 @@
+"""Kernels turned to Triton IR by Triton itself, and to payloads by jax-triton itself; neither needs a GPU."""
+
+import os
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ligerdiag.effects.mlir_attributes import parse_string_attributes
+
+
+def build_ttir(kernel: Any, signature: dict[str, str], constants: dict[str, Any] | None = None) -> bytes:
+    """The unoptimized Triton IR of a kernel; `signature` is such as {"x": "*fp32", "n": "i32"}."""
+    from triton._C.libtriton import ir
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler.compiler import ASTSource, make_backend
+
+    constants = constants or {}
+    target = GPUTarget("cuda", 90, 32)
+    backend = make_backend(target)
+    options = backend.parse_options({})
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    source = ASTSource(
+        kernel,
+        signature | dict.fromkeys(constants, "constexpr"),
+        {(kernel.arg_names.index(name),): value for name, value in constants.items()},
+    )
+    module = source.make_ir(
+        target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context
+    )
+    return str(module).encode()
+
+
+def lower_payload(function: Callable[..., Any], *specs: Any) -> bytes:
+    """The backend config of the one custom call that `function` lowers to."""
+    import re
+
+    import jax
+
+    text = jax.jit(function).trace(*specs).lower(lowering_platforms=("cuda",)).as_text()
+    (config,) = re.findall(r'backend_config = ("(?:[^"\\]|\\.)+")', text)
+    return parse_string_attributes(b"{config = " + config.encode() + b"}")["config"]
+
+
+@pytest.fixture(scope="session")
+def payload() -> bytes:
+    """A real `triton_kernel_call` with one operand that it overwrites, and one output."""
+    import jax
+    import jax.numpy as jnp
+    import jax_triton
+
+    from tests.effects import ttir_kernels
+
+    spec = jax.ShapeDtypeStruct((64,), jnp.float32)
+    return lower_payload(
+        lambda x: jax_triton.triton_call(
+            x, 1, 3, kernel=ttir_kernels.scalars, out_shape=spec, grid=(2, 3), compute_capability=90
+        ),
+        spec,
+    )
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    """A cache directory that does not exist yet."""
+    return tmp_path / "cache" / "effects"

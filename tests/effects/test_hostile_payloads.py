@@ -1,0 +1,81 @@
+"""Payloads that nobody's compiler wrote: every one is an answer or a one-line error, in bounded time and memory."""
+
+import random
+import zlib
+
+import pytest
+
+from ligerdiag.effects.access import Access
+from ligerdiag.effects.call import compute_call_effects
+from ligerdiag.effects.triton_payload import PAYLOAD_LIMIT, parse_pallas_call, parse_triton_call, parse_triton_ffi_call
+from ligerdiag.errors import ArtifactError
+
+BOMB = zlib.compress(b"\0" * (4 * PAYLOAD_LIMIT))
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (b"", "truncated"),
+        (b"not zlib", "not zlib-compressed"),
+        (zlib.compress(b"\xff" * 100), "not a serialized"),
+        (zlib.compress(b""), "holds no kernel call"),
+        (zlib.compress(b"\x12\x00"), "holds no kernel call"),
+        (zlib.compress(b"\x0a\x00"), "holds no Triton IR"),
+        (zlib.compress(b"\x0a\x06\x0a\x04\x2a\x02\xff\xfe"), "not a serialized"),
+        (BOMB, "larger than 64 MiB"),
+    ],
+)
+def test_a_payload_that_is_none_is_a_one_line_error(config: bytes, message: str) -> None:
+    with pytest.raises(ArtifactError, match=message) as error:
+        parse_triton_call(config)
+    assert "\n" not in str(error.value)
+
+
+def test_a_truncated_payload_is_an_error_wherever_it_is_cut(payload: bytes) -> None:
+    for size in range(0, len(payload), 97):
+        with pytest.raises(ArtifactError):
+            parse_triton_call(payload[:size])
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (b"", "no attribute dictionary"),
+        (b"{}", "no string attribute `opaque`"),
+        (b"{opaque = 3 : i32}", "no string attribute `opaque`"),
+        (b'{opaque = "', "no attribute dictionary"),
+        (b'{opaque = "\\q"}', "an escape that MLIR does not have"),
+        (b'{opaque = "\\9', "no attribute dictionary"),
+        (b'{"opaque', "neither JSON nor"),
+        (b'{"a":' * 100000, "neither JSON nor"),
+        (b'{"custom_call_backend_config": {"attributes": 3}}', "holds no"),
+        (b"{" + b'"' * 200001 + b"}", "neither JSON nor"),
+        (b"{ " + b"a" * 200000 + b"}", "no string attribute `opaque`"),
+        (b"{ " + b'a = "' * 100000 + b"}", "no string attribute `opaque`"),
+    ],
+)
+def test_a_backend_config_that_is_no_dictionary_is_a_one_line_error(config: bytes, message: str) -> None:
+    with pytest.raises(ArtifactError, match=message) as error:
+        parse_triton_ffi_call(config)
+    assert "\n" not in str(error.value)
+
+
+def test_a_pallas_call_without_its_module_is_an_error() -> None:
+    with pytest.raises(ArtifactError, match="lacks the string attributes"):
+        parse_pallas_call(b'{name = "k"}')
+
+
+def test_random_damage_is_never_an_exception(payload: bytes, capfd: pytest.CaptureFixture[str]) -> None:
+    plain = zlib.decompress(payload)
+    chance = random.Random(7)
+    for _ in range(60):
+        damaged = bytearray(plain)
+        for _ in range(chance.randint(1, 8)):
+            damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        effects = compute_call_effects(
+            target="triton_kernel_call", backend_config=zlib.compress(bytes(damaged)), operands=1, outputs=1
+        )
+        assert len(effects.operands) == 1
+        assert (Access.UNKNOWN in effects.operands + effects.outputs) == bool(effects.reasons)
+        assert all("\n" not in reason for reason in effects.reasons)

@@ -1,0 +1,290 @@
+"""What real kernels do to their pointers, kernel by kernel, and hand-written IR for what Triton's front end never makes."""
+
+from typing import Any
+
+import pytest
+
+from ligerdiag.effects.access import Access
+from ligerdiag.effects.pointer_flow import ArgumentEffects, compute_argument_effects
+from ligerdiag.effects.ttir_module import parse_ttir
+from ligerdiag.errors import ArtifactError
+from tests.effects import ttir_kernels
+from tests.effects.conftest import build_ttir
+
+NONE, READ, WRITE, BOTH, UNKNOWN = Access.NONE, Access.READ, Access.WRITE, Access.READ_WRITE, Access.UNKNOWN
+
+F, I, L = "*fp32", "i32", "i64"
+
+# kernel, its signature, its constants, expected access to each argument that is left.
+KERNELS: dict[str, tuple[str, dict[str, str], dict[str, Any], tuple[Access, ...]]] = {
+    "a load reads and a store writes": ("plain_read", {"x": F, "o": F, "n": I}, {}, (READ, WRITE, NONE)),
+    "an in-place store writes its argument": ("in_place", {"x": F, "n": I}, {}, (BOTH, NONE)),
+    "an argument that is not used is left alone": (
+        "unused_argument",
+        {"x": F, "y": F, "o": F},
+        {},
+        (READ, NONE, WRITE),
+    ),
+    "a pointer stored as a value is not written through": (
+        "store_of_a_pointer_argument",
+        {"x": F, "o": "*i64"},
+        {},
+        (NONE, WRITE),
+    ),
+    "a masked store counts": ("masked_store", {"x": F, "n": I}, {}, (WRITE, NONE)),
+    "a store in a for loop counts": ("store_in_for", {"x": F, "o": F, "n": I}, {}, (WRITE, WRITE, NONE)),
+    "stores in both arms of an if count": ("store_in_if", {"x": F, "y": F, "n": I}, {}, (WRITE, BOTH, NONE)),
+    "a store in a while loop counts": ("store_in_while", {"x": F, "y": F, "n": I}, {}, (WRITE, READ, NONE)),
+    "pointers carried through a for loop stay apart": (
+        "carried_through_for",
+        {"x": F, "y": F, "n": I},
+        {},
+        (WRITE, READ, NONE),
+    ),
+    "pointers swapped in a for loop are both written": (
+        "swapped_in_for",
+        {"x": F, "y": F, "n": I},
+        {},
+        (WRITE, WRITE, NONE),
+    ),
+    "pointers carried through a while loop stay apart": (
+        "carried_through_while",
+        {"x": F, "y": F, "n": I},
+        {},
+        (WRITE, READ, NONE),
+    ),
+    "a pointer chosen by where may be either": (
+        "chosen_by_where",
+        {"x": F, "y": F, "o": F, "n": I},
+        {},
+        (WRITE, WRITE, READ, NONE),
+    ),
+    "a pointer chosen by if may be either": (
+        "chosen_by_if",
+        {"x": F, "y": F, "o": F, "n": I},
+        {},
+        (WRITE, WRITE, READ, NONE),
+    ),
+    "an early return hides nothing": (
+        "early_return",
+        {"x": F, "y": F, "o": F, "n": I},
+        {},
+        (WRITE, READ, WRITE, NONE),
+    ),
+    "pointers passed along branches stay apart": (
+        "branches_carry_pointers",
+        {"x": F, "y": F, "o": F, "n": I},
+        {},
+        (WRITE, READ, WRITE, NONE),
+    ),
+    "an atomic add reads and writes": ("atomic_add", {"x": F, "o": F}, {}, (BOTH, WRITE)),
+    "a compare-and-swap reads and writes": ("atomic_cas", {"x": "*i32", "o": "*i32"}, {}, (BOTH, WRITE)),
+    "a block pointer that is loaded reads": (
+        "block_pointers",
+        {"x": F, "o": F, "n": I},
+        {"WRITE": False},
+        (READ, WRITE, NONE),
+    ),
+    "an advanced block pointer that is stored through writes": (
+        "block_pointers",
+        {"x": F, "o": F, "n": I},
+        {"WRITE": True},
+        (BOTH, WRITE, NONE),
+    ),
+    "tensor descriptors load, store and reduce": (
+        "tensor_descriptors",
+        {"x": F, "y": F, "o": F, "n": I},
+        {},
+        (READ, WRITE, BOTH, NONE),
+    ),
+    "a called function writes through its argument": (
+        "stores_through_call",
+        {"x": F, "y": F, "n": I},
+        {},
+        (WRITE, READ, NONE),
+    ),
+    "two calls of one function are told apart": (
+        "same_callee_reads_and_writes",
+        {"x": F, "y": F, "n": I},
+        {},
+        (WRITE, READ, NONE),
+    ),
+    "a store to an address made from an integer makes every pointer unknown": (
+        "address_from_integer",
+        {"x": F, "a": L},
+        {},
+        (UNKNOWN, NONE),
+    ),
+    "a load from an address made from an integer may read any pointer": (
+        "read_from_integer",
+        {"x": F, "o": F, "a": L},
+        {},
+        (READ, BOTH, NONE),
+    ),
+    "an address that went through an integer is unknown": (
+        "round_trip_through_integer",
+        {"x": F, "o": F},
+        {},
+        (UNKNOWN, UNKNOWN),
+    ),
+    "a store through a loaded pointer makes every pointer unknown": (
+        "loaded_pointer",
+        {"x": "*i64", "o": F},
+        {},
+        (UNKNOWN, UNKNOWN),
+    ),
+    "pure assembly on values is harmless": ("pure_assembly", {"x": "*i32", "o": "*i32"}, {}, (READ, WRITE)),
+    "impure assembly makes every pointer unknown": (
+        "impure_assembly",
+        {"x": "*i32", "o": "*i32"},
+        {},
+        (UNKNOWN, UNKNOWN),
+    ),
+    "assembly that says pure and stores is not believed": (
+        "assembly_that_lies",
+        {"x": "*i32", "o": "*i32"},
+        {},
+        (UNKNOWN, UNKNOWN),
+    ),
+    "reductions and scans are followed": ("reductions", {"x": F, "o": F}, {}, (READ, WRITE)),
+    "an empty kernel does nothing": ("nothing", {"x": F, "o": F}, {}, (NONE, NONE)),
+}
+
+
+@pytest.mark.parametrize(("name", "signature", "constants", "expected"), KERNELS.values(), ids=KERNELS.keys())
+def test_a_real_kernel(
+    name: str, signature: dict[str, str], constants: dict[str, Any], expected: tuple[Access, ...]
+) -> None:
+    effects = compute_argument_effects(parse_ttir(build_ttir(getattr(ttir_kernels, name), signature, constants)), name)
+    assert effects.accesses == expected
+    assert bool(effects.reasons) == (UNKNOWN in expected), effects.reasons
+
+
+def analyse(
+    body: str, arguments: str = "%x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %n: i32", more: str = ""
+) -> ArgumentEffects:
+    text = (
+        f"module {{ tt.func public @k({arguments}) {{ %v = arith.constant 1.0 : f32\n {body}\n tt.return }}\n {more} }}"
+    )
+    return compute_argument_effects(parse_ttir(text.encode()), "k")
+
+
+def test_recursion_ends_and_its_writes_are_seen() -> None:
+    more = """tt.func private @f(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>) {
+      %v = arith.constant 1.0 : f32
+      tt.store %p, %v : !tt.ptr<f32>
+      tt.call @f(%q, %p) : (!tt.ptr<f32>, !tt.ptr<f32>) -> ()
+      tt.return }"""
+    effects = analyse("tt.call @f(%x, %x) : (!tt.ptr<f32>, !tt.ptr<f32>) -> ()", more=more)
+    assert effects.accesses == (WRITE, NONE, NONE)
+    effects = analyse("tt.call @f(%x, %y) : (!tt.ptr<f32>, !tt.ptr<f32>) -> ()", more=more)
+    assert effects.accesses == (WRITE, WRITE, NONE)
+
+
+def test_a_pointer_returned_by_a_recursion_keeps_its_roots() -> None:
+    more = """tt.func private @f(%p: !tt.ptr<f32>, %n: i32) -> !tt.ptr<f32> {
+      %c = arith.trunci %n : i32 to i1
+      cf.cond_br %c, ^a, ^b
+    ^a:
+      %q = tt.call @f(%p, %n) : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
+      tt.return %q : !tt.ptr<f32>
+    ^b:
+      tt.return %p : !tt.ptr<f32> }"""
+    effects = analyse(
+        "%p = tt.call @f(%x, %n) : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>\n tt.store %p, %v : !tt.ptr<f32>", more=more
+    )
+    assert effects.accesses == (WRITE, NONE, NONE)
+
+
+def test_a_call_of_a_function_without_body_is_unknown() -> None:
+    effects = analyse("tt.call @f(%n) : (i32) -> ()", more="tt.func private @f(i32)")
+    assert effects.accesses == (UNKNOWN, UNKNOWN, NONE)
+    assert effects.reasons == ("`f` is called and has no body",)
+
+
+def test_an_operation_in_no_table_makes_its_pointers_unknown_and_is_named() -> None:
+    effects = analyse(
+        "%p = builtin.unrealized_conversion_cast %x : !tt.ptr<f32> to i64\n tt.store %y, %v : !tt.ptr<f32>"
+    )
+    assert effects.accesses == (UNKNOWN, WRITE, NONE)
+    assert effects.reasons == (
+        "`builtin.unrealized_conversion_cast` in `k` is not an operation whose effects are known",
+    )
+
+
+def test_an_operation_in_no_table_without_pointers_makes_everything_unknown() -> None:
+    effects = analyse('gpu.printf "hello"')
+    assert effects.accesses == (UNKNOWN, UNKNOWN, NONE)
+
+
+def test_branches_pass_pointers_to_the_blocks_they_fit() -> None:
+    effects = analyse(
+        """%c = arith.trunci %n : i32 to i1
+        cf.cond_br %c, ^a(%x, %n : !tt.ptr<f32>, i32), ^b(%y : !tt.ptr<f32>)
+      ^a(%p: !tt.ptr<f32>, %m: i32):
+        tt.store %p, %v : !tt.ptr<f32>
+        cf.br ^c
+      ^b(%q: !tt.ptr<f32>):
+        %w = tt.load %q : !tt.ptr<f32>
+        cf.br ^c
+      ^c:"""
+    )
+    assert effects.accesses == (WRITE, READ, NONE)
+
+
+def test_a_branch_whose_target_cannot_be_told_may_mean_either() -> None:
+    effects = analyse(
+        """%c = arith.trunci %n : i32 to i1
+        cf.cond_br %c, ^a(%x : !tt.ptr<f32>), ^b(%y : !tt.ptr<f32>)
+      ^a(%p: !tt.ptr<f32>):
+        tt.store %p, %v : !tt.ptr<f32>
+        cf.br ^c
+      ^b(%q: !tt.ptr<f32>):
+        %w = tt.load %q : !tt.ptr<f32>
+        cf.br ^c
+      ^c:"""
+    )
+    # Successors are not visible through the bindings, so both blocks may be given both pointers.
+    assert effects.accesses == (BOTH, BOTH, NONE)
+
+
+def test_a_loop_of_branches_reaches_its_fixpoint() -> None:
+    effects = analyse(
+        """cf.br ^a(%x, %y : !tt.ptr<f32>, !tt.ptr<f32>)
+      ^a(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>):
+        tt.store %p, %v : !tt.ptr<f32>
+        %c = arith.trunci %n : i32 to i1
+        cf.cond_br %c, ^a(%q, %p : !tt.ptr<f32>, !tt.ptr<f32>), ^b
+      ^b:"""
+    )
+    assert effects.accesses == (WRITE, WRITE, NONE)
+
+
+def test_a_long_kernel_is_analysed_in_linear_time() -> None:
+    import time
+
+    def measure(size: int) -> float:
+        lines = [f"%p{k + 1} = tt.addptr %p{k}, %n : !tt.ptr<f32>, i32" for k in range(size)]
+        text = (
+            "module { tt.func public @k(%p0: !tt.ptr<f32>, %n: i32) { %v = arith.constant 1.0 : f32\n"
+            + "\n".join(lines)
+            + f"\ntt.store %p{size}, %v : !tt.ptr<f32>\ntt.return }} }}"
+        )
+        module = parse_ttir(text.encode())
+        start = time.perf_counter()
+        assert compute_argument_effects(module, "k").accesses == (WRITE, NONE)
+        return time.perf_counter() - start
+
+    assert measure(20000) < 20 * measure(2000) + 0.1
+
+
+@pytest.mark.parametrize("text", [b"", b"garbage", b"module {}", b"module { tt.func public @k() {", b"\x00\xff" * 50])
+def test_what_is_no_kernel_is_an_artifact_error(text: bytes, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ArtifactError) as error:
+        parse_ttir(text)
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_entry_function_is_an_artifact_error() -> None:
+    with pytest.raises(ArtifactError, match="no function `other`"):
+        compute_argument_effects(parse_ttir(b"module { tt.func public @k() { tt.return } }"), "other")

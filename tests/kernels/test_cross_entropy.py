@@ -1,0 +1,92 @@
+"""The cross entropy kernel, run by Triton's interpreter, against plain jnp in f32."""
+
+import differences
+import numpy as np
+import pytest
+
+TOLERANCE = {
+    "float32": 1e-5,  # a few dozen roundings of 6e-8 in sums over the row
+    "bfloat16": 2**-7 + 2**-8,  # the kernel's store, which the interpreter truncates, and the cotangent's product
+    "float16": 2**-10,  # the same two, each rounded by at most 2**-11
+}
+
+
+def assert_close(errors: differences.Errors, dtype: str = "float32") -> None:
+    """The loss is f32 whatever the logits are."""
+    assert errors.pop("loss") < TOLERANCE["float32"]
+    assert {name: error for name, error in errors.items() if not error < TOLERANCE[dtype]} == {}
+
+
+@pytest.mark.parametrize("mode", ["aliased", "out_of_place"])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_agrees_with_the_reference_in_every_dtype(interpreted, dtype, mode):
+    assert_close(interpreted(differences.compare_cross_entropy, dtype=dtype, mode=mode), dtype)
+
+
+@pytest.mark.parametrize("vocabulary", [1, 2, 16, 33, 100, 129])
+def test_agrees_for_a_vocabulary_of_one_block_many_blocks_and_a_part_of_one(interpreted, vocabulary):
+    assert_close(interpreted(differences.compare_cross_entropy, vocabulary=vocabulary, max_block=16))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1, 1.0])
+def test_honours_the_cotangent_in_every_reduction_and_smoothing(interpreted, reduction, label_smoothing):
+    errors = interpreted(
+        differences.compare_cross_entropy, reduction=reduction, label_smoothing=label_smoothing, max_block=16
+    )
+    assert_close(errors)
+
+
+@pytest.mark.parametrize("ignore_index", [-100, -1, 2])
+def test_any_index_can_be_ignored_even_one_of_the_vocabulary(interpreted, ignore_index):
+    errors = interpreted(differences.compare_cross_entropy, vocabulary=4, rows=12, ignore_index=ignore_index)
+    assert_close(errors)
+
+
+def test_a_batch_of_ignored_rows_has_loss_and_gradient_zero(interpreted):
+    logits = np.full((3, 20), 5.0)
+    loss, gradient = interpreted(differences.compute_cross_entropy, logits, np.full((3,), -100))
+    assert loss == 0
+    assert not gradient.any()
+
+
+def test_a_row_whose_first_blocks_are_minus_infinity_is_finite(interpreted):
+    logits = np.full((1, 8), -np.inf)
+    logits[0, 6:] = 1.0
+    loss, gradient = interpreted(differences.compute_cross_entropy, logits, [7], max_block=2)
+    np.testing.assert_allclose(loss, np.log(2), rtol=1e-6)
+    np.testing.assert_allclose(gradient, [[0, 0, 0, 0, 0, 0, 0.5, -0.5]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("target", [8, -1, 2**31 - 1])
+def test_a_target_outside_of_the_vocabulary_makes_its_own_row_nan_and_no_other(interpreted, target):
+    logits = np.zeros((3, 8))
+    loss, gradient = interpreted(differences.compute_cross_entropy, logits, [0, target, 7], reduction="none")
+    assert np.isnan(loss).tolist() == [False, True, False]
+    assert np.isnan(gradient).all(axis=1).tolist() == [False, True, False]
+    assert np.isfinite(gradient[[0, 2]]).all()
+
+
+@pytest.mark.parametrize("mode", ["hidden", "trivial", "barrier"])
+def test_a_hidden_write_is_refused_where_nothing_can_be_overwritten(interpreted, mode):
+    with pytest.raises(ValueError, match=f"TRITON_INTERPRET=1 but got mode='{mode}'"):
+        interpreted(differences.compute_cross_entropy, np.zeros((1, 4)), [0], mode=mode)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mode": "inplace"}, "got mode='inplace'"),
+        ({"reduction": "max"}, "Expected one of mean, sum, none but got reduction='max'"),
+        ({"label_smoothing": 1.5}, "got label_smoothing=1.5"),
+    ],
+)
+def test_an_option_that_does_not_exist_is_refused_by_name(interpreted, options, message):
+    with pytest.raises(ValueError, match=message):
+        interpreted(differences.compute_cross_entropy, np.zeros((1, 4)), [0], **options)
+
+
+@pytest.mark.parametrize(("logits", "targets"), [((2, 4), (3,)), ((0, 4), (0,)), ((2, 0), (2,))])
+def test_shapes_that_do_not_fit_are_refused(interpreted, logits, targets):
+    with pytest.raises(ValueError, match=r"logits\.shape=\(\d, \d\)"):
+        interpreted(differences.compute_cross_entropy, np.zeros(logits), np.zeros(targets))

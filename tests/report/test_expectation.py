@@ -1,0 +1,93 @@
+"""Status and mismatch, both ways, for every form of an expectation."""
+
+import pytest
+
+from ligerdiag.errors import InputError
+from ligerdiag.findings import Severity, Verdict
+from ligerdiag.report.expectation import Expectation, compute_status
+from ligerdiag.report.model import Coverage, Status
+from tests.report.samples import make_finding
+
+FRESH, LATENT, UNKNOWN, CLOBBERED, STALE = Verdict
+WRITES = Coverage(instructions=10, kernels=1, hidden_writes=1)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "expected", "status"),
+    [
+        ([FRESH, FRESH], "fresh", Status.EXPECTED),
+        ([FRESH, STALE], "fresh", Status.UNEXPECTED),
+        ([FRESH, LATENT], "fresh", Status.UNEXPECTED),
+        ([FRESH, CLOBBERED], "fresh", Status.UNEXPECTED),
+        ([FRESH, UNKNOWN], "fresh", Status.INCONCLUSIVE),
+        ([STALE, UNKNOWN], "fresh", Status.UNEXPECTED),
+        ([FRESH, STALE], "hazard", Status.EXPECTED),
+        ([FRESH, LATENT], "hazard", Status.EXPECTED),
+        ([FRESH, CLOBBERED], "hazard", Status.EXPECTED),
+        ([FRESH, FRESH], "hazard", Status.UNEXPECTED),
+        ([FRESH, UNKNOWN], "hazard", Status.INCONCLUSIVE),
+        ([STALE, UNKNOWN], "hazard", Status.INCONCLUSIVE),
+        ([FRESH, STALE], {"b": "stale"}, Status.EXPECTED),
+        ([FRESH, FRESH], {"b": "stale"}, Status.UNEXPECTED),
+        ([STALE, STALE], {"b": "stale"}, Status.UNEXPECTED),
+        ([FRESH, LATENT], {"b": "stale|latent"}, Status.EXPECTED),
+        ([FRESH, LATENT], {"b": "stale | latent"}, Status.EXPECTED),
+        ([FRESH, CLOBBERED], {"b": "stale|latent"}, Status.UNEXPECTED),
+        ([FRESH, STALE], {"a": "fresh", "*": "stale"}, Status.EXPECTED),
+        ([FRESH, FRESH], {"a": "fresh", "*": "stale"}, Status.UNEXPECTED),
+        ([STALE, STALE], {"*": "stale"}, Status.EXPECTED),
+        ([FRESH, UNKNOWN], {"b": "unknown"}, Status.EXPECTED),
+        ([FRESH, FRESH], {"b": "unknown"}, Status.UNEXPECTED),
+        ([UNKNOWN, UNKNOWN], {"b": "unknown"}, Status.INCONCLUSIVE),
+        ([UNKNOWN, UNKNOWN], {"*": "unknown|stale"}, Status.EXPECTED),
+        ([FRESH, STALE], {"b": "stale", "c": "stale"}, Status.UNEXPECTED),
+        ([FRESH, FRESH], None, Status.CLEAN),
+        ([FRESH, STALE], None, Status.FINDINGS),
+        ([FRESH, LATENT], None, Status.FINDINGS),
+        ([FRESH, UNKNOWN], None, Status.INCONCLUSIVE),
+        ([LATENT, UNKNOWN], None, Status.INCONCLUSIVE),
+        ([STALE, UNKNOWN], None, Status.FINDINGS),
+    ],
+)
+def test_verdicts_are_compared_with_the_expectation(
+    verdicts: list[Verdict], expected: Expectation, status: Status
+) -> None:
+    outputs = dict(zip("ab", verdicts, strict=True))
+    found, mismatch = compute_status(outputs, (), expected, WRITES)
+    assert found is status
+    assert bool(mismatch) == (status is Status.UNEXPECTED)
+
+
+def test_a_mismatch_names_the_output_and_both_verdicts() -> None:
+    _, mismatch = compute_status({"w": STALE, "b": FRESH}, (), {"b": "stale|latent"}, WRITES)
+    assert mismatch == "expected `w` fresh but it is stale; expected `b` latent or stale but it is fresh"
+
+
+def test_a_mapping_that_names_an_unknown_output_says_which_there_are() -> None:
+    _, mismatch = compute_status({"loss": FRESH}, (), {"lose": "fresh"}, WRITES)
+    assert mismatch == "expected an output `lose` but the outputs are `loss`"
+
+
+def test_no_hidden_write_and_nothing_unknown_is_nothing_to_check() -> None:
+    assert compute_status({"a": FRESH}, (), None, Coverage(kernels=1))[0] is Status.NOTHING
+
+
+def test_no_hidden_write_but_an_expectation_is_compared() -> None:
+    assert compute_status({"a": FRESH}, (), "fresh", Coverage(kernels=1))[0] is Status.EXPECTED
+    assert compute_status({"a": FRESH}, (), "hazard", Coverage(kernels=1))[0] is Status.UNEXPECTED
+
+
+def test_what_is_not_covered_is_never_clean() -> None:
+    coverage = Coverage(kernels=1, hidden_writes=1, not_covered=("opcode `domain`",))
+    assert compute_status({"a": FRESH}, (), None, coverage)[0] is Status.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("severity", list(Severity))
+def test_a_finding_without_a_bad_output_is_a_finding(severity: Severity) -> None:
+    assert compute_status({"a": FRESH}, (make_finding(severity=severity),), None, Coverage())[0] is Status.FINDINGS
+
+
+@pytest.mark.parametrize("expected", ["frehs", "stale", {"a": "stael"}, {"a": ""}])
+def test_an_expectation_that_cannot_be_read_is_an_input_error(expected: Expectation) -> None:
+    with pytest.raises(InputError, match="expected"):
+        compute_status({"a": FRESH}, (), expected, WRITES)

@@ -1,0 +1,31 @@
+"""Nothing that a file says can move the cursor, colour the screen or break a line."""
+
+import pytest
+
+from ligerdiag.report.printable import compute_cells, compute_printable
+
+
+@pytest.mark.parametrize(
+    ("text", "printable"),
+    [
+        ("plain [red]text[/red]", "plain [red]text[/red]"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]0;title\x07after", "after"),
+        ("\x1b]8;;file:///etc\x1b\\link", "link"),
+        ("a\x1bcb", "ab"),
+        ("end\x1b", "end"),
+        ("two\nlines\tand\rmore", "two lines and more"),
+        ("\u202eright to left", "right to left"),
+        ("nul\x00bell\x07del\x7fc1\x9b", "nulbelldelc1"),
+        ("lone \udcff surrogate", "lone  surrogate"),
+        ("größe 表", "größe 表"),
+    ],
+)
+def test_control_is_taken_out_and_text_is_kept(text: str, printable: str) -> None:
+    assert compute_printable(text) == printable
+
+
+def test_wide_characters_take_two_cells_and_combining_ones_none() -> None:
+    assert compute_cells("ab") == 2
+    assert compute_cells("表") == 2
+    assert compute_cells("e\u0301") == 1
