@@ -171,7 +171,7 @@ class _Evaluation:
                     self._storage[index] = self._storage[index] & ~dropped | added
                     self._upstream[index] = self._upstream.get(index, frozenset()) | {path}
             self._seen.update(write.index for write in own)
-        elif opcode == "optimization-barrier":
+        elif opcode == "opt-barrier":
             return self._copy(operands[0])
         else:
             for one in sets:

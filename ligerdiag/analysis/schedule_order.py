@@ -4,7 +4,7 @@
     stands. A fusion reads its operands at once and is evaluated inside, so that several outputs are told apart.
 (2) Only instructions that define a buffer change memory: tuples, bitcasts and loop parameters are places, not copies.
 (3) An async span reads at its start and still may at its done: when memory changed in between, either may be what it saw.
-(4) All devices run the same module in step, so a collective passes on the union of its operands' sets.
+(4) All devices run the same module in step, so a collective's result has the set of its operand.
 (5) Loops run to a fixpoint, as in the intended program; see `labels` for what crosses an iteration.
 (6) A custom call inside a fusion gets addresses: an operand that is a slice or bitcast of a fusion parameter is that
     parameter's memory.
@@ -26,8 +26,14 @@ from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.positions import Positions
 from ligerdiag.hlo.tags import TagPath, parse_tag_path
 
-_SILENT = frozenset({"parameter", "tuple", "get-tuple-element", "bitcast", "after-all", "optimization-barrier"})
+_SILENT = frozenset({"parameter", "tuple", "get-tuple-element", "bitcast", "after-all", "opt-barrier"})
 """Opcodes that move no bytes."""
+
+_ELEMENT_BY_ELEMENT = frozenset({
+    "all-reduce", "all-gather", "reduce-scatter", "collective-permute", "collective-broadcast",
+    "all-reduce-start", "all-gather-start", "collective-permute-start",
+})  # fmt: skip
+"""Collectives of several operands, as the combiners make them: result k depends on operand k alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +156,21 @@ class ScheduleEvaluation:
         if instruction.opcode.endswith("-done") and instruction.operands:
             labels |= self._changed_since_start(instruction, frames)
         labels |= self.carried(instruction)
-        self._define(instruction, labels)
+        if instruction.opcode in _ELEMENT_BY_ELEMENT and len(instruction.operands) > 1:
+            self._define_elements(instruction, reads)
+        else:
+            self._define(instruction, labels)
         self.sight(instruction, instruction, labels, reads)
+
+    def _define_elements(self, collective: HloInstruction, reads: list[Read]) -> None:
+        """Results of a combined collective: the last number of a leaf's ShapeIndex names the operand."""
+        marks = self.marked.get(collective.id, 0) | self.carried(collective)
+        for index, number in self.buffers.definitions.get(collective.id, ()):
+            labels = marks
+            for operand, _, one in reads:
+                if index and operand == index[-1]:
+                    labels |= one
+            self.memory.put(number, labels)
 
     def _changed_since_start(self, done: HloInstruction, frames: Frames) -> Labels:
         """(3), for collectives and copies that are async without a computation of their own."""

@@ -14,7 +14,8 @@ HELP = """Are these schedules right? Compile each case for the GPU, with no GPU 
 for every output whether it is computed from what the kernels wrote.
 
 SELECTORS choose cases by id or glob ('seed_flce[False-*]'), by the path of a file
-of yours that defines CASE or CASES, or by module:name. Without any: all of cases/.
+of yours that defines CASE or CASES (mine.py, 'mine.py::ID'), or by module:name.
+Without any: all of cases/.
 
 \b
 What the words mean:

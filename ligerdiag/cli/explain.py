@@ -17,6 +17,9 @@ Examples:
 """
 
 
+MAX_WIDTH = 100
+
+
 def explain(
     rule: Annotated[str | None, typer.Argument(help="Id or name of a rule.", show_default=False)] = None,
 ) -> None:
@@ -24,9 +27,11 @@ def explain(
     from ligerdiag import api
     from ligerdiag.report.columns import render_columns
     from ligerdiag.report.rule_page import render_rule_text
+    from ligerdiag.report.terminal import compute_stream_width
 
     if rule is not None:
-        sys.stdout.write(render_rule_text(api.get_rule(rule)))
+        width = min(compute_stream_width(sys.stdout) or MAX_WIDTH, MAX_WIDTH)
+        sys.stdout.write(render_rule_text(api.get_rule(rule), width))
         return
     rows = [(r.id, r.name, r.severity.value, r.summary) for r in api.list_rules()]
     sys.stdout.write(render_columns(("rule", "name", "severity", "what"), rows))

@@ -28,7 +28,7 @@ def targets(
 
     known = api.list_targets()
     if name is None:
-        rows = [(target.name, str(target.compute_capability), str(target.path)) for target in known]
+        rows = [(target.name, render_capability(target.compute_capability), str(target.path)) for target in known]
         sys.stdout.write(render_columns(("target", "compute capability", "description"), rows))
         return
     for target in known:
@@ -36,3 +36,8 @@ def targets(
             sys.stdout.write(target.description.rstrip("\n") + "\n")
             return
     raise InputError(f"expected a target of {', '.join(target.name for target in known)} but got `{name}`")
+
+
+def render_capability(capability: int) -> str:
+    """`9.0` for 90."""
+    return f"{capability // 10}.{capability % 10}"

@@ -8,6 +8,7 @@ from ligerdiag.findings import Finding, Severity
 from ligerdiag.hazards.examples import ALIASED, MATMUL_GRADIENT
 from ligerdiag.hazards.rule import Rule
 from ligerdiag.hazards.wording import (
+    conjugate,
     describe_write,
     find_producer,
     find_read_operand,
@@ -28,7 +29,7 @@ def check(context: Context) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"{name_outputs(read.outputs)} is computed from `%{value.name}` before"
+            message=f"{name_outputs(read.outputs)} {conjugate(read.outputs, 'is', 'are')} computed from `%{value.name}` before"
             f" `{read.write.kernel}` overwrites it",
             outputs=read.outputs,
             source=find_source(context, read),

@@ -8,6 +8,7 @@ from ligerdiag.findings import Finding, Severity, Verdict
 from ligerdiag.hazards.examples import ALIASED_BF16, FOLDED_CONVERT
 from ligerdiag.hazards.rule import Rule
 from ligerdiag.hazards.wording import (
+    conjugate,
     describe_write,
     find_path,
     find_producer,
@@ -39,7 +40,7 @@ def check(context: Context) -> Iterator[Finding]:
             yield Finding(
                 rule=RULE.id,
                 severity=RULE.severity,
-                message=f"{name_outputs(names)} does not depend on what `{write.kernel}` writes",
+                message=f"{name_outputs(names)} {conjugate(names, 'does', 'do')} not depend on what `{write.kernel}` writes",
                 outputs=names,
                 kernel=write.kernel,
                 operand=write.operand,
@@ -62,7 +63,7 @@ def _report(context: Context, read: ReadFinding) -> Finding:
     return Finding(
         rule=RULE.id,
         severity=RULE.severity,
-        message=f"{name_outputs(read.outputs)} is computed from {what}, while `{read.write.kernel}` overwrites another",
+        message=f"{name_outputs(read.outputs)} {conjugate(read.outputs, 'is', 'are')} computed from {what}, while `{read.write.kernel}` overwrites another",
         outputs=read.outputs,
         source=find_source(context, read),
         kernel=read.write.kernel,

@@ -6,7 +6,7 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.findings import Finding, Severity
 from ligerdiag.hazards.examples import ALIASED, LUCKY_READER
 from ligerdiag.hazards.rule import Rule
-from ligerdiag.hazards.wording import describe_write, find_source, name_instructions, name_outputs
+from ligerdiag.hazards.wording import conjugate, describe_write, find_source, name_instructions, name_outputs
 
 
 def check(context: Context) -> Iterator[Finding]:
@@ -19,7 +19,7 @@ def check(context: Context) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"{name_outputs(read.outputs)} is right only because `%{read.reader.name}` happens to run"
+            message=f"{name_outputs(read.outputs)} {conjugate(read.outputs, 'is', 'are')} right only because `%{read.reader.name}` happens to run"
             f" {side} `{read.write.kernel}`",
             outputs=read.outputs,
             source=find_source(context, read),

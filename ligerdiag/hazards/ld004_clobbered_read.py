@@ -6,7 +6,7 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.findings import Finding, Severity, Verdict
 from ligerdiag.hazards.examples import MERGED_OPERANDS, TWO_COPIES
 from ligerdiag.hazards.rule import Rule
-from ligerdiag.hazards.wording import describe_write, find_source, name_instructions, name_outputs
+from ligerdiag.hazards.wording import conjugate, describe_write, find_source, name_instructions, name_outputs
 
 _HELP = "give the kernel a copy of its own, or declare what it writes, so that XLA keeps the original"
 
@@ -20,7 +20,7 @@ def check(context: Context) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"{name_outputs(read.outputs)} needs the value from before `{read.write.kernel}` overwrote it",
+            message=f"{name_outputs(read.outputs)} {conjugate(read.outputs, 'needs', 'need')} the value from before `{read.write.kernel}` overwrote it",
             outputs=read.outputs,
             source=find_source(context, read),
             kernel=read.write.kernel,
@@ -43,7 +43,8 @@ def check(context: Context) -> Iterator[Finding]:
             yield Finding(
                 rule=RULE.id,
                 severity=RULE.severity,
-                message=f"{name_outputs(names)} depends on what `{write.kernel}` writes, and should not",
+                message=f"{name_outputs(names)} {conjugate(names, 'depends', 'depend')} on what `{write.kernel}` writes,"
+                f" and should not",
                 outputs=names,
                 kernel=write.kernel,
                 operand=write.operand,

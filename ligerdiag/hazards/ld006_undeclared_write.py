@@ -6,7 +6,7 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.findings import Finding, Severity
 from ligerdiag.hazards.examples import ALIASED, MATMUL_GRADIENT
 from ligerdiag.hazards.rule import Rule
-from ligerdiag.hazards.wording import describe_value
+from ligerdiag.hazards.wording import describe_callers, describe_value
 from ligerdiag.hlo.source import find_user_line
 
 
@@ -25,7 +25,10 @@ def check(context: Context) -> Iterator[Finding]:
             kernel=write.kernel,
             operand=write.operand,
             instructions=(call.name if call is not None else write.call.name,),
-            evidence=(("kernel", f"the Triton IR of `{write.kernel}` stores through the pointer of that operand"),),
+            evidence=(
+                *describe_callers(context.program, write.call),
+                ("kernel", f"the Triton IR of `{write.kernel}` stores through the pointer of that operand"),
+            ),
             help="declare it: a Ref argument (jax-triton 0.4 and later) or `input_output_aliases` (before)",
         )
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from ligerdiag.analysis.context import Context, ReadFinding
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.findings import SourceLine
-from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.shape import render_shape
-from ligerdiag.hlo.source import find_user_line
+from ligerdiag.hlo.source import find_user_line, iterate_user_frames
 
 _PLACES = frozenset({"bitcast", "get-tuple-element"})
 _MAX_PATH = 64
@@ -19,6 +19,11 @@ def name_outputs(names: Sequence[str]) -> str:
     if len(quoted) < 2:
         return "".join(quoted) or "no output"
     return f"{', '.join(quoted[:-1])} and {quoted[-1]}"
+
+
+def conjugate(names: Sequence[str], singular: str, plural: str) -> str:
+    """The verb that goes with this many outputs."""
+    return plural if len(names) > 1 else singular
 
 
 def find_producer(value: HloInstruction) -> HloInstruction:
@@ -87,3 +92,9 @@ def find_path(start: HloInstruction, end: HloInstruction) -> tuple[HloInstructio
 def describe_value(value: HloInstruction) -> str:
     """`f32[4,8]`-like text of an instruction's shape."""
     return render_shape(value.shape)
+
+
+def describe_callers(module: HloModule, call: HloInstruction, limit: int = 3) -> tuple[tuple[str, str], ...]:
+    """Evidence lines: who called the function that the finding's line is in, innermost first."""
+    frames = list(iterate_user_frames(module, call))[1 : limit + 1]
+    return tuple(("from", f"{frame.file}:{frame.line} in {frame.function or 'the module'}") for frame in frames)

@@ -2,7 +2,7 @@
 
 XLA's buffer assignment lists definitions only. Tuples, bitcasts, loop results and parameters of called computations are
 other positions of a value defined elsewhere; this follows HloDataflowAnalysis (xla/hlo/analysis/hlo_dataflow_analysis.h):
-  (1) bitcast, optimization-barrier, domain, add-dependency: the operand's position.
+  (1) bitcast, opt-barrier, domain, add-dependency: the operand's position.
   (2) tuple and get-tuple-element: the element's.
   (3) while: the body's phi where there is one (a definition), else the operand's; conditional and call: the callee's root.
   (4) parameter of a called computation: the caller's operand.
@@ -18,7 +18,7 @@ from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 
 type Position = tuple[HloInstruction, ShapeIndex]
 
-_SAME = frozenset({"bitcast", "optimization-barrier", "domain", "add-dependency", "async-update"})
+_SAME = frozenset({"bitcast", "opt-barrier", "domain", "add-dependency", "async-update"})
 _MAX_STEPS = 100_000
 
 

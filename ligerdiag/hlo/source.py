@@ -1,6 +1,6 @@
 """From an instruction to lines of the user's program, by the HLO's stack frames."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ligerdiag.findings import SourceLine
 from ligerdiag.hlo.module import HloInstruction, HloModule
@@ -33,12 +33,17 @@ def iterate_frames(module: HloModule, instruction: HloInstruction) -> Iterator[S
         number = frame.parent_frame_id
 
 
+def iterate_user_frames(module: HloModule, instruction: HloInstruction) -> Iterator[SourceLine]:
+    """Frames that are not in an installed package, from the innermost outward."""
+    for frame in iterate_frames(module, instruction):
+        if not any(part in frame.file for part in _LIBRARY):
+            yield frame
+
+
 def find_user_line(module: HloModule, instruction: HloInstruction) -> SourceLine | None:
     """The innermost frame that is not in an installed package, or None."""
-    frames = iterate_frames(module, instruction)
-    return next((f for f in frames if not any(part in f.file for part in _LIBRARY)), None)
+    return next(iterate_user_frames(module, instruction), None)
 
 
-def _entry(names: "object", number: int) -> str:
-    assert hasattr(names, "__getitem__")
-    return names[number - 1] if 0 < number <= len(names) else ""  # type: ignore[index,arg-type]
+def _entry(names: Sequence[str], number: int) -> str:
+    return names[number - 1] if 0 < number <= len(names) else ""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ligerdiag.findings import Finding, Severity
-from ligerdiag.report.model import CaseReport, Status
+from ligerdiag.report.model import CaseReport
 
 _SEVERITIES = tuple(Severity)
 
@@ -17,13 +17,11 @@ class FindingGroup:
     cases: tuple[CaseReport, ...]
 
 
-def compute_expected_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ...]:
-    """Findings of cases that match their expectation, one group for each rule, message and source line."""
+def compute_shared_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ...]:
+    """Findings of all these cases, one group for each rule, message and source line."""
     members: dict[tuple[object, ...], list[CaseReport]] = {}
     first: dict[tuple[object, ...], Finding] = {}
     for case in cases:
-        if case.status is not Status.EXPECTED:
-            continue
         for finding in case.findings:
             key = (finding.rule, finding.message, finding.source)
             first.setdefault(key, finding)

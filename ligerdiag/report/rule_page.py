@@ -4,6 +4,7 @@
 """
 
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 from ligerdiag.hazards.rule import Example, Rule
@@ -36,11 +37,11 @@ def render_rule_markdown(rule: Rule) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def render_rule_text(rule: Rule) -> str:
-    """The same for a terminal, without Markdown's marks."""
+def render_rule_text(rule: Rule, width: int = 100) -> str:
+    """The same for a terminal, without Markdown's marks; prose is filled to `width` columns, code and lists are not."""
     parts = [f"{rule.id} {rule.name} ({rule.severity.value})", f"{_flow(rule.summary)}"]
     for heading, text in _sections(rule):
-        parts.append(f"{heading}\n{_indented(text.strip() or 'None known.')}")
+        parts.append(f"{heading}\n{_filled(text.strip() or 'None known.', width)}")
     references = "\n".join(f"- {reference}" for reference in rule.references) or "None."
     parts.append(f"References\n{_indented(references)}")
     for heading, examples in _examples(rule):
@@ -93,15 +94,24 @@ def _sentence(text: str) -> str:
     return flow if flow.endswith((".", "!", "?", ":")) else f"{flow}."
 
 
+def _filled(text: str, width: int) -> str:
+    blocks = text.split("\n\n")
+    return "\n\n".join(_indented(block) if block[0] in " -|`" else _fill(block, width) for block in blocks if block)
+
+
+def _fill(block: str, width: int) -> str:
+    return textwrap.fill(block, width, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)
+
+
 def _indented(text: str) -> str:
     return "\n".join(f"    {line}".rstrip() for line in text.splitlines())
 
 
 def main(arguments: Sequence[str]) -> int:
     """Writes or checks the pages of every rule of the registry; returns the exit code."""
-    from ligerdiag.hazards.registry import list_rules
+    from ligerdiag.hazards.registry import RULES
 
-    return run_page_command(arguments, USAGE, lambda: render_pages(list_rules()))
+    return run_page_command(arguments, USAGE, lambda: render_pages(RULES))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self, TextIO
 
 from ligerdiag.report.finding_text import render_group
-from ligerdiag.report.grouping import FindingGroup, compute_expected_groups, compute_single_groups
+from ligerdiag.report.grouping import FindingGroup, compute_shared_groups, compute_single_groups
 from ligerdiag.report.model import CheckReport, Progress, Status
 from ligerdiag.report.printable import compute_printable
 from ligerdiag.report.spans import BLANK, Line, Span, Style, compute_text
@@ -55,7 +55,7 @@ def render_terminal(
         for group in groups:
             lines.extend(render_group(group, width=width, several_targets=several, verbose=verbose))
 
-    groups = compute_single_groups(expected) if verbose else compute_expected_groups(expected)
+    groups = compute_single_groups(expected) if verbose else compute_shared_groups(expected)
     if groups:
         lines += [(Span("findings in cases that are as expected", Style.STRONG),), BLANK]
     add(groups)

@@ -58,9 +58,7 @@ class FakeApi:
 
     def list_targets(self) -> tuple[SimpleNamespace, ...]:
         return (
-            SimpleNamespace(
-                name="h100", compute_capability="9.0", description="# figures\ncuda {}\n", path="h100.pbtxt"
-            ),
+            SimpleNamespace(name="h100", compute_capability=90, description="# figures\ncuda {}\n", path="h100.pbtxt"),
         )
 
     def list_rules(self) -> tuple[SimpleNamespace, ...]:

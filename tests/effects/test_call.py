@@ -197,7 +197,8 @@ def test_a_library_call_reads_its_operands_and_writes_its_outputs(target: str) -
 
 
 @pytest.mark.parametrize(
-    "target", ["my_kernel", "", "__cublas$gemm2", "x__cublas$gemm", "__gpu$xla.gpu.ptx", "Sharding\n"]
+    "target",
+    ["my_kernel", "", "__cublas$gemm2", "x__cublas$gemm", "__gpu$xla.gpu.ptx", "Sharding\n", "cusolver_x_ffi.y"],
 )
 def test_a_target_in_no_table_is_unknown(target: str) -> None:
     effects = compute_call_effects(target=target, backend_config=b"", operands=2, outputs=1)

@@ -260,6 +260,48 @@ def test_a_loop_of_branches_reaches_its_fixpoint() -> None:
     assert effects.accesses == (WRITE, WRITE, NONE)
 
 
+def test_a_loop_that_may_not_run_hands_on_what_it_started_with() -> None:
+    effects = analyse(
+        """%r = scf.for %i = %n to %n step %n iter_args(%p = %x) -> (!tt.ptr<f32>) : i32 {
+          scf.yield %y : !tt.ptr<f32>
+        }
+        tt.store %r, %v : !tt.ptr<f32>"""
+    )
+    assert effects.accesses == (WRITE, WRITE, NONE)
+
+
+def test_a_while_loop_hands_on_what_its_condition_is_given() -> None:
+    effects = analyse(
+        """%c = arith.trunci %n : i32 to i1
+        %r = scf.while (%p = %x) : (!tt.ptr<f32>) -> !tt.ptr<f32> {
+          scf.condition(%c) %p : !tt.ptr<f32>
+        } do {
+        ^bb0(%q: !tt.ptr<f32>):
+          scf.yield %y : !tt.ptr<f32>
+        }
+        tt.store %r, %v : !tt.ptr<f32>"""
+    )
+    assert effects.accesses == (WRITE, WRITE, NONE)
+
+
+def test_a_pointer_kept_in_shared_memory_comes_back_as_anything() -> None:
+    text = b"""#b = #ttg.blocked<{sizePerThread = [1], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>
+    #s = #ttg.swizzled_shared<{vec = 1, perPhase = 1, maxPhase = 1, order = [0]}>
+    #m = #ttg.shared_memory
+    module attributes {"ttg.num-warps" = 4 : i32, "ttg.num-ctas" = 1 : i32, "ttg.threads-per-warp" = 32 : i32} {
+      tt.func public @k(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>) {
+        %v = arith.constant dense<1.0> : tensor<128xf32, #b>
+        %o = tt.splat %x : !tt.ptr<f32> -> tensor<128x!tt.ptr<f32>, #b>
+        %p = tt.splat %y : !tt.ptr<f32> -> tensor<128x!tt.ptr<f32>, #b>
+        %a = ttg.local_alloc %o : (tensor<128x!tt.ptr<f32>, #b>) -> !ttg.memdesc<128x!tt.ptr<f32>, #s, #m, mutable>
+        ttg.local_store %p, %a : tensor<128x!tt.ptr<f32>, #b> -> !ttg.memdesc<128x!tt.ptr<f32>, #s, #m, mutable>
+        %q = ttg.local_load %a : !ttg.memdesc<128x!tt.ptr<f32>, #s, #m, mutable> -> tensor<128x!tt.ptr<f32>, #b>
+        tt.store %q, %v : tensor<128x!tt.ptr<f32>, #b>
+        tt.return } }"""
+    effects = compute_argument_effects(parse_ttir(text), "k")
+    assert effects.accesses == (UNKNOWN, UNKNOWN)
+
+
 def test_a_long_kernel_is_analysed_in_linear_time() -> None:
     import time
 

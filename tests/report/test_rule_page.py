@@ -1,5 +1,6 @@
 """The page of a rule, and whether the generated ones are fresh."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,13 @@ def test_a_terminal_gets_the_same_sections_without_marks() -> None:
     assert [line for line in text.splitlines() if line in HEADINGS] == HEADINGS
     assert "```" not in text
     assert "    CASE = 2" in text
+
+
+def test_prose_is_filled_to_the_width_and_code_is_not() -> None:
+    rule = dataclasses.replace(RULE, why="many words " * 30, bad=(Example(about="a", code="x = 1" + "0" * 90),))
+    lines = render_rule_text(rule, width=60).splitlines()
+    assert max(len(line) for line in lines if "many words" in line) <= 60
+    assert "    x = 1" + "0" * 90 in lines
 
 
 def test_the_index_links_every_page() -> None:

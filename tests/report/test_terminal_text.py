@@ -90,12 +90,13 @@ def test_targets_stand_side_by_side() -> None:
 
 def test_targets_that_differ_in_status_each_say_theirs() -> None:
     report = make_report(
-        make_case(target="a100", status=Status.UNEXPECTED, outputs={"w": Verdict.FRESH}, mismatch="m"),
-        make_case(target="h100", outputs={"w": Verdict.STALE}),
+        make_case(target="a100", outputs={"w": Verdict.STALE}),
+        make_case(target="h100", status=Status.UNEXPECTED, outputs={"w": Verdict.FRESH}, mismatch="m"),
         make_case("other", target="h100"),
         targets=("a100", "h100"),
     )
     text = render_terminal(report)
+    assert text.splitlines()[1].startswith("flce[hidden]  UNEXPECTED   ")
     assert "UNEXPECTED: w fresh" in text
     assert "as expected: w STALE" in text
     assert "not done" in text

@@ -1,0 +1,247 @@
+"""Artifacts: what one compilation left behind, in a directory that names and hashes each of its files.
+
+| file | what |
+|---|---|
+| unoptimized.hlo.pb | HloProto of the program as traced, tagged |
+| optimized.hlo.pb | HloProto of the scheduled program, with XLA's buffer assignment |
+| thunks.txt | what is executed, with streams and command buffers; empty when XLA wrote none |
+| kernel_calls.json | the kernel calls of the traced program, also those that never reached XLA |
+| provenance.json | what was compiled, for what, by what |
+| log.txt | what compiler and program printed |
+| passes/ | snapshots after single passes, when asked for |
+| manifest.json | size and sha256 of each of these, written last |
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+
+from ligerdiag.compile.fields import (
+    FieldError,
+    Json,
+    as_object,
+    parse_object,
+    read_bool,
+    read_float,
+    read_int,
+    read_int_map,
+    read_ints,
+    read_list,
+    read_object,
+    read_str,
+    read_str_map,
+    read_strs,
+)
+from ligerdiag.compile.job import Flag, parse_flags
+from ligerdiag.errors import ArtifactError
+from ligerdiag.findings import SourceLine
+
+FORMAT_VERSION = 1
+MAXIMUM_JSON_BYTES = 64 << 20
+MAXIMUM_FILE_BYTES = 2 << 30
+
+UNOPTIMIZED = "unoptimized.hlo.pb"
+OPTIMIZED = "optimized.hlo.pb"
+THUNKS = "thunks.txt"
+KERNEL_CALLS = "kernel_calls.json"
+PROVENANCE = "provenance.json"
+LOG = "log.txt"
+MANIFEST = "manifest.json"
+REQUIRED = (UNOPTIMIZED, OPTIMIZED, THUNKS, KERNEL_CALLS, PROVENANCE, LOG)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelCall:
+    """A kernel call that the program asks for."""
+
+    kernel: str
+    """The kernel's function name."""
+    primitive: str
+    """`triton_kernel_call` or `pallas_call`."""
+    operands: int
+    outputs: int
+    source: SourceLine
+    """The innermost frame outside of installed packages; file "" when there is none."""
+    name_stack: str
+    traced: bool
+    """Whether the call is in the traced program; false when it was dropped while being traced."""
+    in_program: bool
+    """Whether XLA got to see it: a call without used outputs is dropped on the way."""
+    operand_used_later: bool
+    """Whether something reads one of its operands after it; true when that is not known."""
+    tags: tuple[int, ...]
+    """Tags of the StableHLO operations that stand for this kernel at this source line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """What was compiled, for what, by what. Another case with the very same program shares the artifact."""
+
+    format_version: int
+    key: str
+    case_id: str
+    source: str
+    """File or `module:name` of the case."""
+    outputs: tuple[str, ...]
+    """Names of the program's outputs, in the order of the entry computation's root tuple."""
+    inputs: tuple[str, ...]
+    """Names of the program's arguments, in order."""
+    parameters: tuple[int, ...]
+    """For each input its parameter_number in the entry computation, 0-based."""
+    tags: int
+    """How many operations were tagged: tags are 1 to this."""
+    target: str
+    target_sha256: str
+    compute_capability: int
+    mesh: Mapping[str, int]
+    devices: int
+    toolchain: str
+    versions: Mapping[str, str]
+    environment: Mapping[str, str]
+    flags: Mapping[str, Flag]
+    trace_seconds: float
+    lower_seconds: float
+    compile_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """One compilation's files; paths are absolute."""
+
+    directory: Path
+    unoptimized: Path
+    optimized: Path
+    thunks: Path
+    log: Path
+    passes: tuple[Path, ...]
+    """Snapshots after single passes, in order; empty unless they were asked for."""
+    kernel_calls: tuple[KernelCall, ...]
+    provenance: Provenance
+
+
+def load_artifact(directory: Path) -> Artifact:
+    """Checks every file against the manifest and reads the records; ArtifactError when something is not right."""
+    directory = directory.absolute()
+    if not directory.is_dir():
+        raise ArtifactError(f"no artifact directory `{directory}`")
+    try:
+        names = _check_files(directory)
+        provenance = _parse_provenance(parse_object(_read_json(directory / PROVENANCE)))
+        calls = read_list(parse_object(_read_json(directory / KERNEL_CALLS)), "calls")
+        kernel_calls = tuple(_parse_kernel_call(as_object(call, "call")) for call in calls)
+    except (FieldError, OSError, UnicodeDecodeError) as error:
+        raise ArtifactError(f"artifact `{directory}` is damaged or not ligerdiag's: {error}") from error
+    return Artifact(
+        directory=directory,
+        unoptimized=directory / UNOPTIMIZED,
+        optimized=directory / OPTIMIZED,
+        thunks=directory / THUNKS,
+        log=directory / LOG,
+        passes=tuple(directory / name for name in names if name.startswith("passes/")),
+        kernel_calls=kernel_calls,
+        provenance=provenance,
+    )
+
+
+def render_provenance(provenance: Provenance) -> str:
+    """JSON of the record."""
+    return json.dumps(asdict(provenance), indent=1) + "\n"
+
+
+def render_kernel_calls(calls: tuple[KernelCall, ...]) -> str:
+    """JSON of the records."""
+    return json.dumps({"calls": [asdict(call) for call in calls]}, indent=1) + "\n"
+
+
+def write_manifest(directory: Path) -> None:
+    """Writes the manifest of the files that are there, which makes the directory an artifact."""
+    files = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != MANIFEST)
+    entries = {
+        path.relative_to(directory).as_posix(): {"size": path.stat().st_size, "sha256": compute_file_sha256(path)}
+        for path in files
+    }
+    text = json.dumps({"format_version": FORMAT_VERSION, "files": entries}, indent=1) + "\n"
+    (directory / MANIFEST).write_text(text, encoding="utf-8")
+
+
+def compute_file_sha256(path: Path) -> str:
+    """Hexadecimal sha256 of the file's bytes."""
+    digest = sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _check_files(directory: Path) -> tuple[str, ...]:
+    manifest = parse_object(_read_json(directory / MANIFEST))
+    if read_int(manifest, "format_version") != FORMAT_VERSION:
+        raise FieldError(f"expected format version {FORMAT_VERSION} but got {manifest['format_version']}")
+    files = read_object(manifest, "files")
+    for name in REQUIRED:
+        if name not in files:
+            raise FieldError(f"`{name}` is not in the manifest")
+    for name, value in files.items():
+        entry = as_object(value, name)
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            raise FieldError(f"the manifest names `{name}`, outside of the directory")
+        path, size = directory / name, read_int(entry, "size")
+        actual = path.stat().st_size if path.is_file() else -1
+        if actual != size:
+            raise FieldError(f"`{name}` has {actual} bytes, not {size}" if actual >= 0 else f"`{name}` is missing")
+        if size > MAXIMUM_FILE_BYTES:
+            raise FieldError(f"`{name}` has {size} bytes, more than {MAXIMUM_FILE_BYTES}")
+        if compute_file_sha256(path) != read_str(entry, "sha256"):
+            raise FieldError(f"`{name}` has another sha256 than the manifest says")
+    return tuple(files)
+
+
+def _read_json(path: Path) -> bytes:
+    if path.stat().st_size > MAXIMUM_JSON_BYTES:
+        raise FieldError(f"`{path.name}` has more than {MAXIMUM_JSON_BYTES} bytes")
+    return path.read_bytes()
+
+
+def _parse_kernel_call(fields: Json) -> KernelCall:
+    source = read_object(fields, "source")
+    return KernelCall(
+        kernel=read_str(fields, "kernel"),
+        primitive=read_str(fields, "primitive"),
+        operands=read_int(fields, "operands"),
+        outputs=read_int(fields, "outputs"),
+        source=SourceLine(
+            file=read_str(source, "file"), line=read_int(source, "line"), function=read_str(source, "function")
+        ),
+        name_stack=read_str(fields, "name_stack"),
+        traced=read_bool(fields, "traced"),
+        in_program=read_bool(fields, "in_program"),
+        operand_used_later=read_bool(fields, "operand_used_later"),
+        tags=read_ints(fields, "tags"),
+    )
+
+
+def _parse_provenance(fields: Json) -> Provenance:
+    return Provenance(
+        format_version=read_int(fields, "format_version"),
+        key=read_str(fields, "key"),
+        case_id=read_str(fields, "case_id"),
+        source=read_str(fields, "source"),
+        outputs=read_strs(fields, "outputs"),
+        inputs=read_strs(fields, "inputs"),
+        parameters=read_ints(fields, "parameters"),
+        tags=read_int(fields, "tags"),
+        target=read_str(fields, "target"),
+        target_sha256=read_str(fields, "target_sha256"),
+        compute_capability=read_int(fields, "compute_capability"),
+        mesh=read_int_map(fields, "mesh"),
+        devices=read_int(fields, "devices"),
+        toolchain=read_str(fields, "toolchain"),
+        versions=read_str_map(fields, "versions"),
+        environment=read_str_map(fields, "environment"),
+        flags=parse_flags(read_object(fields, "flags")),
+        trace_seconds=read_float(fields, "trace_seconds"),
+        lower_seconds=read_float(fields, "lower_seconds"),
+        compile_seconds=read_float(fields, "compile_seconds"),
+    )

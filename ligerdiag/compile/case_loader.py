@@ -1,0 +1,167 @@
+"""Worker side: imports the file or module that defines cases, and knows which files of the project that took.
+
+1. One source at a time: before another source, or after a change of any file, the project's modules are dropped and
+   imported anew. So an answer depends on the files as they are, and on no file that only another source imports.
+2. The source's root is the first entry of sys.path, its own folder the last. jax, jax_triton and triton are imported
+   before: a `triton.py` in the project does not hide them.
+3. No bytecode is written into the project.
+"""
+
+import importlib
+import importlib.util
+import linecache
+import sys
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import cast
+
+from ligerdiag.case import Case
+from ligerdiag.compile.artifacts import compute_file_sha256
+from ligerdiag.compile.job import CaseSpec, Source
+from ligerdiag.compile.worker_faults import describe_fault, is_project_file
+from ligerdiag.errors import CaseError, InputError
+
+
+class CaseLoader:
+    """Holds the cases of the source that was asked for last."""
+
+    def __init__(self) -> None:
+        self._path = list(sys.path)
+        self._source: Source | None = None
+        self._cases: dict[str, Case] = {}
+        self._hashes: dict[str, str] = {}
+
+    def load(self, source: Source) -> dict[str, Case]:
+        """The source's cases by id; InputError or CaseError in one line when it has none or does not import."""
+        if source == self._source and self._is_current():
+            return self._cases
+        self._forget()
+        sys.path[:] = [source.root, *self._path]
+        if source.file:
+            sys.path.append(str(Path(source.file).parent))
+        sys.dont_write_bytecode = True
+        importlib.invalidate_caches()
+        linecache.checkcache()
+        cases = _index_cases(_read_cases(source), source)
+        self._source, self._cases = source, cases
+        return cases
+
+    def compute_dependencies(self) -> dict[str, str]:
+        """Files of the project that are imported by now, to their sha256 when they were first seen here."""
+        files = {str(Path(file).resolve()) for file in _project_modules().values()}
+        if self._source is not None and self._source.file:
+            files.add(self._source.file)
+        for file in sorted(files - self._hashes.keys()):
+            self._hashes[file] = compute_file_sha256(Path(file))
+        return dict(self._hashes)
+
+    def _is_current(self) -> bool:
+        try:
+            return all(compute_file_sha256(Path(file)) == digest for file, digest in self._hashes.items())
+        except OSError:
+            return False
+
+    def _forget(self) -> None:
+        for name, file in _project_modules().items():
+            if file.endswith(".py"):
+                del sys.modules[name]
+        self._source, self._cases, self._hashes = None, {}, {}
+
+
+def describe_case(case: Case, source: Source) -> CaseSpec:
+    """What can be said about the case without its function."""
+    expected = case.expected
+    if expected is not None and not isinstance(expected, str):
+        expected = {str(name): str(verdict) for name, verdict in expected.items()}
+    return CaseSpec(
+        id=case.id,
+        name=case.name,
+        params=tuple(str(param) for param in case.params),
+        source=source,
+        mesh={str(axis): int(size) for axis, size in case.mesh.items()},
+        expected=expected if expected is None or isinstance(expected, dict) else str(expected),
+        about=case.about,
+    )
+
+
+def _read_cases(source: Source) -> object:
+    if source.module:
+        module_name, name = source.module.split(":")
+        module = _import(source, module_name)
+        if not hasattr(module, name):
+            raise InputError(f"module `{module_name}` has no `{name}`")
+        return getattr(module, name)
+    module = _import_file(source)
+    found = [name for name in ("CASE", "CASES") if hasattr(module, name)]
+    if not found:
+        raise InputError(f"`{source.file}` defines neither CASE nor CASES")
+    if len(found) == 2:
+        raise InputError(f"`{source.file}` defines both CASE and CASES: expected one of them")
+    return getattr(module, found[0])
+
+
+def _index_cases(value: object, source: Source) -> dict[str, Case]:
+    items = list(cast("Iterable[object]", value)) if isinstance(value, tuple | list) else [value]
+    cases: dict[str, Case] = {}
+    for item in items:
+        if not isinstance(item, Case):
+            raise InputError(f"expected a Case in `{source}` but got a {type(item).__name__}")
+        if item.id in cases:
+            raise InputError(f"`{source}` defines the case `{item.id}` twice: give them different params")
+        cases[item.id] = item
+    return cases
+
+
+def _import_file(source: Source) -> ModuleType:
+    file = Path(source.file)
+    if not file.is_file():
+        raise InputError(f"no file `{file}`")
+    parts = file.relative_to(source.root).with_suffix("").parts
+    name = ".".join(parts)
+    if all(part.isidentifier() for part in parts) and name not in sys.modules:
+        module = _import(source, name)
+        if module.__file__ is not None and Path(module.__file__).resolve() == file:
+            return module
+    return _import_under_own_name(source, file)
+
+
+def _import_under_own_name(source: Source, file: Path) -> ModuleType:
+    """For a file whose name is no identifier, or is taken by another module."""
+    name = f"ligerdiag_case_{''.join(c if c.isalnum() else '_' for c in file.stem)}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise InputError(f"`{file}` is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as fault:
+        raise _explain(source, fault) from fault
+    return module
+
+
+def _import(source: Source, name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as fault:
+        if source.module and fault.name is not None and (name == fault.name or name.startswith(f"{fault.name}.")):
+            raise InputError(f"no module `{name}` to be found from `{source.root}`") from fault
+        raise _explain(source, fault) from fault
+    except Exception as fault:
+        raise _explain(source, fault) from fault
+
+
+def _explain(source: Source, fault: Exception) -> CaseError:
+    traceback.print_exception(fault)
+    return CaseError(f"`{source}` does not import: {describe_fault(fault)}")
+
+
+def _project_modules() -> dict[str, str]:
+    files: dict[str, str] = {}
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and name != "__main__" and is_project_file(file):
+            files[name] = file
+    return files

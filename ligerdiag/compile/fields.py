@@ -1,0 +1,104 @@
+"""Reads fields of decoded JSON with the type that is expected, whoever wrote it: a worker, a cache, somebody else."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+type Json = Mapping[str, object]
+
+
+class FieldError(ValueError):
+    """The JSON is not what was expected; the message names the field."""
+
+
+def parse_object(text: str | bytes) -> Json:
+    """The JSON object in `text`; FieldError when there is none."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FieldError(f"no JSON: {error}") from error
+    return as_object(value, "document")
+
+
+def as_object(value: object, name: str) -> Json:
+    """`value` as an object."""
+    if not isinstance(value, dict):
+        raise FieldError(f"expected an object for `{name}` but got {value!r:.60}")
+    return cast("dict[str, Any]", value)
+
+
+def as_list(value: object, name: str) -> list[object]:
+    """`value` as an array."""
+    if not isinstance(value, list):
+        raise FieldError(f"expected an array for `{name}` but got {value!r:.60}")
+    return cast("list[object]", value)
+
+
+def as_str(value: object, name: str) -> str:
+    """`value` as a string."""
+    if not isinstance(value, str):
+        raise FieldError(f"expected a string for `{name}` but got {value!r:.60}")
+    return value
+
+
+def as_int(value: object, name: str) -> int:
+    """`value` as an integer."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise FieldError(f"expected an integer for `{name}` but got {value!r:.60}")
+    return value
+
+
+def read_object(fields: Json, name: str) -> Json:
+    """The field as an object."""
+    return as_object(fields.get(name), name)
+
+
+def read_list(fields: Json, name: str) -> list[object]:
+    """The field as an array."""
+    return as_list(fields.get(name), name)
+
+
+def read_str(fields: Json, name: str) -> str:
+    """The field as a string."""
+    return as_str(fields.get(name), name)
+
+
+def read_int(fields: Json, name: str) -> int:
+    """The field as an integer."""
+    return as_int(fields.get(name), name)
+
+
+def read_bool(fields: Json, name: str) -> bool:
+    """The field as a truth value."""
+    value = fields.get(name)
+    if not isinstance(value, bool):
+        raise FieldError(f"expected true or false for `{name}` but got {value!r:.60}")
+    return value
+
+
+def read_float(fields: Json, name: str) -> float:
+    """The field as a number."""
+    value = fields.get(name)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise FieldError(f"expected a number for `{name}` but got {value!r:.60}")
+    return float(value)
+
+
+def read_strs(fields: Json, name: str) -> tuple[str, ...]:
+    """The field as strings."""
+    return tuple(as_str(item, name) for item in read_list(fields, name))
+
+
+def read_ints(fields: Json, name: str) -> tuple[int, ...]:
+    """The field as integers."""
+    return tuple(as_int(item, name) for item in read_list(fields, name))
+
+
+def read_str_map(fields: Json, name: str) -> dict[str, str]:
+    """The field as a mapping of strings."""
+    return {key: as_str(value, name) for key, value in read_object(fields, name).items()}
+
+
+def read_int_map(fields: Json, name: str) -> dict[str, int]:
+    """The field as a mapping from strings to integers."""
+    return {key: as_int(value, name) for key, value in read_object(fields, name).items()}

@@ -1,0 +1,205 @@
+"""What crosses the boundary between ligerdiag and its workers: plain records, one JSON object per line."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+from ligerdiag.compile.fields import (
+    FieldError,
+    Json,
+    as_object,
+    parse_object,
+    read_bool,
+    read_float,
+    read_int,
+    read_int_map,
+    read_list,
+    read_object,
+    read_str,
+    read_str_map,
+    read_strs,
+)
+from ligerdiag.errors import CaseError, CompileError, InputError, LigerdiagError
+
+type Flag = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where cases are defined: a file, or a name in an importable module."""
+
+    file: str = ""
+    """Absolute path; empty for a module."""
+    module: str = ""
+    """`module:name`; empty for a file."""
+    root: str
+    """Absolute path of the folder that imports start from."""
+
+    def __str__(self) -> str:
+        return self.file or self.module
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseSpec:
+    """A case without its function: what can be said about it outside a worker."""
+
+    id: str
+    name: str
+    params: tuple[str, ...]
+    source: Source
+    mesh: Mapping[str, int]
+    expected: str | Mapping[str, str] | None
+    about: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscoverRequest:
+    """Asks for the cases of one source."""
+
+    source: Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscoverAnswer:
+    """The cases, in the order of the file."""
+
+    cases: tuple[CaseSpec, ...]
+    dependencies: Mapping[str, str]
+    """Files of the project that were imported, to their sha256."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileRequest:
+    """Asks for the artifact of one case on one target."""
+
+    source: Source
+    case_id: str
+    target: str
+    """Its name, for provenance."""
+    description: str
+    """The target's description."""
+    compute_capability: int
+    toolchain: str
+    versions: Mapping[str, str]
+    environment: Mapping[str, str]
+    """Environment variables that can change what is compiled."""
+    flags: Mapping[str, Flag]
+    """Compiler options, over the environment's XLA_FLAGS."""
+    fingerprint: str
+    """Of ligerdiag's own part of the recipe."""
+    artifacts: str
+    """Directory that holds the artifacts, by key."""
+    scratch: str
+    """Directory to work in; does not exist yet, on the file system of `artifacts`."""
+    not_before: float
+    """An artifact that is older is compiled again; seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileAnswer:
+    """Where the artifact is, and what it was made from."""
+
+    key: str
+    reused: bool
+    """Somebody else had compiled the same program already."""
+    dependencies: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+type Request = DiscoverRequest | CompileRequest
+type Answer = DiscoverAnswer | CompileAnswer
+
+_ERRORS: dict[str, type[LigerdiagError]] = {
+    kind.__name__: kind for kind in (InputError, CaseError, CompileError, LigerdiagError)
+}
+
+
+def render_request(request: Request, log: str) -> str:
+    """One line for the worker; its output during the job goes to the file `log`."""
+    return json.dumps({"job": type(request).__name__, "log": log, "request": asdict(request)}) + "\n"
+
+
+def parse_request(line: str) -> tuple[Request, str]:
+    """The request and its log file."""
+    fields = parse_object(line)
+    request, log = read_object(fields, "request"), read_str(fields, "log")
+    source = _parse_source(read_object(request, "source"))
+    if read_str(fields, "job") == DiscoverRequest.__name__:
+        return DiscoverRequest(source=source), log
+    compile_request = CompileRequest(
+        source=source,
+        case_id=read_str(request, "case_id"),
+        target=read_str(request, "target"),
+        description=read_str(request, "description"),
+        compute_capability=read_int(request, "compute_capability"),
+        toolchain=read_str(request, "toolchain"),
+        versions=read_str_map(request, "versions"),
+        environment=read_str_map(request, "environment"),
+        flags=parse_flags(read_object(request, "flags")),
+        fingerprint=read_str(request, "fingerprint"),
+        artifacts=read_str(request, "artifacts"),
+        scratch=read_str(request, "scratch"),
+        not_before=read_float(request, "not_before"),
+    )
+    return compile_request, log
+
+
+def render_answer(answer: Answer) -> str:
+    """One line for the parent."""
+    return json.dumps({"answer": asdict(answer)}) + "\n"
+
+
+def render_error(error: LigerdiagError) -> str:
+    """One line for the parent."""
+    return json.dumps({"error": str(error), "kind": type(error).__name__}) + "\n"
+
+
+def parse_answer(line: str) -> Answer:
+    """The answer; raises the error that the worker reported instead, FieldError when the line is neither."""
+    fields = parse_object(line)
+    if "error" in fields:
+        raise _ERRORS.get(read_str(fields, "kind"), LigerdiagError)(read_str(fields, "error"))
+    answer = read_object(fields, "answer")
+    dependencies = read_str_map(answer, "dependencies")
+    if "cases" in answer:
+        return DiscoverAnswer(cases=parse_cases(read_list(answer, "cases")), dependencies=dependencies)
+    return CompileAnswer(
+        key=read_str(answer, "key"), reused=read_bool(answer, "reused"), dependencies=dependencies
+    )
+
+
+def parse_cases(items: list[object]) -> tuple[CaseSpec, ...]:
+    """The case records of a JSON array."""
+    return tuple(_parse_case(as_object(item, "case")) for item in items)
+
+
+def parse_flags(fields: Json) -> dict[str, Flag]:
+    """Compiler options of a JSON object."""
+    flags: dict[str, Flag] = {}
+    for name, value in fields.items():
+        if not isinstance(value, str | int | float | bool):
+            raise FieldError(f"expected a plain value for flag `{name}` but got {value!r:.60}")
+        flags[name] = value
+    return flags
+
+
+def _parse_case(fields: Json) -> CaseSpec:
+    match fields.get("expected"):
+        case None:
+            expected = None
+        case str(text):
+            expected = text
+        case _:
+            expected = read_str_map(fields, "expected")
+    return CaseSpec(
+        id=read_str(fields, "id"),
+        name=read_str(fields, "name"),
+        params=read_strs(fields, "params"),
+        source=_parse_source(read_object(fields, "source")),
+        mesh=read_int_map(fields, "mesh"),
+        expected=expected,
+        about=read_str(fields, "about"),
+    )
+
+
+def _parse_source(fields: Json) -> Source:
+    return Source(file=read_str(fields, "file"), module=read_str(fields, "module"), root=read_str(fields, "root"))

@@ -1,0 +1,75 @@
+"""Targets: descriptions of GPUs, good enough for XLA to compile for one that is not there.
+
+A description is a `GpuTargetConfigProto` in text form. The ones that come with ligerdiag name the source of every
+figure; XLA writes one for a real GPU into each dump (`*gpu_target_config.pbtxt`), and such a file is a target, too.
+"""
+
+import re
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from ligerdiag.errors import InputError
+
+DIRECTORY = Path(__file__).parent / "targets"
+SUFFIX = ".pbtxt"
+MAXIMUM_BYTES = 1 << 20
+
+_CAPABILITY = re.compile(r"cuda_compute_capability\s*:?\s*\{([^{}]*)\}")
+_NUMBER = {name: re.compile(rf"\b{name}\s*:\s*(\d+)") for name in ("major", "minor")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One GPU model."""
+
+    name: str
+    description: str
+    """Text of the `GpuTargetConfigProto`, comments included."""
+    compute_capability: int
+    """Ten times major plus minor, such as 90."""
+    path: Path
+
+    @property
+    def sha256(self) -> str:
+        """Of the description without comments and indentation: what XLA sees."""
+        return sha256(strip_comments(self.description).encode()).hexdigest()
+
+
+def list_targets() -> tuple[Target, ...]:
+    """Returns the targets that come with ligerdiag, by name."""
+    return tuple(_load(path, path.stem) for path in sorted(DIRECTORY.glob(f"*{SUFFIX}")))
+
+
+def load_target(name_or_path: str) -> Target:
+    """Returns the target of that name, or the one described in that file; InputError when there is none."""
+    path = DIRECTORY / f"{name_or_path}{SUFFIX}"
+    if re.fullmatch(r"[\w.-]+", name_or_path) and path.is_file():
+        return _load(path, name_or_path)
+    path = Path(name_or_path)
+    if path.is_file():
+        return _load(path, path.stem)
+    known = ", ".join(sorted(file.stem for file in DIRECTORY.glob(f"*{SUFFIX}")))
+    raise InputError(f"expected a target of {known}, or a description file, but got `{name_or_path}`")
+
+
+def strip_comments(description: str) -> str:
+    """The description without comments, blank lines and indentation; `#` inside quotes stays."""
+    lines = (re.sub(r'^((?:[^"#]|"[^"]*")*)#.*$', r"\1", line).strip() for line in description.splitlines())
+    return "\n".join(line for line in lines if line)
+
+
+def _load(path: Path, name: str) -> Target:
+    try:
+        if path.stat().st_size > MAXIMUM_BYTES:
+            raise InputError(f"`{path}` is too large for a target description (more than {MAXIMUM_BYTES} bytes)")
+        description = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read the target description `{path}`: {error}") from error
+    found = _CAPABILITY.search(strip_comments(description))
+    major = _NUMBER["major"].search(found[1]) if found else None
+    if found is None or major is None:
+        raise InputError(f"`{path}` describes no CUDA GPU: it has no `cuda_compute_capability {{ major: … }}`")
+    minor = _NUMBER["minor"].search(found[1])
+    capability = 10 * int(major[1]) + (int(minor[1]) if minor else 0)
+    return Target(name=name, description=description, compute_capability=capability, path=path)

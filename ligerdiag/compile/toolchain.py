@@ -1,0 +1,104 @@
+"""Toolchains: which jax, plugin, jax-triton and triton compile, and in what environment their worker runs.
+
+1. jax, jaxlib and the CUDA plugin's two packages must be of one version: else JAX ignores the plugin with a warning.
+2. XLA takes ptxas and nvlink from PATH, and a system's older CUDA there refuses the PTX of a newer Triton: the
+   environment's own binaries come first.
+3. A compilation cache of JAX's would leave no dump behind, so it is off.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata, util
+from pathlib import Path
+
+from ligerdiag.errors import LigerdiagError
+
+ONE_VERSION = ("jax", "jaxlib", "jax-cuda13-plugin", "jax-cuda13-pjrt")
+PACKAGES = (*ONE_VERSION, "jax-triton", "triton", "nvidia-cuda-nvcc")
+
+_DROPPED = ("JAX_COMPILATION_CACHE_DIR", "JAX_DISABLE_JIT", "TRITON_INTERPRET", "PYTHONSAFEPATH")
+_SETTLED = {
+    "JAX_PLATFORMS": "cpu",
+    "JAX_ENABLE_COMPILATION_CACHE": "false",
+    "PYTHONHASHSEED": "0",
+    "TF_CPP_MIN_LOG_LEVEL": "1",
+}
+_IMPORTANT = ("JAX_", "XLA_", "TRITON_")
+_UNIMPORTANT = ("TRITON_CACHE_DIR", "TRITON_HOME", "TRITON_DUMP_DIR")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolchain:
+    """One pinned set of packages and the interpreter that has them."""
+
+    name: str
+    python: str
+    """Path of the interpreter."""
+    versions: Mapping[str, str]
+    """Package name to version; `python` is among them."""
+    binaries: tuple[str, ...]
+    """Directories of ptxas and nvlink."""
+
+
+def current_toolchain() -> Toolchain:
+    """The toolchain of this interpreter, without importing it; LigerdiagError when its packages do not fit together."""
+    versions: dict[str, str] = {}
+    missing: list[str] = []
+    for package in PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            missing.append(package)
+    if missing:
+        raise LigerdiagError(
+            f"cannot compile for a GPU without {', '.join(f'`{package}`' for package in missing)}:"
+            f" install {' '.join(_pin(package, versions) for package in missing)}"
+        )
+    if len({versions[package] for package in ONE_VERSION}) > 1:
+        found = ", ".join(f"{package} {versions[package]}" for package in ONE_VERSION)
+        wanted = " ".join(f"{package}=={versions['jax']}" for package in ONE_VERSION[1:])
+        raise LigerdiagError(
+            f"expected one version of jax, jaxlib and the CUDA plugin but got {found}: install {wanted}"
+        )
+    versions["python"] = ".".join(str(number) for number in sys.version_info[:3])
+    return Toolchain(
+        name=f"jax-{versions['jax']}", python=sys.executable, versions=versions, binaries=_find_binaries()
+    )
+
+
+def worker_environment(toolchain: Toolchain, cache_root: Path) -> dict[str, str]:
+    """The environment variables of a worker: the user's, without what would change or hide the compilation."""
+    environment = {name: value for name, value in os.environ.items() if name not in _DROPPED} | _SETTLED
+    environment["PATH"] = os.pathsep.join((*toolchain.binaries, environment.get("PATH", os.defpath)))
+    environment.setdefault("TRITON_CACHE_DIR", str(cache_root / "triton"))
+    package = Path(__file__).resolve().parents[2]
+    if "site-packages" not in package.parts:
+        paths = (environment.get("PYTHONPATH", ""), str(package))
+        environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    return environment
+
+
+def compute_important_environment() -> dict[str, str]:
+    """The user's variables that can change what is compiled, such as XLA_FLAGS: part of every cache key."""
+    return {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if (name.startswith(_IMPORTANT) or name == "PYTHONPATH")
+        and name not in _DROPPED
+        and name not in _SETTLED
+        and name not in _UNIMPORTANT
+    }
+
+
+def _pin(package: str, versions: Mapping[str, str]) -> str:
+    if package in ONE_VERSION and "jax" in versions:
+        return f"{package}=={versions['jax']}"
+    return package
+
+
+def _find_binaries() -> tuple[str, ...]:
+    spec = util.find_spec("nvidia")
+    roots = [] if spec is None else list(spec.submodule_search_locations or ())
+    return tuple(str(path) for root in roots for path in sorted(Path(root).glob("cu*/bin")) if path.is_dir())

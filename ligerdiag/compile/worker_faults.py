@@ -1,0 +1,48 @@
+"""Worker side: turns what a user's code or XLA raised into one line that names the place and the reason."""
+
+import sysconfig
+import sys
+import traceback
+from functools import cache
+from pathlib import Path
+
+MAXIMUM_MESSAGE = 400
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def describe_fault(fault: BaseException) -> str:
+    """`mine.py:12: ValueError: what it said`, with the innermost line of the user's own code."""
+    message = " ".join(str(fault).split("\n\n")[0].split())[:MAXIMUM_MESSAGE]
+    kind = type(fault).__name__
+    text = f"{kind}: {message}" if message else kind
+    if isinstance(fault, SyntaxError) and fault.filename:
+        return f"{fault.filename}:{fault.lineno}: {kind}: {fault.msg}"
+    place = next(
+        (
+            f"{frame.filename}:{frame.lineno}"
+            for frame in reversed(traceback.extract_tb(fault.__traceback__))
+            if is_project_file(frame.filename)
+        ),
+        "",
+    )
+    return f"{place}: {text}" if place else text
+
+
+@cache
+def is_project_file(file: str) -> bool:
+    """Whether the file is the user's own: of no installed package, not of Python, not of ligerdiag."""
+    if not file or file.startswith("<"):
+        return False
+    path = Path(file).resolve()
+    if {"site-packages", "dist-packages"} & set(path.parts):
+        return False
+    return not any(path.is_relative_to(folder) for folder in _foreign_folders())
+
+
+@cache
+def _foreign_folders() -> tuple[Path, ...]:
+    paths = sysconfig.get_paths()
+    folders = [_PACKAGE, *(Path(paths[name]).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib"))]
+    if sys.prefix != sys.base_prefix:
+        folders.append(Path(sys.prefix).resolve())
+    return tuple(folders)
