@@ -29,7 +29,8 @@ def check(context: Context) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"{name_outputs(read.outputs)} {conjugate(read.outputs, 'is', 'are')} computed from `%{value.name}` before"
+            message=f"{name_outputs(read.outputs)} {conjugate(read.outputs, 'is', 'are')}"
+            f" computed from `%{value.name}` before"
             f" `{read.write.kernel}` overwrites it",
             outputs=read.outputs,
             source=find_source(context, read),

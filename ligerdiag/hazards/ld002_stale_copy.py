@@ -40,7 +40,8 @@ def check(context: Context) -> Iterator[Finding]:
             yield Finding(
                 rule=RULE.id,
                 severity=RULE.severity,
-                message=f"{name_outputs(names)} {conjugate(names, 'does', 'do')} not depend on what `{write.kernel}` writes",
+                message=f"{name_outputs(names)} {conjugate(names, 'does', 'do')}"
+                f" not depend on what `{write.kernel}` writes",
                 outputs=names,
                 kernel=write.kernel,
                 operand=write.operand,
@@ -63,7 +64,8 @@ def _report(context: Context, read: ReadFinding) -> Finding:
     return Finding(
         rule=RULE.id,
         severity=RULE.severity,
-        message=f"{name_outputs(read.outputs)} {conjugate(read.outputs, 'is', 'are')} computed from {what}, while `{read.write.kernel}` overwrites another",
+        message=f"{name_outputs(read.outputs)} {conjugate(read.outputs, 'is', 'are')}"
+        f" computed from {what}, while `{read.write.kernel}` overwrites another",
         outputs=read.outputs,
         source=find_source(context, read),
         kernel=read.write.kernel,

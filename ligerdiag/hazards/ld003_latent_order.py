@@ -19,7 +19,8 @@ def check(context: Context) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"{name_outputs(read.outputs)} {conjugate(read.outputs, 'is', 'are')} right only because `%{read.reader.name}` happens to run"
+            message=f"{name_outputs(read.outputs)} {conjugate(read.outputs, 'is', 'are')}"
+            f" right only because `%{read.reader.name}` happens to run"
             f" {side} `{read.write.kernel}`",
             outputs=read.outputs,
             source=find_source(context, read),

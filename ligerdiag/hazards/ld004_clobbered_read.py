@@ -20,7 +20,8 @@ def check(context: Context) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"{name_outputs(read.outputs)} {conjugate(read.outputs, 'needs', 'need')} the value from before `{read.write.kernel}` overwrote it",
+            message=f"{name_outputs(read.outputs)} {conjugate(read.outputs, 'needs', 'need')}"
+            f" the value from before `{read.write.kernel}` overwrote it",
             outputs=read.outputs,
             source=find_source(context, read),
             kernel=read.write.kernel,
@@ -43,7 +44,8 @@ def check(context: Context) -> Iterator[Finding]:
             yield Finding(
                 rule=RULE.id,
                 severity=RULE.severity,
-                message=f"{name_outputs(names)} {conjugate(names, 'depends', 'depend')} on what `{write.kernel}` writes,"
+                message=f"{name_outputs(names)} {conjugate(names, 'depends', 'depend')}"
+                f" on what `{write.kernel}` writes,"
                 f" and should not",
                 outputs=names,
                 kernel=write.kernel,

@@ -1,0 +1,60 @@
+"""Worker side: HLO of the program exactly as it was traced, for the intended semantics.
+
+What XLA dumps as "before optimizations" is not that: on the way from StableHLO, MLIR's canonicalization has folded a
+reshape of a reshape into the value itself, `x + 0` into `x`, and so on. Values that the author made anew then share storage
+with the old, and a kernel's write would be seen where it is not meant to be. So the program is translated once more, with an
+optimization barrier behind each operation that could be folded into its operand. Barriers carry no tag.
+"""
+
+from typing import Any
+
+from jaxlib.mlir import ir
+
+_KEPT = frozenset({
+    "stablehlo.constant", "stablehlo.iota", "stablehlo.dot_general", "stablehlo.dot", "stablehlo.convolution",
+    "stablehlo.reduce", "stablehlo.custom_call", "stablehlo.while", "stablehlo.if", "stablehlo.case", "stablehlo.return",
+    "stablehlo.optimization_barrier", "stablehlo.sort", "stablehlo.gather", "stablehlo.scatter", "stablehlo.tuple",
+    "stablehlo.get_tuple_element", "stablehlo.composite", "stablehlo.create_token", "stablehlo.after_all",
+    "stablehlo.partition_id", "stablehlo.replica_id",
+})  # fmt: skip
+"""Operations that no folding turns into one of their operands, or that are no operation on an array."""
+_ENTERED = frozenset({"builtin.module", "func.func", "stablehlo.while", "stablehlo.if", "stablehlo.case"})
+"""Operations whose regions are part of the program's flow."""
+
+
+def convert_as_written(module: Any) -> bytes:
+    """Serialized HloProto-compatible HloModuleProto of a tagged StableHLO module, without any folding.
+
+    Raises what jaxlib's translation raises.
+    """
+    from jaxlib import _jax
+
+    with module.context:
+        clone = ir.Module.parse(module.operation.get_asm(enable_debug_info=True, binary=False))
+        _protect(clone.operation)
+        text = clone.operation.get_asm(enable_debug_info=True)
+    return _jax.mlir.mlir_module_to_xla_computation(text, False, False).as_serialized_hlo_module_proto()
+
+
+def _protect(operation: Any) -> None:
+    if operation.name not in _ENTERED:
+        return
+    for region in operation.regions:
+        for block in region:
+            inner = [op.operation for op in block]
+            for position, op in enumerate(inner):
+                _protect(op)
+                if op.name.startswith("stablehlo.") and op.name not in _KEPT and len(op.results) == 1:
+                    _put_barrier(op, inner[position + 1])
+
+
+def _put_barrier(operation: Any, following: Any) -> None:
+    value = operation.results[0]
+    barrier = ir.Operation.create(
+        "stablehlo.optimization_barrier",
+        results=[value.type],
+        operands=[value],
+        loc=ir.Location.unknown(operation.context),
+        ip=ir.InsertionPoint(following),
+    )
+    value.replace_all_uses_except(barrier.results[0], barrier)
