@@ -57,7 +57,7 @@ def compute_loss_and_gradients(
         grad_weight = grad_weight + cast_alpha * (x.T @ logits)
         if grad_bias is not None:
             grad_bias = grad_bias + cast_alpha * logits.sum(0)
-        return (grad_weight, grad_bias), (losses.sum() * alpha, grad_input)
+        return (grad_weight, grad_bias), (losses * alpha, grad_input)
 
     carry: Gradients = (jnp.zeros_like(cast_weight), None if cast_bias is None else jnp.zeros_like(cast_bias))
     size = compute_chunk_size(tokens, weight.shape[1], embedding)
@@ -71,7 +71,7 @@ def compute_loss_and_gradients(
         grad_inputs.append(grad_input.reshape(chunks * size, embedding))
     if rest:
         carry, (loss, grad_input) = step(carry, (input[-rest:], targets[-rest:]))
-        losses.append(loss)
+        losses.append(loss.sum())
         grad_inputs.append(grad_input)
 
     grad_weight, grad_bias = carry

@@ -10,7 +10,7 @@ import fcntl
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def find_artifact(artifacts: Path, key: str, not_before: float = 0.0) -> Artifac
 
 
 @contextmanager
-def hold_key(artifacts: Path, key: str) -> Iterator[None]:
+def hold_key(artifacts: Path, key: str) -> Generator[None]:
     """Holds the key's lock, waiting for whoever has it."""
     locks = artifacts.parent / "locks"
     locks.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,8 @@
 
 | file | what |
 |---|---|
-| unoptimized.hlo.pb | HloProto of the program as traced, tagged |
+| as_written.hlo.pb | HloProto of the program as traced, tagged, before anything is folded; empty when it has no such form |
+| unoptimized.hlo.pb | HloProto of the program as XLA got it, tagged |
 | optimized.hlo.pb | HloProto of the scheduled program, with XLA's buffer assignment |
 | thunks.txt | what is executed, with streams and command buffers; empty when XLA wrote none |
 | kernel_calls.json | the kernel calls of the traced program, also those that never reached XLA |
@@ -42,6 +43,7 @@ FORMAT_VERSION = 1
 MAXIMUM_JSON_BYTES = 64 << 20
 MAXIMUM_FILE_BYTES = 2 << 30
 
+AS_WRITTEN = "as_written.hlo.pb"
 UNOPTIMIZED = "unoptimized.hlo.pb"
 OPTIMIZED = "optimized.hlo.pb"
 THUNKS = "thunks.txt"
@@ -49,7 +51,7 @@ KERNEL_CALLS = "kernel_calls.json"
 PROVENANCE = "provenance.json"
 LOG = "log.txt"
 MANIFEST = "manifest.json"
-REQUIRED = (UNOPTIMIZED, OPTIMIZED, THUNKS, KERNEL_CALLS, PROVENANCE, LOG)
+REQUIRED = (AS_WRITTEN, UNOPTIMIZED, OPTIMIZED, THUNKS, KERNEL_CALLS, PROVENANCE, LOG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +113,10 @@ class Artifact:
     """One compilation's files; paths are absolute."""
 
     directory: Path
+    as_written: Path
+    """The program as traced, see `as_written`."""
     unoptimized: Path
+    """The program as XLA got it."""
     optimized: Path
     thunks: Path
     log: Path
@@ -135,6 +140,7 @@ def load_artifact(directory: Path) -> Artifact:
         raise ArtifactError(f"artifact `{directory}` is damaged or not ligerdiag's: {error}") from error
     return Artifact(
         directory=directory,
+        as_written=directory / AS_WRITTEN,
         unoptimized=directory / UNOPTIMIZED,
         optimized=directory / OPTIMIZED,
         thunks=directory / THUNKS,

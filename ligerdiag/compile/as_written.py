@@ -6,6 +6,7 @@ with the old, and a kernel's write would be seen where it is not meant to be. So
 optimization barrier behind each operation that could be folded into its operand. Barriers carry no tag.
 """
 
+import importlib
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -27,13 +28,13 @@ def convert_as_written(module: Any) -> bytes:
 
     Raises what jaxlib's translation raises.
     """
-    from jaxlib import _jax
+    library: Any = importlib.import_module("jaxlib._jax")
 
     with module.context:
         clone = ir.Module.parse(module.operation.get_asm(enable_debug_info=True, binary=False))
         _protect(clone.operation)
         text = clone.operation.get_asm(enable_debug_info=True)
-    return _jax.mlir.mlir_module_to_xla_computation(text, False, False).as_serialized_hlo_module_proto()
+    return library.mlir.mlir_module_to_xla_computation(text, False, False).as_serialized_hlo_module_proto()
 
 
 def _protect(operation: Any) -> None:
@@ -50,7 +51,8 @@ def _protect(operation: Any) -> None:
 
 def _put_barrier(operation: Any, following: Any) -> None:
     value = operation.results[0]
-    barrier = ir.Operation.create(
+    operations: Any = ir.Operation
+    barrier = operations.create(
         "stablehlo.optimization_barrier",
         results=[value.type],
         operands=[value],

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import platformdirs
 
-from ligerdiag.compile.artifacts import MAXIMUM_JSON_BYTES, Artifact, compute_file_sha256
 from ligerdiag.compile.artifact_store import find_artifact
+from ligerdiag.compile.artifacts import MAXIMUM_JSON_BYTES, Artifact, compute_file_sha256
 from ligerdiag.compile.fields import FieldError, Json, parse_object, read_object, read_str_map
 from ligerdiag.errors import InputError
 

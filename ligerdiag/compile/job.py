@@ -162,9 +162,7 @@ def parse_answer(line: str) -> Answer:
     dependencies = read_str_map(answer, "dependencies")
     if "cases" in answer:
         return DiscoverAnswer(cases=parse_cases(read_list(answer, "cases")), dependencies=dependencies)
-    return CompileAnswer(
-        key=read_str(answer, "key"), reused=read_bool(answer, "reused"), dependencies=dependencies
-    )
+    return CompileAnswer(key=read_str(answer, "key"), reused=read_bool(answer, "reused"), dependencies=dependencies)
 
 
 def parse_cases(items: list[object]) -> tuple[CaseSpec, ...]:

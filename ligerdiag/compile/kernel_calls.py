@@ -5,22 +5,22 @@ lowers, or on the way from StableHLO to HLO. To notice,
 
 1. every bind of a kernel primitive during tracing is written down (what the program asked for),
 2. every kernel equation of the traced program is, in sub-programs too, each sub-program once,
-3. the StableHLO operations at the same source line for the same target are their tags, and
+3. the StableHLO operations of the same kernel, called through the same lines, give the call its tags, and
 4. a tag that is missing in the unoptimized HLO was dropped.
 
-Where fewer calls of one kernel at one line arrive than were traced, those without used outputs are the ones that are
-missing: the others cannot be dropped.
+Where fewer calls of one kernel through the same lines arrive than were traced, those without used outputs are the ones
+that are missing: the others cannot be dropped.
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
-import jax
 from jax.extend import core as jex_core
+from jax.extend import source_info_util
 from jaxlib.mlir import ir
 
 from ligerdiag.compile.artifacts import KernelCall
@@ -31,10 +31,10 @@ from ligerdiag.findings import SourceLine
 PRIMITIVES = ("triton_kernel_call", "pallas_call")
 
 _TAG = re.compile(rb"#ld(\d+)")
-_UNKNOWN = SourceLine(file="", line=0)
+_OPERATION_TAG = re.compile(r"#ld(\d+)$")
 
-type Site = tuple[str, str, int]
-"""Kernel name, file, line."""
+type Lines = tuple[tuple[str, int], ...]
+"""(file, line) of the user's frames, innermost first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,40 +45,50 @@ class TracedCall:
     primitive: str
     operands: int
     outputs: int
-    source: SourceLine
+    lines: Lines
+    function: str
+    """Name of the innermost frame's function."""
     name_stack: str
     traced: bool
     outputs_used: bool
     operand_used_later: bool
 
-    @property
-    def site(self) -> Site:
-        return (self.kernel, self.source.file, self.source.line)
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoweredCall:
+    """A custom call of the tagged StableHLO module."""
 
-@dataclass(slots=True)
-class BindRecord:
-    """The binds of kernel primitives during one trace."""
+    tag: int
+    text: bytes
+    """Its backend config, decompressed."""
+    lines: Lines
 
-    calls: list[TracedCall] = field(default_factory=list[TracedCall])
+    def is_of(self, call: TracedCall) -> bool:
+        """Whether it is this kernel, called through the same lines."""
+        depth = min(len(self.lines), len(call.lines))
+        if depth == 0 or self.lines[:depth] != call.lines[:depth]:
+            return False
+        return b"tt.func" not in self.text or b"@%s(" % call.kernel.encode() in self.text
 
 
 @contextmanager
-def record_binds(primitives: list[Any]) -> Iterator[BindRecord]:
+def record_binds(primitives: Sequence[Any]) -> Generator[list[TracedCall]]:
     """Writes down every bind of the primitives inside the context."""
-    record = BindRecord()
+    calls: list[TracedCall] = []
 
     def wrap(primitive: Any, bind: Any) -> Any:
         def recorded(*args: Any, **params: Any) -> Any:
             results = bind(*args, **params)
-            traceback = jax.extend.source_info_util.current().traceback if _HAS_SOURCE_INFO else None
-            record.calls.append(
+            source_info: Any = source_info_util.current()
+            lines, function = _read_traceback(source_info.traceback)
+            calls.append(
                 TracedCall(
                     kernel=compute_kernel_name(params),
                     primitive=primitive.name,
                     operands=len(args),
-                    outputs=len(results) if isinstance(results, tuple | list) else 1,
-                    source=find_user_line(traceback),
+                    outputs=len(results) if primitive.multiple_results else 1,
+                    lines=lines,
+                    function=function,
                     name_stack="",
                     traced=False,
                     outputs_used=False,
@@ -92,7 +102,157 @@ def record_binds(primitives: list[Any]) -> Iterator[BindRecord]:
     for primitive in primitives:
         primitive.bind = wrap(primitive, primitive.bind)
     try:
-        yield record
+        yield calls
     finally:
         for primitive in primitives:
             del primitive.bind
+
+
+def find_traced_calls(closed: Any, binds: Sequence[TracedCall]) -> tuple[TracedCall, ...]:
+    """The kernel equations of the closed jaxpr and its sub-programs, then the binds that left no equation behind."""
+    calls = [
+        _describe_equation(jaxpr, index, equation)
+        for jaxpr in _walk_jaxprs(closed.jaxpr, set())
+        for index, equation in enumerate(jaxpr.eqns)
+        if equation.primitive.name in PRIMITIVES
+    ]
+    seen = {(call.kernel, call.lines) for call in calls}
+    dropped = {(call.kernel, call.lines): call for call in binds if (call.kernel, call.lines) not in seen}
+    return (*calls, *dropped.values())
+
+
+def find_lowered_calls(module: ir.Module) -> tuple[LoweredCall, ...]:
+    """The custom calls of the tagged module."""
+    calls: list[LoweredCall] = []
+    for operation in walk_operations(module.operation):
+        if operation.name != "stablehlo.custom_call":
+            continue
+        location = operation.location
+        tag = _OPERATION_TAG.search(location.name_str) if isinstance(location, ir.NameLoc) else None
+        if tag is not None:
+            calls.append(
+                LoweredCall(tag=int(tag[1]), text=_read_config(operation), lines=tuple(_read_location(location)))
+            )
+    return tuple(calls)
+
+
+def find_live_tags(unoptimized: bytes) -> frozenset[int]:
+    """The tags that are in the serialized module."""
+    return frozenset(int(number) for number in _TAG.findall(unoptimized))
+
+
+def settle_calls(
+    traced: Sequence[TracedCall], lowered: Sequence[LoweredCall], live: frozenset[int]
+) -> tuple[KernelCall, ...]:
+    """Says of each call whether XLA got to see it."""
+    tags = [tuple(call.tag for call in lowered if call.is_of(asked)) for asked in traced]
+    arrived = [tuple(tag for tag in numbers if tag in live) for numbers in tags]
+    settled: list[KernelCall] = []
+    for asked, numbers, alive in zip(traced, tags, arrived, strict=True):
+        twins = sum((other.kernel, other.lines) == (asked.kernel, asked.lines) for other in traced)
+        in_program = bool(alive) and (asked.outputs_used or len(alive) >= twins)
+        settled.append(
+            KernelCall(
+                kernel=asked.kernel,
+                primitive=asked.primitive,
+                operands=asked.operands,
+                outputs=asked.outputs,
+                source=SourceLine(
+                    file=asked.lines[0][0] if asked.lines else "",
+                    line=asked.lines[0][1] if asked.lines else 0,
+                    function=asked.function,
+                ),
+                name_stack=asked.name_stack,
+                traced=asked.traced,
+                in_program=in_program,
+                operand_used_later=asked.operand_used_later,
+                tags=numbers,
+            )
+        )
+    return tuple(settled)
+
+
+def compute_kernel_name(params: Mapping[str, Any]) -> str:
+    """Name of the Python function of a Triton kernel, under its decorators, or of a Pallas kernel."""
+    kernel = params.get("fn")
+    while kernel is not None:
+        name = getattr(kernel, "__name__", None)
+        if isinstance(name, str):
+            return name
+        kernel = getattr(kernel, "fn", None)
+    info = params.get("name_and_src_info")
+    return str(getattr(info, "name", None) or params.get("name") or "unknown")
+
+
+def _walk_jaxprs(jaxpr: Any, seen: set[int]) -> Iterator[Any]:
+    if id(jaxpr) in seen:
+        return
+    seen.add(id(jaxpr))
+    yield jaxpr
+    for equation in jaxpr.eqns:
+        if equation.primitive.name in PRIMITIVES:
+            continue
+        for value in equation.params.values():
+            for item in _listed(value):
+                if isinstance(item, jex_core.ClosedJaxpr):
+                    yield from _walk_jaxprs(item.jaxpr, seen)
+                elif isinstance(item, jex_core.Jaxpr):
+                    yield from _walk_jaxprs(item, seen)
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(cast("Any", value)) if isinstance(value, tuple | list) else [value]
+
+
+def _describe_equation(jaxpr: Any, index: int, equation: Any) -> TracedCall:
+    later = [variable for other in jaxpr.eqns[index + 1 :] for variable in other.invars]
+    readers = {id(variable) for variable in (*later, *jaxpr.outvars)}
+    lines, function = _read_traceback(equation.source_info.traceback)
+    return TracedCall(
+        kernel=compute_kernel_name(equation.params),
+        primitive=equation.primitive.name,
+        operands=len(equation.invars),
+        outputs=len(equation.outvars),
+        lines=lines,
+        function=function,
+        name_stack=str(equation.source_info.name_stack),
+        traced=True,
+        outputs_used=any(id(variable) in readers for variable in equation.outvars),
+        operand_used_later=any(
+            id(variable) in readers for variable in equation.invars if not isinstance(variable, jex_core.Literal)
+        ),
+    )
+
+
+def _read_traceback(traceback: Any) -> tuple[Lines, str]:
+    frames = [] if traceback is None else [f for f in traceback.frames if is_project_file(f.file_name)]
+    return tuple((f.file_name, f.line_num) for f in frames), frames[0].function_name if frames else ""
+
+
+def _read_location(location: Any) -> Iterator[tuple[str, int]]:
+    match location:
+        case ir.NameLoc():
+            yield from _read_location(location.child_loc)
+        case ir.CallSiteLoc():
+            yield from _read_location(location.callee)
+            yield from _read_location(location.caller)
+        case ir.FileLineColLoc():
+            place: Any = location
+            if is_project_file(place.filename):
+                yield place.filename, place.start_line
+        case _:
+            return
+
+
+def _read_config(operation: Any) -> bytes:
+    """The backend config as bytes, decompressed where it is; its text where it is a dictionary."""
+    attributes = operation.attributes
+    if "backend_config" not in attributes:
+        return b""
+    attribute = attributes["backend_config"]
+    if not isinstance(attribute, ir.StringAttr):
+        return str(attribute).encode()
+    try:
+        return zlib.decompress(attribute.value_bytes)
+    except zlib.error:
+        return attribute.value_bytes

@@ -39,8 +39,10 @@ def compute_topology_name(devices: int) -> str:
 
 def build_argument_specs(case: Case, mesh: Mesh) -> tuple[Any, ...]:
     """The case's arguments as shapes with shardings; InputError where one does not fit the mesh."""
-    numbers = iter(range(len(jax.tree_util.tree_leaves(case.args))))
-    return jax.tree_util.tree_map(lambda leaf: _build_spec(case, next(numbers), leaf, mesh), case.args)
+    tree_util: Any = jax.tree_util
+    leaves, structure = tree_util.tree_flatten(case.args)
+    specs = [_build_spec(case, number, leaf, mesh) for number, leaf in enumerate(leaves)]
+    return tree_util.tree_unflatten(structure, specs)
 
 
 def compute_donated(case: Case) -> tuple[int, ...]:
@@ -91,4 +93,5 @@ def _check_partition(place: str, arg: Arg, mesh: Mesh) -> None:
 
 @lru_cache(maxsize=8)
 def _build_topology(name: str, description: str) -> Any:
-    return topologies.get_topology_desc(topology_name=name, platform="cuda", topology=name, target_config=description)
+    library: Any = topologies
+    return library.get_topology_desc(topology_name=name, platform="cuda", topology=name, target_config=description)

@@ -10,15 +10,20 @@ import jax
 
 def compute_output_names(tree: Any) -> tuple[str, ...]:
     """`loss` for {"loss": …}, `grads.w` for nested ones, `0` for a tuple's first, `output` for a single array."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return _make_unique([_join(path) or "output" for path, _ in leaves])
+    return _make_unique([_join(path) or "output" for path in _compute_paths(tree)])
 
 
 def compute_input_names(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, ...]:
     """The function's parameter names, with the path of the leaf; `args.0` for one of `*args`."""
     names = _compute_parameter_names(function, len(args))
-    leaves, _ = jax.tree_util.tree_flatten_with_path(args)
-    return _make_unique([".".join(filter(None, (names[path[0].idx], _join(path[1:])))) for path, _ in leaves])
+    paths = _compute_paths(args)
+    return _make_unique([_join((names[path[0].idx], *path[1:])) for path in paths])
+
+
+def _compute_paths(tree: Any) -> list[tuple[Any, ...]]:
+    tree_util: Any = jax.tree_util
+    leaves, _ = tree_util.tree_flatten_with_path(tree)
+    return [path for path, _ in leaves]
 
 
 def _compute_parameter_names(function: Callable[..., Any], count: int) -> list[str]:
@@ -36,6 +41,8 @@ def _join(path: tuple[Any, ...]) -> str:
 
 
 def _name_key(key: Any) -> str:
+    if isinstance(key, str):
+        return key
     for attribute in ("key", "idx", "name"):
         if hasattr(key, attribute):
             return str(getattr(key, attribute))

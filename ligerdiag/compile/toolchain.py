@@ -63,9 +63,7 @@ def current_toolchain() -> Toolchain:
             f"expected one version of jax, jaxlib and the CUDA plugin but got {found}: install {wanted}"
         )
     versions["python"] = ".".join(str(number) for number in sys.version_info[:3])
-    return Toolchain(
-        name=f"jax-{versions['jax']}", python=sys.executable, versions=versions, binaries=_find_binaries()
-    )
+    return Toolchain(name=f"jax-{versions['jax']}", python=sys.executable, versions=versions, binaries=_find_binaries())
 
 
 def worker_environment(toolchain: Toolchain, cache_root: Path) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Worker side: turns what a user's code or XLA raised into one line that names the place and the reason."""
 
-import sysconfig
 import sys
+import sysconfig
 import traceback
 from functools import cache
 from pathlib import Path

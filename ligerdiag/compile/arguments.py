@@ -1,0 +1,36 @@
+"""Worker side: a case's arguments as arrays, drawn the way the case says."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ligerdiag.case import Arg, Case
+from ligerdiag.errors import InputError
+
+
+def draw_arguments(case: Case) -> tuple[Any, ...]:
+    """Arrays for the case's arguments, each drawn from `jax.random.key(draw.seed)` in f32 and cast to its dtype.
+
+    Raises InputError for a kind of draw that is not known.
+    """
+    return jax.tree_util.tree_map(draw_array, case.args, is_leaf=lambda leaf: isinstance(leaf, Arg))
+
+
+def draw_array(arg: Arg) -> jax.Array:
+    """One array, shape and dtype as the Arg says."""
+    draw, key, dtype = arg.draw, jax.random.key(arg.draw.seed), jnp.dtype(arg.dtype)
+    match draw.kind:
+        case "normal":
+            values = jax.random.normal(key, arg.shape, jnp.float32) * draw.scale
+        case "uniform":
+            values = jax.random.uniform(key, arg.shape, jnp.float32, draw.low, draw.high)
+        case "randint":
+            values = jax.random.randint(key, arg.shape, draw.low, draw.high)
+        case "bernoulli":
+            values = jax.random.bernoulli(key, draw.scale, arg.shape)
+        case "zeros":
+            values = jax.lax.full(arg.shape, 0, dtype)
+        case _:
+            raise InputError(f"expected normal, uniform, randint, bernoulli or zeros as a draw but got `{draw.kind}`")
+    return values.astype(dtype)

@@ -1,0 +1,146 @@
+"""Worker side: makes the artifact of one case.
+
+1. The key is a hash of the program (StableHLO with tags and locations), its names, the calls it asks for, target,
+   toolchain, flags, environment, and of ligerdiag's own part in it: of everything that decides what the files hold.
+2. An artifact with that key that is whole is used, whoever made it. Else it is made in a directory of its own and
+   moved into place when it is whole.
+"""
+
+import json
+import shutil
+import sys
+import traceback
+from dataclasses import asdict
+from hashlib import sha256
+from pathlib import Path
+from time import perf_counter
+
+from ligerdiag.compile import artifacts
+from ligerdiag.compile.artifact_store import find_artifact, hold_key, keep_artifact
+from ligerdiag.compile.artifacts import Provenance, render_kernel_calls, render_provenance
+from ligerdiag.compile.case_loader import CaseLoader
+from ligerdiag.compile.job import CompileAnswer, CompileRequest, Flag
+from ligerdiag.compile.kernel_calls import find_live_tags, settle_calls
+from ligerdiag.compile.lowering import LoweredCase, lower_case
+from ligerdiag.compile.target import strip_comments
+from ligerdiag.compile.worker_faults import describe_fault
+from ligerdiag.errors import CompileError, InputError
+
+PASSES_FLAG = "xla_dump_hlo_pass_re"
+
+
+def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> CompileAnswer:
+    """Answers the request; every LigerdiagError is in one line, with the traceback in the log."""
+    cases = loader.load(request.source)
+    case = cases.get(request.case_id)
+    if case is None:
+        raise InputError(f"`{request.source}` has no case `{request.case_id}` any more")
+    program = lower_case(case, request.description, request.compute_capability)
+    key = compute_key(request, program)
+    store = Path(request.artifacts)
+    with hold_key(store, key):
+        reused = find_artifact(store, key, request.not_before) is not None
+        if not reused:
+            _make_artifact(request, program, key, log)
+            keep_artifact(Path(request.scratch), store, key)
+    return CompileAnswer(key=key, reused=reused, dependencies=loader.compute_dependencies())
+
+
+def compute_key(request: CompileRequest, program: LoweredCase) -> str:
+    """See 1 above."""
+    parts = (
+        artifacts.FORMAT_VERSION,
+        request.fingerprint,
+        strip_comments(request.description),
+        sorted(request.versions.items()),
+        sorted(request.flags.items()),
+        sorted(request.environment.items()),
+        program.outputs,
+        program.inputs,
+        program.parameters,
+        [asdict(call) for call in program.traced_calls],
+        program.text,
+    )
+    return sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _make_artifact(request: CompileRequest, program: LoweredCase, key: str, log: Path) -> None:
+    directory = Path(request.scratch)
+    dump = directory / "dump"
+    dump.mkdir(parents=True)
+    compile_seconds = _compile(program, request, dump)
+    unoptimized, optimized, thunks = _find_dumped(dump)
+    calls = settle_calls(program.traced_calls, program.lowered_calls, find_live_tags(unoptimized.read_bytes()))
+    (directory / artifacts.AS_WRITTEN).write_bytes(program.as_written)
+    unoptimized.rename(directory / artifacts.UNOPTIMIZED)
+    optimized.rename(directory / artifacts.OPTIMIZED)
+    if thunks is None:
+        (directory / artifacts.THUNKS).touch()
+    else:
+        thunks.rename(directory / artifacts.THUNKS)
+    if PASSES_FLAG in request.flags:
+        (directory / "passes").mkdir()
+        for path in sorted(dump.glob("*.hlo.pb")):
+            path.rename(directory / "passes" / path.name)
+    shutil.rmtree(dump)
+    (directory / artifacts.KERNEL_CALLS).write_text(render_kernel_calls(calls), encoding="utf-8")
+    provenance = _describe(request, program, key, compile_seconds)
+    (directory / artifacts.PROVENANCE).write_text(render_provenance(provenance), encoding="utf-8")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    shutil.copyfile(log, directory / artifacts.LOG)
+
+
+def _compile(program: LoweredCase, request: CompileRequest, dump: Path) -> float:
+    options: dict[str, Flag] = {
+        **request.flags,
+        "xla_dump_to": str(dump),
+        "xla_dump_hlo_as_proto": True,
+        "xla_dump_hlo_as_text": False,
+    }
+    started = perf_counter()
+    try:
+        program.lowered.compile(compiler_options=options)
+    except Exception as fault:
+        traceback.print_exception(fault)
+        raise CompileError(f"case `{request.case_id}` does not compile: {describe_fault(fault)}") from fault
+    return perf_counter() - started
+
+
+def _find_dumped(dump: Path) -> tuple[Path, Path, Path | None]:
+    """Unoptimized and optimized module and thunks of the last module that was compiled: the program itself."""
+    found = sorted(dump.glob("module_*gpu_after_optimizations.hlo.pb"))
+    if not found:
+        raise CompileError("XLA wrote no optimized module: is a flag in XLA_FLAGS in the way of the dump?")
+    optimized = found[-1]
+    module = optimized.name[: optimized.name.index(".", optimized.name.index(".") + 1)]
+    unoptimized = dump / f"{module}.before_optimizations.hlo.pb"
+    if not unoptimized.is_file():
+        raise CompileError(f"XLA wrote no unoptimized module beside `{optimized.name}`")
+    thunks = (dump / f"{module}.thunk_sequence{when}.txt" for when in ("_after_thunk_passes", ""))
+    return unoptimized, optimized, next((path for path in thunks if path.is_file()), None)
+
+
+def _describe(request: CompileRequest, program: LoweredCase, key: str, compile_seconds: float) -> Provenance:
+    return Provenance(
+        format_version=artifacts.FORMAT_VERSION,
+        key=key,
+        case_id=request.case_id,
+        source=str(request.source),
+        outputs=program.outputs,
+        inputs=program.inputs,
+        parameters=program.parameters,
+        tags=program.tags,
+        target=request.target,
+        target_sha256=sha256(strip_comments(request.description).encode()).hexdigest(),
+        compute_capability=request.compute_capability,
+        mesh=program.mesh,
+        devices=program.devices,
+        toolchain=request.toolchain,
+        versions=request.versions,
+        environment=request.environment,
+        flags=request.flags,
+        trace_seconds=program.trace_seconds,
+        lower_seconds=program.lower_seconds,
+        compile_seconds=compile_seconds,
+    )

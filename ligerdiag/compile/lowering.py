@@ -1,0 +1,174 @@
+"""Worker side: traces and lowers a case for a target, with its operations tagged."""
+
+import importlib
+import traceback
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import jax
+from jax.extend import source_info_util
+from jaxlib.mlir import ir
+
+from ligerdiag.case import Case
+from ligerdiag.compile.as_written import convert_as_written
+from ligerdiag.compile.kernel_calls import (
+    LoweredCall,
+    TracedCall,
+    find_lowered_calls,
+    find_traced_calls,
+    record_binds,
+)
+from ligerdiag.compile.mesh import build_argument_specs, build_mesh, compute_donated
+from ligerdiag.compile.names import compute_input_names, compute_output_names
+from ligerdiag.compile.tags import tag_operations
+from ligerdiag.compile.worker_faults import describe_fault
+from ligerdiag.errors import CaseError, LigerdiagError
+
+MAXIMUM_FRAMES = 64
+"""Python frames that a location keeps, innermost first; JAX's default of 10 can end before the user's line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoweredCase:
+    """A program that is ready to be compiled."""
+
+    lowered: Any
+    """`jax.stages.Lowered`; its module is tagged."""
+    text: str
+    """StableHLO with locations."""
+    as_written: bytes
+    """HloProto of the program before any folding; empty where it has no such form."""
+    tags: int
+    outputs: tuple[str, ...]
+    inputs: tuple[str, ...]
+    parameters: tuple[int, ...]
+    mesh: dict[str, int]
+    devices: int
+    traced_calls: tuple[TracedCall, ...]
+    lowered_calls: tuple[LoweredCall, ...]
+    trace_seconds: float
+    lower_seconds: float
+
+
+def lower_case(case: Case, description: str, compute_capability: int, *, tagged: bool = True) -> LoweredCase:
+    """Traces and lowers the case; CaseError when its function raises, InputError when its arguments do not fit."""
+    mesh = build_mesh(case.mesh, description)
+    specs = build_argument_specs(case, mesh)
+    started = perf_counter()
+    with (
+        _assume_compute_capability(compute_capability),
+        jax.set_mesh(mesh) if case.mesh else nullcontext(),
+        _blame_function(case),
+    ):
+        library: Any = jax
+        jitted: Any = library.jit(case.function, keep_unused=True, donate_argnums=compute_donated(case))
+        with record_binds(_kernel_primitives()) as binds:
+            traced = jitted.trace(*specs)
+        traced_calls = find_traced_calls(traced.jaxpr, binds)
+        trace_seconds = perf_counter() - started
+        lowered = traced.lower(lowering_platforms=("cuda",))
+    module: Any = lowered.compiler_ir("stablehlo")
+    tags = tag_operations(module) if tagged else 0
+    inputs = compute_input_names(case.function, specs)
+    parameters = _count_parameters(module)
+    return LoweredCase(
+        lowered=lowered,
+        text=module.operation.get_asm(enable_debug_info=True),
+        as_written=_convert_as_written(module),
+        tags=tags,
+        outputs=compute_output_names(traced.out_info),
+        inputs=inputs,
+        parameters=tuple(range(parameters - len(inputs), parameters)),
+        mesh={axis: int(size) for axis, size in case.mesh.items()},
+        devices=mesh.size,
+        traced_calls=traced_calls,
+        lowered_calls=find_lowered_calls(module),
+        trace_seconds=trace_seconds,
+        lower_seconds=perf_counter() - started - trace_seconds,
+    )
+
+
+def configure_locations(package: str) -> None:
+    """Makes locations reach the user's line, without frames of files under `package` (ligerdiag's own)."""
+    config: Any = jax.config
+    config.update("jax_include_full_tracebacks_in_locations", True)
+    config.update("jax_traceback_in_locations_limit", MAXIMUM_FRAMES)
+    source_info_util.register_exclusion(package)
+
+
+def _convert_as_written(module: Any) -> bytes:
+    try:
+        return wrap_module(convert_as_written(module))
+    except Exception as fault:
+        traceback.print_exception(fault)
+        return b""
+
+
+def wrap_module(module: bytes) -> bytes:
+    """The serialized HloModuleProto as field 1 of an HloProto."""
+    length, rest = bytearray(), len(module)
+    while rest > 0x7F:
+        length.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return b"\x0a" + bytes([*length, rest]) + module
+
+
+def _count_parameters(module: Any) -> int:
+    """Parameters of the entry function; constants that JAX hoists come before the arguments."""
+    main = next(
+        view.operation
+        for view in module.body
+        if view.operation.name == "func.func" and ir.StringAttr(view.operation.attributes["sym_name"]).value == "main"
+    )
+    return len(main.regions[0].blocks[0].arguments)
+
+
+def _kernel_primitives() -> list[Any]:
+    found: list[Any] = []
+    for holder, name in ((_triton_library(), "triton_kernel_call_p"), (_pallas_library(), "pallas_call_p")):
+        primitive = getattr(holder, name, None)
+        if primitive is not None:
+            found.append(primitive)
+    return found
+
+
+def _triton_library() -> Any:
+    return importlib.import_module("jax_triton.triton_lib")
+
+
+def _pallas_library() -> Any:
+    try:
+        return importlib.import_module("jax._src.pallas.pallas_call")
+    except ImportError:
+        return None
+
+
+@contextmanager
+def _assume_compute_capability(compute_capability: int) -> Generator[None]:
+    """jax-triton asks device 0 for it unless the call says it: here there is no device."""
+    library = _triton_library().triton_kernel_call_lib
+    original = library.get_compute_capability
+
+    def get_compute_capability(device: int) -> int:
+        del device
+        return compute_capability
+
+    library.get_compute_capability = get_compute_capability
+    try:
+        yield
+    finally:
+        library.get_compute_capability = original
+
+
+@contextmanager
+def _blame_function(case: Case) -> Generator[None]:
+    try:
+        yield
+    except LigerdiagError:
+        raise
+    except Exception as fault:
+        traceback.print_exception(fault)
+        raise CaseError(f"the function of case `{case.id}` raises: {describe_fault(fault)}") from fault

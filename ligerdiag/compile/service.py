@@ -1,0 +1,279 @@
+"""The compiler's counter: which cases are there, and their artifacts on these targets.
+
+Both questions are answered from the cache's index where nothing has changed: without a worker, without jax.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass
+from functools import cache as remember
+from hashlib import sha256
+from pathlib import Path
+from queue import SimpleQueue
+from time import monotonic, time
+
+from ligerdiag.compile.artifacts import FORMAT_VERSION, Artifact
+from ligerdiag.compile.fields import FieldError, read_list, read_str
+from ligerdiag.compile.job import (
+    Answer,
+    CaseSpec,
+    CompileAnswer,
+    CompileRequest,
+    DiscoverAnswer,
+    DiscoverRequest,
+    Flag,
+    Source,
+    parse_cases,
+)
+from ligerdiag.compile.pool import Pool
+from ligerdiag.compile.selectors import choose_cases, parse_selectors
+from ligerdiag.compile.target import Target
+from ligerdiag.compile.toolchain import Toolchain, compute_important_environment
+from ligerdiag.errors import CompileError, LigerdiagError
+
+type OnEvent = Callable[[CompileEvent], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileEvent:
+    """One step, told while it happens, in the thread that asked."""
+
+    phase: str
+    """`discover` or `compile`."""
+    event: str
+    """`started` or `finished`."""
+    done: int
+    total: int
+    case_id: str = ""
+    target: str = ""
+    cached: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileResult:
+    """One case on one target: an artifact, or the reason why there is none."""
+
+    case: CaseSpec
+    target: str
+    artifact: Artifact | None
+    error: LigerdiagError | None
+    seconds: float
+    """Wall time from the job's start; 0 when cached."""
+    cached: bool
+
+
+def discover_cases(
+    selectors: Sequence[str],
+    *,
+    pool: Pool,
+    directory: Path | None = None,
+    refresh: bool = False,
+    on_event: OnEvent | None = None,
+) -> tuple[CaseSpec, ...]:
+    """Returns the cases that the selectors mean, each once, in their order.
+
+    directory: what paths and modules are relative to, by default the current one. Raises InputError for a selector that
+    means nothing, CaseError for a file that does not import, CompileError when a worker dies of it.
+    """
+    selections = parse_selectors(selectors, directory or Path.cwd())
+    sources = tuple(dict.fromkeys(source for selection in selections for source in selection.sources))
+    found: dict[Source, tuple[CaseSpec, ...]] = {}
+    pool.cache.forget_hashes()
+    for source in () if refresh else sources:
+        cases = _find_cases(pool, source)
+        if cases is not None:
+            found[source] = cases
+    missing = [source for source in sources if source not in found]
+    tell = on_event or _ignore
+    tell(CompileEvent(phase="discover", event="started", done=len(found), total=len(sources)))
+    futures = [(source, pool.submit(DiscoverRequest(source=source))) for source in missing]
+    try:
+        for source, future in futures:
+            answer = future.result()
+            assert isinstance(answer, DiscoverAnswer)
+            found[source] = answer.cases
+            kept = {"cases": [asdict(case) for case in answer.cases]}
+            pool.cache.keep_answer(_ask_for_cases(pool, source), answer.dependencies, kept)
+            tell(CompileEvent(phase="discover", event="finished", done=len(found), total=len(sources)))
+    finally:
+        for _, future in futures:
+            future.cancel()
+    chosen = [case for selection in selections for case in choose_cases(selection, found)]
+    return tuple({(case.source, case.id): case for case in chosen}.values())
+
+
+def compile_cases(
+    cases: Sequence[CaseSpec],
+    targets: Sequence[Target],
+    *,
+    pool: Pool,
+    flags: Mapping[str, Flag] | None = None,
+    refresh: bool = False,
+    on_event: OnEvent | None = None,
+) -> Iterator[CompileResult]:
+    """Yields a result for each case on each target as it comes; what is in the cache comes first.
+
+    Nothing that is wrong with one case is raised: it is in the result. flags: compiler options.
+    """
+    flags, tell = flags or {}, on_event or _ignore
+    total, done, not_before = len(cases) * len(targets), 0, time() if refresh else 0.0
+    pool.cache.forget_hashes()
+    missing: list[tuple[CaseSpec, Target]] = []
+    for case, target in ((case, target) for case in cases for target in targets):
+        artifact = None if refresh else _find_artifact(pool, case, target, flags)
+        if artifact is None:
+            missing.append((case, target))
+            continue
+        done += 1
+        result = CompileResult(case=case, target=target.name, artifact=artifact, error=None, seconds=0.0, cached=True)
+        tell(_finished(result, done, total))
+        yield result
+    for step in _compile_missing(missing, pool, flags, not_before):
+        if isinstance(step, CompileResult):
+            done += 1
+            tell(_finished(step, done, total))
+            yield step
+        else:
+            case, target = step
+            tell(
+                CompileEvent(
+                    phase="compile", event="started", done=done, total=total, case_id=case.id, target=target.name
+                )
+            )
+
+
+def _compile_missing(
+    missing: Sequence[tuple[CaseSpec, Target]], pool: Pool, flags: Mapping[str, Flag], not_before: float
+) -> Iterator[tuple[CaseSpec, Target] | CompileResult]:
+    """Yields each pair when its job starts and its result when it ends."""
+    news: SimpleQueue[tuple[int, Future[Answer] | None]] = SimpleQueue()
+    futures: list[Future[Answer]] = []
+    started: dict[int, float] = {}
+    try:
+        for number, (case, target) in enumerate(missing):
+            request = _make_request(pool, case, target, flags, not_before)
+            future = pool.submit(request, lambda number=number: news.put((number, None)))
+            future.add_done_callback(lambda future, number=number: news.put((number, future)))
+            futures.append(future)
+        left = len(futures)
+        while left:
+            number, future = news.get()
+            case, target = missing[number]
+            if future is None:
+                started[number] = monotonic()
+                yield case, target
+                continue
+            left -= 1
+            artifact, error = _settle(pool, case, target, flags, future)
+            yield CompileResult(
+                case=case,
+                target=target.name,
+                artifact=artifact,
+                error=error,
+                seconds=monotonic() - started.get(number, monotonic()),
+                cached=False,
+            )
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def _settle(
+    pool: Pool, case: CaseSpec, target: Target, flags: Mapping[str, Flag], future: Future[Answer]
+) -> tuple[Artifact | None, LigerdiagError | None]:
+    try:
+        answer = future.result()
+    except LigerdiagError as error:
+        return None, error
+    assert isinstance(answer, CompileAnswer)
+    artifact = pool.cache.find_artifact(answer.key)
+    if artifact is None:
+        return None, CompileError(f"the artifact of case `{case.id}` disappeared from `{pool.cache.artifacts}`")
+    pool.cache.keep_answer(_ask_for_artifact(pool, case, target, flags), answer.dependencies, {"key": answer.key})
+    return artifact, None
+
+
+def _make_request(
+    pool: Pool, case: CaseSpec, target: Target, flags: Mapping[str, Flag], not_before: float
+) -> CompileRequest:
+    return CompileRequest(
+        source=case.source,
+        case_id=case.id,
+        target=target.name,
+        description=target.description,
+        compute_capability=target.compute_capability,
+        toolchain=pool.toolchain.name,
+        versions=pool.toolchain.versions,
+        environment=compute_important_environment(),
+        flags=flags,
+        fingerprint=compute_fingerprint(),
+        artifacts=str(pool.cache.artifacts),
+        scratch=str(pool.cache.allocate_scratch()),
+        not_before=not_before,
+    )
+
+
+def _find_cases(pool: Pool, source: Source) -> tuple[CaseSpec, ...] | None:
+    answer = pool.cache.find_answer(_ask_for_cases(pool, source))
+    try:
+        return None if answer is None else parse_cases(read_list(answer, "cases"))
+    except FieldError:
+        return None
+
+
+def _find_artifact(pool: Pool, case: CaseSpec, target: Target, flags: Mapping[str, Flag]) -> Artifact | None:
+    answer = pool.cache.find_answer(_ask_for_artifact(pool, case, target, flags))
+    try:
+        return None if answer is None else pool.cache.find_artifact(read_str(answer, "key"))
+    except FieldError:
+        return None
+
+
+def _ask_for_cases(pool: Pool, source: Source) -> dict[str, object]:
+    return {"question": "cases", "source": asdict(source), **_compute_circumstances(pool.toolchain)}
+
+
+def _ask_for_artifact(pool: Pool, case: CaseSpec, target: Target, flags: Mapping[str, Flag]) -> dict[str, object]:
+    return {
+        "question": "artifact",
+        "source": asdict(case.source),
+        "case": case.id,
+        "target": target.sha256,
+        "flags": dict(flags),
+        **_compute_circumstances(pool.toolchain),
+    }
+
+
+def _compute_circumstances(toolchain: Toolchain) -> dict[str, object]:
+    return {
+        "format_version": FORMAT_VERSION,
+        "fingerprint": compute_fingerprint(),
+        "versions": dict(toolchain.versions),
+        "environment": compute_important_environment(),
+    }
+
+
+@remember
+def compute_fingerprint() -> str:
+    """sha256 of ligerdiag's own part in what an artifact holds: the files of this folder, and Case."""
+    folder = Path(__file__).parent
+    digest = sha256()
+    for path in sorted((*folder.glob("*.py"), folder.parent / "case.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _finished(result: CompileResult, done: int, total: int) -> CompileEvent:
+    return CompileEvent(
+        phase="compile",
+        event="finished",
+        done=done,
+        total=total,
+        case_id=result.case.id,
+        target=result.target,
+        cached=result.cached,
+    )
+
+
+def _ignore(event: CompileEvent) -> None:
+    del event
