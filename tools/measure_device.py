@@ -45,7 +45,7 @@ def main() -> None:
     out, names = Path(sys.argv[1]), sys.argv[2:]
     out.mkdir(parents=True, exist_ok=True)
     device = jax.devices()[0]
-    print(
+    say(
         f"{device.device_kind} x{len(jax.devices())}, jax {jax.__version__}, {_version('jax-triton')}, {_version('triton')}"
     )
     results: list[dict[str, Any]] = []
@@ -53,15 +53,21 @@ def main() -> None:
         for name in names:
             for case in _load_cases(name):
                 if prod(case.mesh.values()) > len(jax.devices()):
-                    print(f"{case.id}: skipped, needs {prod(case.mesh.values())} devices")
+                    say(f"{case.id}: skipped, needs {prod(case.mesh.values())} devices")
                     continue
                 try:
                     results.append(measure(case, archive))
                 except Exception as error:
                     traceback.print_exc()
                     results.append({"id": case.id, "error": f"{type(error).__name__}: {error}"[:500]})
-                print(render_row(results[-1]), flush=True)
+                say(render_row(results[-1]))
                 (out / "results.json").write_text(json.dumps(results, indent=1))
+
+
+def say(line: str) -> None:
+    """One line on standard output, at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 def measure(case: Case, archive: tarfile.TarFile) -> dict[str, Any]:
@@ -106,7 +112,7 @@ def analyse(program: bytes, dump: Path, outputs: tuple[str, ...]) -> Context:
     """Static verdict on the device's own artifact."""
     proto = HloModuleProto()
     proto.ParseFromString(program)
-    optimized, buffers = load_hlo(_find_optimized(dump))
+    optimized, buffers = load_hlo(find_optimized(dump))
     assert buffers is not None
     return compute_context(
         program=parse_module(proto),
@@ -135,7 +141,8 @@ def _compute_effects(call: HloInstruction) -> Any:
     )
 
 
-def _find_optimized(dump: Path) -> Path:
+def find_optimized(dump: Path) -> Path:
+    """The largest optimized module of the dump: the program itself."""
     found = sorted(dump.glob("*jit_*gpu_after_optimizations.hlo.pb"), key=lambda path: path.stat().st_size)
     return found[-1]
 
@@ -144,7 +151,7 @@ def _keep(archive: tarfile.TarFile, case: Case, program: bytes, dump: Path) -> N
     (dump / "unoptimized.hlo.pb").write_bytes(program)
     folder = "".join(c if c.isalnum() or c in "-_." else "_" for c in case.id)
     archive.add(dump / "unoptimized.hlo.pb", f"{folder}/unoptimized.hlo.pb")
-    archive.add(_find_optimized(dump), f"{folder}/optimized.hlo.pb")
+    archive.add(find_optimized(dump), f"{folder}/optimized.hlo.pb")
     for thunks in dump.glob("*jit_*thunk_sequence_after_thunk_passes.txt"):
         archive.add(thunks, f"{folder}/thunks.txt")
 

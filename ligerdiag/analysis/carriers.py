@@ -3,7 +3,7 @@
 A schedule can be stale without missing the write: a global norm over two gradients, one fresh and one stale, depends on
 the write all the same. What gives it away is that it *also* depends on the value from before, by a path that does not lead
 through the kernel. Carriers are the operations where such a path can start:
-  (1) the operation that defines the overwritten operand;
+  (1) the operation that defines the overwritten operand, looked for through its other names (see `origins`);
   (2) each operation all of whose users are carriers (the bf16 logits before the convert, the product before the bias).
 Not a carrier, because the optimized module may share it with others for good reason:
   (3) one that depends on no parameter (zeros, an iota);
@@ -16,7 +16,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ligerdiag.analysis.writes import HiddenWrite
+from ligerdiag.analysis.origins import find_origins
+from ligerdiag.analysis.writes import HiddenWrite, tag_path_of
 from ligerdiag.hlo.module import HloComputation, HloInstruction
 from ligerdiag.hlo.tags import TagPath, parse_tag_path
 
@@ -30,8 +31,8 @@ _MAX_TWIN_DEPTH = 64
 class Carriers:
     """Where ORIG labels start."""
 
-    instructions: Mapping[int, tuple[int, ...]]
-    """Instruction id in the unoptimized module to the hidden writes that it carries the original of."""
+    instructions: Mapping[tuple[TagPath, int], tuple[int, ...]]
+    """(Tag path, instruction id) in the unoptimized module to the hidden writes that it carries the original of."""
     paths: Mapping[TagPath, tuple[tuple[str, int], ...]]
     """Tag path to (opcode, hidden write): how to recognise the same operation in the optimized module."""
     parameters: Mapping[int, tuple[int, ...]]
@@ -40,22 +41,21 @@ class Carriers:
 
 def compute_carriers(writes: tuple[HiddenWrite, ...]) -> Carriers:
     """Carriers of every hidden write of the program as written."""
-    instructions: defaultdict[int, list[int]] = defaultdict(list)
+    instructions: defaultdict[tuple[TagPath, int], list[int]] = defaultdict(list)
     paths: defaultdict[TagPath, list[tuple[str, int]]] = defaultdict(list)
     parameters: defaultdict[int, list[int]] = defaultdict(list)
     for write in writes:
-        computation = write.frames[-1].computation
-        value = write.call.operands[write.operand]
-        if value.opcode == "parameter" and len(write.frames) == 1:
-            parameters[value.proto.parameter_number].append(write.index)
-            instructions[value.id].append(write.index)
-            continue
-        prefix = write.tag_path[: len(write.tag_path) - len(parse_tag_path(write.call.op_name))]
-        for carrier in _find_carriers(computation, value):
-            instructions[carrier.id].append(write.index)
-            path = parse_tag_path(carrier.op_name)
-            if path:
-                paths[(*prefix, *path)].append((carrier.opcode, write.index))
+        for frames in find_origins(write):
+            computation, value = frames[-1].computation, frames[-1].instruction
+            if value.opcode == "parameter":
+                parameters[value.proto.parameter_number].append(write.index)
+                continue
+            prefix = tag_path_of(frames)[: len(tag_path_of(frames)) - len(parse_tag_path(value.op_name))]
+            for carrier in _find_carriers(computation, value):
+                own = parse_tag_path(carrier.op_name)
+                instructions[(*prefix, *own), carrier.id].append(write.index)
+                if own:
+                    paths[(*prefix, *own)].append((carrier.opcode, write.index))
     return Carriers(
         {key: tuple(value) for key, value in instructions.items()},
         {key: tuple(value) for key, value in paths.items()},

@@ -33,6 +33,11 @@ class OutputComparison:
     verdict: Verdict
     causes: tuple[Cause, ...]
 
+    def join(self, causes: tuple[Cause, ...]) -> "OutputComparison":
+        """With further causes; the worst verdict wins."""
+        verdict = max((self.verdict, *(c.verdict for c in causes)), key=VERDICT_ORDER.index)
+        return OutputComparison(verdict, tuple(dict.fromkeys((*self.causes, *causes))))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:

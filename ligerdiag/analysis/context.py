@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ligerdiag.analysis.carriers import Carriers, compute_carriers
-from ligerdiag.analysis.comparison import Comparison, OutputComparison
-from ligerdiag.analysis.evidence import WrongRead, find_wrong_reads
+from ligerdiag.analysis.comparison import Cause, Comparison, OutputComparison
+from ligerdiag.analysis.evidence import WrongRead, find_wrong_reads, find_wrong_sightings
 from ligerdiag.analysis.labels import Labels, LabelSpace
 from ligerdiag.analysis.matching import Matching, match_writes
 from ligerdiag.analysis.memory import LuckyRead
@@ -85,7 +85,16 @@ def compute_context(
     positions = Positions(optimized, buffers)
     matching = match_writes(writes, optimized, positions, effects_of)
     intended = compute_intended(program, writes, carriers, effects_of, space) if writes else Intended((), {})
-    run = _Runner(optimized, buffers, positions, space, carriers, effects_of, matching, frozenset(intended.tagged))
+    run = _Runner(
+        optimized,
+        buffers,
+        positions,
+        space,
+        carriers,
+        effects_of,
+        matching,
+        frozenset(path for path, tagged in intended.tagged.items() if tagged.labels),
+    )
     actual = run(None) if writes else Actual((), {}, (), {}, ())
     undecided = frozenset(w.index for w in matching.unplaced)
     comparison = Comparison(writes, space, matching.moved, undecided)
@@ -98,13 +107,13 @@ def compute_context(
     instructions = {i.id: i for c in optimized.computations.values() for i in c.instructions}
     search = _Search(
         writes=writes,
-        outputs=outputs,
         intended=intended,
         actual=actual,
         comparison=comparison,
         run=run,
         instructions=instructions,
     )
+    outputs = search.refine(outputs)
     return Context(
         program=program,
         optimized=optimized,
@@ -114,8 +123,8 @@ def compute_context(
         intended=intended,
         actual=actual,
         outputs=outputs,
-        stale=search.find(Verdict.STALE, comparison.is_stale),
-        clobbered=search.find(Verdict.CLOBBERED, comparison.is_clobbered),
+        stale=search.find(Verdict.STALE, outputs),
+        clobbered=search.find(Verdict.CLOBBERED, outputs),
         latent=_find_latent(writes, outputs, instructions),
         vanished=find_vanished(traced_calls, matching, intended, space),
         calls=tuple([(call, effects_of(call)) for _, call in iterate_kernel_calls(program)]),
@@ -151,21 +160,42 @@ class _Runner:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Search:
-    """Looks for the readers behind wrong outputs, and which outputs each of them reaches."""
+    """Looks for the operations behind wrong outputs, and which outputs each of them reaches."""
 
     writes: tuple[HiddenWrite, ...]
-    outputs: Mapping[str, OutputComparison]
     intended: Intended
     actual: Actual
     comparison: Comparison
     run: _Runner
     instructions: Mapping[int, HloInstruction]
 
-    def find(
-        self, verdict: Verdict, is_wrong: Callable[[HiddenWrite, Labels, Labels], bool]
-    ) -> tuple[ReadFinding, ...]:
+    def refine(self, outputs: Mapping[str, OutputComparison]) -> dict[str, OutputComparison]:
+        """The outputs' verdicts, made worse where an operation upstream is wrong though the output's own sets agree.
+
+        An output that mixes several values can depend on all the right writes and still have one wrong part.
+        """
+        wrong: list[tuple[Cause, Labels]] = []
+        marked: dict[int, Labels] = {}
+        for verdict, is_wrong in self._kinds():
+            for write in self.writes:
+                if write.unknown or write.index in self.comparison.moved:
+                    continue
+                for sighting in find_wrong_sightings(write, self.intended, self.actual, is_wrong):
+                    mark = self.run.space.mark(("wrong", verdict, write.index, sighting.instruction.id))
+                    marked[sighting.instruction.id] = marked.get(sighting.instruction.id, 0) | mark
+                    wrong.append((Cause(write.index, verdict), mark))
+        if not wrong:
+            return dict(outputs)
+        reached = self.run(marked).outputs
+        return {
+            name: output.join(tuple(dict.fromkeys(cause for cause, mark in wrong if labels & mark)))
+            for (name, output), labels in zip(outputs.items(), reached, strict=True)
+        }
+
+    def find(self, verdict: Verdict, outputs: Mapping[str, OutputComparison]) -> tuple[ReadFinding, ...]:
         """Readers that make outputs this wrong; those that reach no such output are left out."""
-        concerned = {c.write for o in self.outputs.values() for c in o.causes if c.verdict is verdict}
+        is_wrong = dict(self._kinds())[verdict]
+        concerned = {c.write for o in outputs.values() for c in o.causes if c.verdict is verdict}
         reads = [
             read
             for write in self.writes
@@ -174,7 +204,10 @@ class _Search:
         ]
         if not reads:
             return ()
-        marked = {read.reader: self.run.space.mark(("reader", read.reader)) for read in reads}
+        marked = {
+            read.sighting.instruction.id: self.run.space.mark(("reader", read.sighting.instruction.id))
+            for read in reads
+        }
         reached = self.run(marked).outputs
         found = [
             ReadFinding(
@@ -184,14 +217,20 @@ class _Search:
                 lucky=None,
                 outputs=tuple(
                     name
-                    for (name, output), labels in zip(self.outputs.items(), reached, strict=False)
-                    if labels & marked[read.reader]
+                    for (name, output), labels in zip(outputs.items(), reached, strict=True)
+                    if labels & marked[read.sighting.instruction.id]
                     and any(c.write == read.write and c.verdict is verdict for c in output.causes)
                 ),
             )
             for read in reads
         ]
         return tuple([read for read in found if read.outputs])
+
+    def _kinds(self) -> tuple[tuple[Verdict, Callable[[HiddenWrite, Labels, Labels], bool]], ...]:
+        return (
+            (Verdict.CLOBBERED, self.comparison.is_clobbered),
+            (Verdict.STALE, self.comparison.is_stale),
+        )
 
 
 def _find_latent(

@@ -5,6 +5,7 @@ differ there as in `comparison`. A wrong operation with no wrong operation upstr
 compiler folded away) is where the wrong value is read: its scheduled instruction is the reader.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -69,6 +70,30 @@ def find_wrong_reads(
                 sighting.scheduled.id, WrongRead(write.index, sighting.scheduled.id, sighting, place, operand)
             )
     return tuple(found.values())
+
+
+def find_wrong_sightings(
+    write: HiddenWrite,
+    intended: Intended,
+    actual: Actual,
+    is_wrong: Callable[[HiddenWrite, Labels, Labels], bool],
+) -> tuple[Sighting, ...]:
+    """Every sighting of an operation, surely the author's own one, whose set is wrong.
+
+    Passes copy an operation's metadata to instructions that compute something else (parts of a reassociated sum, say).
+    XLA names an instruction after its op_name when it comes from the program, so the tag is in the name of the operation
+    itself and of its clones, and not in that of an instruction that a pass has made.
+    """
+    return tuple(
+        [
+            sighting
+            for path, tagged in intended.tagged.items()
+            for sighting in actual.sightings.get(path, ())
+            if sighting.instruction.opcode == tagged.opcode
+            and is_wrong(write, tagged.labels, sighting.labels)
+            and re.search(rf"ld{path[-1]}(?!\d)", sighting.instruction.name)
+        ]
+    )
 
 
 def _find_source(

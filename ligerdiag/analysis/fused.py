@@ -21,6 +21,10 @@ class Surroundings(Protocol):
         """Keep what a tagged operation depends on."""
         ...
 
+    def marks_of(self, instruction: HloInstruction) -> Labels:
+        """Marks that this instruction's results get."""
+        ...
+
     def call_fused(self, call: HloInstruction, operands: list[Labels]) -> Labels:
         """Run a custom call that stands inside a fusion; returns the set of its results."""
         ...
@@ -84,6 +88,7 @@ class FusionEvaluator:
             labels = self._surroundings.call_fused(instruction, [_union(operand) for operand in operands])
         labels |= self._surroundings.carried(instruction)
         self._surroundings.sight(instruction, self._fusion, labels, self._reads)
+        labels |= self._surroundings.marks_of(instruction)
         if is_tuple(instruction.shape):
             return tuple([labels for _ in iterate_leaves(instruction.shape)])
         return labels

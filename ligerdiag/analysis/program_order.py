@@ -7,6 +7,7 @@
   (3) A kernel's hidden write changes the storage of its operand, for everyone who reads it later.
   (4) An operation that autodiff derived from the value before the write reads it as it was (see `residuals`).
   (5) Loops run to a fixpoint; what a loop's predicate depends on, its results depend on.
+  (6) The edges of a shard_map take and return all its values at once; each result is its own operand's.
 Not modelled: infeed, send and recv are taken for operations on their operands alone.
 """
 
@@ -22,6 +23,9 @@ from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.shape import is_tuple
 from ligerdiag.hlo.tags import TagPath, parse_tag_path
 from ligerdiag.hlo.xla_pb2 import ShapeProto
+
+_ELEMENT_BY_ELEMENT = frozenset({"xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"})
+"""Custom calls whose result k is operand k in another sharding (xla/service/spmd/shardy/constants.h)."""
 
 type Value = int | tuple["Value", ...]
 """An array's storage (index of its dependence set), or a tuple of values."""
@@ -44,7 +48,7 @@ class Intended:
     outputs: tuple[Labels, ...]
     """Per leaf of the entry root, in order."""
     tagged: Mapping[TagPath, TaggedSet]
-    """Operations with a non-empty set only."""
+    """Every operation that computes and has a tag."""
 
 
 def compute_intended(
@@ -171,6 +175,8 @@ class _Evaluation:
                     self._storage[index] = self._storage[index] & ~dropped | added
                     self._upstream[index] = self._upstream.get(index, frozenset()) | {path}
             self._seen.update(write.index for write in own)
+            if instruction.proto.custom_call_target in _ELEMENT_BY_ELEMENT and len(operands) > 1:
+                return tuple([self._copy(operand) for operand in operands])  # (6)
         elif opcode == "opt-barrier":
             return self._copy(operands[0])
         else:
@@ -179,7 +185,7 @@ class _Evaluation:
         for write in self.carriers.instructions.get(instruction.id, ()):
             labels |= self.space.original(write)
         value = self.allocate(instruction.shape, labels)
-        if labels:
+        if labels or tags:
             self._record(opcode, path if tags else (), labels, operands, value)
         return value
 

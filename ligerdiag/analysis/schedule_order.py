@@ -80,7 +80,7 @@ class ScheduleEvaluation:
     wanted: frozenset[TagPath]
     """Tag paths whose sightings to keep."""
     marked: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
-    """Scheduled instruction id to marks that its results get."""
+    """Instruction id, scheduled or fused, to marks that its results get."""
     memory: Memory = field(init=False)
     notes: dict[str, None] = field(default_factory=dict[str, None])
     _sightings: dict[TagPath, dict[int, Sighting]] = field(init=False)
@@ -198,6 +198,10 @@ class ScheduleEvaluation:
                 labels |= self.space.original(write)
         return labels
 
+    def marks_of(self, instruction: HloInstruction) -> Labels:
+        """Marks that this instruction's results get."""
+        return self.marked.get(instruction.id, 0)
+
     def sight(
         self,
         instruction: HloInstruction,
@@ -207,7 +211,7 @@ class ScheduleEvaluation:
     ) -> None:
         """Keep what a tagged operation depends on here."""
         path = self._path(instruction)
-        if path in self.wanted:
+        if path and (labels or path in self.wanted):
             self._sightings[path][instruction.id] = Sighting(instruction, scheduled, labels, tuple(reads))
 
     def _path(self, instruction: HloInstruction) -> TagPath:

@@ -2,14 +2,15 @@
 
 1. One source at a time: before another source, or after a change of any file, the project's modules are dropped and
    imported anew. So an answer depends on the files as they are, and on no file that only another source imports.
-2. The source's root is the first entry of sys.path, its own folder the last. jax, jax_triton and triton are imported
-   before: a `triton.py` in the project does not hide them.
+2. The source's root is the working directory and the first entry of sys.path, its own folder the last entry.
+   jax, jax_triton and triton are imported before: a `triton.py` in the project does not hide them.
 3. No bytecode is written into the project.
 """
 
 import importlib
 import importlib.util
 import linecache
+import os
 import sys
 import traceback
 from collections.abc import Iterable
@@ -38,6 +39,7 @@ class CaseLoader:
         if source == self._source and self._is_current():
             return self._cases
         self._forget()
+        os.chdir(source.root)
         sys.path[:] = [source.root, *self._path]
         if source.file:
             sys.path.append(str(Path(source.file).parent))

@@ -27,6 +27,7 @@ from ligerdiag.compile.worker_faults import describe_fault
 from ligerdiag.errors import CompileError, InputError
 
 PASSES_FLAG = "xla_dump_hlo_pass_re"
+_OPTIMIZED = "gpu_after_optimizations.hlo.pb"
 
 
 def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> CompileAnswer:
@@ -109,16 +110,15 @@ def _compile(program: LoweredCase, request: CompileRequest, dump: Path) -> float
 
 def _find_dumped(dump: Path) -> tuple[Path, Path, Path | None]:
     """Unoptimized and optimized module and thunks of the last module that was compiled: the program itself."""
-    found = sorted(dump.glob("module_*gpu_after_optimizations.hlo.pb"))
+    found = {int(path.name.split(".")[0].removeprefix("module_")): path for path in dump.glob(f"module_*{_OPTIMIZED}")}
     if not found:
         raise CompileError("XLA wrote no optimized module: is a flag in XLA_FLAGS in the way of the dump?")
-    optimized = found[-1]
-    module = optimized.name[: optimized.name.index(".", optimized.name.index(".") + 1)]
-    unoptimized = dump / f"{module}.before_optimizations.hlo.pb"
-    if not unoptimized.is_file():
-        raise CompileError(f"XLA wrote no unoptimized module beside `{optimized.name}`")
-    thunks = (dump / f"{module}.thunk_sequence{when}.txt" for when in ("_after_thunk_passes", ""))
-    return unoptimized, optimized, next((path for path in thunks if path.is_file()), None)
+    module = found[max(found)].name.split(".")[0]
+    unoptimized = next(dump.glob(f"{module}.*before_optimizations.hlo.pb"), None)
+    if unoptimized is None:
+        raise CompileError(f"XLA wrote no unoptimized module beside `{found[max(found)].name}`")
+    thunks = (dump.glob(f"{module}.*thunk_sequence{when}.txt") for when in ("_after_thunk_passes", ""))
+    return unoptimized, found[max(found)], next((path for paths in thunks for path in paths), None)
 
 
 def _describe(request: CompileRequest, program: LoweredCase, key: str, compile_seconds: float) -> Provenance:

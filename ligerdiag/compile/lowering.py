@@ -57,6 +57,7 @@ def lower_case(case: Case, description: str, compute_capability: int, *, tagged:
     """Traces and lowers the case; CaseError when its function raises, InputError when its arguments do not fit."""
     mesh = build_mesh(case.mesh, description)
     specs = build_argument_specs(case, mesh)
+    jax.clear_caches()  # a cached module would be tagged already, and may hold kernels for another GPU
     started = perf_counter()
     with (
         _assume_compute_capability(compute_capability),

@@ -16,8 +16,12 @@ def compute_output_names(tree: Any) -> tuple[str, ...]:
 def compute_input_names(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, ...]:
     """The function's parameter names, with the path of the leaf; `args.0` for one of `*args`."""
     names = _compute_parameter_names(function, len(args))
-    paths = _compute_paths(args)
-    return _make_unique([_join((names[path[0].idx], *path[1:])) for path in paths])
+    return _make_unique([_name_input(names, path) for path in _compute_paths(args)])
+
+
+def _name_input(names: list[str], path: tuple[Any, ...]) -> str:
+    position: int = path[0].idx
+    return _join((names[position], *path[1:]))
 
 
 def _compute_paths(tree: Any) -> list[tuple[Any, ...]]:

@@ -2,7 +2,7 @@
 
 1. A worker is started when a job finds none idle, so there are never more than jobs at once, and never more than asked.
 2. A job that a worker dies of, or that takes too long, fails alone; the next job gets another worker.
-3. A worker serves one root of imports; for another root it is replaced.
+3. A worker that has a source loaded is preferred for the next job of that source.
 4. `close` ends all workers at once, busy ones too: their jobs fail, and what they left in progress is removed.
 """
 
@@ -113,17 +113,17 @@ class Pool:
     def _take(self, source: Source, log: Path) -> WorkerProcess:
         """An idle worker, best one that has the source loaded, else a new one."""
         with self._lock:
-            self._idle.sort(key=lambda entry: (entry[1] == source, entry[0].root == source.root))
+            self._idle.sort(key=lambda entry: entry[1] == source)
             while self._idle:
                 worker, _ = self._idle.pop()
-                if worker.is_alive and worker.root == source.root:
+                if worker.is_alive:
                     return worker
                 self._workers.discard(worker)
                 worker.close()
             if self._is_closed:
                 raise LigerdiagError("the workers were ended")
             try:
-                worker = WorkerProcess(self.toolchain.python, source.root, self._environment, log)
+                worker = WorkerProcess(self.toolchain.python, self._environment, log)
             except OSError as error:
                 raise CompileError(f"cannot start a worker with `{self.toolchain.python}`: {error}") from error
             self._workers.add(worker)

@@ -32,9 +32,8 @@ class WorkerDied(Exception):
 class WorkerProcess:
     """A running worker. It belongs to one thread at a time, except for `kill`."""
 
-    def __init__(self, python: str, root: str, environment: Mapping[str, str], log: Path) -> None:
-        """Starts the worker with imports from `root`; its output before the first job goes to `log`."""
-        self.root = root
+    def __init__(self, python: str, environment: Mapping[str, str], log: Path) -> None:
+        """Starts the worker; its output before the first job goes to `log`."""
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 [python, "-P", "-m", "ligerdiag.compile.worker"],
@@ -42,7 +41,6 @@ class WorkerProcess:
                 stdout=subprocess.PIPE,
                 stderr=output,
                 env=dict(environment),
-                cwd=root,
                 start_new_session=True,
             )
         self._buffer = b""

@@ -50,8 +50,45 @@ def sum_and_double_declared(x):
 
 """
 
-MATMUL_GRADIENT = Example(
+SCANNED_GRADIENT = Example(
     about="XLA runs the product that should see the doubled rows before the kernel that doubles them.",
+    code=_KERNEL
+    + """\
+def step(chunks, w):
+    def body(total, x):
+        h = x @ w
+        sums = sum_and_double(h)
+        return total + sums.sum(), h @ w.T  # h is meant to be doubled by now
+
+    total, back = jax.lax.scan(body, 0.0, chunks)
+    return {"total": total, "back": back}
+
+
+CASE = Case(name="scanned", function=step, args=(Arg(shape=(4, 8, 16)), Arg(shape=(16, 32))))
+""",
+)
+
+ALIASED_SCAN = Example(
+    about="The doubled rows are a declared output of the kernel, and the product reads that output.",
+    code=_KERNEL
+    + _ALIASED_CALL
+    + """\
+def step(chunks, w):
+    def body(total, x):
+        h = x @ w
+        doubled, sums = sum_and_double_declared(h)
+        return total + sums.sum(), doubled @ w.T
+
+    total, back = jax.lax.scan(body, 0.0, chunks)
+    return {"total": total, "back": back}
+
+
+CASE = Case(name="declared_scan", function=step, args=(Arg(shape=(4, 8, 16)), Arg(shape=(16, 32))))
+""",
+)
+
+MATMUL_GRADIENT = Example(
+    about="The kernel doubles its operand, and nothing in the call says so.",
     code=_KERNEL
     + """\
 def step(x, w):
@@ -107,7 +144,7 @@ def step(x, w):
 
 
 CASE = Case(
-    name="declared", function=step, args=(Arg(shape=(8, 16), dtype="bfloat16"), Arg(shape=(16, 32), dtype="bfloat16"))
+    name="recast", function=step, args=(Arg(shape=(8, 16), dtype="bfloat16"), Arg(shape=(16, 32), dtype="bfloat16"))
 )
 """,
 )

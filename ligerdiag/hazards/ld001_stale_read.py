@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.evidence import Place
 from ligerdiag.findings import Finding, Severity
-from ligerdiag.hazards.examples import ALIASED, MATMUL_GRADIENT
+from ligerdiag.hazards.examples import ALIASED_SCAN, SCANNED_GRADIENT
 from ligerdiag.hazards.rule import Rule
 from ligerdiag.hazards.wording import (
     conjugate,
@@ -70,7 +70,7 @@ pick other GEMMs and so another order; check the artifact of that compile, too."
         "github.com/NVIDIA/warp/issues/745",
         "github.com/flatironinstitute/jaxmg/issues/12",
     ),
-    bad=(MATMUL_GRADIENT,),
-    good=(ALIASED,),
+    bad=(SCANNED_GRADIENT,),
+    good=(ALIASED_SCAN,),
     check=check,
 )

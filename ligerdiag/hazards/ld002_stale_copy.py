@@ -17,6 +17,7 @@ from ligerdiag.hazards.wording import (
     name_instructions,
     name_outputs,
 )
+from ligerdiag.hlo.module import HloInstruction
 
 _HELP = 'return the new value as a declared output (a Ref or `input_output_aliases`; mode="aliased") and read that'
 _GATHERS = frozenset({"all-gather", "all-gather-start", "all-gather-done", "all-to-all", "collective-permute"})
@@ -85,13 +86,19 @@ def _relate(context: Context, read: ReadFinding, value: object) -> str:
     start, end = find_producer(operand), find_producer(call.operands[read.write.operand])
     path = find_path(start, end)
     if path:
-        gathered = any(step.opcode in _GATHERS for step in path)
+        gathered = any(_is_gather(context, step) for step in path)
         steps = ", ".join(f"%{step.name}" for step in path if step.opcode not in ("get-tuple-element", "bitcast"))
         made = "gathered into" if gathered else "copied or cast into"
         return f"{made} the kernel's operand by {steps}"
     if find_path(end, start):
         return "made from the kernel's operand before the write"
     return "another copy of the value from before the write"
+
+
+def _is_gather(context: Context, step: HloInstruction) -> bool:
+    """Also where the collective stands in the computation of an async-start."""
+    callees = (context.optimized.computations[number].root.opcode for number in step.called_computations)
+    return not _GATHERS.isdisjoint((step.opcode, *callees))
 
 
 RULE = Rule(

@@ -7,7 +7,7 @@ other positions of a value defined elsewhere; this follows HloDataflowAnalysis (
   (3) while: the body's phi where there is one (a definition), else the operand's; conditional and call: the callee's root.
   (4) parameter of a called computation: the caller's operand.
   (5) async-start {0}: its operands; {1}: the callee's root; async-update and async-done: those of their start.
-  (6) other -start and -done pairs: operands at {0}, results at {1}, where the start does not define its shape as a whole.
+  (6) other -start and -done pairs: operands at {0}, results at {1}, where the start does not have the shape of the done.
 """
 
 from collections.abc import Mapping
@@ -103,10 +103,9 @@ class Positions:
 
     def _follow_done(self, done: HloInstruction, index: ShapeIndex) -> Position | None:
         start = done.operands[0]
-        defined = self._definitions.get(start.id, {})
         if start.opcode in ("copy-start", "recv", "send"):
             return start, (0, *index)
-        if start.opcode == "all-reduce-start" or (index in defined and index):
+        if start.opcode == "all-reduce-start":
             return start, index
         return start, (1, *index)
 

@@ -1,0 +1,241 @@
+"""The cache: found without jax, missed when anything changed, never half written."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ligerdiag.compile.artifacts import load_artifact
+from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.pool import Pool
+from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
+from ligerdiag.compile.target import Target
+from ligerdiag.errors import ArtifactError, CompileError
+
+PROGRAMS = Path(__file__).parent / "programs"
+ROOT = Path(__file__).parents[2]
+
+MINE = """import helper
+from ligerdiag import Arg, Case
+CASE = Case(name="mine", function=helper.f, args=(Arg(shape=(4,)),))
+"""
+HELPER = "import jax.numpy as jnp\n\ndef f(x):\n    return x + 1\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "helper.py").write_text(HELPER)
+    return tmp_path
+
+
+def compile_mine(project: Path, pool: Pool, target: Target, **keywords: bool) -> CompileResult:
+    (case,) = discover_cases(["mine.py"], pool=pool, directory=project)
+    (result,) = compile_cases([case], [target], pool=pool, **keywords)
+    assert result.error is None
+    return result
+
+
+def test_the_second_time_comes_from_the_cache(project: Path, pool: Pool, h100: Target) -> None:
+    first, second = (compile_mine(project, pool, h100) for _ in range(2))
+    assert (first.cached, second.cached, second.seconds) == (False, True, 0.0)
+    assert first.artifact == second.artifact
+
+
+def test_a_changed_import_is_a_miss(project: Path, pool: Pool, h100: Target) -> None:
+    first = compile_mine(project, pool, h100)
+    (project / "helper.py").write_text(HELPER.replace("x + 1", "x + 2"))
+    second = compile_mine(project, pool, h100)
+    assert not second.cached
+    assert first.artifact is not None
+    assert second.artifact is not None
+    assert first.artifact.directory != second.artifact.directory
+    assert not (project / "__pycache__").exists()
+
+
+def test_another_target_is_a_miss(project: Path, pool: Pool, h100: Target) -> None:
+    compile_mine(project, pool, h100)
+    other = Target(name="h100", description=h100.description + "\n# x", compute_capability=90, path=h100.path)
+    assert compile_mine(project, pool, other).cached
+    changed = h100.description.replace("core_count: 132", "core_count: 131")
+    other = Target(name="h100", description=changed, compute_capability=90, path=h100.path)
+    assert not compile_mine(project, pool, other).cached
+
+
+def test_a_refresh_compiles_again(project: Path, pool: Pool, h100: Target) -> None:
+    first = compile_mine(project, pool, h100)
+    assert first.artifact is not None
+    before = (first.artifact.directory / "manifest.json").stat().st_mtime_ns
+    again = compile_mine(project, pool, h100, refresh=True)
+    assert not again.cached
+    assert again.artifact is not None
+    assert (again.artifact.directory / "manifest.json").stat().st_mtime_ns > before
+
+
+@pytest.mark.parametrize("name", ["optimized.hlo.pb", "manifest.json", "provenance.json"])
+def test_a_truncated_artifact_is_noticed_and_compiled_again(project: Path, pool: Pool, h100: Target, name: str) -> None:
+    first = compile_mine(project, pool, h100)
+    assert first.artifact is not None
+    path = first.artifact.directory / name
+    path.write_bytes(path.read_bytes()[:-7])
+    with pytest.raises(ArtifactError, match="is damaged or not ligerdiag's") as caught:
+        load_artifact(first.artifact.directory)
+    assert "\n" not in str(caught.value)
+    second = compile_mine(project, pool, h100)
+    assert not second.cached
+    assert load_artifact(first.artifact.directory) == second.artifact
+
+
+def test_a_byte_that_changed_is_noticed(project: Path, pool: Pool, h100: Target) -> None:
+    artifact = compile_mine(project, pool, h100).artifact
+    assert artifact is not None
+    data = bytearray(artifact.optimized.read_bytes())
+    data[-1] ^= 1
+    artifact.optimized.write_bytes(data)
+    with pytest.raises(ArtifactError, match=r"`optimized.hlo.pb` has another sha256"):
+        load_artifact(artifact.directory)
+
+
+def test_a_manifest_cannot_name_files_elsewhere(project: Path, pool: Pool, h100: Target, tmp_path: Path) -> None:
+    artifact = compile_mine(project, pool, h100).artifact
+    assert artifact is not None
+    copy = tmp_path / "copy"
+    shutil.copytree(artifact.directory, copy)
+    manifest = json.loads((copy / "manifest.json").read_text())
+    manifest["files"]["../mine.py"] = {"size": len(MINE), "sha256": ""}
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ArtifactError, match=r"names `../mine.py`, outside of the directory"):
+        load_artifact(copy)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"dependencies": {}, "answer": {"key": "../../etc"}}', "\xff"])
+def test_an_index_entry_that_cannot_be_read_is_a_miss(project: Path, pool: Pool, h100: Target, text: str) -> None:
+    compile_mine(project, pool, h100)
+    for path in (pool.cache.root / "index").glob("*.json"):
+        if str(project) in path.read_text():
+            path.write_text(text, encoding="latin-1")
+    assert not compile_mine(project, pool, h100).cached
+
+
+def test_a_key_cannot_leave_the_artifacts(project: Path, pool: Pool, h100: Target) -> None:
+    artifact = compile_mine(project, pool, h100).artifact
+    assert artifact is not None
+    shutil.copytree(artifact.directory, pool.cache.root / "elsewhere")
+    assert load_artifact(pool.cache.root / "elsewhere").provenance == artifact.provenance
+    assert pool.cache.find_artifact("../elsewhere") is None
+
+
+def test_a_compile_that_fails_leaves_nothing_behind(project: Path, pool: Pool, h100: Target) -> None:
+    (case,) = discover_cases(["mine.py"], pool=pool, directory=project)
+    for _ in range(2):
+        (result,) = compile_cases([case], [h100], pool=pool, flags={"xla_no_such_option": True})
+        assert isinstance(result.error, CompileError)
+        assert "case `mine` does not compile: " in str(result.error)
+        assert "xla_no_such_option" in str(result.error)
+        assert "JaxRuntimeError: " in result.error.log_tail
+        assert "\n" not in str(result.error)
+        assert not result.cached
+    assert not [path for path in pool.cache.artifacts.iterdir() if path.name.startswith(".")]
+
+
+def test_snapshots_of_passes_are_kept_when_asked_for(project: Path, pool: Pool, h100: Target) -> None:
+    (case,) = discover_cases(["mine.py"], pool=pool, directory=project)
+    flags = {"xla_dump_hlo_pass_re": "fusion"}
+    (result,) = compile_cases([case], [h100], pool=pool, flags=flags)
+    assert result.artifact is not None, result.error
+    assert result.artifact.passes
+    assert all(path.is_file() for path in result.artifact.passes)
+
+
+SCRIPT = """
+import sys, time
+from pathlib import Path
+from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.pool import Pool
+from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.compile.target import load_target
+cache, directory, selector = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+with Pool(cache=Cache(cache), jobs=1) as pool:
+    cases = discover_cases([selector], pool=pool, directory=directory)
+    print("compiling", flush=True)
+    for result in compile_cases(cases, [load_target("h100")], pool=pool):
+        print(result.case.id, result.cached, "jax" in sys.modules, "triton" in sys.modules)
+"""
+
+
+def run_script(cache: Path, directory: Path, selector: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(cache), str(directory), selector],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+
+
+def test_a_warm_cache_needs_neither_worker_nor_jax(project: Path, pool: Pool, h100: Target) -> None:
+    compile_mine(project, pool, h100)
+    started = time.monotonic()
+    output, errors = run_script(pool.cache.root, project, "mine.py").communicate(timeout=60)
+    assert output == "compiling\nmine True False False\n", errors
+    assert time.monotonic() - started < 2.0
+
+
+def test_ctrl_c_leaves_no_process_and_nothing_half_written(tmp_path: Path) -> None:
+    process = run_script(tmp_path / "cache", PROGRAMS, "troubles.py::hang")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "compiling\n"
+    time.sleep(1.0)
+    workers = children_of(process.pid)
+    assert len(workers) == 1
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert "KeyboardInterrupt" in errors
+    assert not any(is_running(worker) for worker in workers)
+    assert list((tmp_path / "cache" / "artifacts").iterdir()) == []
+    assert not [path for path in (tmp_path / "cache" / "index").iterdir() if path.name.startswith(".")]
+
+
+def test_a_worker_ends_with_its_parent(tmp_path: Path) -> None:
+    process = run_script(tmp_path / "cache", PROGRAMS, "troubles.py::hang")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "compiling\n"
+    time.sleep(1.0)
+    workers = children_of(process.pid)
+    process.kill()
+    process.communicate(timeout=20)
+    end = time.monotonic() + 5
+    while any(is_running(worker) for worker in workers) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert workers
+    assert not any(is_running(worker) for worker in workers)
+
+
+def test_what_a_dead_process_left_is_removed_after_a_day(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    old, new = cache.allocate_scratch(), cache.allocate_scratch()
+    for path in (old, new):
+        path.mkdir()
+    os.utime(old, (time.time() - 90_000,) * 2)
+    Cache(tmp_path)
+    assert not old.exists()
+    assert new.exists()
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()] or [
+        int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
+    ]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,86 @@
+"""Selectors: what names which cases."""
+
+from pathlib import Path
+
+import pytest
+
+from ligerdiag.compile.job import CaseSpec, Source
+from ligerdiag.compile.selectors import choose_cases, compile_glob, find_root, parse_selectors
+from ligerdiag.errors import InputError
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "cases").mkdir()
+    (tmp_path / "cases" / "flce.py").write_text("CASES = ()\n")
+    (tmp_path / "cases" / "one.py").write_text("from flce import CASES as CASE\n")
+    (tmp_path / "cases" / "helper.py").write_text("VALUE = 1\n")
+    (tmp_path / "cases" / "_hidden.py").write_text("CASE = 1\n")
+    (tmp_path / "mine.py").write_text("CASE = 1\n")
+    return tmp_path
+
+
+def files_of(selector: str, directory: Path) -> list[str]:
+    (selection,) = parse_selectors([selector] if selector else [], directory)
+    return [Path(source.file).name for source in selection.sources]
+
+
+def spec(case_id: str, source: Source) -> CaseSpec:
+    return CaseSpec(id=case_id, name="n", params=(), source=source, mesh={}, expected=None, about="")
+
+
+def chosen_by(selector: str, ids: list[str], directory: Path) -> list[str]:
+    (selection,) = parse_selectors([selector], directory)
+    cases = {source: tuple(spec(i, source) for i in ids) for source in selection.sources[:1]}
+    cases |= dict.fromkeys(selection.sources[1:], ())
+    return [case.id for case in choose_cases(selection, cases)]
+
+
+def test_without_a_selector_the_folder_cases_is_read(project: Path) -> None:
+    assert files_of("", project) == ["flce.py", "one.py"]
+
+
+def test_without_the_folder_the_error_says_what_to_give(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no folder `cases` in .*: give a file such as `mine.py`, or `module:name`"):
+        parse_selectors([], tmp_path)
+
+
+@pytest.mark.parametrize("selector", ["mine.py", "./mine.py", "mine.py::x*"])
+def test_a_file_is_named_by_its_path(project: Path, selector: str) -> None:
+    assert files_of(selector, project) == ["mine.py"]
+
+
+def test_a_module_is_imported_from_where_we_are(project: Path) -> None:
+    (selection,) = parse_selectors(["pack.cases:CASES"], project)
+    assert selection.sources == (Source(module="pack.cases:CASES", root=str(project)),)
+
+
+@pytest.mark.parametrize("selector", ["nowhere.py", "nowhere.py::x", "no/where"])
+def test_a_missing_file_is_named(project: Path, selector: str) -> None:
+    with pytest.raises(InputError, match=f"no file or folder `{selector.split('::', maxsplit=1)[0]}`"):
+        parse_selectors([selector], project)
+
+
+def test_brackets_stand_for_themselves(project: Path) -> None:
+    ids = ["seed_flce[False-f32]", "seed_flce[True-f32]", "seed_flceF"]
+    assert chosen_by("seed_flce[False-*]", ids, project) == ids[:1]
+    assert chosen_by("seed_flce[*]", ids, project) == ids[:2]
+    assert chosen_by("cases::seed_flce[????-f32]", ids, project) == ids[1:2]
+
+
+def test_a_glob_means_the_whole_id() -> None:
+    assert compile_glob("a.c").fullmatch("abc") is None
+    assert compile_glob("a?c*").fullmatch("abcd") is not None
+
+
+def test_a_selector_that_matches_nothing_suggests_near_ids(project: Path) -> None:
+    with pytest.raises(InputError, match=r"no case of `cases` matches `seed_flc`; the nearest are `seed_flce`"):
+        chosen_by("seed_flc", ["seed_flce", "other"], project)
+
+
+def test_imports_start_at_the_nearest_project(tmp_path: Path) -> None:
+    file = tmp_path / "deep" / "er" / "mine.py"
+    file.parent.mkdir(parents=True)
+    assert find_root(file) == file.parent or (file.parent / "pyproject.toml").exists()
+    (tmp_path / "deep" / "pyproject.toml").touch()
+    assert find_root(file) == tmp_path / "deep"

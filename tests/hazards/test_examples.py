@@ -1,0 +1,121 @@
+"""The examples of each rule are its tests: compiled for real, judged as a user's own file is."""
+
+from collections import Counter
+
+import pytest
+
+from ligerdiag.findings import Finding, Severity, Verdict
+from ligerdiag.hazards.registry import RULES, get_rule
+from ligerdiag.hazards.rule import Example, Rule
+from tests.hazards.conftest import Judge
+
+BAD = [pytest.param(rule, example, id=f"{rule.id}-{n}") for rule in RULES for n, example in enumerate(rule.bad)]
+GOOD = [pytest.param(rule, example, id=f"{rule.id}-{n}") for rule in RULES for n, example in enumerate(rule.good)]
+
+CONSEQUENCES = {
+    "LD001": Verdict.STALE,
+    "LD002": Verdict.STALE,
+    "LD003": Verdict.LATENT,
+    "LD004": Verdict.CLOBBERED,
+    "LD014": Verdict.UNKNOWN,
+}
+"""The verdict that a rule gives its outputs; the other rules report a call, not an output."""
+
+
+def findings_of(rule: Rule, example: Example, judge: Judge) -> list[Finding]:
+    return [finding for finding in judge(example).findings if finding.rule == rule.id]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_a_rule_shows_what_it_flags_and_what_it_does_not(rule: Rule) -> None:
+    assert rule.bad
+    assert rule.good
+
+
+@pytest.mark.parametrize(("rule", "example"), BAD)
+def test_a_bad_example_makes_its_rule_fire(rule: Rule, example: Example, judge: Judge) -> None:
+    assert findings_of(rule, example, judge)
+
+
+@pytest.mark.parametrize(("rule", "example"), GOOD)
+def test_a_good_example_does_not(rule: Rule, example: Example, judge: Judge) -> None:
+    assert not findings_of(rule, example, judge)
+
+
+@pytest.mark.parametrize(("rule", "example"), GOOD)
+def test_a_good_example_is_right_in_every_output(rule: Rule, example: Example, judge: Judge) -> None:
+    assert set(judge(example).outputs.values()) == {Verdict.FRESH}
+
+
+@pytest.mark.parametrize(("rule", "example"), BAD)
+def test_a_finding_names_outputs_that_have_its_verdict(rule: Rule, example: Example, judge: Judge) -> None:
+    outputs = judge(example).outputs
+    for finding in findings_of(rule, example, judge):
+        if rule.id in CONSEQUENCES:
+            assert finding.outputs
+            assert {outputs[name] for name in finding.outputs} == {CONSEQUENCES[rule.id]}
+        else:
+            assert finding.outputs == ()
+
+
+@pytest.mark.parametrize(("rule", "example"), BAD)
+def test_a_finding_names_a_line_of_the_example_and_the_kernel_in_it(rule: Rule, example: Example, judge: Judge) -> None:
+    for finding in findings_of(rule, example, judge):
+        assert finding.source is not None
+        assert example.code.splitlines()[finding.source.line - 1].startswith("    ")
+        assert f"def {finding.kernel}(" in example.code
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("LD001", "return total + sums.sum(), h @ w.T"),
+        ("LD002", "h.astype(jnp.bfloat16) @ w.T"),
+        ("LD003", "h.sum(0)"),
+        ("LD004", "two = sum_and_double(second"),
+        ("LD006", "return jt.triton_call("),
+        ("LD007", "jt.triton_call(h, kernel=scale_kernel"),
+        ("LD014", "jt.triton_call(h, kernel=forging_kernel"),
+    ],
+)
+def test_the_line_is_the_one_that_reads_or_calls(name: str, line: str, judge: Judge) -> None:
+    rule = get_rule(name)
+    (finding,) = findings_of(rule, rule.bad[0], judge)
+    assert finding.source is not None
+    assert line in rule.bad[0].code.splitlines()[finding.source.line - 1]
+
+
+@pytest.mark.parametrize(("rule", "example"), BAD)
+def test_a_finding_is_one_lower_case_line_with_evidence_and_a_remedy(
+    rule: Rule, example: Example, judge: Judge
+) -> None:
+    for finding in findings_of(rule, example, judge):
+        assert finding.severity is rule.severity
+        assert finding.evidence
+        for text in (finding.message, finding.help):
+            assert "\n" not in text
+            assert not text.endswith(".")
+            assert text[0] == "`" or text[0].islower()
+
+
+def test_only_errors_make_an_output_wrong(judge: Judge) -> None:
+    """A rule of lesser weight whose bad example is wrong must not be the only one that fires on it."""
+    for rule in RULES:
+        for example in rule.bad:
+            report = judge(example)
+            if {Verdict.STALE, Verdict.CLOBBERED} & set(report.outputs.values()):
+                assert any(finding.severity is Severity.ERROR for finding in report.findings)
+
+
+def test_a_stale_read_reads_the_very_bytes_before_the_kernel_does(judge: Judge) -> None:
+    rule = get_rule("LD001")
+    (finding,) = findings_of(rule, rule.bad[0], judge)
+    evidence = dict(finding.evidence)
+    written, read = (int(evidence[label].split("logical time ")[1].split(":")[0]) for label in ("write", "read"))
+    assert read < written
+
+
+def test_no_two_examples_have_one_id() -> None:
+    codes = {example.code for rule in RULES for example in (*rule.bad, *rule.good)}
+    names = Counter(code.split('name="')[1].split('"')[0] for code in codes)
+    assert [name for name, count in names.items() if count > 1] == []

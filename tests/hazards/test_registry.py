@@ -1,0 +1,65 @@
+"""Ids and names of the rules: people write them down, so they stay what they are."""
+
+import re
+
+import pytest
+
+from ligerdiag.errors import InputError
+from ligerdiag.hazards.registry import RULES, get_rule
+from ligerdiag.hazards.rule import Rule
+
+GIVEN_AWAY = {
+    "LD001": "stale-read",
+    "LD002": "stale-copy",
+    "LD003": "latent-order",
+    "LD004": "clobbered-read",
+    "LD005": "concurrent-access",
+    "LD006": "undeclared-write",
+    "LD007": "vanished-call",
+    "LD008": "double-write",
+    "LD009": "caller-clobbered",
+    "LD010": "autotuned-in-place",
+    "LD011": "incidental-sharing",
+    "LD012": "lossy-workaround",
+    "LD013": "partial-write",
+    "LD014": "unknown-effect",
+    "LD015": "schedule-drift",
+    "LD016": "wrong-in-program-order",
+}
+"""Every id that was ever given away, whether its rule exists (still, already) or not. Lines are only added."""
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_an_id_keeps_the_name_that_it_was_given(rule: Rule) -> None:
+    assert GIVEN_AWAY[rule.id] == rule.name
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_ids_and_names_are_well_formed(rule: Rule) -> None:
+    assert re.fullmatch(r"LD\d{3}", rule.id)
+    assert re.fullmatch(r"[a-z]+(-[a-z]+)+", rule.name)
+
+
+def test_no_two_rules_share_an_id_or_a_name() -> None:
+    assert len({rule.id for rule in RULES}) == len({rule.name for rule in RULES}) == len(RULES)
+
+
+def test_rules_are_in_the_order_of_their_ids() -> None:
+    assert [rule.id for rule in RULES] == sorted(rule.id for rule in RULES)
+
+
+@pytest.mark.parametrize("spelling", ["LD001", "ld001", "stale-read", "Stale-Read"])
+def test_a_rule_is_found_by_id_and_by_name(spelling: str) -> None:
+    assert get_rule(spelling).id == "LD001"
+
+
+def test_an_unknown_rule_names_the_known_ones() -> None:
+    with pytest.raises(InputError, match=r"no rule `LD999`; known: LD001 stale-read, .*LD014 unknown-effect"):
+        get_rule("LD999")
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_a_summary_is_one_lower_case_line(rule: Rule) -> None:
+    assert "\n" not in rule.summary
+    assert rule.summary[0].islower()
+    assert not rule.summary.endswith(".")

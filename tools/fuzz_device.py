@@ -1,0 +1,85 @@
+"""Random programs on the GPU of this machine: the static verdict on each artifact against what the hardware computes.
+
+    python tools/fuzz_device.py OUT_DIRECTORY FIRST_SEED COUNT
+
+Prints every disagreement and a summary; leaves `fuzz-FIRST_SEED.json` and all artifacts in OUT_DIRECTORY.
+"""
+
+import json
+import sys
+import tarfile
+import tempfile
+import traceback
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from ligerdiag.compile.as_written import convert_as_written
+from ligerdiag.compile.names import compute_output_names
+from ligerdiag.compile.tags import tag_operations
+from ligerdiag.findings import Verdict
+from tests.property.random_programs import SIZE, make_program
+from tools.measure_device import OPTIONS, analyse, find_optimized, relative_error
+
+RIGHT = 2e-2
+"""Relative error in norm up to which an output counts as right: bf16 rounding and tf32 products stay below it."""
+
+
+def main() -> None:
+    out, first, count = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    out.mkdir(parents=True, exist_ok=True)
+    tally: Counter[str] = Counter()
+    rows: list[dict[str, Any]] = []
+    archive = tarfile.open(out / f"artifacts-{first}.tar.xz", "w:xz")
+    for seed in range(first, first + count):
+        try:
+            run_seed(seed, archive, tally, rows)
+        except Exception as error:
+            tally["error"] += 1
+            rows.append({"seed": seed, "error": f"{type(error).__name__}: {error}"[:300]})
+            sys.stdout.write(f"seed {seed}: {type(error).__name__}: {str(error)[:300]}\n")
+            if not isinstance(error, ValueError):
+                traceback.print_exc()
+        (out / f"fuzz-{first}.json").write_text(json.dumps({"tally": tally, "rows": rows}, indent=1))
+    archive.close()
+    sys.stdout.write(f"seeds {first}..{first + count - 1}: {dict(tally)}\n")
+
+
+def run_seed(seed: int, archive: tarfile.TarFile, tally: Counter[str], rows: list[dict[str, Any]]) -> None:
+    """Compile, judge and run one program, and count agreement per output."""
+
+    def draw() -> tuple[jax.Array, jax.Array]:
+        return tuple(jax.random.normal(jax.random.key(seed + n), (SIZE, SIZE)) for n in (0, 1))  # type: ignore[return-value]
+
+    lowered = jax.jit(make_program(seed, hidden=True), keep_unused=True).trace(*draw()).lower()
+    module = lowered.compiler_ir("stablehlo")
+    tag_operations(module)
+    program = convert_as_written(module)
+    names = compute_output_names(lowered.out_info)
+    with tempfile.TemporaryDirectory() as directory:
+        compiled = lowered.compile(compiler_options=OPTIONS | {"xla_dump_to": directory})
+        context = analyse(program, Path(directory), names)
+        expected = jax.tree.leaves(jax.jit(make_program(seed, hidden=False))(*draw()))
+        actual = jax.tree.leaves(compiled(*draw()))
+        for name, a, e in zip(names, actual, expected, strict=True):
+            error = relative_error(jnp.atleast_1d(a), jnp.atleast_1d(e))
+            verdict = context.outputs[name].verdict
+            is_right = error <= RIGHT
+            agrees = is_right == (verdict in (Verdict.FRESH, Verdict.LATENT))
+            tally[f"{verdict.value} {'right' if is_right else 'wrong'}"] += 1
+            rows.append({"seed": seed, "output": name, "verdict": verdict.value, "error": error})
+            if not agrees:
+                sys.stdout.write(f"seed {seed} {name}: {verdict.value}, relative error {error:.3g}\n")
+        (Path(directory) / "program.hlo.pb").write_bytes(program)
+        optimized = find_optimized(Path(directory))
+        archive.add(Path(directory) / "program.hlo.pb", f"{seed}/program.hlo.pb")
+        archive.add(optimized, f"{seed}/optimized.hlo.pb")
+
+
+if __name__ == "__main__":
+    main()
