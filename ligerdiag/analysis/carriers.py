@@ -8,7 +8,8 @@ through the kernel. Carriers are the operations where such a path can start:
 Not a carrier, because the optimized module may share it with others for good reason:
   (3) one that depends on no parameter (zeros, an iota);
   (4) one that has a twin outside (2): common subexpression elimination will merge the two.
-Carriers are found again in the optimized module by tag and opcode. When there are none, only the test for missing writes
+Carriers are found again in the optimized module by tag and opcode; one that has grown is two operations merged into one (two
+products with a factor in common) and stands for neither. When there are none, only the test for missing writes
 is left.
 """
 
@@ -17,8 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ligerdiag.analysis.origins import find_origins
-from ligerdiag.analysis.writes import HiddenWrite, tag_path_of
-from ligerdiag.hlo.module import HloComputation, HloInstruction
+from ligerdiag.analysis.writes import HiddenWrite, call_tags_of
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.shape import count_elements, is_tuple
 from ligerdiag.hlo.tags import TagPath, parse_tag_path
 
 _NOT_OPERATIONS = frozenset(
@@ -33,29 +35,29 @@ class Carriers:
 
     instructions: Mapping[tuple[TagPath, int], tuple[int, ...]]
     """(Tag path, instruction id) in the unoptimized module to the hidden writes that it carries the original of."""
-    paths: Mapping[TagPath, tuple[tuple[str, int], ...]]
-    """Tag path to (opcode, hidden write): how to recognise the same operation in the optimized module."""
+    paths: Mapping[TagPath, tuple[tuple[HloInstruction, int], ...]]
+    """Tag path to (operation, hidden write): what to recognise in the optimized module, see `is_carrier`."""
     parameters: Mapping[int, tuple[int, ...]]
     """Entry parameter number to hidden writes, where a kernel overwrites the parameter itself."""
 
 
-def compute_carriers(writes: tuple[HiddenWrite, ...]) -> Carriers:
+def compute_carriers(module: HloModule, writes: tuple[HiddenWrite, ...]) -> Carriers:
     """Carriers of every hidden write of the program as written."""
     instructions: defaultdict[tuple[TagPath, int], list[int]] = defaultdict(list)
-    paths: defaultdict[TagPath, list[tuple[str, int]]] = defaultdict(list)
+    paths: defaultdict[TagPath, list[tuple[HloInstruction, int]]] = defaultdict(list)
     parameters: defaultdict[int, list[int]] = defaultdict(list)
     for write in writes:
-        for frames in find_origins(write):
+        for frames in find_origins(module, write):
             computation, value = frames[-1].computation, frames[-1].instruction
             if value.opcode == "parameter":
                 parameters[value.proto.parameter_number].append(write.index)
                 continue
-            prefix = tag_path_of(frames)[: len(tag_path_of(frames)) - len(parse_tag_path(value.op_name))]
+            prefix = call_tags_of(frames[:-1])
             for carrier in _find_carriers(computation, value):
                 own = parse_tag_path(carrier.op_name)
                 instructions[(*prefix, *own), carrier.id].append(write.index)
                 if own:
-                    paths[(*prefix, *own)].append((carrier.opcode, write.index))
+                    paths[(*prefix, *own)].append((carrier, write.index))
     return Carriers(
         {key: tuple(value) for key, value in instructions.items()},
         {key: tuple(value) for key, value in paths.items()},
@@ -68,6 +70,13 @@ def is_same_operation(opcode: str, optimized: HloInstruction) -> bool:
     if optimized.opcode == opcode:
         return True
     return opcode in ("dot", "convolution") and optimized.opcode == "custom-call"  # cuBLAS, cuDNN
+
+
+def is_carrier(operation: HloInstruction, optimized: HloInstruction) -> bool:
+    """Whether an instruction of the optimized module with the operation's tag is what became of it alone."""
+    if not is_same_operation(operation.opcode, optimized):
+        return False
+    return is_tuple(optimized.shape) or count_elements(optimized.shape) <= count_elements(operation.shape)
 
 
 def _find_carriers(computation: HloComputation, value: HloInstruction) -> list[HloInstruction]:

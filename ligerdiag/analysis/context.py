@@ -79,7 +79,7 @@ def compute_context(
 ) -> Context:
     """Run every analysis on one artifact."""
     writes = find_hidden_writes(program, effects_of)
-    carriers = compute_carriers(writes)
+    carriers = compute_carriers(program, writes)
     depth = max((w.loop_depth for w in writes), default=0)
     space = LabelSpace(len(writes), depth)
     positions = Positions(optimized, buffers)

@@ -182,7 +182,7 @@ class _Evaluation:
         else:
             for one in sets:
                 labels |= one
-        for write in self.carriers.instructions.get(instruction.id, ()):
+        for write in self.carriers.instructions.get((path, instruction.id), ()):
             labels |= self.space.original(write)
         value = self.allocate(instruction.shape, labels)
         if labels or tags:

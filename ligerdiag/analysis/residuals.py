@@ -18,10 +18,18 @@ def compute_residual_lines(module: HloModule, writes: tuple[HiddenWrite, ...]) -
     """HiddenWrite index to the file locations of the forward operations that used its operand before the write."""
     found: dict[int, frozenset[int]] = {}
     for write in writes:
+        forward: list[HloInstruction] = []
         value = write.call.operands[write.operand]
-        users = write.frames[-1].computation.users[value.id]
-        call_tag = parse_tag_path(write.call.op_name)[-1:]
-        forward = [value, *[u for u in users if u is not write.call and parse_tag_path(u.op_name)[-1:] < call_tag]]
+        for frame in reversed(write.frames):
+            users = frame.computation.users[value.id]
+            tag = parse_tag_path(frame.instruction.op_name)[-1:]
+            forward += [value, *[u for u in users if parse_tag_path(u.op_name)[-1:] < tag]]
+            if value.opcode != "parameter" or len(write.frames) == 1:
+                break
+            outer = write.frames[write.frames.index(frame) - 1].instruction
+            if outer.opcode != "call":
+                break
+            value = outer.operands[value.proto.parameter_number]
         lines = {find_file_location(module, one) for one in forward if "transpose(" not in one.op_name}
         found[write.index] = frozenset(lines - {0})
     return found

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ligerdiag.analysis.carriers import Carriers, is_same_operation
+from ligerdiag.analysis.carriers import Carriers, is_carrier
 from ligerdiag.analysis.fused import FusionEvaluator, Read
 from ligerdiag.analysis.kernel_call import transfer_call
 from ligerdiag.analysis.labels import Labels, LabelSpace
@@ -193,8 +193,8 @@ class ScheduleEvaluation:
         """ORIG labels that start at this instruction (see `carriers`)."""
         found = self.carriers.paths.get(self._path(instruction))
         labels = 0
-        for opcode, write in found or ():
-            if is_same_operation(opcode, instruction):
+        for operation, write in found or ():
+            if is_carrier(operation, instruction):
                 labels |= self.space.original(write)
         return labels
 

@@ -80,11 +80,16 @@ def find_hidden_writes(module: HloModule, effects_of: EffectsOf) -> tuple[Hidden
 
 def tag_path_of(frames: Frames) -> TagPath:
     """The instance's tags: those of the (not yet inlined) calls on the way, then its own."""
+    return (*call_tags_of(frames[:-1]), *parse_tag_path(frames[-1].instruction.op_name))
+
+
+def call_tags_of(frames: Frames) -> TagPath:
+    """Tags of the (not yet inlined) calls among these frames."""
     path: list[int] = []
-    for frame in frames[:-1]:
+    for frame in frames:
         if frame.instruction.opcode == "call":
             path += parse_tag_path(frame.instruction.op_name)
-    return (*path, *parse_tag_path(frames[-1].instruction.op_name))
+    return tuple(path)
 
 
 def iterate_kernel_calls(module: HloModule) -> Iterator[tuple[Frames, HloInstruction]]:

@@ -55,18 +55,19 @@ def _report(context: Context, read: ReadFinding) -> Finding:
     operand = find_read_operand(read)
     time = context.logical_times.get(read.reader.id)
     if operand is None:
-        what = "a value that the kernel did not overwrite"
+        how = f"computed by `%{read.reader.name}`, which uses nothing that `{read.write.kernel}` wrote"
         sentence = f"%{read.reader.name}, at logical time {time}, uses nothing that the kernel wrote"
+        if _makes_operand(context, read):
+            sentence += ": it computes the kernel's operand, before the kernel runs"
     else:
         value = find_producer(operand)
-        how = _relate(context, read, value)
-        what = f"`%{value.name}`, which is {how}"
-        sentence = f"%{read.reader.name} reads %{value.name} at logical time {time}: {how}, not overwritten"
+        relation = _relate(context, read, value)
+        how = f"computed from `%{value.name}`, which is {relation}, while `{read.write.kernel}` overwrites another"
+        sentence = f"%{read.reader.name} reads %{value.name} at logical time {time}: {relation}, not overwritten"
     return Finding(
         rule=RULE.id,
         severity=RULE.severity,
-        message=f"{name_outputs(read.outputs)} {conjugate(read.outputs, 'is', 'are')}"
-        f" computed from {what}, while `{read.write.kernel}` overwrites another",
+        message=f"{name_outputs(read.outputs)} {conjugate(read.outputs, 'is', 'are')} {how}",
         outputs=read.outputs,
         source=find_source(context, read),
         kernel=read.write.kernel,
@@ -75,6 +76,11 @@ def _report(context: Context, read: ReadFinding) -> Finding:
         evidence=(describe_write(context, read.write), ("read", sentence)),
         help=_HELP,
     )
+
+
+def _makes_operand(context: Context, read: ReadFinding) -> bool:
+    call = context.optimized_call(read.write)
+    return call is not None and find_producer(call.operands[read.write.operand]) is read.reader
 
 
 def _relate(context: Context, read: ReadFinding, value: object) -> str:

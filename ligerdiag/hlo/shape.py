@@ -1,6 +1,7 @@
 """Shapes as the analysis needs them: how many leaves, and where each stands (XLA's ShapeIndex)."""
 
 from collections.abc import Iterator
+from math import prod
 
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 
@@ -30,6 +31,11 @@ def iterate_leaves(shape: ShapeProto, prefix: ShapeIndex = ()) -> Iterator[Shape
         return
     for index, child in enumerate(shape.tuple_shapes):
         yield from iterate_leaves(child, (*prefix, index))
+
+
+def count_elements(shape: ShapeProto) -> int:
+    """Elements of an array shape."""
+    return prod(shape.dimensions)
 
 
 def render_shape(shape: ShapeProto) -> str:

@@ -4,7 +4,7 @@ A recipe is drawn from a seed and can be run in two ways:
   hidden    the Triton kernel overwrites its operand, nothing is declared; who names the operand later means the new value
   intended  the same in plain jnp: after a kernel call the name stands for the new value
 Every value is f32 or bf16[16, 16] of magnitude about one, so that anything can feed anything. The kernel computes
-`x -> 0.5 * x + 1` in place and returns the sums of its rows.
+`x -> exp(-x * x) + 0.3 * x` in place and returns weighted sums of its rows: nothing that commutes by chance.
 """
 
 import random
@@ -28,12 +28,13 @@ def shift_kernel(x_ptr, sum_ptr, COLUMNS: tl.constexpr):
     row = tl.program_id(0)
     at = row * COLUMNS + tl.arange(0, COLUMNS)
     x = tl.load(x_ptr + at).to(tl.float32)
-    tl.store(sum_ptr + row, tl.sum(x))
-    tl.store(x_ptr + at, (0.5 * x + 1).to(x_ptr.dtype.element_ty))
+    weights = 1 + tl.arange(0, COLUMNS) / COLUMNS
+    tl.store(sum_ptr + row, tl.sum(x * weights))
+    tl.store(x_ptr + at, (tl.exp(-x * x) + 0.3 * x).to(x_ptr.dtype.element_ty))
 
 
 def call_hidden(x: jax.Array) -> jax.Array:
-    """Row sums f32[16]; overwrites `x`."""
+    """Weighted row sums f32[16]; overwrites `x`."""
     sums = jax.ShapeDtypeStruct((SIZE,), jnp.float32)
     return jax_triton.triton_call(x, kernel=shift_kernel, out_shape=sums, grid=(SIZE,), COLUMNS=SIZE)
 
@@ -53,8 +54,9 @@ class Machine:
         if self.hidden:
             sums = call_hidden(x)
         else:
-            sums = x.astype(jnp.float32).sum(1)
-            self.values[name] = (0.5 * x.astype(jnp.float32) + 1).astype(x.dtype)
+            wide = x.astype(jnp.float32)
+            sums = (wide * (1 + jnp.arange(SIZE) / SIZE)).sum(1)
+            self.values[name] = (jnp.exp(-wide * wide) + 0.3 * wide).astype(x.dtype)
         self.total = self.total + sums.sum() * 1e-3
         style = recipe.random()
         if style < 0.2:  # the trivial operations
