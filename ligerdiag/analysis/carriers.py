@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ligerdiag.analysis.origins import find_origins
+from ligerdiag.analysis.twins import are_twins
 from ligerdiag.analysis.writes import HiddenWrite, call_tags_of
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.shape import count_elements, is_tuple
@@ -26,7 +27,6 @@ from ligerdiag.hlo.tags import TagPath, parse_tag_path
 _NOT_OPERATIONS = frozenset(
     {"parameter", "constant", "iota", "get-tuple-element", "tuple", "while", "call", "conditional"}
 )
-_MAX_TWIN_DEPTH = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,25 +110,6 @@ def _depends_on_parameter(instruction: HloInstruction) -> bool:
 
 def _has_twin(computation: HloComputation, carrier: HloInstruction, carriers: Mapping[int, HloInstruction]) -> bool:
     return any(
-        other.opcode == carrier.opcode and other.id not in carriers and _are_equal(other, carrier, _MAX_TWIN_DEPTH)
+        other.opcode == carrier.opcode and other.id not in carriers and are_twins(other, carrier)
         for other in computation.instructions
     )
-
-
-def _are_equal(a: HloInstruction, b: HloInstruction, depth: int) -> bool:
-    """Structural equality, as common subexpression elimination sees it; past `depth` taken for equal."""
-    if a is b or depth == 0:
-        return True
-    if a.opcode != b.opcode or a.opcode == "parameter" or len(a.operands) != len(b.operands):
-        return False
-    if _attributes(a) != _attributes(b):
-        return False
-    return all(_are_equal(x, y, depth - 1) for x, y in zip(a.operands, b.operands, strict=True))
-
-
-def _attributes(instruction: HloInstruction) -> bytes:
-    stripped = type(instruction.proto)()
-    stripped.CopyFrom(instruction.proto)
-    for field in ("name", "id", "metadata", "operand_ids", "control_predecessor_ids"):
-        stripped.ClearField(field)
-    return stripped.SerializeToString(deterministic=True)

@@ -36,6 +36,8 @@ class WrongRead:
 
     write: int
     """HiddenWrite index."""
+    path: TagPath
+    """The program's operation."""
     reader: int
     """Id of the scheduled instruction."""
     sighting: Sighting
@@ -67,7 +69,7 @@ def find_wrong_reads(
         for sighting in wrong:
             operand, place = _find_source(write, sighting, slices, comparison)
             found.setdefault(
-                sighting.scheduled.id, WrongRead(write.index, sighting.scheduled.id, sighting, place, operand)
+                sighting.scheduled.id, WrongRead(write.index, path, sighting.scheduled.id, sighting, place, operand)
             )
     return tuple(found.values())
 
@@ -77,7 +79,7 @@ def find_wrong_sightings(
     intended: Intended,
     actual: Actual,
     is_wrong: Callable[[HiddenWrite, Labels, Labels], bool],
-) -> tuple[Sighting, ...]:
+) -> tuple[tuple[TagPath, Sighting], ...]:
     """Every sighting of an operation, surely the author's own one, whose set is wrong.
 
     Passes copy an operation's metadata to instructions that compute something else (parts of a reassociated sum, say).
@@ -86,7 +88,7 @@ def find_wrong_sightings(
     """
     return tuple(
         [
-            sighting
+            (path, sighting)
             for path, tagged in intended.tagged.items()
             for sighting in actual.sightings.get(path, ())
             if sighting.instruction.opcode == tagged.opcode

@@ -2,13 +2,17 @@
 
 A kernel call is recognised by its tag path, or, where tags are missing, by target and payload if only one call has them.
 A kernel call of the optimized module that is not in the program is a note, never silently dropped.
+
+XLA takes two calls with equal operands for one and the same value and keeps one of them, with either's tags. What is left
+does what the first of them in program order would have done; the others are missing.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ligerdiag.analysis.memory import ActualWrite
+from ligerdiag.analysis.twins import are_twins
 from ligerdiag.analysis.writes import EffectsOf, Frames, HiddenWrite, find_hidden_operands, iterate_kernel_calls
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.positions import Positions
@@ -69,9 +73,33 @@ def match_writes(
                 unplaced.append(write)
             else:
                 actual.append(ActualWrite(write.index, frames, place[0], place[1]))
+    first = _find_merged(writes, by_call)
+    by_call = {call: tuple([first.get(w.index, w) for w in found]) for call, found in by_call.items()}
+    actual = [replace(w, write=first[w.write].index) if w.write in first else w for w in actual]
     seen = {w.index for found in by_call.values() for w in found}
     missing = tuple([w for w in writes if w.index not in seen])
     return Matching(by_call, tuple(actual), missing, tuple(unplaced), frozenset(moved), tuple(notes))
+
+
+def _find_merged(
+    writes: tuple[HiddenWrite, ...], by_call: Mapping[int, tuple[HiddenWrite, ...]]
+) -> Mapping[int, HiddenWrite]:
+    """HiddenWrite index of a call that was kept to the missing write, earlier in program order, that it was merged with."""
+    present = {w.index: w for found in by_call.values() for w in found}
+    first: dict[int, HiddenWrite] = {}
+    for missing in writes:
+        if missing.index in present:
+            continue
+        for index, kept in present.items():
+            earlier = first.get(index, kept)
+            if missing.tag_path < earlier.tag_path and missing.operand == kept.operand and _are_merged(missing, kept):
+                first[index] = missing
+    return first
+
+
+def _are_merged(a: HiddenWrite, b: HiddenWrite) -> bool:
+    outer_a, outer_b = ([frame.instruction for frame in w.frames[:-1]] for w in (a, b))
+    return outer_a == outer_b and are_twins(a.call, b.call)
 
 
 def _match_payload(call: HloInstruction, by_payload: Mapping[bytes, list[HiddenWrite]]) -> list[HiddenWrite]:

@@ -57,9 +57,10 @@ def compute_intended(
     carriers: Carriers,
     effects_of: EffectsOf,
     space: LabelSpace,
+    marked: Mapping[TagPath, Labels] | None = None,
 ) -> Intended:
-    """Evaluate the unoptimized module in program order."""
-    evaluation = _Evaluation(module, writes, carriers, effects_of, space)
+    """Evaluate the unoptimized module in program order; `marked`: marks that results of tagged operations get."""
+    evaluation = _Evaluation(module, writes, carriers, effects_of, space, marked or {})
     arguments: list[Value] = []
     for parameter in module.entry.parameters:
         labels = 0
@@ -87,6 +88,7 @@ class _Evaluation:
     carriers: Carriers
     effects_of: EffectsOf
     space: LabelSpace
+    marked: Mapping[TagPath, Labels]
     tagged: dict[TagPath, TaggedSet] = field(default_factory=dict[TagPath, TaggedSet])
     _storage: list[Labels] = field(default_factory=list[Labels])
     _sorted: dict[int, list[HloInstruction]] = field(default_factory=dict[int, list[HloInstruction]])
@@ -184,6 +186,7 @@ class _Evaluation:
                 labels |= one
         for write in self.carriers.instructions.get((path, instruction.id), ()):
             labels |= self.space.original(write)
+        labels |= self.marked.get(path, 0)
         value = self.allocate(instruction.shape, labels)
         if labels or tags:
             self._record(opcode, path if tags else (), labels, operands, value)

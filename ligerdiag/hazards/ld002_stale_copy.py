@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from ligerdiag.analysis.context import Context, ReadFinding
+from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.evidence import Place
+from ligerdiag.analysis.search import ReadFinding
 from ligerdiag.findings import Finding, Severity, Verdict
 from ligerdiag.hazards.examples import ALIASED_BF16, FOLDED_CONVERT
 from ligerdiag.hazards.rule import Rule

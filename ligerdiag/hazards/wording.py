@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from ligerdiag.analysis.context import Context, ReadFinding
+from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.search import ReadFinding
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.findings import SourceLine
 from ligerdiag.hlo.module import HloInstruction, HloModule

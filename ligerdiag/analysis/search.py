@@ -1,0 +1,180 @@
+"""Which operations make outputs wrong, and which outputs each of them reaches."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ligerdiag.analysis.carriers import Carriers
+from ligerdiag.analysis.comparison import Cause, Comparison, OutputComparison
+from ligerdiag.analysis.evidence import WrongRead, find_wrong_reads, find_wrong_sightings
+from ligerdiag.analysis.labels import Labels, LabelSpace
+from ligerdiag.analysis.matching import Matching
+from ligerdiag.analysis.memory import LuckyRead
+from ligerdiag.analysis.program_order import Intended, compute_intended
+from ligerdiag.analysis.schedule_order import Actual, ScheduleEvaluation, Sighting
+from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
+from ligerdiag.findings import Verdict
+from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.positions import Positions
+from ligerdiag.hlo.tags import TagPath
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ReadFinding:
+    """A wrong or lucky read with the outputs that it reaches."""
+
+    write: HiddenWrite
+    reader: HloInstruction
+    wrong: WrongRead | None
+    lucky: LuckyRead | None
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Runner:
+    """Evaluates either program, as often as needed."""
+
+    program: HloModule
+    optimized: HloModule
+    buffers: BufferAssignment
+    positions: Positions
+    writes: tuple[HiddenWrite, ...]
+    space: LabelSpace
+    carriers: Carriers
+    effects_of: EffectsOf
+    matching: Matching
+
+    def with_marks(
+        self, operations: Mapping[TagPath, Labels], instructions: Mapping[int, Labels]
+    ) -> tuple[Intended, Actual]:
+        """Both programs, with marks on what these operations and instructions compute."""
+        return self.run_intended(operations), self.run_actual(frozenset(), instructions)
+
+    def run_intended(self, marked: Mapping[TagPath, Labels] | None = None) -> Intended:
+        """The program as written."""
+        return compute_intended(self.program, self.writes, self.carriers, self.effects_of, self.space, marked)
+
+    def run_actual(self, wanted: frozenset[TagPath], marked: Mapping[int, Labels] | None = None) -> Actual:
+        """The schedule; `wanted`: operations to look out for even where they depend on no write."""
+        return ScheduleEvaluation(
+            module=self.optimized,
+            buffers=self.buffers,
+            positions=self.positions,
+            space=self.space,
+            carriers=self.carriers,
+            effects_of=self.effects_of,
+            writes=self.matching.by_call,
+            actual_writes=self.matching.actual,
+            wanted=wanted,
+            marked=marked or {},
+        ).run()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Search:
+    """Looks for the operations behind wrong outputs, and which outputs each of them reaches."""
+
+    writes: tuple[HiddenWrite, ...]
+    intended: Intended
+    actual: Actual
+    comparison: Comparison
+    run: Runner
+    instructions: Mapping[int, HloInstruction]
+
+    def refine(self, outputs: Mapping[str, OutputComparison]) -> dict[str, OutputComparison]:
+        """The outputs' verdicts, made worse where an operation upstream is wrong though the output's own sets agree.
+
+        An output that mixes several values can depend on all the right writes and still have one wrong part.
+        """
+        wrong = [
+            (Cause(write.index, verdict), path, sighting)
+            for verdict, is_wrong in self._kinds()
+            for write in self.writes
+            if not write.unknown and write.index not in self.comparison.moved
+            for path, sighting in find_wrong_sightings(write, self.intended, self.actual, is_wrong)
+        ]
+        if not wrong:
+            return dict(outputs)
+        reached = self._reach([(path, sighting) for _, path, sighting in wrong])
+        return {
+            name: output.join(
+                tuple(
+                    dict.fromkeys(cause for cause, path, sighting in wrong if (path, sighting.instruction.id) in reach)
+                )
+            )
+            for (name, output), reach in zip(outputs.items(), reached, strict=True)
+        }
+
+    def find(self, verdict: Verdict, outputs: Mapping[str, OutputComparison]) -> tuple[ReadFinding, ...]:
+        """Readers that make outputs this wrong; those that reach no such output are left out."""
+        is_wrong = dict(self._kinds())[verdict]
+        concerned = {c.write for o in outputs.values() for c in o.causes if c.verdict is verdict}
+        reads = [
+            read
+            for write in self.writes
+            if write.index in concerned
+            for read in find_wrong_reads(write, self.intended, self.actual, self.comparison, is_wrong)
+        ]
+        if not reads:
+            return ()
+        reached = self._reach([(read.path, read.sighting) for read in reads])
+        found = [
+            ReadFinding(
+                write=self.writes[read.write],
+                reader=self.instructions[read.reader],
+                wrong=read,
+                lucky=None,
+                outputs=tuple(
+                    name
+                    for (name, output), reach in zip(outputs.items(), reached, strict=True)
+                    if (read.path, read.sighting.instruction.id) in reach
+                    and any(c.write == read.write and c.verdict is verdict for c in output.causes)
+                ),
+            )
+            for read in reads
+        ]
+        return tuple([read for read in found if read.outputs])
+
+    def _reach(self, sightings: list[tuple[TagPath, Sighting]]) -> list[set[tuple[TagPath, int]]]:
+        """For each output the sightings that it depends on, as (path, instruction id), in both programs.
+
+        One instruction can stand for several operations that the compiler merged: it tells something about an output
+        only if the program, too, computes the output from the operation that it is named after.
+        """
+        intended, actual = self.run.with_marks(
+            {path: self.run.space.mark(("operation", path)) for path, _ in sightings},
+            {s.instruction.id: self.run.space.mark(("instruction", s.instruction.id)) for _, s in sightings},
+        )
+        return [
+            {
+                (path, s.instruction.id)
+                for path, s in sightings
+                if wanted & self.run.space.mark(("operation", path))
+                and seen & self.run.space.mark(("instruction", s.instruction.id))
+            }
+            for wanted, seen in zip(intended.outputs, actual.outputs, strict=True)
+        ]
+
+    def _kinds(self) -> tuple[tuple[Verdict, Callable[[HiddenWrite, Labels, Labels], bool]], ...]:
+        return (
+            (Verdict.CLOBBERED, self.comparison.is_clobbered),
+            (Verdict.STALE, self.comparison.is_stale),
+        )
+
+
+def find_latent(
+    writes: tuple[HiddenWrite, ...], outputs: Mapping[str, OutputComparison], instructions: Mapping[int, HloInstruction]
+) -> tuple[ReadFinding, ...]:
+    """Lucky reads behind latent outputs."""
+    reached: dict[LuckyRead, list[str]] = {}
+    for name, output in outputs.items():
+        for cause in output.causes:
+            if cause.verdict is Verdict.LATENT:
+                for lucky in cause.lucky:
+                    reached.setdefault(lucky, []).append(name)
+    return tuple(
+        ReadFinding(
+            write=writes[lucky.write], reader=instructions[lucky.reader], wrong=None, lucky=lucky, outputs=tuple(names)
+        )
+        for lucky, names in reached.items()
+    )
