@@ -32,6 +32,8 @@ class Matching:
     actual: tuple[ActualWrite, ...]
     missing: tuple[HiddenWrite, ...]
     """Hidden writes whose call is gone from the optimized module."""
+    merged: Mapping[int, int]
+    """HiddenWrite index of a missing write to that of the earlier one whose call stands for both."""
     unplaced: tuple[HiddenWrite, ...]
     """Hidden writes whose operand's memory could not be told."""
     moved: frozenset[int]
@@ -78,7 +80,13 @@ def match_writes(
     actual = [replace(w, write=first[w.write].index) if w.write in first else w for w in actual]
     seen = {w.index for found in by_call.values() for w in found}
     missing = tuple([w for w in writes if w.index not in seen])
-    return Matching(by_call, tuple(actual), missing, tuple(unplaced), frozenset(moved), tuple(notes))
+    merged = {
+        gone.index: kept.index
+        for gone in missing
+        for kept in writes
+        if kept.index in seen and kept.operand == gone.operand and _are_merged(gone, kept)
+    }
+    return Matching(by_call, tuple(actual), missing, merged, tuple(unplaced), frozenset(moved), tuple(notes))
 
 
 def _find_merged(

@@ -93,8 +93,9 @@ class Search:
             if not write.unknown and write.index not in self.comparison.moved
             for path, sighting in find_wrong_sightings(write, self.intended, self.actual, is_wrong)
         ]
+        outputs = self._blame_merged(outputs)
         if not wrong:
-            return dict(outputs)
+            return outputs
         reached = self._reach([(path, sighting) for _, path, sighting in wrong])
         return {
             name: output.join(
@@ -103,6 +104,24 @@ class Search:
                 )
             )
             for (name, output), reach in zip(outputs.items(), reached, strict=True)
+        }
+
+    def _blame_merged(self, outputs: Mapping[str, OutputComparison]) -> dict[str, OutputComparison]:
+        """Results of a call that XLA merged with an earlier one are stale where the two calls do not see the same."""
+        tagged = self.intended.tagged
+        gone = {
+            self.writes[late].tag_path: Cause(early, Verdict.STALE)
+            for late, early in self.run.matching.merged.items()
+            if self.writes[late].tag_path in tagged
+            and tagged[self.writes[late].tag_path].labels != tagged[self.writes[early].tag_path].labels
+        }
+        if not gone:
+            return dict(outputs)
+        marked = {path: self.run.space.mark(("operation", path)) for path in gone}
+        reached = self.run.run_intended(marked).outputs
+        return {
+            name: output.join(tuple(cause for path, cause in gone.items() if labels & marked[path]))
+            for (name, output), labels in zip(outputs.items(), reached, strict=True)
         }
 
     def find(self, verdict: Verdict, outputs: Mapping[str, OutputComparison]) -> tuple[ReadFinding, ...]:

@@ -91,7 +91,7 @@ def _parse_computation(
         sequence = tuple([by_id[instruction_id] for instruction_id in order])
     except KeyError as error:
         raise ArtifactError(f"`{proto.name}` refers to the instruction {error.args[0]}, which is not there") from error
-    if sequence and len(sequence) != len(by_id):
+    if sequence and not len(sequence) == len(set(order)) == len(by_id):
         raise ArtifactError(f"the schedule of `{proto.name}` does not hold each of its instructions once")
     return HloComputation(
         id=proto.id,

@@ -1,7 +1,8 @@
 """Tags: the unique numbers that the compile worker put on every StableHLO operation, in program order.
 
 XLA carries them in `op_name`: `jit(f)/mul#ld17`; an operation of an inlined function reads `…#ld15/add#ld85`, outer
-call first. The path (15, 85) therefore names one operation of one call.
+call first. The path (15, 85) therefore names one operation of one call. Where a pass made one operation of two, XLA joins
+their names with a semicolon, `add#ld85;mul#ld84`: the first is the one whose value it computes.
 """
 
 import re
@@ -16,7 +17,7 @@ def parse_tag_path(op_name: str) -> TagPath:
     """(15, 85) for `jit(f)/call#ld15/add#ld85`; () for a name without tags."""
     if "#ld" not in op_name:
         return ()
-    return tuple([int(number) for number in _TAG.findall(op_name)])
+    return tuple([int(number) for number in _TAG.findall(op_name.partition(";")[0])])
 
 
 def strip_tags(op_name: str) -> str:
