@@ -98,6 +98,10 @@ def _compute_coverage(context: Context, notes: tuple[str, ...]) -> Coverage:
         f"where `{write.kernel}` writes operand {write.operand} could not be told"
         for write in context.matching.unplaced
     )
+    moved = tuple(
+        f"the loop around `{context.writes[index].kernel}` was unrolled or removed: its iterations are not told apart"
+        for index in sorted(context.matching.moved)
+    )
     return Coverage(
         instructions=context.program.instruction_count + context.optimized.instruction_count,
         kernels=len(context.calls),
@@ -105,5 +109,5 @@ def _compute_coverage(context: Context, notes: tuple[str, ...]) -> Coverage:
         tags=tags.tags,
         tags_found=tags.found,
         buffer_assignment=True,
-        not_covered=(*notes, *context.matching.notes, *context.actual.notes, *unplaced),
+        not_covered=(*notes, *context.matching.notes, *context.actual.notes, *unplaced, *moved),
     )

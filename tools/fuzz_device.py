@@ -36,18 +36,15 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     tally: Counter[str] = Counter()
     rows: list[dict[str, Any]] = []
-    archive = tarfile.open(out / f"artifacts-{first}.tar.xz", "w:xz")
-    for seed in range(first, first + count):
-        try:
-            run_seed(seed, archive, tally, rows)
-        except Exception as error:
-            tally["error"] += 1
-            rows.append({"seed": seed, "error": f"{type(error).__name__}: {error}"[:300]})
-            sys.stdout.write(f"seed {seed}: {type(error).__name__}: {str(error)[:300]}\n")
-            if not isinstance(error, ValueError):
+    with tarfile.open(out / f"artifacts-{first}.tar.xz", "w:xz") as archive:
+        for seed in range(first, first + count):
+            try:
+                run_seed(seed, archive, tally, rows)
+            except Exception as error:
+                tally["error"] += 1
+                rows.append({"seed": seed, "error": f"{type(error).__name__}: {error}"[:300]})
                 traceback.print_exc()
-        (out / f"fuzz-{first}.json").write_text(json.dumps({"tally": tally, "rows": rows}, indent=1))
-    archive.close()
+            (out / f"fuzz-{first}.json").write_text(json.dumps({"tally": tally, "rows": rows}, indent=1))
     sys.stdout.write(f"seeds {first}..{first + count - 1}: {dict(tally)}\n")
 
 

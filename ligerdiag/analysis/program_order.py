@@ -57,6 +57,7 @@ def compute_intended(
     carriers: Carriers,
     effects_of: EffectsOf,
     space: LabelSpace,
+    *,
     marked: Mapping[TagPath, Labels] | None = None,
 ) -> Intended:
     """Evaluate the unoptimized module in program order; `marked`: marks that results of tagged operations get."""

@@ -52,7 +52,7 @@ class Runner:
 
     def run_intended(self, marked: Mapping[TagPath, Labels] | None = None) -> Intended:
         """The program as written."""
-        return compute_intended(self.program, self.writes, self.carriers, self.effects_of, self.space, marked)
+        return compute_intended(self.program, self.writes, self.carriers, self.effects_of, self.space, marked=marked)
 
     def run_actual(self, wanted: frozenset[TagPath], marked: Mapping[int, Labels] | None = None) -> Actual:
         """The schedule; `wanted`: operations to look out for even where they depend on no write."""

@@ -2,8 +2,7 @@
 
 import jax
 import jax.numpy as jnp
-
-from doubling_kernel import XB, WB, Cases, W, X, double, logits, miss, see
+from doubling_kernel import WB, XB, Cases, W, X, double, logits, miss, see
 
 CASES = Cases()
 
@@ -96,7 +95,9 @@ def single_iteration_missing(x, w):
     def body(carry, _):
         h = carry * 3 + 1
         sums = double(h)
-        return carry, (h * 0.5, sums)
+        with jax.named_scope("half"):
+            half = h * 0.5
+        return carry, (half, sums)
 
     _, (half, sums) = jax.lax.scan(body, x @ w, None, length=1)
     return {"half": half, "sums": sums}

@@ -1,9 +1,9 @@
 """Programs over a mesh of four devices."""
 
 import jax
+from doubling_kernel import Cases, double, see
 from jax.sharding import PartitionSpec as P
 
-from doubling_kernel import Cases, double, see
 from ligerdiag import Arg
 
 ROWS, SHARED = Arg(shape=(8, 16), partition=("x",)), Arg(shape=(16, 32))
@@ -50,7 +50,9 @@ def combined_reduce_scatter(x, w):
     def local(x, w):
         h = x @ w
         sums = double(h)
-        gradient = jax.lax.psum_scatter(x.T @ see(h, sums), "x", tiled=True)
+        with jax.named_scope("gradient"):
+            gradient = x.T @ h
+        gradient = jax.lax.psum_scatter(gradient, "x", tiled=True)
         return sums, gradient, jax.lax.psum_scatter(w * x.sum(), "x", tiled=True)
 
     sums, gradient, total = jax.shard_map(

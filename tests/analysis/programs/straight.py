@@ -3,8 +3,8 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from doubling_kernel import WB, XB, Cases, H, W, X, double, double_declared, logits, miss, see, triple
 
-from doubling_kernel import XB, WB, Cases, H, W, X, double, double_declared, logits, miss, see, triple
 from ligerdiag import Arg
 
 CASES = Cases()
@@ -54,13 +54,6 @@ def mixed_with_original(x, w):
     largest = h.max()
     sums = double(h)
     return {"norm": (miss(h, w).sum() + see(h, sums).sum()) * largest}
-
-
-@CASES.add(XB, WB)
-def mixed_behind_barrier(x, w):
-    h, x = jax.lax.optimization_barrier((logits(x, w), x))
-    sums = double(h)
-    return {"norm": h.astype(jnp.bfloat16).astype(jnp.float32).max() + see(h, sums).sum(), "seen": see(h, sums)}
 
 
 @CASES.add(XB, WB)
@@ -125,7 +118,7 @@ def shared_zeros(x, w):
 
 
 @CASES.add(H)
-def constant_twice_executed(x):
+def literal_operand(x):
     table = jnp.asarray(np.arange(256, dtype=np.float32).reshape(8, 32))
     sums = double(table)
     return {"sums": sums, "seen": see(table, sums) + x}
@@ -176,8 +169,8 @@ def merged_products(x, y, w):
     return {"first": see(first, sums), "second": see(second, maxima)}
 
 
-@CASES.add(X, X, W)
-def merged_products_one_fresh(x, y, w):
-    h = x @ w
+@CASES.add(XB, WB)
+def merged_readers(x, w):
+    h = logits(x, w)
     sums = double(h)
-    return {"fresh": see(h, sums), "back": h @ w.T, "other": y @ w, "forced": see(h, sums) @ w.T}
+    return {"missed": miss(h, w), "seen": miss(see(h, sums), w)}

@@ -1,0 +1,98 @@
+"""Compiled programs for the tests of hlo and analysis: one pool for both, each file compiled when first asked for."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+
+from ligerdiag.compile.artifacts import Artifact
+from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.pool import Pool
+from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.compile.target import load_target
+from ligerdiag.findings import Verdict
+from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.module import HloModule
+from ligerdiag.hlo.parse import load_hlo
+from ligerdiag.hlo.positions import Positions
+from ligerdiag.inspection import Inspection, inspect_artifact
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+@dataclass(frozen=True)
+class Program:
+    """One compiled case."""
+
+    artifact: Artifact
+    effects: Path
+
+    @cached_property
+    def inspection(self) -> Inspection:
+        return inspect_artifact(self.artifact, effects_cache=self.effects)
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        return {name: verdict.value for name, verdict in self.inspection.outputs.items()}
+
+    def verdict(self, output: str) -> Verdict:
+        return self.inspection.outputs[output]
+
+    @cached_property
+    def as_written(self) -> HloModule:
+        return load_hlo(self.artifact.as_written)[0]
+
+    @cached_property
+    def optimized(self) -> HloModule:
+        return load_hlo(self.artifact.optimized)[0]
+
+    @cached_property
+    def buffers(self) -> BufferAssignment:
+        buffers = load_hlo(self.artifact.optimized)[1]
+        assert buffers is not None
+        return buffers
+
+    @cached_property
+    def positions(self) -> Positions:
+        return Positions(self.optimized, self.buffers)
+
+
+class Compiler:
+    """Compiles a file of programs at a time, for an H100, in one pool."""
+
+    def __init__(self, root: Path, stack: ExitStack) -> None:
+        self._root = root
+        self._stack = stack
+        self._pool: Pool | None = None
+        self._files: dict[str, dict[str, Program]] = {}
+
+    def compile(self, file: str) -> dict[str, Program]:
+        """The file's programs by case id."""
+        if file not in self._files:
+            if self._pool is None:
+                self._pool = self._stack.enter_context(Pool(cache=Cache(self._root), jobs=2))
+            found: dict[str, Program] = {}
+            cases = discover_cases([file], pool=self._pool, directory=PROGRAMS)
+            for result in compile_cases(cases, [load_target("h100")], pool=self._pool):
+                assert result.artifact is not None, result.error
+                found[result.case.id] = Program(result.artifact, self._root / "effects")
+            self._files[file] = found
+        return self._files[file]
+
+
+_shared: list[Compiler] = []
+
+
+@pytest.fixture(scope="session")
+def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compiler]:
+    """Shared by both folders of tests, whichever asks first."""
+    if _shared:
+        yield _shared[0]
+        return
+    with ExitStack() as stack:
+        _shared.append(Compiler(tmp_path_factory.mktemp("analysis"), stack))
+        yield _shared[0]
+        _shared.clear()

@@ -1,0 +1,29 @@
+"""Compiled programs, by file."""
+
+import pytest
+
+from tests.analysis import compiled
+from tests.analysis.compiled import Compiler, Program
+
+compiler = compiled.compiler
+type Programs = dict[str, Program]
+
+
+@pytest.fixture(scope="session")
+def straight(compiler: Compiler) -> Programs:
+    return compiler.compile("straight.py")
+
+
+@pytest.fixture(scope="session")
+def loops(compiler: Compiler) -> Programs:
+    return compiler.compile("loops.py")
+
+
+@pytest.fixture(scope="session")
+def calls(compiler: Compiler) -> Programs:
+    return compiler.compile("calls.py")
+
+
+@pytest.fixture(scope="session")
+def meshes(compiler: Compiler) -> Programs:
+    return compiler.compile("meshes.py")

@@ -1,0 +1,139 @@
+"""Properties of dependence sets as integers."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ligerdiag.analysis.labels import LabelSpace
+
+
+@st.composite
+def spaces(draw: st.DrawFn) -> LabelSpace:
+    return LabelSpace(draw(st.integers(1, 4)), draw(st.integers(0, 3)))
+
+
+@st.composite
+def spaces_and_sets(draw: st.DrawFn, count: int = 1) -> tuple[LabelSpace, list[int]]:
+    space = draw(spaces())
+    space.mark("first")
+    space.mark("second")
+    bits = 2 * space.classes * space.writes + 2
+    return space, [draw(st.integers(0, (1 << bits) - 1)) for _ in range(count)]
+
+
+def everyone(space: LabelSpace) -> frozenset[int]:
+    return frozenset(range(space.writes))
+
+
+def fresh_in(space: LabelSpace, labels: int, write: int) -> set[int]:
+    """Iteration classes c with FRESH(write, c) in the set, told by advancing a single label."""
+    return {c for c in range(space.classes) if labels & fresh_of(space, write, c)}
+
+
+def fresh_of(space: LabelSpace, write: int, iteration_class: int) -> int:
+    """FRESH(write, c): a write of the loop at level c that happened one iteration ago."""
+    if iteration_class == 0:
+        return space.fresh(write)
+    return space.advance(space.fresh(write), iteration_class, frozenset({write}))
+
+
+@given(spaces())
+def test_all_labels_are_different_bits(space: LabelSpace) -> None:
+    found = [space.mark("a"), space.mark("b")]
+    for write in range(space.writes):
+        found += [fresh_of(space, write, c) for c in range(space.classes)]
+        found += [space.original(write)]
+    assert all(label.bit_count() == 1 for label in found)
+    assert len(set(found)) == len(found)
+
+
+@given(spaces())
+def test_the_sets_of_all_classes_are_disjoint_and_complete(space: LabelSpace) -> None:
+    union = 0
+    for write in range(space.writes):
+        for whole in (space.all_fresh(write), space.all_original(write)):
+            assert whole.bit_count() == space.classes
+            assert not union & whole
+            union |= whole
+        assert space.all_fresh(write) == sum(fresh_of(space, write, c) for c in range(space.classes))
+        assert space.all_original(write) & space.original(write)
+    assert not union & space.mark("a")
+
+
+@given(spaces_and_sets(), st.integers(1, 3))
+def test_advance_is_idempotent_at_one_level(given_: tuple[LabelSpace, list[int]], level: int) -> None:
+    space, (labels,) = given_
+    level = min(level, space.depth)
+    if level:
+        once = space.advance(labels, level, everyone(space))
+        assert space.advance(once, level, everyone(space)) == once
+
+
+@given(spaces_and_sets(count=2), st.integers(1, 3))
+def test_advance_goes_through_unions(given_: tuple[LabelSpace, list[int]], level: int) -> None:
+    # so it is monotone, and fixpoints over loops end
+    space, (a, b) = given_
+    level = min(level, space.depth)
+    if level:
+        inside = everyone(space)
+        assert space.advance(a | b, level, inside) == space.advance(a, level, inside) | space.advance(b, level, inside)
+
+
+@given(spaces(), st.data())
+def test_a_class_becomes_the_outermost_loop_that_advanced(space: LabelSpace, data: st.DataObject) -> None:
+    if not space.depth:
+        return
+    write = data.draw(st.integers(0, space.writes - 1))
+    start = data.draw(st.integers(0, space.depth))
+    level = data.draw(st.integers(1, space.depth))
+    after = space.advance(fresh_of(space, write, start), level, frozenset({write}))
+    assert fresh_in(space, after, write) == {min(start, level) if start else level}
+
+
+@given(spaces_and_sets(), st.integers(1, 3))
+def test_advance_leaves_writes_outside_the_loop_and_marks_alone(
+    given_: tuple[LabelSpace, list[int]], level: int
+) -> None:
+    space, (labels,) = given_
+    level = min(level, space.depth)
+    if not level:
+        return
+    assert space.advance(labels, level, frozenset()) == labels
+    after = space.advance(labels, level, frozenset({0}))
+    touched = space.all_fresh(0) | space.all_original(0)
+    assert after & ~touched == labels & ~touched
+
+
+@given(spaces_and_sets(), st.integers(1, 3))
+def test_advance_keeps_originals_apart_from_fresh(given_: tuple[LabelSpace, list[int]], level: int) -> None:
+    space, (labels,) = given_
+    level = min(level, space.depth)
+    if not level:
+        return
+    after = space.advance(labels, level, everyone(space))
+    for write in range(space.writes):
+        for whole in (space.all_fresh(write), space.all_original(write)):
+            assert bool(after & whole) == bool(labels & whole)
+
+
+@given(spaces_and_sets(), st.data())
+def test_forgetting_iterations_leaves_class_zero(given_: tuple[LabelSpace, list[int]], data: st.DataObject) -> None:
+    space, (labels,) = given_
+    write = data.draw(st.integers(0, space.writes - 1))
+    folded = space.forget_iterations(labels, write)
+    assert folded & space.all_fresh(write) == (space.fresh(write) if labels & space.all_fresh(write) else 0)
+    assert folded & space.all_original(write) == (space.original(write) if labels & space.all_original(write) else 0)
+    touched = space.all_fresh(write) | space.all_original(write)
+    assert folded & ~touched == labels & ~touched
+
+
+@given(st.lists(st.tuples(st.text(max_size=2), st.integers(0, 9)), max_size=20), spaces())
+def test_marks_are_found_again_and_do_not_collide(keys: list[tuple[str, int]], space: LabelSpace) -> None:
+    marks = {key: space.mark(key) for key in keys}
+    assert {key: space.mark(key) for key in keys} == marks
+    assert len(set(marks.values())) == len(marks)
+    chosen = keys[::2]
+    labels = space.all_fresh(0) | space.all_original(space.writes - 1)
+    for key in chosen:
+        labels |= marks[key]
+    assert set(space.marks_in(labels)) == set(chosen)
+    assert space.marks_in(space.all_fresh(0)) == []

@@ -1,0 +1,70 @@
+"""Real compiles, one cache for all of them: what one test has compiled, the next one reads."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ligerdiag import api
+from ligerdiag.report.model import CaseReport, CheckReport
+
+ROOT = Path(__file__).parents[2]
+
+type Check = Callable[..., CheckReport]
+type RunCli = Callable[..., "Outcome"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run of the command line left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def check(cache: Path) -> Check:
+    """Checks what the selectors mean, for an H100 unless told otherwise."""
+
+    def run(*selectors: str | Path, targets: tuple[str, ...] = ("h100",), cache: Path = cache) -> CheckReport:
+        words = tuple(str(selector) for selector in selectors)
+        return api.check(api.CheckOptions(selectors=words, targets=targets, cache_directory=cache))
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def table(check: Check) -> CheckReport:
+    """All of cases/."""
+    return check(ROOT / "cases")
+
+
+@pytest.fixture(scope="session")
+def cases(table: CheckReport) -> Mapping[str, CaseReport]:
+    """All of cases/, by id."""
+    return {case.id: case for case in table.cases}
+
+
+@pytest.fixture(scope="session")
+def run_cli(cache: Path) -> RunCli:
+    """Runs `ligerdiag` with these words in a process of its own."""
+
+    def run(*words: str | Path, cwd: Path) -> Outcome:
+        command = [sys.executable, "-m", "ligerdiag.cli", *map(str, words)]
+        environment = os.environ | {"LIGERDIAG_CACHE_DIR": str(cache)}
+        done = subprocess.run(
+            command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=300
+        )
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    return run

@@ -1,0 +1,130 @@
+"""All of cases/, compiled for an H100 that is not there: which gradient of which configuration is stale."""
+
+import json
+from collections.abc import Mapping
+
+import jsonschema
+import pytest
+
+from ligerdiag.findings import Finding, Verdict
+from ligerdiag.report.json import load_schema, render_json
+from ligerdiag.report.model import CaseReport, CheckReport, Status
+
+SMALL, LARGE = "1-4-32-16", "4-2048-50304-1024"
+SHAPES = (SMALL, LARGE)
+BIASES = ("False", "True")
+
+type Cases = Mapping[str, CaseReport]
+
+
+def gradients_of(case: CaseReport) -> dict[str, Verdict]:
+    """Verdicts of all outputs but the loss, which has to be fresh."""
+    assert case.outputs["loss"] is Verdict.FRESH
+    return {name: verdict for name, verdict in case.outputs.items() if name != "loss"}
+
+
+def findings_of(case: CaseReport, rule: str) -> list[Finding]:
+    return [finding for finding in case.findings if finding.rule == rule]
+
+
+def test_every_case_is_as_it_expects(table: CheckReport) -> None:
+    others = {case.id: (case.status, case.mismatch, case.error) for case in table.cases}
+    assert {name: why for name, why in others.items() if why[0] is not Status.EXPECTED} == {}
+    assert len(table.cases) == 65
+
+
+def test_every_case_has_an_expectation(table: CheckReport) -> None:
+    assert [case.id for case in table.cases if case.expected is None] == []
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("bias", BIASES)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_hidden_row_of_the_seed_has_a_stale_gradient_and_none_that_is_fresh(
+    dtype: str, bias: str, shape: str, cases: Cases
+) -> None:
+    verdicts = set(gradients_of(cases[f"seed_flce[False-{dtype}-{bias}-{shape}]"]).values())
+    assert Verdict.STALE in verdicts
+    assert verdicts <= {Verdict.STALE, Verdict.LATENT}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("bias", BIASES)
+def test_really_in_bf16_the_gradients_read_the_logits_from_before_the_folded_convert(
+    bias: str, shape: str, cases: Cases
+) -> None:
+    case = cases[f"bf16_flce[False-{bias}-{shape}]"]
+    gradients = gradients_of(case)
+    assert {gradients["input"], gradients["weight"]} == {Verdict.STALE}
+    explained = {name for finding in findings_of(case, "LD002") for name in finding.outputs}
+    assert {"input", "weight"} <= explained
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("bias", BIASES)
+@pytest.mark.parametrize("rows", ["seed_flce[True-float32", "seed_flce[True-bfloat16", "bf16_flce[True"])
+def test_the_trivial_operations_order_the_readers_on_one_device(rows: str, bias: str, shape: str, cases: Cases) -> None:
+    assert set(gradients_of(cases[f"{rows}-{bias}-{shape}]"]).values()) == {Verdict.FRESH}
+
+
+def test_batch_sharded_the_trivial_operations_order_the_readers_too(cases: Cases) -> None:
+    assert set(gradients_of(cases["sharded_flce[batch-trivial]"]).values()) == {Verdict.FRESH}
+
+
+@pytest.mark.parametrize("partitioning", ["vocabulary", "fsdp"])
+def test_under_other_sharding_they_leave_every_gradient_stale(partitioning: str, cases: Cases) -> None:
+    case = cases[f"sharded_flce[{partitioning}-trivial]"]
+    assert gradients_of(case) == dict.fromkeys(("bias", "input", "weight"), Verdict.STALE)
+
+
+@pytest.mark.parametrize("partitioning", ["vocabulary", "fsdp"])
+def test_the_finding_names_the_gathered_copy_that_is_overwritten_and_the_value_that_is_read(
+    partitioning: str, cases: Cases
+) -> None:
+    (finding,) = findings_of(cases[f"sharded_flce[{partitioning}-trivial]"], "LD002")
+    evidence = dict(finding.evidence)
+    call, reader, value = finding.instructions
+    overwritten = evidence["write"].split("overwrites operand 0, %")[1].split(",")[0]
+    assert set(finding.outputs) == {"bias", "input", "weight"}
+    assert evidence["write"].startswith(f"%{call} overwrites operand 0")
+    assert evidence["read"].startswith(f"%{reader} reads %{value} at logical time")
+    assert value != overwritten
+    way = evidence["read"].split("gathered into the kernel's operand by ")[1]
+    assert "%all-gather" in way
+    assert way.split(", not overwritten")[0].endswith(f"%{overwritten}")
+    written, read = (int(text.split("logical time ")[1].split(":")[0]) for text in evidence.values())
+    assert written < read
+
+
+@pytest.mark.parametrize("mode", ["aliased", "out_of_place"])
+def test_a_declared_gradient_is_fresh_everywhere_and_nothing_is_found(mode: str, cases: Cases) -> None:
+    found = [case for name, case in cases.items() if mode in name]
+    assert len(found) == {"aliased": 8 + 4 + 3, "out_of_place": 8}[mode]
+    for case in found:
+        assert set(case.outputs.values()) == {Verdict.FRESH}
+        assert case.coverage.hidden_writes == 0
+        assert case.coverage.kernels >= 1
+        assert case.findings == ()
+
+
+def test_a_finding_names_the_line_that_reads(cases: Cases) -> None:
+    case = cases[f"seed_flce[False-float32-True-{LARGE}]"]
+    stale = [finding.source for finding in findings_of(case, "LD001")]
+    assert stale
+    for source in stale:
+        assert source is not None
+        assert source.file.endswith("kernels/fused_linear_cross_entropy/chunks.py")
+
+
+def test_every_verdict_rests_on_the_buffer_assignment_and_nothing_is_left_out(table: CheckReport) -> None:
+    for case in table.cases:
+        assert case.coverage.buffer_assignment
+        assert case.coverage.not_covered == ()
+        assert case.coverage.tags_found > 0
+
+
+def test_the_json_form_of_all_of_it_meets_the_schema(table: CheckReport) -> None:
+    form = json.loads(render_json(table, exit_code=0))
+    assert list(jsonschema.Draft202012Validator(load_schema()).iter_errors(form)) == []
+    assert [case["id"] for case in form["cases"]] == [case.id for case in table.cases]
+    assert [case["outputs"] for case in form["cases"]] == [dict(case.outputs) for case in table.cases]

@@ -1,0 +1,112 @@
+"""What cannot be done is said in one line that names it, with its exit code, and leaves nothing behind."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ligerdiag.errors import InputError
+from ligerdiag.report.model import CaseReport, Status
+from tests.api.conftest import Check, RunCli
+
+TROUBLES = """\
+from ligerdiag import Arg, Case
+
+
+def divide(x):
+    return x / {}["no such key"]
+
+
+def keep(x):
+    return x + 1
+
+
+CASES = (
+    Case(name="raises", function=divide, args=(Arg(shape=(4,)),)),
+    Case(name="uneven", function=keep, args=(Arg(shape=(12, 8), partition=("x",)),), mesh={"x": 8}),
+    Case(name="axis", function=keep, args=(Arg(shape=(12, 8), partition=("y",)),), mesh={"x": 2}),
+    Case(name="works", function=keep, args=(Arg(shape=(4,)),)),
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("troubles")
+    (path / "troubles.py").write_text(TROUBLES)
+    return path
+
+
+@pytest.fixture(scope="module")
+def troubles(folder: Path, check: Check) -> dict[str, CaseReport]:
+    return {case.id: case for case in check(folder / "troubles.py").cases}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("missing.py",), "`missing.py`"),
+        (("no_such_module:CASE",), "`no_such_module"),
+        (("troubles.py::wrks",), "the nearest are `works`"),
+        (("troubles.py", "--target", "h1000"), "`h1000`"),
+        (("troubles.py", "--target", "nowhere.pbtxt"), "`nowhere.pbtxt`"),
+        ((), "no folder `cases`"),
+    ],
+)
+def test_a_request_that_cannot_be_met_is_one_line_that_names_it(
+    words: tuple[str, ...], said: str, folder: Path, run_cli: RunCli
+) -> None:
+    outcome = run_cli("check", *words, cwd=folder)
+    *progress, line = outcome.err.splitlines()
+    assert outcome.code == 2
+    assert outcome.out == ""
+    assert said in line
+    assert [other for other in progress if "discover" not in other] == []
+
+
+def test_a_file_that_does_not_import_names_its_line(tmp_path: Path, check: Check) -> None:
+    (tmp_path / "broken.py").write_text("\nimport no_such_package\n")
+    with pytest.raises(Exception, match=r"no_such_package") as caught:
+        check(tmp_path / "broken.py")
+    assert "broken.py" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_expectation_that_means_nothing_is_an_input_error(tmp_path: Path, check: Check) -> None:
+    (tmp_path / "odd.py").write_text(TROUBLES.replace('"works",', '"works", expected="stale",'))
+    with pytest.raises(InputError, match=r"expected `fresh`, `hazard` or a mapping as expectation but got `stale`"):
+        check(tmp_path / "odd.py")
+
+
+@pytest.mark.parametrize(("name", "said"), [("raises", "KeyError: 'no such key'"), ("uneven", "12"), ("axis", "`y`")])
+def test_a_case_that_cannot_be_traced_is_the_users_to_mend(
+    name: str, said: str, troubles: dict[str, CaseReport]
+) -> None:
+    case = troubles[name]
+    assert (case.status, case.error_exit_code) == (Status.ERROR, 2)
+    assert said in case.error
+    assert "\n" not in case.error
+
+
+def test_a_function_that_raises_is_shown_with_its_line(troubles: dict[str, CaseReport]) -> None:
+    assert "troubles.py:5" in troubles["raises"].error
+
+
+def test_the_other_cases_of_that_file_are_judged(troubles: dict[str, CaseReport]) -> None:
+    assert troubles["works"].status is Status.NOTHING
+
+
+def test_the_command_line_ends_with_2_and_shows_no_traceback(
+    folder: Path, run_cli: RunCli, troubles: dict[str, CaseReport]
+) -> None:
+    del troubles
+    outcome = run_cli("check", "troubles.py", "--format", "json", cwd=folder)
+    assert outcome.code == json.loads(outcome.out)["exit_code"] == 2
+    assert "Traceback" not in outcome.out + outcome.err
+
+
+def test_nothing_half_written_is_left_in_the_cache(troubles: dict[str, CaseReport], cache: Path) -> None:
+    assert troubles
+    assert list(cache.rglob(".tmp-*")) == []
+    for directory in (cache / "artifacts").iterdir():
+        assert (directory / "manifest.json").is_file()

@@ -1,0 +1,128 @@
+"""An artifact whose files were cut or changed: compiled again, or told in one line, never a traceback."""
+
+import json
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ligerdiag.compile.artifacts import REQUIRED, load_artifact, write_manifest
+from ligerdiag.errors import ArtifactError
+from ligerdiag.report.model import CaseReport, Status
+from tests.api.conftest import ROOT, Check, RunCli
+
+CASE = f"{ROOT / 'cases'}::seed_flce[False-float32-True-1-4-32-16]"
+PROGRAMS = ("as_written.hlo.pb", "optimized.hlo.pb")
+"""What a verdict is read from."""
+CHANGES = 60
+"""Damaged versions of each of these that are tried."""
+
+type Judge = Callable[[], CaseReport]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory, check: Check) -> Path:
+    """A cache with one artifact in it."""
+    path = tmp_path_factory.mktemp("damaged")
+    check(CASE, cache=path)
+    return path
+
+
+@pytest.fixture
+def artifact(home: Path) -> Iterator[Path]:
+    """The artifact's directory, put right again after the test."""
+    (directory,) = (home / "artifacts").iterdir()
+    whole = {path.name: path.read_bytes() for path in directory.iterdir()}
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    for name, data in whole.items():
+        (directory / name).write_bytes(data)
+
+
+@pytest.fixture
+def judge(home: Path, check: Check) -> Judge:
+    def run() -> CaseReport:
+        (case,) = check(CASE, cache=home).cases
+        return case
+
+    return run
+
+
+def damage(data: bytes, seed: int) -> bytes:
+    """Changes one to ten bytes, or flips single bits of them."""
+    draw = random.Random(seed)
+    changed = bytearray(data)
+    for _ in range(draw.choice((1, 1, 3, 10))):
+        at = draw.randrange(len(changed))
+        changed[at] = draw.randrange(256) if draw.random() < 0.5 else changed[at] ^ 1 << draw.randrange(8)
+    return bytes(changed)
+
+
+def assert_told_or_judged(case: CaseReport) -> None:
+    assert case.cached
+    if case.status is Status.ERROR:
+        assert case.error
+        assert "\n" not in case.error
+        assert case.error_exit_code == 3
+        assert case.outputs == {}
+
+
+@pytest.mark.parametrize("part", [0.0, 0.5, 0.99])
+@pytest.mark.parametrize("name", [*REQUIRED, "manifest.json"])
+def test_a_file_that_was_cut_is_noticed(name: str, part: float, artifact: Path) -> None:
+    data = (artifact / name).read_bytes()
+    (artifact / name).write_bytes(data[: int(len(data) * part)])
+    if not data or (artifact / name).read_bytes() == data:
+        pytest.skip(f"there is nothing in {name} to cut")
+    with pytest.raises(ArtifactError, match="is damaged or not ligerdiag's") as caught:
+        load_artifact(artifact)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_cut_artifact_is_compiled_again_and_judged_the_same(artifact: Path, judge: Judge) -> None:
+    before = judge()
+    for path in artifact.iterdir():
+        path.write_bytes(path.read_bytes()[:100])
+    again = judge()
+    assert (before.cached, again.cached) == (True, False)
+    assert again.outputs == before.outputs
+    assert load_artifact(artifact).provenance.case_id == before.id
+    assert [path.name for path in artifact.parent.iterdir()] == [artifact.name]
+
+
+@pytest.mark.parametrize("part", [0.0, 0.3, 0.6, 0.9, 0.999])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_file_that_was_cut_before_it_was_hashed_is_told_or_judged(
+    name: str, part: float, artifact: Path, judge: Judge
+) -> None:
+    data = (artifact / name).read_bytes()
+    (artifact / name).write_bytes(data[: int(len(data) * part)])
+    write_manifest(artifact)
+    assert_told_or_judged(judge())
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_bytes_that_changed_before_they_were_hashed_are_told_or_judged(name: str, artifact: Path, judge: Judge) -> None:
+    data = (artifact / name).read_bytes()
+    told = 0
+    for seed in range(CHANGES):
+        (artifact / name).write_bytes(damage(data, seed))
+        write_manifest(artifact)
+        case = judge()
+        assert_told_or_judged(case)
+        told += case.status is Status.ERROR
+    assert 0 < told < CHANGES
+
+
+def test_the_command_line_ends_with_3_and_one_line(artifact: Path, home: Path, run_cli: RunCli, judge: Judge) -> None:
+    assert judge().cached
+    (artifact / "optimized.hlo.pb").write_bytes(b"\x0a\xff not a module")
+    write_manifest(artifact)
+    outcome = run_cli("check", CASE, "--cache-dir", home, "--format", "json", cwd=ROOT)
+    (case,) = json.loads(outcome.out)["cases"]
+    assert outcome.code == 3
+    assert case["error"] == "`optimized.hlo.pb`: truncated or not an HloProto"
+    assert "Traceback" not in outcome.out + outcome.err

@@ -1,0 +1,24 @@
+"""Compiled programs, shared with the tests of analysis."""
+
+import pytest
+
+from tests.analysis import compiled
+from tests.analysis.compiled import Compiler, Program
+
+compiler = compiled.compiler
+type Programs = dict[str, Program]
+
+
+@pytest.fixture(scope="session")
+def loops(compiler: Compiler) -> Programs:
+    return compiler.compile("loops.py")
+
+
+@pytest.fixture(scope="session")
+def calls(compiler: Compiler) -> Programs:
+    return compiler.compile("calls.py")
+
+
+@pytest.fixture(scope="session")
+def meshes(compiler: Compiler) -> Programs:
+    return compiler.compile("meshes.py")

@@ -1,0 +1,133 @@
+"""Small views: slices of memory, shapes, tags, source lines."""
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ligerdiag.hlo.buffers import Slice
+from ligerdiag.hlo.parse import parse_hlo
+from ligerdiag.hlo.shape import count_elements, iterate_leaves, render_shape
+from ligerdiag.hlo.source import MAX_FRAMES, find_user_line, iterate_frames
+from ligerdiag.hlo.tags import parse_tag_path, strip_tags
+from ligerdiag.hlo.xla_pb2 import ShapeProto
+from tests.hlo.building import Builder, array, find, tuple_of
+from tests.hlo.conftest import Programs
+
+slices = st.builds(Slice, st.integers(0, 1), st.integers(0, 12), st.integers(0, 6))
+
+
+@given(slices, slices)
+def test_slices_overlap_when_they_share_a_byte(a: Slice, b: Slice) -> None:
+    shared = set(range(a.offset, a.offset + a.size)) & set(range(b.offset, b.offset + b.size))
+    if a.size and b.size:
+        assert a.overlaps(b) == (a.allocation == b.allocation and bool(shared))
+    assert a.overlaps(b) == b.overlaps(a)
+
+
+def test_overlapping_slices_are_found_in_their_allocation_only() -> None:
+    builder = Builder()
+    entry = builder.computation("entry")
+    values = [builder.add(entry, "parameter", parameter_number=n) for n in range(5)]
+    spans = [(0, 16), (8, 16), (16, 16), (0, 64)]
+    numbers = [builder.define(v, offset=o, size=s) for v, (o, s) in zip(values, spans, strict=False)]
+    other = builder.define(values[4])
+    _, buffers = parse_hlo(builder.bytes())
+    assert buffers is not None
+    assert [set(buffers.overlapping[n]) for n in numbers] == [{0, 1, 3}, {0, 1, 2, 3}, {1, 2, 3}, {0, 1, 2, 3}]
+    assert buffers.overlapping[other] == (other,)
+
+
+def test_values_in_the_same_bytes_share_a_slice() -> None:
+    builder = Builder()
+    entry = builder.computation("entry")
+    x, y = builder.add(entry, "parameter"), builder.add(entry, "parameter", parameter_number=1)
+    builder.define(x, offset=0)
+    builder.define(y, offset=0)
+    _, buffers = parse_hlo(builder.bytes())
+    assert buffers is not None
+    assert buffers.definitions == {x.id: (((), 0),), y.id: (((), 0),)}
+    assert buffers.slices == (Slice(0, 0, 16),)
+
+
+def test_leaves_of_a_nested_tuple_are_in_order() -> None:
+    shape = tuple_of(array(2), tuple_of(), tuple_of(array(3), tuple_of(array())))
+    assert list(iterate_leaves(shape)) == [(0,), (2, 0), (2, 1, 0)]
+    assert list(iterate_leaves(array(5))) == [()]
+    assert render_shape(shape) == "(f32[2], (), (f32[3], (f32[])))"
+
+
+def test_shapes_of_unknown_types_are_rendered() -> None:
+    assert render_shape(ShapeProto(element_type=16, dimensions=[2, 3])) == "bf16[2,3]"
+    assert render_shape(ShapeProto(element_type=17)) == "token[]"
+    assert render_shape(ShapeProto(element_type=99, dimensions=[1])) == "type99[1]"
+
+
+def test_a_scalar_has_one_element_and_an_empty_array_none() -> None:
+    assert [count_elements(array(*d)) for d in ((), (3, 4), (3, 0))] == [1, 12, 0]
+
+
+def test_tags_name_a_path_of_calls() -> None:
+    assert parse_tag_path("jit(f)/call#ld15/add#ld85") == (15, 85)
+    assert parse_tag_path("jit(f)/add") == ()
+    assert parse_tag_path("#ld7") == (7,)
+    assert parse_tag_path("a#ldx") == ()
+    assert strip_tags("jit(f)/call#ld15/add#ld85") == "jit(f)/call/add"
+
+
+@given(st.lists(st.integers(0, 10**6), max_size=5))
+def test_tags_come_back_in_order(numbers: list[int]) -> None:
+    assert parse_tag_path("/".join(f"op#ld{n}" for n in numbers)) == tuple(numbers)
+
+
+def build_frames(parents: list[int], files: list[str]) -> tuple[Builder, object]:
+    """Frame n calls from frame parents[n]; its file is files[n], its line 10 n."""
+    builder = Builder()
+    entry = builder.computation("entry")
+    x = builder.add(entry, "parameter")
+    x.metadata.stack_frame_id = 1
+    index = builder.proto.hlo_module.stack_frame_index
+    index.function_names.append("f")
+    for number, (parent, file) in enumerate(zip(parents, files, strict=True), start=1):
+        index.file_names.append(file)
+        index.file_locations.add(file_name_id=number, function_name_id=1, line=10 * number)
+        index.stack_frames.add(file_location_id=number, parent_frame_id=parent)
+    return builder, x
+
+
+def test_the_innermost_frame_outside_of_packages_is_the_users() -> None:
+    builder, x = build_frames([2, 3, 0], ["/v/site-packages/jax/a.py", "/home/train.py", "/home/main.py"])
+    module, _ = parse_hlo(builder.bytes())
+    instruction = find(module, x)  # type: ignore[arg-type]
+    assert [frame.line for frame in iterate_frames(module, instruction)] == [10, 20, 30]
+    line = find_user_line(module, instruction)
+    assert line is not None
+    assert (line.file, line.line, line.function) == ("/home/train.py", 20, "f")
+
+
+def test_frames_that_go_in_circles_or_nowhere_end() -> None:
+    builder, x = build_frames([2, 1], ["a.py", "b.py"])
+    module, _ = parse_hlo(builder.bytes())
+    assert len(list(iterate_frames(module, find(module, x)))) == MAX_FRAMES  # type: ignore[arg-type]
+    builder, x = build_frames([9], ["a.py"])
+    module, _ = parse_hlo(builder.bytes())
+    assert len(list(iterate_frames(module, find(module, x)))) == 1  # type: ignore[arg-type]
+
+
+def test_an_instruction_without_frames_has_no_line() -> None:
+    builder = Builder()
+    x = builder.add(builder.computation("entry"), "parameter")
+    module, _ = parse_hlo(builder.bytes())
+    assert find_user_line(module, find(module, x)) is None
+
+
+def test_a_fused_instruction_leads_to_the_programs_own_line(calls: Programs) -> None:
+    program = calls["branch"]
+    source = Path(program.artifact.provenance.source).read_text().splitlines()
+    lines = {
+        source[line.line - 1].strip()
+        for c in program.optimized.computations.values()
+        for i in c.instructions
+        if "/late/" in i.op_name and (line := find_user_line(program.optimized, i)) is not None
+    }
+    assert "late = h @ w.T" in lines
