@@ -33,13 +33,12 @@ def transfer_call(
         access = effects.operands[number] if number < len(effects.operands) else Access.UNKNOWN
         if access not in (Access.NONE, Access.WRITE):
             read |= labels
-    for write in writes:
-        read &= ~space.all_original(write.index)
+    settled = {write.index: space.all_original(write.index) | space.wrong_about(write.index) for write in writes}
+    for labels in settled.values():
+        read &= ~labels
     results = read
     for write in writes:
         if write.unknown:
             results |= space.fresh(write.index)
-    written = tuple(
-        (write.operand, space.all_original(write.index), read | space.fresh(write.index)) for write in writes
-    )
+    written = tuple((write.operand, settled[write.index], read | space.fresh(write.index)) for write in writes)
     return CallTransfer(results, written)

@@ -17,6 +17,16 @@ type Labels = int
 """A set of labels."""
 
 
+@dataclass(frozen=True, slots=True)
+class WrongAbout:
+    """Key of a mark: what `instruction` computes is wrong about this hidden write."""
+
+    write: int
+    """HiddenWrite index."""
+    instruction: int
+    """Instruction id in the optimized module."""
+
+
 @dataclass(slots=True)
 class LabelSpace:
     """Bit layout for `writes` hidden writes under at most `depth` nested loops."""
@@ -50,6 +60,14 @@ class LabelSpace:
         """The bit for `key`, the same one each time."""
         number = self._marks.setdefault(key, len(self._marks))
         return 1 << (2 * self.classes * self.writes + number)
+
+    def wrong_about(self, write: int) -> Labels:
+        """All marks so far that say that something is wrong about this write."""
+        labels = 0
+        for key in self._marks:
+            if isinstance(key, WrongAbout) and key.write == write:
+                labels |= self.mark(key)
+        return labels
 
     def marks_in(self, labels: Labels) -> list[object]:
         """The keys whose marks are in the set."""

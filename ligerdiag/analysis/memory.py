@@ -63,6 +63,8 @@ class Memory:
     sets: dict[int, Labels] = field(default_factory=dict[int, Labels])
     """Slice number to set; missing is empty."""
     raw: dict[int, tuple[ActualWrite, ...]] = field(default_factory=dict[int, tuple[ActualWrite, ...]])
+    performed: frozenset[ActualWrite] = frozenset()
+    """Hidden writes that have been met, in this iteration of every loop."""
     journal: dict[int, Labels] | None = None
     """While a loop or branch runs: slice number to the set that stood there before its first change."""
     _leaves: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
@@ -107,13 +109,14 @@ class Memory:
             if not self.order.is_forced(write.frames, reader):
                 labels |= self.space.mark(LuckyRead(write.write, reader[-1].instruction.id, True, number))
         for write in self.targets.get(number, ()):
-            is_before = write not in overwritten and labels & self.space.original(write.write)
+            is_before = write not in self.performed and labels & self.space.original(write.write)
             if is_before and not self.order.is_forced(reader, write.frames):
                 labels |= self.space.mark(LuckyRead(write.write, reader[-1].instruction.id, False, number))
         return labels
 
     def overwrite(self, write: ActualWrite, dropped: Labels, added: Labels) -> None:
         """A hidden write, (2)."""
+        self.performed |= {write}
         for number in write.slices:
             for hit in self.overlapping(number):
                 if self.journal is not None:

@@ -154,7 +154,10 @@ class ScheduleEvaluation:
         for _, _, one in reads:
             labels |= one
         if instruction.opcode.endswith("-done") and instruction.operands:
-            labels |= self._changed_since_start(instruction, frames)
+            changed = self._changed_since_start(instruction, frames)
+            labels |= changed
+            for number in self.memory.locate(instruction) if changed else ():  # the start's own bytes
+                self.memory.put(number, self.memory.sets.get(number, 0) | changed)
         labels |= self.carried(instruction)
         if instruction.opcode in _ELEMENT_BY_ELEMENT and len(instruction.operands) > 1:
             self._define_elements(instruction, reads)
@@ -299,9 +302,10 @@ class ScheduleEvaluation:
         body, condition = (self.module.computations[c] for c in instruction.called_computations)
         met_outside = set(self._met)
         outer_journal = memory.journal
-        raw_outside = dict(memory.raw)
+        raw_outside, performed_outside = dict(memory.raw), memory.performed
         while True:
             memory.journal = {}
+            memory.performed = performed_outside
             memory.raw = dict(raw_outside)  # what an earlier iteration left raw is forced: iterations follow each other
             self._met = set()
             self._run_sequence(condition, frames, level)
@@ -330,18 +334,20 @@ class ScheduleEvaluation:
         for number in memory.locate(instruction.operands[0]):
             predicate |= memory.read(number, frames)
         outer_journal, raw_before = memory.journal, dict(memory.raw)
+        performed_before = performed_after = memory.performed
         ends: list[tuple[dict[int, Labels], dict[int, Labels]]] = []
         raw_after: dict[int, tuple[ActualWrite, ...]] = {}
         for callee in instruction.called_computations:
-            memory.journal, memory.raw = {}, dict(raw_before)
+            memory.journal, memory.raw, memory.performed = {}, dict(raw_before), performed_before
             self._run_sequence(self.module.computations[callee], frames, level)
+            performed_after |= memory.performed
             journal = memory.journal
             ends.append((journal, {number: memory.sets.get(number, 0) for number in journal}))
             for number, found in memory.raw.items():
                 raw_after[number] = tuple(dict.fromkeys((*raw_after.get(number, ()), *found)))
             for number, before in journal.items():
                 memory.sets[number] = before
-        memory.journal, memory.raw = outer_journal, raw_after
+        memory.journal, memory.raw, memory.performed = outer_journal, raw_after, performed_after
         for number in {n for journal, _ in ends for n in journal}:
             labels = predicate
             for _, end in ends:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ligerdiag.analysis.carriers import Carriers
 from ligerdiag.analysis.comparison import Cause, Comparison, OutputComparison
 from ligerdiag.analysis.evidence import WrongRead, find_wrong_reads, find_wrong_sightings
-from ligerdiag.analysis.labels import Labels, LabelSpace
+from ligerdiag.analysis.labels import Labels, LabelSpace, WrongAbout
 from ligerdiag.analysis.matching import Matching
 from ligerdiag.analysis.memory import LuckyRead
 from ligerdiag.analysis.program_order import Intended, compute_intended
@@ -96,11 +96,15 @@ class Search:
         outputs = self._blame_merged(outputs)
         if not wrong:
             return outputs
-        reached = self._reach([(path, sighting) for _, path, sighting in wrong])
+        reached = self._reach([(cause.write, path, sighting) for cause, path, sighting in wrong])
         return {
             name: output.join(
                 tuple(
-                    dict.fromkeys(cause for cause, path, sighting in wrong if (path, sighting.instruction.id) in reach)
+                    dict.fromkeys(
+                        cause
+                        for cause, path, sighting in wrong
+                        if (path, WrongAbout(cause.write, sighting.instruction.id)) in reach
+                    )
                 )
             )
             for (name, output), reach in zip(outputs.items(), reached, strict=True)
@@ -136,7 +140,7 @@ class Search:
         ]
         if not reads:
             return ()
-        reached = self._reach([(read.path, read.sighting) for read in reads])
+        reached = self._reach([(read.write, read.path, read.sighting) for read in reads])
         found = [
             ReadFinding(
                 write=self.writes[read.write],
@@ -146,7 +150,7 @@ class Search:
                 outputs=tuple(
                     name
                     for (name, output), reach in zip(outputs.items(), reached, strict=True)
-                    if (read.path, read.sighting.instruction.id) in reach
+                    if (read.path, WrongAbout(read.write, read.sighting.instruction.id)) in reach
                     and any(c.write == read.write and c.verdict is verdict for c in output.causes)
                 ),
             )
@@ -154,23 +158,20 @@ class Search:
         ]
         return tuple([read for read in found if read.outputs])
 
-    def _reach(self, sightings: list[tuple[TagPath, Sighting]]) -> list[set[tuple[TagPath, int]]]:
-        """For each output the sightings that it depends on, as (path, instruction id), in both programs.
+    def _reach(self, sightings: list[tuple[int, TagPath, Sighting]]) -> list[set[tuple[TagPath, WrongAbout]]]:
+        """For each output those of the (HiddenWrite index, path, sighting) that it depends on, in both programs.
 
         One instruction can stand for several operations that the compiler merged: it tells something about an output
         only if the program, too, computes the output from the operation that it is named after.
         """
-        intended, actual = self.run.with_marks(
-            {path: self.run.space.mark(("operation", path)) for path, _ in sightings},
-            {s.instruction.id: self.run.space.mark(("instruction", s.instruction.id)) for _, s in sightings},
-        )
+        mark = self.run.space.mark
+        keys = [(path, WrongAbout(write, sighting.instruction.id)) for write, path, sighting in sightings]
+        marked: dict[int, Labels] = {}
+        for _, wrong in keys:
+            marked[wrong.instruction] = marked.get(wrong.instruction, 0) | mark(wrong)
+        intended, actual = self.run.with_marks({path: mark(("operation", path)) for path, _ in keys}, marked)
         return [
-            {
-                (path, s.instruction.id)
-                for path, s in sightings
-                if wanted & self.run.space.mark(("operation", path))
-                and seen & self.run.space.mark(("instruction", s.instruction.id))
-            }
+            {(path, wrong) for path, wrong in keys if wanted & mark(("operation", path)) and seen & mark(wrong)}
             for wanted, seen in zip(intended.outputs, actual.outputs, strict=True)
         ]
 
