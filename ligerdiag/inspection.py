@@ -1,5 +1,6 @@
 """From an artifact to verdicts, findings and coverage: reads, analyses, asks every rule."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from ligerdiag.effects.isolated import compute_effects_isolated
 from ligerdiag.errors import ArtifactError
 from ligerdiag.findings import Finding, Verdict
 from ligerdiag.hazards.registry import check_all
+from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.shape import iterate_leaves
@@ -51,12 +53,45 @@ def inspect_artifact(artifact: Artifact, *, effects_cache: Path | None) -> Inspe
         if leaves != len(names):
             raise ArtifactError(f"`{module.name}` has {leaves} outputs, the program {len(names)}")
     effects = _compute_effects((program, optimized), effects_cache)
-    context = compute_context(
+    context = _analyse(artifact, program, optimized, buffers, effects)
+    return Inspection(
+        outputs={name: output.verdict for name, output in context.outputs.items()},
+        findings=check_all(context),
+        coverage=_compute_coverage(context, tuple(notes)),
+    )
+
+
+def _analyse(
+    artifact: Artifact,
+    program: HloModule,
+    optimized: HloModule,
+    buffers: BufferAssignment,
+    effects: dict[CustomCall, CallEffects],
+) -> Context:
+    """The analysis; ArtifactError when the modules do not hang together (LIGERDIAG_DEBUG=1 shows where)."""
+    try:
+        return _compute_context(artifact, program, optimized, buffers, effects)
+    except (AssertionError, IndexError, KeyError, ValueError, RecursionError, StopIteration) as fault:
+        if os.environ.get("LIGERDIAG_DEBUG"):
+            raise
+        raise ArtifactError(
+            f"the modules of `{artifact.directory}` do not hang together: {type(fault).__name__} {fault}".rstrip()
+        ) from fault
+
+
+def _compute_context(
+    artifact: Artifact,
+    program: HloModule,
+    optimized: HloModule,
+    buffers: BufferAssignment,
+    effects: dict[CustomCall, CallEffects],
+) -> Context:
+    return compute_context(
         program=program,
         optimized=optimized,
         buffers=buffers,
         effects_of=lambda call: effects[_key(call)],
-        output_names=names,
+        output_names=artifact.provenance.outputs,
         traced_calls=tuple(
             TracedCall(
                 kernel=call.kernel,
@@ -68,11 +103,6 @@ def inspect_artifact(artifact: Artifact, *, effects_cache: Path | None) -> Inspe
             )
             for call in artifact.kernel_calls
         ),
-    )
-    return Inspection(
-        outputs={name: output.verdict for name, output in context.outputs.items()},
-        findings=check_all(context),
-        coverage=_compute_coverage(context, tuple(notes)),
     )
 
 

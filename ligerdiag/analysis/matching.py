@@ -46,11 +46,11 @@ def match_writes(
 ) -> Matching:
     """Find every hidden write of the program in the optimized module, and where it hits memory."""
     by_path: defaultdict[TagPath, list[HiddenWrite]] = defaultdict(list)
-    by_payload: defaultdict[bytes, list[HiddenWrite]] = defaultdict(list)
+    by_payload: defaultdict[tuple[str, bytes], list[HiddenWrite]] = defaultdict(list)
     for write in writes:
         if write.tag_path:
             by_path[write.tag_path].append(write)
-        by_payload[write.call.proto.backend_config].append(write)
+        by_payload[_payload(write.call)].append(write)
     by_call: dict[int, tuple[HiddenWrite, ...]] = {}
     actual: list[ActualWrite] = []
     notes: list[str] = []
@@ -60,7 +60,8 @@ def match_writes(
         hidden = find_hidden_operands(call, effects_of(call))
         if not hidden:
             continue
-        own = by_path.get(parse_tag_path(call.op_name)) or _match_payload(call, by_payload)
+        path = parse_tag_path(call.op_name)
+        own = by_path.get(path, []) if path else _match_payload(call, by_payload)
         found = tuple([w for w in own for number in hidden if w.operand == number])
         if not found:
             notes.append(f"`{call.name}` writes an operand and is not in the program as written")
@@ -110,8 +111,14 @@ def _are_merged(a: HiddenWrite, b: HiddenWrite) -> bool:
     return outer_a == outer_b and are_twins(a.call, b.call)
 
 
-def _match_payload(call: HloInstruction, by_payload: Mapping[bytes, list[HiddenWrite]]) -> list[HiddenWrite]:
-    candidates = by_payload.get(call.proto.backend_config, [])
+def _payload(call: HloInstruction) -> tuple[str, bytes]:
+    return call.proto.custom_call_target, call.proto.backend_config
+
+
+def _match_payload(
+    call: HloInstruction, by_payload: Mapping[tuple[str, bytes], list[HiddenWrite]]
+) -> list[HiddenWrite]:
+    candidates = by_payload.get(_payload(call), [])
     return candidates if len({w.call.id for w in candidates}) == 1 else []
 
 

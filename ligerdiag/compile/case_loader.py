@@ -69,6 +69,8 @@ class CaseLoader:
         for name, file in _project_modules().items():
             if file.endswith(".py"):
                 del sys.modules[name]
+        for name in _project_namespaces():
+            del sys.modules[name]
         self._source, self._cases, self._hashes = None, {}, {}
 
 
@@ -158,6 +160,16 @@ def _import(source: Source, name: str) -> ModuleType:
 def _explain(source: Source, fault: Exception) -> CaseError:
     traceback.print_exception(fault)
     return CaseError(f"`{source}` does not import: {describe_fault(fault)}")
+
+
+def _project_namespaces() -> list[str]:
+    """Folders of the project that were imported as packages without an `__init__.py`."""
+    return [
+        name
+        for name, module in list(sys.modules.items())
+        if getattr(module, "__file__", None) is None
+        and any(is_project_file(str(Path(folder) / "__init__.py")) for folder in getattr(module, "__path__", ()))
+    ]
 
 
 def _project_modules() -> dict[str, str]:

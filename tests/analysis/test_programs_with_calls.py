@@ -48,3 +48,14 @@ def test_a_backward_rule_reads_what_its_author_wrote(calls: Programs) -> None:
 def test_a_backward_rule_that_misses_the_write_is_stale(calls: Programs) -> None:
     # the gradient is cast to bf16: XLA hands out the bf16 logits
     assert calls["own_backward_rule_missing"].verdicts == {"loss": "fresh", "gradient": "stale"}
+
+
+def test_one_branchs_write_is_not_seen_by_the_other(calls: Programs) -> None:
+    # only one of them runs
+    assert calls["branch_in_the_other_order"].verdicts == {"found": "fresh"}
+
+
+def test_a_derivative_of_what_stands_behind_the_kernel_wants_what_it_left(calls: Programs) -> None:
+    # h * v reads h after the kernel, and so does its derivative, fused with what the kernel returns
+    verdicts = calls["derivative_behind_the_kernel"].verdicts
+    assert (verdicts["sums"], verdicts["gradient"]) == ("fresh", "fresh")

@@ -66,3 +66,7 @@ def test_nothing_is_carried_round_a_loop_of_one_iteration(loops: Programs) -> No
 def test_the_original_is_wanted_in_the_loop_by_who_reads_before_the_kernel(loops: Programs) -> None:
     program = loops["carried_hides_missing"]
     assert program.verdicts["early"] == MUST_NOT_SEE[look(program, "early")]
+
+
+def test_a_loop_that_may_not_run_returns_what_it_was_given(loops: Programs) -> None:
+    assert loops["perhaps_no_iteration"].verdicts == {"h": "fresh", "step": "fresh"}

@@ -71,6 +71,13 @@ def test_a_kernel_called_twice_on_one_value_is_run_once(straight: Programs) -> N
     assert "LD007" in {finding.rule for finding in program.inspection.findings}
 
 
+def test_the_second_of_two_merged_calls_returns_what_the_first_does(straight: Programs) -> None:
+    # it should have read the doubled rows; the norm depends on the first write all the same, by its other part
+    program = straight["merged_calls"]
+    assert len(find_kernels(program)) == 1
+    assert program.verdicts == {"norm": "stale", "first": "fresh"}
+
+
 def test_an_entry_parameter_is_returned_as_the_kernel_left_it(straight: Programs) -> None:
     # the copy into the output is taken out of a tuple with the kernel's result
     program = straight["entry_parameter"]

@@ -9,6 +9,8 @@ from ligerdiag.hlo.shape import TUPLE
 from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloInstructionProto, HloProto, ShapeProto
 
 F32 = 11
+ARENA = 1000
+"""Index of the BufferAllocation that values with an offset share."""
 
 
 def array(*dimensions: int) -> ShapeProto:
@@ -60,18 +62,19 @@ class Builder:
         ids = [i.id for i in instructions or computation.instructions]
         self.proto.hlo_module.schedule.sequences[computation.id].instruction_ids.extend(ids)
 
-    def define(self, instruction: HloInstructionProto, *index: int, offset: int | None = None, size: int = 16) -> int:
-        """Gives a place to what the instruction defines at this ShapeIndex; returns its slice number."""
+    def define(self, instruction: HloInstructionProto, *path: int, offset: int | None = None, size: int = 16) -> int:
+        """Gives a place to what the instruction defines at this ShapeIndex, in the arena where an offset is given.
+
+        Returns the number of its slice, if no slice is defined twice.
+        """
         assignment = self.proto.buffer_assignment
         number = len(assignment.logical_buffers)
-        allocation = assignment.buffer_allocations.add(index=number) if offset is None else None
-        if allocation is None:
-            if not assignment.buffer_allocations:
-                assignment.buffer_allocations.add(index=0)
-            allocation = assignment.buffer_allocations[0]
+        allocations = {a.index: a for a in assignment.buffer_allocations}
+        wanted = number if offset is None else ARENA
+        allocation = allocations.get(wanted) or assignment.buffer_allocations.add(index=wanted)
         buffer = assignment.logical_buffers.add(id=number + 1, size=size)
         buffer.defined_at.instruction_id = instruction.id
-        buffer.defined_at.shape_index.extend(index)
+        buffer.defined_at.shape_index.extend(path)
         allocation.assigned.add(logical_buffer_id=number + 1, offset=offset or 0, size=size)
         return number
 

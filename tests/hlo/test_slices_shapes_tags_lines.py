@@ -11,7 +11,7 @@ from ligerdiag.hlo.shape import count_elements, iterate_leaves, render_shape
 from ligerdiag.hlo.source import MAX_FRAMES, find_user_line, iterate_frames
 from ligerdiag.hlo.tags import parse_tag_path, strip_tags
 from ligerdiag.hlo.xla_pb2 import ShapeProto
-from tests.hlo.building import Builder, array, find, tuple_of
+from tests.hlo.building import ARENA, Builder, array, find, tuple_of
 from tests.hlo.conftest import Programs
 
 slices = st.builds(Slice, st.integers(0, 1), st.integers(0, 12), st.integers(0, 6))
@@ -47,7 +47,7 @@ def test_values_in_the_same_bytes_share_a_slice() -> None:
     _, buffers = parse_hlo(builder.bytes())
     assert buffers is not None
     assert buffers.definitions == {x.id: (((), 0),), y.id: (((), 0),)}
-    assert buffers.slices == (Slice(0, 0, 16),)
+    assert buffers.slices == (Slice(ARENA, 0, 16),)
 
 
 def test_leaves_of_a_nested_tuple_are_in_order() -> None:

@@ -89,3 +89,23 @@ def own_backward_rule_missing(x, w):
     head = with_own_rule(lambda h: h)
     loss, gradient = jax.value_and_grad(lambda x: head(logits(x, w)))(x)
     return {"loss": loss, "gradient": gradient.astype(jnp.float32)}
+
+
+@CASES.add(X, W)
+def branch_in_the_other_order(x, w):
+    h = x @ w
+    found = jax.lax.cond(x[0, 0] > 0, lambda h: h.max(1), double, h)  # false first: the kernel's branch
+    return {"found": found}
+
+
+@CASES.add(X, W, H)
+def derivative_behind_the_kernel(x, w, v):
+    def loss(v):
+        h = x @ w
+        sums = double(h)
+        with jax.named_scope("behind"):
+            product = h * v  # its derivative by v is h, as it is here
+        return product.sum(), sums
+
+    (y, sums), gradient = jax.value_and_grad(loss, has_aux=True)(v)
+    return {"y": y, "sums": sums, "gradient": gradient * 2 + sums[:, None]}

@@ -163,3 +163,13 @@ def while_loop(x, w):
 
     step, h, total = jax.lax.while_loop(lambda state: state[2].sum() < 10, body, (0, x @ w, jnp.zeros(8)))
     return {"h": h, "total": total, "step": step}
+
+
+@CASES.add(X, W)
+def perhaps_no_iteration(x, w):
+    h = x @ w
+    sums = double(h)
+    step, h = jax.lax.while_loop(
+        lambda state: state[0] < x[0, 0], lambda state: (state[0] + 1, x @ w + 1), (0.0, see(h, sums))
+    )
+    return {"h": h, "step": step}

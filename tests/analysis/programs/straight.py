@@ -174,3 +174,12 @@ def merged_readers(x, w):
     h = logits(x, w)
     sums = double(h)
     return {"missed": miss(h, w), "seen": miss(see(h, sums), w)}
+
+
+@CASES.add(X, W)
+def merged_calls(x, w):
+    h = x @ w
+    first = double(h)
+    seen = see(h, first)
+    second = double(h)
+    return {"norm": seen.sum() + second.sum(), "first": first}

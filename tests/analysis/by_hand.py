@@ -1,0 +1,78 @@
+"""Both programs by hand: the program as written, and a schedule on bytes of our choice."""
+
+from collections.abc import Mapping
+
+from ligerdiag.analysis.context import Context, compute_context
+from ligerdiag.analysis.vanished import TracedCall
+from ligerdiag.effects.access import Access, CallEffects
+from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.parse import parse_hlo
+from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloInstructionProto
+from tests.hlo.building import Builder
+
+READ, WRITE, BOTH, UNKNOWN = Access.READ, Access.WRITE, Access.READ_WRITE, Access.UNKNOWN
+
+
+class Program(Builder):
+    """A builder that tags, and knows what each custom call does by its target."""
+
+    def op(
+        self,
+        computation: HloComputationProto,
+        opcode: str,
+        *operands: HloInstructionProto,
+        tag: int | str = "",
+        **fields: object,
+    ) -> HloInstructionProto:
+        added = self.add(computation, opcode, operands, **fields)  # type: ignore[arg-type]
+        if tag:
+            added.metadata.op_name = f"f/{opcode}#ld{tag}"
+            added.name = f"{opcode}_ld{tag}.{added.id}"  # as XLA names what comes from the program
+        return added
+
+    def kernel(
+        self, computation: HloComputationProto, *operands: HloInstructionProto, tag: int | str, target: str = "double"
+    ) -> HloInstructionProto:
+        added = self.op(computation, "custom-call", *operands, tag=tag)
+        added.custom_call_target = target
+        return added
+
+    def place(self, *instructions: HloInstructionProto) -> None:
+        """Bytes of their own for each."""
+        for instruction in instructions:
+            self.define(instruction)
+
+
+EFFECTS: Mapping[str, tuple[Access, ...]] = {
+    "double": (BOTH, READ),
+    "fill": (WRITE, READ),
+    "opaque": (UNKNOWN, READ),
+    "sum": (READ, READ),
+}
+
+
+def effects_of(call: HloInstruction) -> CallEffects:
+    target = call.proto.custom_call_target
+    operands = EFFECTS[target][: len(call.operands)]
+    return CallEffects(kernel=target, operands=operands, outputs=(Access.WRITE,))
+
+
+def judge(program: Program, schedule: Program, *outputs: str, traced: tuple[TracedCall, ...] = ()) -> Context:
+    """Both modules are read from their bytes, as from an artifact; every computation is scheduled as it was built."""
+    for computation in schedule.proto.hlo_module.computations:
+        if computation.id not in schedule.proto.hlo_module.schedule.sequences and not computation.is_fusion_computation:
+            schedule.schedule(computation)
+    optimized, buffers = parse_hlo(schedule.bytes())
+    assert buffers is not None
+    return compute_context(
+        program=parse_hlo(program.bytes())[0],
+        optimized=optimized,
+        buffers=buffers,
+        effects_of=effects_of,
+        output_names=outputs,
+        traced_calls=traced,
+    )
+
+
+def verdicts(context: Context) -> list[str]:
+    return [output.verdict.value for output in context.outputs.values()]

@@ -1,0 +1,117 @@
+"""The rules at the core, one by one: what a call passes on, and what two sets that differ mean."""
+
+import pytest
+
+from ligerdiag.analysis.comparison import Comparison
+from ligerdiag.analysis.kernel_call import transfer_call
+from ligerdiag.analysis.labels import LabelSpace
+from ligerdiag.analysis.memory import LuckyRead
+from ligerdiag.analysis.writes import HiddenWrite
+from ligerdiag.effects.access import Access, CallEffects
+
+SPACE = LabelSpace(2, 2)
+FRESH, ORIGINAL = SPACE.fresh(0), SPACE.original(0)
+EARLIER = SPACE.advance(FRESH, 1, frozenset({0}))
+OTHER = SPACE.fresh(1)
+AFTER = SPACE.mark(LuckyRead(0, 5, True, 0))
+BEFORE = SPACE.mark(LuckyRead(0, 6, False, 0))
+FOREIGN = SPACE.mark(LuckyRead(1, 7, True, 0))
+
+
+def make_write(index: int = 0, operand: int = 0, unknown: bool = False) -> HiddenWrite:
+    return HiddenWrite(index, "k", operand, unknown, (), 0, ())
+
+
+def compare(intended: int, actual: int, *, unknown: bool = False, moved: bool = False, undecided: bool = False) -> str:
+    comparison = Comparison(
+        (make_write(unknown=unknown),),
+        SPACE,
+        frozenset({0} if moved else ()),
+        frozenset({0} if undecided else ()),
+    )
+    return comparison.compare(intended, actual).verdict.value
+
+
+@pytest.mark.parametrize(
+    ("intended", "actual", "expected"),
+    [
+        (0, 0, "fresh"),
+        (FRESH, FRESH, "fresh"),
+        (FRESH, 0, "stale"),
+        (0, FRESH, "clobbered"),
+        (FRESH, EARLIER, "stale"),  # sees the write of an earlier iteration only
+        (FRESH | EARLIER, EARLIER, "stale"),
+        (EARLIER, FRESH | EARLIER, "fresh"),
+        (FRESH, FRESH | ORIGINAL, "stale"),  # a part of it is from before
+        (FRESH | ORIGINAL, FRESH | ORIGINAL, "fresh"),
+        (ORIGINAL, 0, "fresh"),
+        (FRESH, FRESH | AFTER, "latent"),
+        (FRESH, AFTER, "stale"),
+        (ORIGINAL, ORIGINAL | BEFORE, "latent"),
+        (FRESH, FRESH | BEFORE, "fresh"),  # the read from before is not one that this value is meant to hold
+        (FRESH, FRESH | FOREIGN, "fresh"),
+        (OTHER, 0, "fresh"),  # another write's business
+    ],
+)
+def test_what_a_difference_means(intended: int, actual: int, expected: str) -> None:
+    assert compare(intended, actual) == expected
+
+
+def test_iterations_are_not_told_apart_when_a_loop_is_gone() -> None:
+    assert compare(EARLIER, FRESH, moved=True) == "fresh"
+    assert compare(EARLIER, 0, moved=True) == "stale"
+
+
+@pytest.mark.parametrize("reason", ["unknown", "undecided"])
+def test_unknown_covers_all_that_the_write_may_touch_and_nothing_else(reason: str) -> None:
+    for intended, actual in ((FRESH, FRESH), (FRESH, 0), (0, FRESH), (FRESH, FRESH | AFTER)):
+        assert compare(intended, actual, **{reason: True}) == "unknown"
+    assert compare(OTHER, OTHER, **{reason: True}) == "fresh"
+
+
+def test_the_worst_write_decides() -> None:
+    comparison = Comparison((make_write(0), make_write(1)), SPACE, frozenset(), frozenset())
+    found = comparison.compare(FRESH | OTHER, FRESH | AFTER)
+    assert found.verdict.value == "stale"
+    assert [(cause.write, cause.verdict.value) for cause in found.causes] == [(0, "latent"), (1, "stale")]
+
+
+def transfer(access: tuple[Access, ...], operands: list[int], *writes: HiddenWrite) -> tuple[int, int]:
+    """(set of the results, set of operand 0 afterwards)."""
+    effects = CallEffects(kernel="k", operands=access, outputs=(Access.WRITE,))
+    found = transfer_call(effects, operands, writes, SPACE)
+    after = operands[0]
+    for _, dropped, added in found.written:
+        after = after & ~dropped | added
+    return found.results, after
+
+
+def test_results_depend_on_what_is_read() -> None:
+    read_write = (Access.READ_WRITE, Access.READ)
+    assert transfer(read_write, [ORIGINAL, OTHER], make_write()) == (OTHER, OTHER | FRESH)
+
+
+def test_results_do_not_depend_on_what_is_only_written() -> None:
+    # the bytes that it leaves may be old ones, where a mask is false
+    results, after = transfer((Access.WRITE, Access.NONE), [OTHER | ORIGINAL, EARLIER], make_write())
+    assert results == 0
+    assert after == OTHER | FRESH
+
+
+def test_an_earlier_iterations_write_is_passed_on_with_what_is_read() -> None:
+    assert transfer((Access.READ_WRITE,), [EARLIER], make_write()) == (EARLIER, EARLIER | FRESH)
+
+
+def test_the_original_does_not_lead_through_its_own_kernel_but_another_one() -> None:
+    assert transfer((Access.READ_WRITE,), [ORIGINAL], make_write(1)) == (ORIGINAL, ORIGINAL | OTHER)
+    assert transfer((Access.READ_WRITE, Access.READ), [0, ORIGINAL], make_write()) == (0, FRESH)
+
+
+def test_what_an_unknown_kernel_returns_is_touched() -> None:
+    results, after = transfer((Access.UNKNOWN,), [OTHER], make_write(unknown=True))
+    assert results == OTHER | FRESH
+    assert after == OTHER | FRESH
+
+
+def test_an_operand_without_a_known_effect_counts_as_read() -> None:
+    assert transfer((), [OTHER])[0] == OTHER
