@@ -1,8 +1,10 @@
 """Inside a fusion: dependence sets of each fused instruction, so that the outputs of one fusion are told apart."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from ligerdiag.analysis.labels import Labels
+from ligerdiag.analysis.parts import PartedValue, Parts, follow_parts, union_of
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.shape import is_tuple, iterate_leaves
 
@@ -30,8 +32,8 @@ class Surroundings(Protocol):
         ...
 
 
-type FusedValue = int | tuple["FusedValue", ...]
-"""An array's set, or a tuple of values."""
+type FusedValue = int | Parts | tuple["FusedValue", ...]
+"""An array's set, its pieces' sets, or a tuple of values."""
 
 
 class FusionEvaluator:
@@ -43,19 +45,25 @@ class FusionEvaluator:
         surroundings: Surroundings,
         fusion: HloInstruction,
         reads: list[Read],
+        parts: Mapping[int, Parts],
     ) -> None:
+        """`parts`: operand_number to the operand's pieces, where they are known."""
         self._module = module
         self._surroundings = surroundings
         self._fusion = fusion
         self._reads = reads
+        self._parts = parts
 
-    def run(self) -> list[Labels]:
+    def run(self) -> list[PartedValue]:
         """Sets of the fusion's leaves, in order."""
         arguments: list[FusedValue] = []
         for number, operand in enumerate(self._fusion.operands):
             sets = [labels for n, _, labels in self._reads if n == number]
             leaves = list(iterate_leaves(operand.shape))
-            arguments.append(sets[0] if leaves == [()] else tuple(sets))
+            if number in self._parts:
+                arguments.append(self._parts[number].add(sets[0] & ~self._parts[number].union))
+            else:
+                arguments.append(sets[0] if leaves == [()] else tuple(sets))
         callee = self._module.computations[self._fusion.called_computations[0]]
         return _flatten(self._run(callee, arguments))
 
@@ -81,32 +89,38 @@ class FusionEvaluator:
             return whole
         if opcode in ("fusion", "call"):
             return self._run(self._module.computations[instruction.called_computations[0]], operands)
-        labels = 0
-        for operand in operands:
-            labels |= _union(operand)
+        sets = [_union(operand) for operand in operands]
+        added = self._surroundings.carried(instruction)
+        value: PartedValue | None = None
+        if not is_tuple(instruction.shape) and not any(isinstance(operand, tuple) for operand in operands):
+            value = follow_parts(instruction, [o for o in operands if not isinstance(o, tuple)])
         if opcode == "custom-call":
-            labels = self._surroundings.call_fused(instruction, [_union(operand) for operand in operands])
-        labels |= self._surroundings.carried(instruction)
-        self._surroundings.sight(instruction, self._fusion, labels, self._reads)
-        labels |= self._surroundings.marks_of(instruction)
+            value = self._surroundings.call_fused(instruction, sets)
+        elif value is None:
+            value = 0
+            for one in sets:
+                value |= one
+        self._surroundings.sight(instruction, self._fusion, union_of(value) | added, self._reads)
+        added |= self._surroundings.marks_of(instruction)
+        value = value | added if isinstance(value, int) else value.add(added)
         if is_tuple(instruction.shape):
-            return tuple([labels for _ in iterate_leaves(instruction.shape)])
-        return labels
+            return tuple([value for _ in iterate_leaves(instruction.shape)])
+        return value
 
 
 def _union(value: FusedValue) -> Labels:
-    if isinstance(value, int):
-        return value
+    if not isinstance(value, tuple):
+        return union_of(value)
     labels = 0
     for child in value:
         labels |= _union(child)
     return labels
 
 
-def _flatten(value: FusedValue) -> list[Labels]:
-    if isinstance(value, int):
+def _flatten(value: FusedValue) -> list[PartedValue]:
+    if not isinstance(value, tuple):
         return [value]
-    found: list[Labels] = []
+    found: list[PartedValue] = []
     for child in value:
         found += _flatten(child)
     return found

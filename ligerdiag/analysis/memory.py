@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from ligerdiag.analysis.labels import Labels, LabelSpace
 from ligerdiag.analysis.order import Order
+from ligerdiag.analysis.parts import PartedValue, Parts, union_of
 from ligerdiag.analysis.writes import Frames
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloInstruction
@@ -62,6 +63,8 @@ class Memory:
     """Slice number to the hidden writes that will hit it."""
     sets: dict[int, Labels] = field(default_factory=dict[int, Labels])
     """Slice number to set; missing is empty."""
+    parts: dict[int, Parts] = field(default_factory=dict[int, Parts])
+    """Slice number to the pieces of what stands there, where they are known."""
     raw: dict[int, tuple[ActualWrite, ...]] = field(default_factory=dict[int, tuple[ActualWrite, ...]])
     performed: frozenset[ActualWrite] = frozenset()
     """Hidden writes that have been met, in this iteration of every loop."""
@@ -91,8 +94,13 @@ class Memory:
             return tuple([number for _, number in defined])
         return tuple([number for number in self.locate(instruction) if number < 0])
 
-    def put(self, number: int, labels: Labels) -> None:
+    def put(self, number: int, value: PartedValue) -> None:
         """A definition, (1)."""
+        labels = union_of(value)
+        if isinstance(value, Parts):
+            self.parts[number] = value
+        elif self.parts:
+            self.parts.pop(number, None)
         if self.journal is not None:
             self.journal.setdefault(number, self.sets.get(number, 0))
         self.sets[number] = labels
@@ -114,6 +122,16 @@ class Memory:
                 labels |= self.space.mark(LuckyRead(write.write, reader[-1].instruction.id, False, number))
         return labels
 
+    def find_parts(self, number: int, value: HloInstruction) -> Parts | None:
+        """The pieces of what stands in this slice, if it is read in the shape that it was written in."""
+        parts = self.parts.get(number)
+        return parts if parts is not None and parts.shape == tuple(value.shape.dimensions) else None
+
+    def settle(self, number: int, labels: Labels) -> None:
+        """What stands in this slice where several ways through the program meet."""
+        self.sets[number] = labels
+        self.parts.pop(number, None)
+
     def overwrite(self, write: ActualWrite, dropped: Labels, added: Labels) -> None:
         """A hidden write, (2)."""
         self.performed |= {write}
@@ -122,6 +140,7 @@ class Memory:
                 if self.journal is not None:
                     self.journal.setdefault(hit, self.sets.get(hit, 0))
                 before = self.sets.get(hit, 0)
+                self.parts.pop(hit, None)
                 self.sets[hit] = before | added if write.partial or hit != number else before & ~dropped | added
                 self.raw[hit] = (*[w for w in self.raw.get(hit, ()) if w is not write], write)
 

@@ -20,6 +20,7 @@ from ligerdiag.analysis.kernel_call import transfer_call
 from ligerdiag.analysis.labels import Labels, LabelSpace
 from ligerdiag.analysis.memory import ActualWrite, Memory
 from ligerdiag.analysis.order import Order
+from ligerdiag.analysis.parts import PartedValue, follow_parts, union_of
 from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
@@ -158,12 +159,31 @@ class ScheduleEvaluation:
             labels |= changed
             for number in self.memory.locate(instruction) if changed else ():  # the start's own bytes
                 self.memory.put(number, self.memory.sets.get(number, 0) | changed)
+        value = follow_parts(instruction, self._parted(instruction, reads)) if self.memory.parts else None
+        if value is not None:
+            labels = union_of(value)
         labels |= self.carried(instruction)
-        if instruction.opcode in _ELEMENT_BY_ELEMENT and len(instruction.operands) > 1:
+        if value is not None:
+            marks = labels | self.marked.get(instruction.id, 0)
+            extra = marks & ~union_of(value)
+            for number in self.memory.defines(instruction):
+                self.memory.put(number, value | extra if isinstance(value, int) else value.add(extra))
+        elif instruction.opcode in _ELEMENT_BY_ELEMENT and len(instruction.operands) > 1:
             self._define_elements(instruction, reads)
         else:
             self._define(instruction, labels)
         self.sight(instruction, instruction, labels, reads)
+
+    def _parted(self, instruction: HloInstruction, reads: list[Read]) -> list[PartedValue]:
+        """The operands' sets, in pieces where these are known."""
+        values: list[PartedValue] = [0] * len(instruction.operands)
+        for number, place, labels in reads:
+            parts = self.memory.find_parts(place, instruction.operands[number])
+            if parts is None:
+                values[number] = union_of(values[number]) | labels
+            else:
+                values[number] = parts.add(labels & ~parts.union)
+        return values
 
     def _define_elements(self, collective: HloInstruction, reads: list[Read]) -> None:
         """Results of a combined collective: the last number of a leaf's ShapeIndex names the operand."""
@@ -225,16 +245,21 @@ class ScheduleEvaluation:
 
     def _run_fusion(self, instruction: HloInstruction, frames: Frames) -> None:
         reads = self._read_operands(instruction, frames)
-        leaves = FusionEvaluator(self.module, self, instruction, reads).run()
+        parts = {
+            number: found
+            for number, place, _ in (reads if self.memory.parts else ())
+            if (found := self.memory.find_parts(place, instruction.operands[number])) is not None
+        }
+        leaves = FusionEvaluator(self.module, self, instruction, reads, parts).run()
         marks = self.marked.get(instruction.id, 0)
-        for (_, number), labels in zip(
+        for (_, number), value in zip(
             self.buffers.definitions.get(instruction.id, ()) or [((), n) for n in self.memory.locate(instruction)],
             self._order_leaves(instruction, leaves),
             strict=True,
         ):
-            self.memory.put(number, labels | marks)
+            self.memory.put(number, value | marks if isinstance(value, int) else value.add(marks))
 
-    def _order_leaves(self, instruction: HloInstruction, leaves: list[Labels]) -> list[Labels]:
+    def _order_leaves(self, instruction: HloInstruction, leaves: list[PartedValue]) -> list[PartedValue]:
         """Sets in the order in which the buffer assignment lists the fusion's definitions."""
         definitions = self.buffers.definitions.get(instruction.id)
         if not definitions:
@@ -244,8 +269,8 @@ class ScheduleEvaluation:
             by_place = dict(zip(places, leaves, strict=True))
             return [by_place.get(number, 0) for _, number in definitions]
         union = 0
-        for labels in leaves:
-            union |= labels
+        for value in leaves:
+            union |= union_of(value)
         return [union] * len(definitions)
 
     def _call_kernel(self, instruction: HloInstruction, frames: Frames) -> None:
@@ -319,7 +344,7 @@ class ScheduleEvaluation:
                 after = self.space.advance(memory.sets.get(number, 0) | predicate, level, inside)
                 head = before | after
                 changed = changed or head != before
-                memory.sets[number] = head
+                memory.settle(number, head)
             if outer_journal is not None:
                 for number, before in memory.journal.items():
                     outer_journal.setdefault(number, before)
@@ -346,7 +371,7 @@ class ScheduleEvaluation:
             for number, found in memory.raw.items():
                 raw_after[number] = tuple(dict.fromkeys((*raw_after.get(number, ()), *found)))
             for number, before in journal.items():
-                memory.sets[number] = before
+                memory.settle(number, before)
         memory.journal, memory.raw, memory.performed = outer_journal, raw_after, performed_after
         for number in {n for journal, _ in ends for n in journal}:
             labels = predicate
@@ -354,4 +379,4 @@ class ScheduleEvaluation:
                 labels |= end.get(number, memory.sets.get(number, 0))
             if outer_journal is not None:
                 outer_journal.setdefault(number, memory.sets.get(number, 0))
-            memory.sets[number] = labels
+            memory.settle(number, labels)

@@ -1,6 +1,5 @@
 """Verdicts on programs over four devices, each with the reason why it is the truth."""
 
-import pytest
 
 from tests.analysis.conftest import Programs
 from tests.analysis.schedule_oracle import MUST_SEE, find_kernels, look, read_slices
@@ -40,7 +39,6 @@ def test_results_of_a_combined_collective_stand_in_different_bytes(meshes: Progr
     assert len(set(program.positions.locate(done))) == 2
 
 
-@pytest.mark.xfail(strict=True, reason="the rows of a concatenation are not told apart")
 def test_operands_that_xla_concatenates_for_one_collective_are_told_apart(meshes: Programs) -> None:
     # small all-reduces are joined into one array and cut apart again
     assert set(meshes["combined_by_concatenation"].verdicts.values()) == {"fresh"}

@@ -130,7 +130,6 @@ def test_products_that_xla_merges_stay_two_values(straight: Programs) -> None:
     assert program.verdicts == {"first": "fresh", "second": "fresh"}
 
 
-@pytest.mark.xfail(strict=True, reason="the rows of a concatenation are not told apart")
 def test_readers_that_xla_merges_into_one_product_are_told_apart(straight: Programs) -> None:
     assert straight["merged_readers"].verdicts == {"missed": "stale", "seen": "fresh"}
 

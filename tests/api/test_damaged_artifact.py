@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile.artifacts import REQUIRED, load_artifact, write_manifest
+from ligerdiag.compile.artifacts import LOG, MANIFEST, REQUIRED, load_artifact, write_manifest
 from ligerdiag.errors import ArtifactError
 from ligerdiag.report.model import CaseReport, Status
 from tests.api.conftest import ROOT, Check, RunCli
@@ -71,12 +71,10 @@ def assert_told_or_judged(case: CaseReport) -> None:
 
 
 @pytest.mark.parametrize("part", [0.0, 0.5, 0.99])
-@pytest.mark.parametrize("name", [*REQUIRED, "manifest.json"])
+@pytest.mark.parametrize("name", [*(name for name in REQUIRED if name != LOG), MANIFEST])
 def test_a_file_that_was_cut_is_noticed(name: str, part: float, artifact: Path) -> None:
     data = (artifact / name).read_bytes()
     (artifact / name).write_bytes(data[: int(len(data) * part)])
-    if not data or (artifact / name).read_bytes() == data:
-        pytest.skip(f"there is nothing in {name} to cut")
     with pytest.raises(ArtifactError, match="is damaged or not ligerdiag's") as caught:
         load_artifact(artifact)
     assert "\n" not in str(caught.value)
