@@ -6,7 +6,7 @@ from pathlib import Path
 from time import perf_counter
 
 from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.job import CaseSpec
+from ligerdiag.compile.job import CaseSpec, Source
 from ligerdiag.compile.pool import Pool
 from ligerdiag.compile.service import CompileEvent, CompileResult, compile_cases, discover_cases
 from ligerdiag.compile.target import list_targets, load_target
@@ -51,8 +51,8 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
     tell = on_progress or _ignore
     targets = tuple(load_target(name) for name in dict.fromkeys(options.targets))
     cache = Cache(options.cache_directory)
-    reports: dict[tuple[str, str], CaseReport] = {}
-    order: list[tuple[str, str]] = []
+    reports: dict[tuple[Source, str, str], CaseReport] = {}
+    order: list[tuple[Source, str, str]] = []
     interrupted = False
     with Pool(cache=cache, jobs=options.jobs, timeout=options.timeout) as pool:
         toolchain = pool.toolchain
@@ -74,10 +74,10 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
             cases = discover_cases(options.selectors, pool=pool, refresh=options.refresh, on_event=relay)
             for case in cases:
                 parse_expectation(case.expected)
-            order = [(case.id, target.name) for case in cases for target in targets]
+            order = [(case.source, case.id, target.name) for case in cases for target in targets]
             for result in compile_cases(cases, targets, pool=pool, refresh=options.refresh, on_event=relay):
                 report = _judge(result, toolchain.name, cache)
-                reports[result.case.id, result.target] = report
+                reports[result.case.source, result.case.id, result.target] = report
         except KeyboardInterrupt:
             interrupted = True
     return CheckReport(

@@ -16,9 +16,10 @@ is left.
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ligerdiag.analysis.origins import find_origins
-from ligerdiag.analysis.twins import are_twins
+from ligerdiag.analysis.twins import number_values
 from ligerdiag.analysis.writes import HiddenWrite, call_tags_of
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.shape import count_elements, is_tuple
@@ -92,24 +93,16 @@ def _find_carriers(computation: HloComputation, value: HloInstruction) -> list[H
         if all(user.id in found for user in users[candidate.id]):
             found[candidate.id] = candidate
             pending += candidate.operands
-    return [c for c in found.values() if _depends_on_parameter(c) and not _has_twin(computation, c, found)]
+    numbers, dependent = number_values(computation), _find_dependent(computation)
+    outside = {numbers[i.id] for i in computation.instructions if i.id not in found}
+    return [c for c in found.values() if c.id in dependent and numbers[c.id] not in outside]
 
 
-def _depends_on_parameter(instruction: HloInstruction) -> bool:
-    seen: set[int] = set()
-    pending = [instruction]
-    while pending:
-        current = pending.pop()
-        if current.opcode == "parameter":
-            return True
-        if current.id not in seen:
-            seen.add(current.id)
-            pending += current.operands
-    return False
-
-
-def _has_twin(computation: HloComputation, carrier: HloInstruction, carriers: Mapping[int, HloInstruction]) -> bool:
-    return any(
-        other.opcode == carrier.opcode and other.id not in carriers and are_twins(other, carrier)
-        for other in computation.instructions
-    )
+@lru_cache(maxsize=32)
+def _find_dependent(computation: HloComputation) -> frozenset[int]:
+    """Ids of the instructions that depend on a parameter."""
+    found: set[int] = set()
+    for instruction in computation.instructions:
+        if instruction.opcode == "parameter" or any(operand.id in found for operand in instruction.operands):
+            found.add(instruction.id)
+    return frozenset(found)

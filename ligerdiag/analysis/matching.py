@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ligerdiag.analysis.memory import ActualWrite
-from ligerdiag.analysis.twins import are_twins
+from ligerdiag.analysis.twins import number_values
 from ligerdiag.analysis.writes import EffectsOf, Frames, HiddenWrite, find_hidden_operands, iterate_kernel_calls
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.positions import Positions
@@ -108,7 +108,11 @@ def _find_merged(
 
 def _are_merged(a: HiddenWrite, b: HiddenWrite) -> bool:
     outer_a, outer_b = ([frame.instruction for frame in w.frames[:-1]] for w in (a, b))
-    return outer_a == outer_b and are_twins(a.call, b.call)
+    computation = a.frames[-1].computation
+    if outer_a != outer_b or b.frames[-1].computation is not computation:
+        return False  # two branches of one conditional have one caller
+    numbers = number_values(computation)
+    return numbers[a.call.id] == numbers[b.call.id]
 
 
 def _payload(call: HloInstruction) -> tuple[str, bytes]:

@@ -118,7 +118,7 @@ class Memory:
                 labels |= self.space.mark(LuckyRead(write.write, reader[-1].instruction.id, True, number))
         for write in self.targets.get(number, ()):
             is_before = write not in self.performed and labels & self.space.original(write.write)
-            if is_before and not self.order.is_forced(reader, write.frames):
+            if is_before and not self.order.is_forced(reader, write.frames, from_second=True):
                 labels |= self.space.mark(LuckyRead(write.write, reader[-1].instruction.id, False, number))
         return labels
 

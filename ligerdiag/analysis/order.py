@@ -6,7 +6,7 @@ Being earlier in the schedule forces nothing: the next compiler, flag or GPU may
 from collections import defaultdict
 
 from ligerdiag.analysis.writes import CALLERS, Frames
-from ligerdiag.hlo.module import HloComputation, HloModule
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 
 
 class Order:
@@ -14,16 +14,38 @@ class Order:
 
     def __init__(self) -> None:
         self._after: dict[int, frozenset[int]] = {}
+        self._before: dict[int, frozenset[int]] = {}
         self._control_successors: dict[int, dict[int, list[int]]] = {}
 
-    def is_forced(self, first: Frames, second: Frames) -> bool:
-        """Whether `second` cannot be run before `first` has, by edges of the program, in one iteration of every loop."""
+    def is_forced(self, first: Frames, second: Frames, *, from_second: bool = False) -> bool:
+        """Whether `second` cannot be run before `first` has, by edges of the program, in one iteration of every loop.
+
+        from_second: search from `second` backward; cheaper where one `second` is asked about often.
+        """
         for a, b in zip(first, second, strict=False):
             if a.computation is not b.computation:
                 return True  # body and condition of one loop, or two branches of which only one runs
             if a.instruction is not b.instruction:
+                if from_second:
+                    return a.instruction.id in self.predecessors(b.computation, b.instruction)
                 return b.instruction.id in self.successors(a.computation, a.instruction.id)
         return True  # one runs inside the other
+
+    def predecessors(self, computation: HloComputation, instruction: HloInstruction) -> frozenset[int]:
+        """Ids of all instructions of the computation that must come before this one; itself excluded."""
+        found = self._before.get(instruction.id)
+        if found is None:
+            by_id = {i.id: i for i in computation.instructions}
+            seen: set[int] = set()
+            pending = [instruction]
+            while pending:
+                current = pending.pop()
+                for earlier in (*[o.id for o in current.operands], *current.control_predecessors):
+                    if earlier not in seen and earlier in by_id:
+                        seen.add(earlier)
+                        pending.append(by_id[earlier])
+            found = self._before[instruction.id] = frozenset(seen)
+        return found
 
     def successors(self, computation: HloComputation, instruction_id: int) -> frozenset[int]:
         """Ids of all instructions of the computation that must come after this one; itself excluded."""

@@ -1,28 +1,32 @@
 """Twins: operations that compute the same value, as common subexpression elimination sees it.
 
-Reducers and other called computations are not compared: two reductions that differ in nothing else count as twins.
+Value numbering, one pass in dependency order: two operations have one number when opcode, shape, attributes and the
+numbers of their operands are the same. Reducers and other called computations are not compared: two reductions that
+differ in nothing else count as twins.
 """
 
-from ligerdiag.hlo.module import HloInstruction
+from collections.abc import Mapping
+from functools import lru_cache
 
-MAX_DEPTH = 64
-"""Past this depth two values are taken for equal: the cautious answer for whoever asks."""
+from ligerdiag.hlo.module import HloComputation, HloInstruction
+
+_IGNORED = ("name", "id", "metadata", "operand_ids", "control_predecessor_ids", "called_computation_ids")
 
 
-def are_twins(a: HloInstruction, b: HloInstruction, depth: int = MAX_DEPTH) -> bool:
-    """Whether opcode, shape, attributes and, down to `depth`, all operands are the same."""
-    if a is b or depth == 0:
-        return True
-    if a.opcode != b.opcode or a.opcode == "parameter" or len(a.operands) != len(b.operands):
-        return False
-    if _attributes(a) != _attributes(b):
-        return False
-    return all(are_twins(x, y, depth - 1) for x, y in zip(a.operands, b.operands, strict=True))
+@lru_cache(maxsize=32)
+def number_values(computation: HloComputation) -> Mapping[int, int]:
+    """Instruction id to the number of its value: twins, and nothing else, have the same one."""
+    known: dict[tuple[bytes, tuple[int, ...]], int] = {}
+    numbers: dict[int, int] = {}
+    for instruction in computation.instructions:
+        operands = tuple([numbers[operand.id] for operand in instruction.operands])
+        numbers[instruction.id] = known.setdefault((_attributes(instruction), operands), len(known))
+    return numbers
 
 
 def _attributes(instruction: HloInstruction) -> bytes:
     stripped = type(instruction.proto)()
     stripped.CopyFrom(instruction.proto)
-    for field in ("name", "id", "metadata", "operand_ids", "control_predecessor_ids", "called_computation_ids"):
+    for field in _IGNORED:
         stripped.ClearField(field)
     return stripped.SerializeToString(deterministic=True)

@@ -68,6 +68,32 @@ def parse_module(proto: HloModuleProto) -> HloModule:
     )
 
 
+_AT_LEAST_ONE_OPERAND = frozenset(
+    {"get-tuple-element", "bitcast", "opt-barrier", "domain", "add-dependency", "while", "conditional", "copy-start"}
+)
+_CALLEES = {"while": 2, "call": 1, "fusion": 1, "conditional": 1, "async-start": 1}
+"""How many computations an instruction calls, at least."""
+_OPERANDS_ARE_PARAMETERS = frozenset({"call", "fusion", "async-start"})
+
+
+def _check_form(instruction: HloInstruction, callees: dict[int, HloComputation]) -> None:
+    """Raises ArtifactError where an instruction lacks the operands or computations that its opcode has."""
+    name, opcode, operands = instruction.name, instruction.opcode, instruction.operands
+    if not operands and (opcode in _AT_LEAST_ONE_OPERAND or opcode.endswith(("-done", "-update"))):
+        raise ArtifactError(f"`{name}` is a {opcode} without operands")
+    called = instruction.called_computations
+    if len(called) < _CALLEES.get(opcode, 0):
+        raise ArtifactError(f"`{name}` is a {opcode} that calls {len(called)} computations")
+    if opcode == "conditional" and len(operands) != len(called) + 1:
+        raise ArtifactError(f"`{name}` has {len(called)} branches and {len(operands)} operands")
+    if opcode in _OPERANDS_ARE_PARAMETERS:
+        numbers = [parameter.proto.parameter_number for parameter in callees[called[0]].parameters]
+        if numbers != list(range(len(operands))):
+            raise ArtifactError(f"`{name}` has {len(operands)} operands, its computation the parameters {numbers}")
+    if opcode == "while" and any(len(callees[callee].parameters) != 1 for callee in called):
+        raise ArtifactError(f"`{name}` is a loop whose computations do not have one parameter")
+
+
 def _parse_computation(
     proto: HloComputationProto, order: tuple[int, ...], callees: dict[int, HloComputation]
 ) -> HloComputation:
@@ -84,6 +110,7 @@ def _parse_computation(
         instruction = HloInstruction(
             message.id, message.name, message.opcode, operands, tuple(message.control_predecessor_ids), called, message
         )
+        _check_form(instruction, callees)
         if by_id.setdefault(message.id, instruction) is not instruction:
             raise ArtifactError(f"two instructions of `{proto.name}` have the id {message.id}")
     try:

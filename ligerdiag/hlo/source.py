@@ -36,7 +36,7 @@ def iterate_frames(module: HloModule, instruction: HloInstruction) -> Iterator[S
 def iterate_user_frames(module: HloModule, instruction: HloInstruction) -> Iterator[SourceLine]:
     """Frames that are not in an installed package, from the innermost outward."""
     for frame in iterate_frames(module, instruction):
-        if not any(part in frame.file for part in _LIBRARY):
+        if not frame.file.startswith("<frozen ") and not any(part in frame.file for part in _LIBRARY):
             yield frame
 
 

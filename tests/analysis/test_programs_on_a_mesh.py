@@ -1,6 +1,5 @@
 """Verdicts on programs over four devices, each with the reason why it is the truth."""
 
-
 from tests.analysis.conftest import Programs
 from tests.analysis.schedule_oracle import MUST_SEE, find_kernels, look, read_slices
 

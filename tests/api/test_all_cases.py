@@ -48,6 +48,12 @@ def test_a_hidden_row_of_the_seed_has_a_stale_gradient_and_none_that_is_fresh(
     assert verdicts <= {Verdict.STALE, Verdict.LATENT}
 
 
+def test_a_cast_that_makes_the_operand_is_not_blamed_for_what_is_read_behind_the_kernel(cases: Cases) -> None:
+    # XLA makes the kernel's operand by the very cast that the bias gradient asks for; the reduction runs after the kernel,
+    # and on an H200 the gradient is right (docs/measurements)
+    assert cases[f"bf16_flce[False-True-{SMALL}]"].outputs["bias"] is Verdict.LATENT
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("bias", BIASES)
 def test_really_in_bf16_the_gradients_read_the_logits_from_before_the_folded_convert(

@@ -133,7 +133,6 @@ def test_a_kernel_that_cannot_be_followed_is_unknown_and_never_clean(
     assert run_cli("check", "--strict", "--fail-on", "never", "forges.py", cwd=folder).code == 4
 
 
-@pytest.mark.xfail(strict=True, reason="reports are kept by id alone: one of the two takes the place of the other")
 def test_cases_of_two_files_are_two_even_under_one_id(reports: tuple[CaseReport, ...]) -> None:
     outputs = [set(case.outputs) for case in reports if case.id == "same"]
     assert outputs == [{"last", "row"}, {"last", "other"}]

@@ -1,0 +1,42 @@
+"""Random programs are judged without a fault; whether rightly, a GPU says (tests/gpu)."""
+
+from pathlib import Path
+
+import pytest
+
+from ligerdiag import api
+from ligerdiag.findings import Verdict
+from ligerdiag.report.model import CheckReport, Status
+from tests.property.random_cases import SEEDS
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> CheckReport:
+    cases = Path(__file__).with_name("random_cases.py")
+    cache = tmp_path_factory.mktemp("cache")
+    return api.check(api.CheckOptions(selectors=(str(cases),), targets=("h200",), cache_directory=cache))
+
+
+def test_every_random_program_gets_a_verdict_for_every_output(report: CheckReport) -> None:
+    assert [(case.id, case.error) for case in report.cases if case.status is Status.ERROR] == []
+    assert len(report.cases) == len(SEEDS)
+    assert all(set(case.outputs) >= {"norm", "total"} for case in report.cases)
+
+
+def test_a_hidden_write_is_always_reported(report: CheckReport) -> None:
+    for case in report.cases:
+        writes = [finding for finding in case.findings if finding.rule == "LD006"]
+        assert len(writes) == case.coverage.hidden_writes > 0
+
+
+def test_what_is_wrong_is_explained_by_a_finding_that_names_the_output(report: CheckReport) -> None:
+    rules = {Verdict.STALE: {"LD001", "LD002"}, Verdict.CLOBBERED: {"LD004"}, Verdict.LATENT: {"LD003"}}
+    for case in report.cases:
+        for name, verdict in case.outputs.items():
+            explained = {finding.rule for finding in case.findings if name in finding.outputs}
+            assert verdict is Verdict.FRESH or explained & rules[verdict], (case.id, name, verdict)
+
+
+def test_an_unrolled_loop_is_named_as_not_covered(report: CheckReport) -> None:
+    noted = [case.id for case in report.cases if any("unrolled" in note for note in case.coverage.not_covered)]
+    assert noted
