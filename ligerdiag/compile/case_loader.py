@@ -66,10 +66,11 @@ class CaseLoader:
             return False
 
     def _forget(self) -> None:
+        namespaces = _project_namespaces()  # first: a namespace's path cannot be read once its parent is gone
         for name, file in _project_modules().items():
             if file.endswith(".py"):
                 del sys.modules[name]
-        for name in _project_namespaces():
+        for name in namespaces:
             del sys.modules[name]
         self._source, self._cases, self._hashes = None, {}, {}
 

@@ -239,3 +239,17 @@ def is_running(pid: int) -> bool:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except FileNotFoundError:
         return False
+
+
+def test_a_folder_without_init_below_a_package_is_imported_anew_for_each_source(tmp_path: Path) -> None:
+    folder = tmp_path / "package" / "inner"
+    folder.mkdir(parents=True)
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "package" / "__init__.py").touch()
+    (folder / "helper.py").write_text(HELPER)
+    for name in ("one", "two"):
+        (folder / f"{name}.py").write_text(MINE.replace("import helper", "from package.inner import helper"))
+    with Pool(cache=Cache(tmp_path / "cache"), jobs=1) as single:
+        for name in ("one", "two"):
+            (case,) = discover_cases([f"package/inner/{name}.py"], pool=single, directory=tmp_path)
+            assert case.id == "mine"
