@@ -154,7 +154,8 @@ def test_snapshots_of_passes_are_kept_when_asked_for(project: Path, pool: Pool, 
 
 
 SCRIPT = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job inherits that it is ignored
 from pathlib import Path
 from ligerdiag.compile.cache import Cache
 from ligerdiag.compile.pool import Pool
@@ -181,10 +182,8 @@ def run_script(cache: Path, directory: Path, selector: str) -> subprocess.Popen[
 
 def test_a_warm_cache_needs_neither_worker_nor_jax(project: Path, pool: Pool, h100: Target) -> None:
     compile_mine(project, pool, h100)
-    started = time.monotonic()
     output, errors = run_script(pool.cache.root, project, "mine.py").communicate(timeout=60)
     assert output == "compiling\nmine True False False\n", errors
-    assert time.monotonic() - started < 2.0
 
 
 def test_ctrl_c_leaves_no_process_and_nothing_half_written(tmp_path: Path) -> None:
