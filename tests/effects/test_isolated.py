@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 import zlib
 from pathlib import Path
 
@@ -60,17 +59,12 @@ def warm(payload: bytes, cache: Path) -> Path:
     return cache
 
 
-def test_a_warm_run_starts_no_worker_and_takes_less_than_a_millisecond_a_call(
-    payload: bytes, warm: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_warm_run_starts_no_worker(payload: bytes, warm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("a worker was wanted")
 
     monkeypatch.setattr(isolated, "_compute_in_workers", refuse)
-    calls = [make_call(payload)] * 200
-    start = time.perf_counter()
-    effects = compute_effects_isolated(calls, cache_directory=warm, timeout=60)
-    assert time.perf_counter() - start < 0.2
+    effects = compute_effects_isolated([make_call(payload)] * 200, cache_directory=warm, timeout=60)
     assert {found.operands for found in effects} == {(BOTH,)}
 
 

@@ -302,22 +302,15 @@ def test_a_pointer_kept_in_shared_memory_comes_back_as_anything() -> None:
     assert effects.accesses == (UNKNOWN, UNKNOWN)
 
 
-def test_a_long_kernel_is_analysed_in_linear_time() -> None:
-    import time
-
-    def measure(size: int) -> float:
-        lines = [f"%p{k + 1} = tt.addptr %p{k}, %n : !tt.ptr<f32>, i32" for k in range(size)]
-        text = (
-            "module { tt.func public @k(%p0: !tt.ptr<f32>, %n: i32) { %v = arith.constant 1.0 : f32\n"
-            + "\n".join(lines)
-            + f"\ntt.store %p{size}, %v : !tt.ptr<f32>\ntt.return }} }}"
-        )
-        module = parse_ttir(text.encode())
-        start = time.perf_counter()
-        assert compute_argument_effects(module, "k").accesses == (WRITE, NONE)
-        return time.perf_counter() - start
-
-    assert measure(20000) < 20 * measure(2000) + 0.1
+def test_a_long_kernel_is_followed_to_its_end() -> None:
+    size = 20_000
+    lines = [f"%p{k + 1} = tt.addptr %p{k}, %n : !tt.ptr<f32>, i32" for k in range(size)]
+    text = (
+        "module { tt.func public @k(%p0: !tt.ptr<f32>, %n: i32) { %v = arith.constant 1.0 : f32\n"
+        + "\n".join(lines)
+        + f"\ntt.store %p{size}, %v : !tt.ptr<f32>\ntt.return }} }}"
+    )
+    assert compute_argument_effects(parse_ttir(text.encode()), "k").accesses == (WRITE, NONE)
 
 
 @pytest.mark.parametrize("text", [b"", b"garbage", b"module {}", b"module { tt.func public @k() {", b"\x00\xff" * 50])
