@@ -6,6 +6,7 @@ their names with a semicolon, `add#ld85;mul#ld84`: the first is the one whose va
 """
 
 import re
+from functools import lru_cache
 
 type TagPath = tuple[int, ...]
 """Numbers of the calls that lead to the operation, outermost first, and last its own; () when untagged."""
@@ -13,6 +14,7 @@ type TagPath = tuple[int, ...]
 _TAG = re.compile(r"#ld(\d+)")
 
 
+@lru_cache(maxsize=1 << 16)
 def parse_tag_path(op_name: str) -> TagPath:
     """(15, 85) for `jit(f)/call#ld15/add#ld85`; () for a name without tags."""
     if "#ld" not in op_name:
