@@ -15,7 +15,6 @@ from ligerdiag.analysis.search import ReadFinding, Runner, Search, find_latent
 from ligerdiag.analysis.vanished import TracedCall, VanishedCall, find_vanished
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite, find_hidden_writes, iterate_kernel_calls
 from ligerdiag.effects.access import CallEffects
-from ligerdiag.findings import Verdict
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.positions import Positions
@@ -94,7 +93,7 @@ def compute_context(
         run=run,
         instructions=instructions,
     )
-    outputs = search.refine(outputs)
+    found = search.run_search(outputs)
     return Context(
         program=program,
         optimized=optimized,
@@ -103,10 +102,10 @@ def compute_context(
         matching=matching,
         intended=intended,
         actual=actual,
-        outputs=outputs,
-        stale=search.find(Verdict.STALE, outputs),
-        clobbered=search.find(Verdict.CLOBBERED, outputs),
-        latent=find_latent(writes, outputs, instructions),
+        outputs=found.outputs,
+        stale=found.stale,
+        clobbered=found.clobbered,
+        latent=find_latent(writes, found.outputs, instructions),
         vanished=find_vanished(traced_calls, matching, intended, space),
         calls=tuple([(call, effects_of(call)) for _, call in iterate_kernel_calls(program)]),
     )

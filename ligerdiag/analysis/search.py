@@ -30,6 +30,15 @@ class ReadFinding:
     outputs: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the search found out."""
+
+    outputs: Mapping[str, OutputComparison]
+    stale: tuple[ReadFinding, ...]
+    clobbered: tuple[ReadFinding, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Runner:
     """Evaluates either program, as often as needed."""
@@ -81,11 +90,12 @@ class Search:
     run: Runner
     instructions: Mapping[int, HloInstruction]
 
-    def refine(self, outputs: Mapping[str, OutputComparison]) -> dict[str, OutputComparison]:
-        """The outputs' verdicts, made worse where an operation upstream is wrong though the output's own sets agree.
+    def run_search(self, outputs: Mapping[str, OutputComparison]) -> "Found":
+        """The outputs' verdicts, made worse where an operation upstream is wrong, and the readers behind them.
 
         An output that mixes several values can depend on all the right writes and still have one wrong part.
         """
+        outputs = self._blame_merged(outputs)
         wrong = [
             (Cause(write.index, verdict), path, sighting)
             for verdict, is_wrong in self._kinds()
@@ -93,11 +103,22 @@ class Search:
             if not write.unknown and write.index not in self.comparison.moved
             for path, sighting in find_wrong_sightings(write, self.intended, self.actual, is_wrong)
         ]
-        outputs = self._blame_merged(outputs)
-        if not wrong:
-            return outputs
-        reached = self._reach([(cause.write, path, sighting) for cause, path, sighting in wrong])
-        return {
+        concerned = {(c.verdict, c.write) for o in outputs.values() for c in o.causes}
+        concerned |= {(cause.verdict, cause.write) for cause, _, _ in wrong}
+        reads = [
+            (verdict, read)
+            for verdict, is_wrong in self._kinds()
+            for write in self.writes
+            if (verdict, write.index) in concerned
+            for read in find_wrong_reads(write, self.intended, self.actual, self.comparison, is_wrong)
+        ]
+        if not wrong and not reads:
+            return Found({**outputs}, (), ())
+        reached = self._reach(
+            [(cause.write, path, sighting) for cause, path, sighting in wrong]
+            + [(read.write, read.path, read.sighting) for _, read in reads]
+        )
+        refined = {
             name: output.join(
                 tuple(
                     dict.fromkeys(
@@ -109,6 +130,37 @@ class Search:
             )
             for (name, output), reach in zip(outputs.items(), reached, strict=True)
         }
+        return Found(
+            refined,
+            self._report(Verdict.STALE, reads, refined, reached),
+            self._report(Verdict.CLOBBERED, reads, refined, reached),
+        )
+
+    def _report(
+        self,
+        verdict: Verdict,
+        reads: list[tuple[Verdict, WrongRead]],
+        outputs: Mapping[str, OutputComparison],
+        reached: list[set[tuple[TagPath, WrongAbout]]],
+    ) -> tuple[ReadFinding, ...]:
+        """Readers that make outputs this wrong; those that reach no such output are left out."""
+        found = [
+            ReadFinding(
+                write=self.writes[read.write],
+                reader=self.instructions[read.reader],
+                wrong=read,
+                lucky=None,
+                outputs=tuple(
+                    name
+                    for (name, output), reach in zip(outputs.items(), reached, strict=True)
+                    if (read.path, WrongAbout(read.write, read.sighting.instruction.id)) in reach
+                    and any(c.write == read.write and c.verdict is verdict for c in output.causes)
+                ),
+            )
+            for kind, read in reads
+            if kind is verdict
+        ]
+        return tuple([read for read in found if read.outputs])
 
     def _blame_merged(self, outputs: Mapping[str, OutputComparison]) -> dict[str, OutputComparison]:
         """Results of a call that XLA merged with an earlier one are stale where the two calls do not see the same."""
@@ -127,36 +179,6 @@ class Search:
             name: output.join(tuple(cause for path, cause in gone.items() if labels & marked[path]))
             for (name, output), labels in zip(outputs.items(), reached, strict=True)
         }
-
-    def find(self, verdict: Verdict, outputs: Mapping[str, OutputComparison]) -> tuple[ReadFinding, ...]:
-        """Readers that make outputs this wrong; those that reach no such output are left out."""
-        is_wrong = dict(self._kinds())[verdict]
-        concerned = {c.write for o in outputs.values() for c in o.causes if c.verdict is verdict}
-        reads = [
-            read
-            for write in self.writes
-            if write.index in concerned
-            for read in find_wrong_reads(write, self.intended, self.actual, self.comparison, is_wrong)
-        ]
-        if not reads:
-            return ()
-        reached = self._reach([(read.write, read.path, read.sighting) for read in reads])
-        found = [
-            ReadFinding(
-                write=self.writes[read.write],
-                reader=self.instructions[read.reader],
-                wrong=read,
-                lucky=None,
-                outputs=tuple(
-                    name
-                    for (name, output), reach in zip(outputs.items(), reached, strict=True)
-                    if (read.path, WrongAbout(read.write, read.sighting.instruction.id)) in reach
-                    and any(c.write == read.write and c.verdict is verdict for c in output.causes)
-                ),
-            )
-            for read in reads
-        ]
-        return tuple([read for read in found if read.outputs])
 
     def _reach(self, sightings: list[tuple[int, TagPath, Sighting]]) -> list[set[tuple[TagPath, WrongAbout]]]:
         """For each output those of the (HiddenWrite index, path, sighting) that it depends on, in both programs.
