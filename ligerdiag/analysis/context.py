@@ -45,11 +45,6 @@ class Context:
         """Instruction id in the optimized module to LogicalTime."""
         return compute_logical_times(self.optimized)
 
-    @cached_property
-    def optimized_instructions(self) -> Mapping[int, HloInstruction]:
-        """Instruction of the optimized module by id."""
-        return {i.id: i for c in self.optimized.computations.values() for i in c.instructions}
-
     def optimized_call(self, write: HiddenWrite) -> HloInstruction | None:
         """The custom call in the optimized module that performs the write."""
         return next((w.call for w in self.actual.writes if w.write == write.index), None)

@@ -90,7 +90,7 @@ class Search:
     run: Runner
     instructions: Mapping[int, HloInstruction]
 
-    def run_search(self, outputs: Mapping[str, OutputComparison]) -> "Found":
+    def run_search(self, outputs: Mapping[str, OutputComparison]) -> Found:
         """The outputs' verdicts, made worse where an operation upstream is wrong, and the readers behind them.
 
         An output that mixes several values can depend on all the right writes and still have one wrong part.

@@ -20,8 +20,3 @@ def parse_tag_path(op_name: str) -> TagPath:
     if "#ld" not in op_name:
         return ()
     return tuple([int(number) for number in _TAG.findall(op_name.partition(";")[0])])
-
-
-def strip_tags(op_name: str) -> str:
-    """The name as JAX gave it."""
-    return _TAG.sub("", op_name)

@@ -5,7 +5,8 @@
    program does not have is a mismatch.
 3. It is strict both ways: a program that is unexpectedly right is unexpected.
 4. An output whose verdict is unknown is inconclusive, unless the mapping allows `unknown` for it. What was decided
-   about the other outputs is compared all the same, and a contradiction there wins.
+   about the other outputs is compared all the same, and a contradiction there wins. What the analysis met and does not
+   cover makes a case inconclusive that would else be as expected; a hazard that was expected and found stays found.
 5. Without an expectation, a finding of error severity or a stale or clobbered output outweighs what is unknown, and
    what is unknown outweighs the rest. "Not covered" counts as unknown here.
 """
@@ -67,7 +68,9 @@ def compute_status(
     if contradictions:
         return Status.UNEXPECTED, "; ".join(contradictions)
     rest = allowed.get(_ALL, _FRESH)
-    unsettled = any(v is Verdict.UNKNOWN and v not in allowed.get(name, rest) for name, v in outputs.items())
+    unsettled = bool(coverage.not_covered) or any(
+        v is Verdict.UNKNOWN and v not in allowed.get(name, rest) for name, v in outputs.items()
+    )
     return (Status.INCONCLUSIVE if unsettled else Status.EXPECTED), ""
 
 

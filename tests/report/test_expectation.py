@@ -82,6 +82,14 @@ def test_what_is_not_covered_is_never_clean() -> None:
     assert compute_status({"a": FRESH}, (), None, coverage)[0] is Status.INCONCLUSIVE
 
 
+@pytest.mark.parametrize("expected", ["fresh", {"a": "fresh"}])
+def test_an_expected_fresh_output_is_not_settled_while_something_is_not_covered(expected: Expectation) -> None:
+    coverage = Coverage(kernels=1, hidden_writes=1, not_covered=("the loop around `k` was unrolled",))
+    assert compute_status({"a": FRESH}, (), expected, coverage)[0] is Status.INCONCLUSIVE
+    assert compute_status({"a": Verdict.STALE}, (), expected, coverage)[0] is Status.UNEXPECTED
+    assert compute_status({"a": Verdict.STALE}, (), "hazard", coverage)[0] is Status.EXPECTED
+
+
 @pytest.mark.parametrize("severity", list(Severity))
 def test_a_finding_without_a_bad_output_is_a_finding(severity: Severity) -> None:
     assert compute_status({"a": FRESH}, (make_finding(severity=severity),), None, Coverage())[0] is Status.FINDINGS
