@@ -1,0 +1,1 @@
+"""Runs a case on the GPUs of this machine and compares what they compute."""

@@ -1,0 +1,133 @@
+"""What numbers say about a program: replayed on the CPU, or run on a device. Plain data, no behaviour."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Attribution(StrEnum):
+    """What the numbers of an output are."""
+
+    FRESH = "fresh"
+    """Equal to the intended ones, up to rounding."""
+    STALE = "stale"
+    """Equal to what comes out when nobody sees what the kernels wrote."""
+    PARTLY_STALE = "partly stale"
+    """Some rows are as intended, the others stale."""
+    LOSSY = "lossy"
+    """Nearer to the intended ones than to the stale ones, and worse than rounding explains."""
+    NEITHER = "neither"
+    """Wrong, and not what a stale read gives."""
+    UNDECIDED = "undecided"
+    """The numbers cannot tell: intended and stale agree, or the intended ones are not finite."""
+
+
+class ReplayState(StrEnum):
+    """How far the replay of a case came."""
+
+    DONE = "done"
+    TOO_LARGE = "too large"
+    """Estimated above the bounds on seconds or bytes; `--full` runs it."""
+    NOT_COVERED = "not covered"
+    """Holds something that replay does not compute; `reason` names it."""
+    FAILED = "failed"
+    """The worker died, took too long or could not run the case's function; `reason` says which."""
+    NOT_ASKED = "not asked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputNumbers:
+    """One output against the intended and the stale prediction."""
+
+    attribution: Attribution
+    error: float
+    """||actual - intended|| / ||intended||, in f64; NaN when either is not finite."""
+    stale_error: float
+    """||actual - stale|| / ||stale||."""
+    distance: float
+    """||stale - intended|| / ||intended||: how well the numbers can tell."""
+    tolerance: float
+    """Relative error up to which two results of this output count as equal."""
+    rows_fresh: int = 0
+    """Rows (the first dimension; one for a scalar) that equal the intended ones."""
+    rows_stale: int = 0
+    """Rows that equal the stale ones and not the intended ones."""
+    rows: int = 0
+    """Rows in all; 0 when rows were not asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchNumbers:
+    """What was seen of one kernel call while it ran in the schedule, summed up over all its launches."""
+
+    kernel: str
+    """The kernel's function name."""
+    instruction: str
+    """Name of the custom call in the optimized module."""
+    launches: int
+    unwritten: Mapping[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
+    """Output number to (elements that the kernel left unwritten, elements), where there are any, worst launch."""
+    racing: Mapping[int, float] = field(default_factory=dict[int, float])
+    """operand_number that shares bytes with an output, to the relative difference of the results when the programs of
+    the grid run in another order or on bytes that are not shared, where there is any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """The numbers of one artifact, without a GPU."""
+
+    state: ReplayState
+    reason: str = ""
+    """One line, unless the state is done."""
+    outputs: Mapping[str, OutputNumbers] = field(default_factory=dict[str, OutputNumbers])
+    """Output name to its numbers, in the program's order."""
+    reference: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Output name to the relative error of program order against the case's own reference; empty without one."""
+    reference_tolerance: Mapping[str, float] = field(default_factory=dict[str, float])
+    changed_inputs: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Name of an argument that was not donated and whose bytes were overwritten, to the share of its elements that
+    changed."""
+    second_run: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Output name to its relative error in a second execution on the same constants, where it differs from the first."""
+    launches: tuple[LaunchNumbers, ...] = ()
+    seconds: float = 0.0
+    estimated_seconds: float = 0.0
+    estimated_bytes: int = 0
+    cached: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceOutput:
+    """One output as the hardware computed it."""
+
+    errors: tuple[float, ...]
+    """Per draw of inputs: ||device - intended|| / ||intended||; NaN when either is not finite."""
+    attribution: Attribution
+    """Worst over the draws."""
+    replay_error: float | None = None
+    """||replay - device|| / ||device||: the device's own artifact replayed on the same inputs; None when not replayed."""
+    unsteady: float = 0.0
+    """Largest relative difference between two runs of one draw; 0 when all were equal bit for bit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceRun:
+    """One case on real hardware."""
+
+    device: str
+    """Such as `NVIDIA H200`."""
+    count: int
+    """Devices that took part."""
+    runs: int
+    """Executions per draw of inputs."""
+    outputs: Mapping[str, DeviceOutput] = field(default_factory=dict[str, DeviceOutput])
+    verdicts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Output name to the static verdict on the device's own artifact."""
+    intended_from: str = ""
+    """What stood for the intended result: `program order` or `reference`."""
+    artifact: str = ""
+    """Directory of the device's own artifact."""
+    milliseconds: float | None = None
+    """Median time of one execution."""
+    error: str = ""
+    """One line, when the case could not be run."""

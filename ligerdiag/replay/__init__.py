@@ -1,0 +1,1 @@
+"""Runs HLO on numbers, on the CPU: the program as written, and the schedule on its own bytes."""

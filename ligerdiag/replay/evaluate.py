@@ -1,0 +1,108 @@
+"""Evaluates computations whose values have no memory: reducers, comparators, what is fused, whole ordinary programs.
+
+  (1) Instructions run in dependency order; a value is dropped after its last use.
+  (2) `opt-barrier`, `domain`, `add-dependency` and the -done of a pair give their operand on.
+  (3) An asynchronous pair computes at its start.
+Kernels and collectives are not computed here: see `machine`.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.replay.opcodes.scope import NotCoveredError, Value
+from ligerdiag.replay.opcodes.table import OPCODES
+
+PASSED_ON = frozenset({"opt-barrier", "domain", "add-dependency", "async-update", "async-done", "copy-done"})
+
+
+@dataclass(slots=True, eq=False)
+class Evaluator:
+    """Computes values of one module for one device; a `Scope` for the opcodes."""
+
+    module: HloModule
+    partition: int = 0
+    _uses: dict[int, Mapping[int, int]] = field(default_factory=dict[int, Mapping[int, int]])
+
+    def call(self, computation: int, arguments: Sequence[Value]) -> Value:
+        """The value of the computation with that id; raises NotCoveredError."""
+        callee = self.module.computations[computation]
+        left = dict(self.count_uses(callee))
+        values: dict[int, Value] = {}
+        for instruction in callee.instructions:
+            if instruction.opcode == "parameter":
+                values[instruction.id] = arguments[instruction.proto.parameter_number]
+                continue
+            if not left.get(instruction.id):
+                continue
+            operands = tuple([values[operand.id] for operand in instruction.operands])
+            values[instruction.id] = self.evaluate(instruction, operands)
+            for operand in instruction.operands:
+                left[operand.id] -= 1
+                if not left[operand.id]:
+                    del values[operand.id]
+        return values[callee.root.id]
+
+    def evaluate(self, instruction: HloInstruction, operands: tuple[Value, ...]) -> Value:
+        """The value of one instruction that is no parameter."""
+        opcode, called = instruction.opcode, instruction.called_computations
+        if opcode == "tuple":
+            return operands
+        if opcode == "get-tuple-element":
+            whole = operands[0]
+            if not isinstance(whole, tuple) or instruction.proto.tuple_index >= len(whole):
+                raise ArtifactError(f"`{instruction.name}` takes an element of what is no tuple")
+            return whole[instruction.proto.tuple_index]
+        if opcode in PASSED_ON:
+            return operands[0]
+        if opcode in ("call", "fusion", "async-start"):
+            return self.call(called[0], operands)
+        if opcode == "copy-start":
+            return operands[0]
+        if opcode == "after-all":
+            return ()
+        if opcode == "while":
+            body, condition = called
+            state = operands[0]
+            while is_true(self.call(condition, (state,))):
+                state = self.call(body, (state,))
+            return state
+        if opcode == "conditional":
+            branch = choose_branch(instruction, operands[0])
+            return self.call(called[branch], (operands[1 + branch],))
+        return compute_opcode(instruction, operands, self)
+
+    def count_uses(self, computation: HloComputation) -> Mapping[int, int]:
+        """Instruction id to how often it is an operand in its computation; the root counts as used once more."""
+        found = self._uses.get(computation.id)
+        if found is None:
+            found = Counter(o.id for i in computation.instructions for o in i.operands)
+            found[computation.root.id] += 1
+            self._uses[computation.id] = found
+        return found
+
+
+def compute_opcode(instruction: HloInstruction, operands: tuple[Value, ...], scope: Evaluator) -> Value:
+    """What the opcode's family says."""
+    compute = OPCODES.get(instruction.opcode)
+    if compute is None:
+        raise NotCoveredError(instruction.opcode)
+    return compute(instruction, operands, scope)
+
+
+def is_true(value: Value) -> bool:
+    """A predicate's value."""
+    return bool(np.asarray(value))
+
+
+def choose_branch(instruction: HloInstruction, selector: Value) -> int:
+    """Number of the branch that a conditional takes: true before false; an index out of range means the last."""
+    array, branches = np.asarray(selector), len(instruction.called_computations)
+    if array.dtype == np.bool_:
+        return 0 if array else 1
+    index = int(array)
+    return index if 0 <= index < branches else branches - 1

@@ -1,0 +1,1 @@
+"""What each opcode computes, one file per family. `table.py` lists them."""
