@@ -1,25 +1,39 @@
 """What the commands do, as functions of data: nothing here prints, nothing here knows a terminal."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 
+from ligerdiag.compile.artifacts import Artifact
 from ligerdiag.compile.cache import Cache
 from ligerdiag.compile.job import CaseSpec, Source
 from ligerdiag.compile.pool import Pool
 from ligerdiag.compile.service import CompileEvent, CompileResult, compile_cases, discover_cases
-from ligerdiag.compile.target import list_targets, load_target
-from ligerdiag.errors import LigerdiagError
-from ligerdiag.hazards.registry import RULES, get_rule
+from ligerdiag.compile.target import Target, list_targets, load_target
+from ligerdiag.compile.toolchain import Toolchain, current_toolchain
+from ligerdiag.device.service import DeviceOptions, run_cases
+from ligerdiag.errors import CompileError, LigerdiagError
+from ligerdiag.hazards.measured import Measured
+from ligerdiag.hazards.registry import RULES, check_measured, find_unsettled, get_rule
 from ligerdiag.hazards.rule import Rule
 from ligerdiag.inspection import inspect_artifact
+from ligerdiag.outcomes import DeviceRun, Replay, ReplayState
+from ligerdiag.replay.plan import Bounds
+from ligerdiag.replay.service import ReplayOptions, ReplayTask, fits_bounds, replay_artifacts
+from ligerdiag.report.agreement import compute_disagreements
 from ligerdiag.report.expectation import compute_status, parse_expectation
+from ligerdiag.report.expected_rules import parse_expected_rules
 from ligerdiag.report.model import CaseReport, CheckReport, Progress, Status
 
 __all__ = ["CheckOptions", "Progress", "check", "get_rule", "list_cases", "list_rules", "list_targets"]
 
 type OnProgress = Callable[[Progress], None]
+FULL_TIMEOUT = 1800.0
+"""Seconds that a case may take on the device and its comparison, when bounds are lifted."""
+
+type Key = tuple[Source, str, str]
+"""Source, case and target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,17 +45,33 @@ class CheckOptions:
     targets: tuple[str, ...] = ("h100",)
     """Names of targets, or paths of target descriptions."""
     jobs: int | None = None
-    """Compile workers; None means one a core."""
+    """Compile and replay workers; None means one a core."""
     timeout: float = 300.0
-    """Seconds that one case may take."""
+    """Seconds that one case may take to compile, and again to replay."""
     cache_directory: Path | None = None
     """None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
     refresh: bool = False
-    """Compile again what the cache has."""
+    """Compile and replay again what the cache has."""
+    replay: bool = True
+    """Replay what fits the bounds."""
+    bounds: Bounds = field(default_factory=Bounds)
+    rows: bool = False
+    """Count the rows of each output that are fresh and stale."""
+    device: bool = False
+    """Compile each case for the GPUs of this machine, too, run it on them and compare."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    """What is known of the cases so far; filled step by step, so that Ctrl-C leaves what was done."""
+
+    order: tuple[Key, ...] = ()
+    reports: dict[Key, CaseReport] = field(default_factory=dict["Key", CaseReport])
+    tasks: list[ReplayTask] = field(default_factory=list[ReplayTask])
 
 
 def check(options: CheckOptions, on_progress: OnProgress | None = None) -> CheckReport:
-    """Compile and judge every selected case on every target.
+    """Compile, judge and replay every selected case on every target.
 
     What goes wrong with one case is in that case's report. Raises InputError or CaseError when the request as a whole
     cannot be met: a selector that means nothing, an unknown target, a case file that does not import. After Ctrl-C the
@@ -49,39 +79,33 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
     """
     started = perf_counter()
     tell = on_progress or _ignore
-    targets = tuple(load_target(name) for name in dict.fromkeys(options.targets))
-    cache = Cache(options.cache_directory)
-    reports: dict[tuple[Source, str, str], CaseReport] = {}
-    order: list[tuple[Source, str, str]] = []
-    interrupted = False
-    with Pool(cache=cache, jobs=options.jobs, timeout=options.timeout) as pool:
-        toolchain = pool.toolchain
 
-        def relay(event: CompileEvent) -> None:
-            tell(
-                Progress(
-                    phase=event.phase,
-                    event=event.event,
-                    done=event.done,
-                    total=event.total,
-                    case_id=event.case_id,
-                    target=event.target,
-                    cached=event.cached,
-                )
+    def relay(event: CompileEvent) -> None:
+        tell(
+            Progress(
+                phase=event.phase,
+                event=event.event,
+                done=event.done,
+                total=event.total,
+                case_id=event.case_id,
+                target=event.target,
+                cached=event.cached,
             )
+        )
 
-        try:
-            cases = discover_cases(options.selectors, pool=pool, refresh=options.refresh, on_event=relay)
-            for case in cases:
-                parse_expectation(case.expected)
-            order = [(case.source, case.id, target.name) for case in cases for target in targets]
-            for result in compile_cases(cases, targets, pool=pool, refresh=options.refresh, on_event=relay):
-                report = _judge(result, toolchain.name, cache)
-                reports[result.case.source, result.case.id, result.target] = report
-        except KeyboardInterrupt:
-            interrupted = True
+    targets = tuple(load_target(name) for name in dict.fromkeys(options.targets))
+    cache, toolchain = Cache(options.cache_directory), current_toolchain()
+    run, interrupted = _Run(), False
+    try:
+        _compile(run, options, targets, cache=cache, toolchain=toolchain, relay=relay)
+        for key, replay in _replay(run, options, cache, toolchain, relay) if options.replay else ():
+            run.reports[key] = replace(run.reports[key], replay=replay)
+        for key, device in _run_on_devices(run, options, cache, toolchain, tell) if options.device else ():
+            run.reports[key] = replace(run.reports[key], device=device)
+    except KeyboardInterrupt:
+        interrupted = True
     return CheckReport(
-        cases=tuple(reports[key] for key in order if key in reports),
+        cases=tuple(conclude(run.reports[key]) for key in run.order if key in run.reports),
         targets=tuple(target.name for target in targets),
         toolchain=toolchain.name,
         versions=toolchain.versions,
@@ -101,54 +125,129 @@ def list_rules() -> tuple[Rule, ...]:
     return RULES
 
 
+def _compile(
+    run: _Run,
+    options: CheckOptions,
+    targets: Sequence[Target],
+    *,
+    cache: Cache,
+    toolchain: Toolchain,
+    relay: Callable[[CompileEvent], None],
+) -> None:
+    """Compiles and judges every case; the reports have no status yet."""
+    with Pool(cache=cache, toolchain=toolchain, jobs=options.jobs, timeout=options.timeout) as pool:
+        cases = discover_cases(options.selectors, pool=pool, refresh=options.refresh, on_event=relay)
+        for case in cases:
+            parse_expectation(case.expected)
+            parse_expected_rules(case.expected_rules, beside=case.expected)
+        run.order = tuple((case.source, case.id, target.name) for case in cases for target in targets)
+        for result in compile_cases(cases, targets, pool=pool, refresh=options.refresh, on_event=relay):
+            report = _judge(result, toolchain.name, cache)
+            run.reports[result.case.source, result.case.id, result.target] = report
+            if result.artifact is not None and not report.error:
+                run.tasks.append(ReplayTask(case=result.case, target=result.target, artifact=result.artifact))
+
+
+def _replay(
+    run: _Run, options: CheckOptions, cache: Cache, toolchain: Toolchain, relay: Callable[[CompileEvent], None]
+) -> Iterator[tuple[Key, Replay]]:
+    how = _make_replay_options(options)
+    for task, replay in replay_artifacts(run.tasks, how, cache=cache, toolchain=toolchain, on_event=relay):
+        yield (task.case.source, task.case.id, task.target), replay
+
+
+def _make_replay_options(options: CheckOptions) -> ReplayOptions:
+    return ReplayOptions(
+        bounds=options.bounds,
+        timeout=options.timeout,
+        jobs=options.jobs,
+        rows=options.rows,
+        refresh=options.refresh,
+    )
+
+
+def _run_on_devices(
+    run: _Run, options: CheckOptions, cache: Cache, toolchain: Toolchain, tell: OnProgress
+) -> Iterator[tuple[Key, DeviceRun]]:
+    """Each case runs once, whatever the targets it was compiled for."""
+    cases = {(task.case.source, task.case.id): task.case for task in run.tasks}
+
+    def judge(artifact: Artifact) -> dict[str, str]:
+        outputs = inspect_artifact(artifact, effects_cache=cache.root / "effects").outputs
+        return {name: verdict.value for name, verdict in outputs.items()}
+
+    def fits(artifact: Artifact) -> bool:
+        return options.replay and fits_bounds(artifact, how, cache=cache, toolchain=toolchain)
+
+    def relay(event: str, case: CaseSpec, done: int, total: int) -> None:
+        tell(Progress(phase="device", event=event, done=done, total=total, case_id=case.id, target="device"))
+
+    how = _make_replay_options(options)
+    limits = DeviceOptions(timeout=max(options.timeout, FULL_TIMEOUT if options.bounds.full else 0.0), fits=fits)
+    runs = run_cases(list(cases.values()), limits, cache=cache, toolchain=toolchain, judge=judge, on_case=relay)
+    for case, device in runs:
+        for key in run.order:
+            if key[:2] == (case.source, case.id) and key in run.reports:
+                yield key, device
+
+
 def _judge(result: CompileResult, toolchain: str, cache: Cache) -> CaseReport:
-    case = result.case
+    """What the schedule says; the status is that of an error until `conclude`."""
+    started = perf_counter()
+    report = CaseReport(
+        id=result.case.id,
+        target=result.target,
+        toolchain=toolchain,
+        status=Status.ERROR,
+        about=result.case.about,
+        expected=result.case.expected,
+        expected_rules=result.case.expected_rules,
+        seconds=result.seconds,
+        cached=result.cached,
+    )
     if result.artifact is None:
         error = result.error or LigerdiagError("no artifact")
-        return CaseReport(
-            id=case.id,
-            target=result.target,
-            toolchain=toolchain,
-            status=Status.ERROR,
-            about=case.about,
-            expected=case.expected,
-            seconds=result.seconds,
-            error=str(error),
-            error_exit_code=error.exit_code,
-            log_tail=getattr(error, "log_tail", ""),
-        )
-    started = perf_counter()
+        log_tail = error.log_tail if isinstance(error, CompileError) else ""
+        return replace(report, error=str(error), error_exit_code=error.exit_code, log_tail=log_tail)
+    report = replace(report, artifact=str(result.artifact.directory))
     try:
         inspection = inspect_artifact(result.artifact, effects_cache=cache.root / "effects")
     except LigerdiagError as error:
-        return CaseReport(
-            id=case.id,
-            target=result.target,
-            toolchain=toolchain,
-            status=Status.ERROR,
-            about=case.about,
-            expected=case.expected,
-            seconds=result.seconds + perf_counter() - started,
-            cached=result.cached,
-            error=str(error),
-            error_exit_code=error.exit_code,
-            artifact=str(result.artifact.directory),
-        )
-    status, mismatch = compute_status(inspection.outputs, inspection.findings, case.expected, inspection.coverage)
-    return CaseReport(
-        id=case.id,
-        target=result.target,
-        toolchain=toolchain,
-        status=status,
-        about=case.about,
-        expected=case.expected,
+        seconds = result.seconds + perf_counter() - started
+        return replace(report, error=str(error), error_exit_code=error.exit_code, seconds=seconds)
+    return replace(
+        report,
         outputs=inspection.outputs,
         findings=inspection.findings,
         coverage=inspection.coverage,
         seconds=result.seconds + perf_counter() - started,
-        cached=result.cached,
+    )
+
+
+def conclude(report: CaseReport) -> CaseReport:
+    """The report with the findings that numbers add or settle, what contradicts what, and its status."""
+    if report.error:
+        return report
+    measured = Measured(outputs=report.outputs, findings=report.findings, replay=report.replay, device=report.device)
+    findings = check_measured(measured)
+    disagreements = compute_disagreements(report.outputs, findings, report.replay, report.device)
+    status, mismatch = compute_status(
+        report.outputs,
+        findings,
+        report.expected,
+        report.coverage,
+        expected_rules=report.expected_rules,
+        unsettled=find_unsettled(
+            replayed=report.replay is not None and report.replay.state is ReplayState.DONE,
+            ran=report.device is not None and not report.device.error,
+        ),
+    )
+    return replace(
+        report,
+        status=Status.DISAGREEMENT if disagreements else status,
+        findings=findings,
+        disagreements=disagreements,
         mismatch=mismatch,
-        artifact=str(result.artifact.directory),
     )
 
 

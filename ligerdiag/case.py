@@ -49,6 +49,8 @@ class Case:
     expected: None (no expectation: a finding fails the run), `fresh` (every output fresh), `hazard` (at least one
         output stale, clobbered or latent), or a mapping from output name to a verdict or to alternatives (`stale|latent`);
         the name `*` stands for the outputs that are not named, which else must be fresh.
+    expected_rules: None (not looked at), or the ids of exactly the rules that have findings, such as
+        ("LD006", "LD009"); beside `expected`. A rule that needs a replay or a device counts only where there was one.
     reference: the same function in plain jnp, when there is one.
     about: one line: which report or doubt it stands for.
     """
@@ -59,6 +61,7 @@ class Case:
     params: tuple[Any, ...] = ()
     mesh: Mapping[str, int] = field(default_factory=dict[str, int])
     expected: str | Mapping[str, str] | None = None
+    expected_rules: tuple[str, ...] | None = None
     reference: Callable[..., Any] | None = None
     about: str = ""
 

@@ -65,6 +65,8 @@ class LaunchNumbers:
     instruction: str
     """Name of the custom call in the optimized module."""
     launches: int
+    checked: int = 0
+    """How many of the launches were run again to find races; small ones, and the first few of a loop."""
     unwritten: Mapping[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
     """Output number to (elements that the kernel left unwritten, elements), where there are any, worst launch."""
     racing: Mapping[int, float] = field(default_factory=dict[int, float])
@@ -104,6 +106,10 @@ class DeviceOutput:
     """Per draw of inputs: ||device - intended|| / ||intended||; NaN when either is not finite."""
     attribution: Attribution
     """Worst over the draws."""
+    tolerance: float
+    """Relative error up to which two results of this output count as equal on this hardware."""
+    distance: float = 0.0
+    """Least over the draws of ||stale - intended|| / ||intended||: how well the numbers can tell."""
     replay_error: float | None = None
     """||replay - device|| / ||device||: the device's own artifact replayed on the same inputs; None when not replayed."""
     unsteady: float = 0.0

@@ -13,3 +13,5 @@ class Shape(NamedTuple):
 
 SEED_SMALL = Shape(3, 4, 8)
 SEED_LARGE = Shape(4, 128, 50304)
+WIDE = Shape(1, 32, 128)
+"""Few enough rows to run through an interpreter, wide enough that a sum over a row rounds."""

@@ -2,7 +2,8 @@
 
 For each hidden write W and output o, with I and A the two sets:
   stale      FRESH(W) is in I and not in A, in any iteration class; or ORIG(W) is in A and not in I
-  clobbered  FRESH(W) is in A and not in I
+  clobbered  FRESH(W) is in A and not in I; or ORIG(W) is in I and not in A, FRESH(W) is in A, and W's operand was seen to
+             hold the original: two readers want the value, one from before and one from after, and both get the latter
   latent     neither, and a read on the way was lucky: nothing but the schedule's order makes it right
   unknown    W is a kernel of unknown effect and touches o at all; or where W hits memory could not be told
   fresh      otherwise
@@ -49,6 +50,8 @@ class Comparison:
     """Writes whose loop nesting differs; their iteration classes are folded."""
     undecided: frozenset[int]
     """Writes whose memory could not be told."""
+    traced: frozenset[int] = frozenset()
+    """Writes whose operand was seen to hold the original, so that its absence elsewhere says something."""
 
     def compare(self, intended: Labels, actual: Labels) -> OutputComparison:
         """Verdict on one value."""
@@ -64,8 +67,12 @@ class Comparison:
 
     def is_clobbered(self, write: HiddenWrite, intended: Labels, actual: Labels) -> bool:
         """Whether the value sees the write though it should not."""
-        fresh = self.space.all_fresh(write.index)
-        return bool(self._fold(write, actual) & fresh and not self._fold(write, intended) & fresh)
+        fresh, original = self.space.all_fresh(write.index), self.space.all_original(write.index)
+        if not actual & fresh:
+            return False
+        if not intended & fresh:
+            return True
+        return write.index in self.traced and bool(intended & original and not actual & original)
 
     def _fold(self, write: HiddenWrite, labels: Labels) -> Labels:
         return self.space.forget_iterations(labels, write.index) if write.index in self.moved else labels

@@ -10,6 +10,7 @@ from ligerdiag.analysis.labels import LabelSpace
 from ligerdiag.analysis.matching import Matching, match_writes
 from ligerdiag.analysis.order import compute_logical_times
 from ligerdiag.analysis.program_order import Intended
+from ligerdiag.analysis.roundings import Rounding, find_roundings
 from ligerdiag.analysis.schedule_order import Actual
 from ligerdiag.analysis.search import ReadFinding, Runner, Search, find_latent
 from ligerdiag.analysis.vanished import TracedCall, VanishedCall, find_vanished
@@ -39,6 +40,7 @@ class Context:
     vanished: tuple[VanishedCall, ...]
     calls: tuple[tuple[HloInstruction, CallEffects], ...]
     """Every custom call of the program as written, with its effects."""
+    roundings: tuple[Rounding, ...] = ()
 
     @cached_property
     def logical_times(self) -> Mapping[int, int]:
@@ -72,7 +74,7 @@ def compute_context(
         intended = run.run_intended()
         actual = run.run_actual(frozenset(path for path, tagged in intended.tagged.items() if tagged.labels))
     undecided = frozenset(w.index for w in matching.unplaced)
-    comparison = Comparison(writes, space, matching.moved, undecided)
+    comparison = Comparison(writes, space, matching.moved, undecided, actual.traced)
     outputs = {
         name: comparison.compare(
             intended.outputs[n] if n < len(intended.outputs) else 0, actual.outputs[n] if n < len(actual.outputs) else 0
@@ -103,4 +105,5 @@ def compute_context(
         latent=find_latent(writes, found.outputs, instructions),
         vanished=find_vanished(traced_calls, matching, intended, space),
         calls=tuple([(call, effects_of(call)) for _, call in iterate_kernel_calls(program)]),
+        roundings=find_roundings(writes, output_names, run.run_intended, space.mark),
     )

@@ -175,7 +175,7 @@ class _Evaluation:
                 write = next(w for w in own if w.operand == number)
                 for index in _flatten(operands[number]):
                     self._before[index] = (write.index, self._storage[index])
-                    self._storage[index] = self._storage[index] & ~dropped | added
+                    self._storage[index] = self._storage[index] & ~dropped | added | self.marked.get(path, 0)
                     self._upstream[index] = self._upstream.get(index, frozenset()) | {path}
             self._seen.update(write.index for write in own)
             if instruction.proto.custom_call_target in _ELEMENT_BY_ELEMENT and len(operands) > 1:

@@ -23,7 +23,7 @@ def compute_residual_lines(module: HloModule, writes: tuple[HiddenWrite, ...]) -
         for frame in reversed(write.frames):
             users = frame.computation.users[value.id]
             tag = parse_tag_path(frame.instruction.op_name)[-1:]
-            forward += [value, *[u for u in users if parse_tag_path(u.op_name)[-1:] < tag]]
+            forward += [_skip_barrier(value), *[u for u in users if parse_tag_path(u.op_name)[-1:] < tag]]
             if value.opcode != "parameter" or len(write.frames) == 1:
                 break
             outer = write.frames[write.frames.index(frame) - 1].instruction
@@ -33,6 +33,13 @@ def compute_residual_lines(module: HloModule, writes: tuple[HiddenWrite, ...]) -
         lines = {find_file_location(module, one) for one in forward if "transpose(" not in one.op_name}
         found[write.index] = frozenset(lines - {0})
     return found
+
+
+def _skip_barrier(value: HloInstruction) -> HloInstruction:
+    """What defines the value: the translation as written has put barriers without a tag behind operations."""
+    while value.opcode == "opt-barrier" and not parse_tag_path(value.op_name):
+        value = value.operands[0]
+    return value
 
 
 def find_file_location(module: HloModule, instruction: HloInstruction) -> int:

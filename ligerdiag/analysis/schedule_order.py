@@ -63,6 +63,8 @@ class Actual:
     """Scheduled instruction id to a call path that leads to it."""
     notes: tuple[str, ...]
     """What was met and is not modelled."""
+    traced: frozenset[int] = frozenset()
+    """Indices of hidden writes whose operand was known to hold the original when the kernel came."""
 
 
 @dataclass(slots=True, eq=False)
@@ -87,6 +89,7 @@ class ScheduleEvaluation:
     _sightings: dict[TagPath, dict[int, Sighting]] = field(init=False)
     _frames: dict[int, Frames] = field(default_factory=dict[int, Frames])
     _met: set[int] = field(default_factory=set[int])
+    _traced: set[int] = field(default_factory=set[int])
     _pending: dict[int, Labels] = field(default_factory=dict[int, Labels])
     _paths: dict[int, TagPath] = field(default_factory=dict[int, TagPath])
 
@@ -114,6 +117,7 @@ class ScheduleEvaluation:
             self.actual_writes,
             self._frames,
             tuple(self.notes),
+            frozenset(self._traced),
         )
 
     def _run_sequence(self, computation: HloComputation, prefix: Frames, level: int) -> None:
@@ -288,9 +292,11 @@ class ScheduleEvaluation:
         transfer = transfer_call(self.effects_of(call), operands, own, self.space)
         for (_, dropped, added), write in zip(transfer.written, own, strict=True):
             self._met.add(write.index)
+            if operands[write.operand] & self.space.all_original(write.index):
+                self._traced.add(write.index)
             for actual in self.actual_writes:
                 if actual.call is call and actual.write == write.index:
-                    self.memory.overwrite(actual, dropped, added)
+                    self.memory.overwrite(actual, dropped, added | self.marked.get(call.id, 0))
         return transfer.results
 
     def _start_async(self, instruction: HloInstruction, frames: Frames, level: int) -> None:

@@ -9,9 +9,11 @@ import typer
 
 from ligerdiag.cli.exit_codes import PRECEDENCE, FailOn, compute_exit_code, render_table
 from ligerdiag.cli.output import require_writable, write_atomically
+from ligerdiag.cli.sizes import parse_size
 
 HELP = """Are these schedules right? Compile each case for the GPU, with no GPU needed, and say
-for every output whether it is computed from what the kernels wrote.
+for every output whether it is computed from what the kernels wrote. Then replay the
+schedule on numbers, on the CPU, and say whether they agree.
 
 SELECTORS choose cases by id or glob ('seed_flce[False-*]'), by the path of a file
 of yours that defines CASE or CASES (mine.py, 'mine.py::ID'), or by module:name.
@@ -24,6 +26,15 @@ What the words mean:
   latent     right in this schedule by luck, nothing forces the order
   clobbered  sees what a kernel wrote though it needs the original
   unknown    could not be decided, never counts as right
+
+\b
+What the replay says to that:
+  agrees       the numbers are what the verdicts say
+  lossy 0.25   as meant, but for the precision: the relative error
+  DISAGREES    they cannot both be true: a bug in ligerdiag
+  undecided    the numbers cannot tell
+  too large    estimated above the bounds, see --full
+  not covered  holds something that replay does not compute
 """
 
 EPILOG = f"""\b
@@ -33,6 +44,8 @@ Examples:
   ligerdiag check 'seed_flce[False-*]'          some of them
   ligerdiag check mine.py --target a100,h100    your own file, two GPUs side by side
   ligerdiag check --format json --output report.json
+  ligerdiag check --no-replay                   the schedules alone
+  ligerdiag check --full --timeout 3600         also what takes long to replay
 
 \b
 Exit codes:
@@ -62,10 +75,11 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
         Path | None, typer.Option("--output", metavar="FILE", help="Write the report there and keep the table here.")
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, metavar="N", help="Compile workers. [default: one a core]")
+        int | None, typer.Option("--jobs", "-j", min=1, metavar="N", help="Workers. [default: one a core]")
     ] = None,
     timeout: Annotated[
-        float, typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Longest that a case may take.")
+        float,
+        typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Longest to compile a case, and to replay it."),
     ] = 300.0,
     fail_on: Annotated[
         FailOn, typer.Option("--fail-on", help="Least severity that fails a case without expectation.")
@@ -75,13 +89,32 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
         Path | None,
         typer.Option("--cache-dir", metavar="DIR", help="Where artifacts are kept. [default: the user's cache]"),
     ] = None,
-    refresh: Annotated[bool, typer.Option("--refresh", help="Compile again what the cache has.")] = False,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Compile and replay again what the cache has.")] = False,
+    replay: Annotated[bool, typer.Option("--replay/--no-replay", help="Replay on numbers.")] = True,
+    replay_seconds: Annotated[
+        float,
+        typer.Option("--replay-seconds", min=0.001, metavar="SECONDS", help="Replay what is estimated below that."),
+    ] = 10.0,
+    replay_memory: Annotated[
+        str, typer.Option("--replay-memory", metavar="SIZE", help="Replay what is estimated below that: 500M, 4G.")
+    ] = "4G",
+    full: Annotated[
+        bool, typer.Option("--full", help="Replay whatever the estimate, up to 16G and what is free.")
+    ] = False,
+    rows: Annotated[
+        bool, typer.Option("--rows", help="Count the fresh and stale rows of each output; -v shows them.")
+    ] = False,
+    device: Annotated[
+        bool,
+        typer.Option("--device", help="Compile for this machine's GPUs, too, run there and compare."),
+    ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Findings of expected cases in full, each by itself.")
+        bool, typer.Option("--verbose", "-v", help="Numbers of each output; findings of expected cases by themselves.")
     ] = False,
 ) -> None:
     """Runs the check and exits with its code."""
     from ligerdiag import api
+    from ligerdiag.replay.plan import Bounds
     from ligerdiag.report.terminal import ProgressDisplay
 
     if output is not None:
@@ -93,6 +126,10 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
         timeout=timeout,
         cache_directory=cache_dir,
         refresh=refresh,
+        replay=replay,
+        bounds=Bounds(seconds=replay_seconds, memory=parse_size(replay_memory), full=full),
+        rows=rows,
+        device=device,
     )
     with ProgressDisplay(sys.stderr) as show:
         report = api.check(options, show)

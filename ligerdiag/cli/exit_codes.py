@@ -27,7 +27,10 @@ MEANINGS: Mapping[ExitCode, str] = {
         "does not match its expectation, also when it is unexpectedly right"
     ),
     ExitCode.INPUT: "usage or input error",
-    ExitCode.NOT_ANALYSED: "could not analyse: compile error, abort, timeout",
+    ExitCode.NOT_ANALYSED: (
+        "could not analyse: compile error, abort, timeout; or schedule and numbers disagree, "
+        "which is a bug in ligerdiag"
+    ),
     ExitCode.INCONCLUSIVE: "inconclusive, under --strict",
     ExitCode.NOTHING_CHECKED: "nothing checked",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
@@ -56,6 +59,8 @@ def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> 
     errors = {case.error_exit_code for case in cases if case.status is Status.ERROR}
     if errors:
         return ExitCode.INPUT if ExitCode.INPUT in errors else ExitCode.NOT_ANALYSED
+    if any(case.status is Status.DISAGREEMENT for case in cases):
+        return ExitCode.NOT_ANALYSED
     if any(_fails(case, fail_on) for case in cases):
         return ExitCode.FINDINGS
     if strict and any(case.status is Status.INCONCLUSIVE for case in cases):

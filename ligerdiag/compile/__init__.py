@@ -2,7 +2,7 @@
 
 Files that run in a worker import jax and triton; the others, the ones that `service` calls, never do:
 
-- worker side: worker, worker_faults, case_loader, mesh, lowering, tags, kernel_calls, names, compile_job
+- worker side: worker, worker_loop, worker_faults, draws, case_loader, mesh, lowering, tags, kernel_calls, names, compile_job
 - both sides: job, fields, artifacts, artifact_store
 - parent side: service, selectors, pool, worker_process, cache, target, toolchain
 """

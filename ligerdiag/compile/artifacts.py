@@ -6,7 +6,7 @@
 | unoptimized.hlo.pb | HloProto of the program as XLA got it, tagged |
 | optimized.hlo.pb | HloProto of the scheduled program, with XLA's buffer assignment |
 | thunks.txt | what is executed, with streams and command buffers; empty when XLA wrote none |
-| kernel_calls.json | the kernel calls of the traced program, also those that never reached XLA |
+| kernel_calls.json | the kernel calls of the traced program, also those that never reached XLA; how each is launched |
 | provenance.json | what was compiled, for what, by what |
 | log.txt | what compiler and program printed |
 | passes/ | snapshots after single passes, when asked for |
@@ -36,10 +36,12 @@ from ligerdiag.compile.fields import (
     read_strs,
 )
 from ligerdiag.compile.job import Flag, parse_flags
+from ligerdiag.compile.kernel_launch import KernelLaunch, parse_kernel_launches, render_kernel_launch
+from ligerdiag.compile.placements import Placement, parse_placements
 from ligerdiag.errors import ArtifactError
 from ligerdiag.findings import SourceLine
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MAXIMUM_JSON_BYTES = 64 << 20
 MAXIMUM_FILE_BYTES = 2 << 30
 
@@ -90,6 +92,10 @@ class Provenance:
     """Names of the program's outputs, in the order of the entry computation's root tuple."""
     inputs: tuple[str, ...]
     """Names of the program's arguments, in order."""
+    input_placements: tuple[Placement, ...]
+    """For each input, where its shards lie."""
+    output_placements: tuple[Placement, ...]
+    """For each output, where its shards lie."""
     parameters: tuple[int, ...]
     """For each input its parameter_number in the entry computation, 0-based."""
     tags: int
@@ -123,6 +129,8 @@ class Artifact:
     passes: tuple[Path, ...]
     """Snapshots after single passes, in order; empty unless they were asked for."""
     kernel_calls: tuple[KernelCall, ...]
+    kernel_launches: tuple[KernelLaunch, ...]
+    """One for each distinct payload."""
     provenance: Provenance
 
 
@@ -134,8 +142,9 @@ def load_artifact(directory: Path) -> Artifact:
     try:
         names = _check_files(directory)
         provenance = _parse_provenance(parse_object(_read_json(directory / PROVENANCE)))
-        calls = read_list(parse_object(_read_json(directory / KERNEL_CALLS)), "calls")
-        kernel_calls = tuple(_parse_kernel_call(as_object(call, "call")) for call in calls)
+        kernels = parse_object(_read_json(directory / KERNEL_CALLS))
+        kernel_calls = tuple(_parse_kernel_call(as_object(call, "call")) for call in read_list(kernels, "calls"))
+        kernel_launches = parse_kernel_launches(read_list(kernels, "launches"))
     except (FieldError, OSError, UnicodeDecodeError) as error:
         raise ArtifactError(f"artifact `{directory}` is damaged or not ligerdiag's: {error}") from error
     return Artifact(
@@ -147,6 +156,7 @@ def load_artifact(directory: Path) -> Artifact:
         log=directory / LOG,
         passes=tuple(directory / name for name in names if name.startswith("passes/")),
         kernel_calls=kernel_calls,
+        kernel_launches=kernel_launches,
         provenance=provenance,
     )
 
@@ -156,9 +166,13 @@ def render_provenance(provenance: Provenance) -> str:
     return json.dumps(asdict(provenance), indent=1) + "\n"
 
 
-def render_kernel_calls(calls: tuple[KernelCall, ...]) -> str:
+def render_kernel_calls(calls: tuple[KernelCall, ...], launches: tuple[KernelLaunch, ...]) -> str:
     """JSON of the records."""
-    return json.dumps({"calls": [asdict(call) for call in calls]}, indent=1) + "\n"
+    records = {
+        "calls": [asdict(call) for call in calls],
+        "launches": [render_kernel_launch(launch) for launch in launches],
+    }
+    return json.dumps(records, indent=1) + "\n"
 
 
 def write_manifest(directory: Path) -> None:
@@ -236,6 +250,8 @@ def _parse_provenance(fields: Json) -> Provenance:
         source=read_str(fields, "source"),
         outputs=read_strs(fields, "outputs"),
         inputs=read_strs(fields, "inputs"),
+        input_placements=parse_placements(read_list(fields, "input_placements")),
+        output_placements=parse_placements(read_list(fields, "output_placements")),
         parameters=read_ints(fields, "parameters"),
         tags=read_int(fields, "tags"),
         target=read_str(fields, "target"),

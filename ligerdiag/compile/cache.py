@@ -2,6 +2,7 @@
 
     <root>/artifacts/<sha256 of program, names, target, toolchain, flags>/   see `artifacts` and `artifact_store`
     <root>/index/<sha256 of the question>.json                               files it depended on, and the answer
+    <root>/replays/<sha256 of the question>.json                             the same, for what replay computed
     <root>/locks, <root>/triton
 
 An index entry answers "the cases of this file" or "the artifact of this case on this target". It holds as long as each
@@ -25,6 +26,8 @@ from ligerdiag.compile.artifacts import MAXIMUM_JSON_BYTES, Artifact, compute_fi
 from ligerdiag.compile.fields import FieldError, Json, parse_object, read_object, read_str_map
 from ligerdiag.errors import InputError
 
+INDEX, REPLAYS = "index", "replays"
+"""Folders of questions and answers."""
 SCRATCH_PREFIX = ".tmp-"
 SCRATCH_SECONDS = 24 * 3600.0
 """A temporary directory that is older was left by a process that died."""
@@ -41,11 +44,11 @@ class Cache:
         given = os.environ.get("LIGERDIAG_CACHE_DIR")
         self.root = (root or Path(given or platformdirs.user_cache_dir("ligerdiag"))).absolute()
         self.artifacts = self.root / "artifacts"
-        self._index = self.root / "index"
         self._hashes: dict[str, str] = {}
         try:
             self.artifacts.mkdir(parents=True, exist_ok=True)
-            self._index.mkdir(exist_ok=True)
+            for folder in (INDEX, REPLAYS):
+                (self.root / folder).mkdir(exist_ok=True)
             self._remove_abandoned()
         except OSError as error:
             raise InputError(
@@ -64,10 +67,10 @@ class Cache:
         """The artifact of that key, when it is there and whole."""
         return find_artifact(self.artifacts, key)
 
-    def find_answer(self, question: Mapping[str, object]) -> Json | None:
+    def find_answer(self, question: Mapping[str, object], folder: str = INDEX) -> Json | None:
         """What was answered to the question, when no file that the answer depended on has changed since."""
         try:
-            path = self._locate(question)
+            path = self._locate(question, folder)
             if path.stat().st_size > MAXIMUM_JSON_BYTES:
                 return None
             entry = parse_object(path.read_bytes())
@@ -80,10 +83,14 @@ class Cache:
         return answer
 
     def keep_answer(
-        self, question: Mapping[str, object], dependencies: Mapping[str, str], answer: Mapping[str, object]
+        self,
+        question: Mapping[str, object],
+        dependencies: Mapping[str, str],
+        answer: Mapping[str, object],
+        folder: str = INDEX,
     ) -> None:
         """Writes the answer down; a cache that cannot be written costs time, not the run."""
-        path = self._locate(question)
+        path = self._locate(question, folder)
         temporary = path.with_name(f"{SCRATCH_PREFIX}{os.getpid()}-{uuid.uuid4().hex[:12]}")
         text = json.dumps({"question": question, "dependencies": dict(dependencies), "answer": answer}, indent=1)
         try:
@@ -94,9 +101,9 @@ class Cache:
         finally:
             temporary.unlink(missing_ok=True)
 
-    def _locate(self, question: Mapping[str, object]) -> Path:
+    def _locate(self, question: Mapping[str, object], folder: str) -> Path:
         digest = sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()
-        return self._index / f"{digest}.json"
+        return self.root / folder / f"{digest}.json"
 
     def _hash(self, file: str) -> str:
         if file not in self._hashes:
@@ -107,7 +114,7 @@ class Cache:
         return self._hashes[file]
 
     def _remove_abandoned(self) -> None:
-        for folder in (self.artifacts, self._index):
+        for folder in (self.artifacts, self.root / INDEX, self.root / REPLAYS):
             for path in folder.glob(f"{SCRATCH_PREFIX}*"):
                 try:
                     if time.time() - path.stat().st_mtime > SCRATCH_SECONDS:

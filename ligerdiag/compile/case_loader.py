@@ -20,6 +20,7 @@ from typing import cast
 
 from ligerdiag.case import Case
 from ligerdiag.compile.artifacts import compute_file_sha256
+from ligerdiag.compile.draws import compute_draws
 from ligerdiag.compile.job import CaseSpec, Source
 from ligerdiag.compile.worker_faults import describe_fault, is_project_file
 from ligerdiag.errors import CaseError, InputError
@@ -87,7 +88,9 @@ def describe_case(case: Case, source: Source) -> CaseSpec:
         source=source,
         mesh={str(axis): int(size) for axis, size in case.mesh.items()},
         expected=expected if expected is None or isinstance(expected, dict) else str(expected),
+        expected_rules=None if case.expected_rules is None else tuple(str(rule) for rule in case.expected_rules),
         about=case.about,
+        draws=compute_draws(case, str(source)),
     )
 
 
@@ -177,6 +180,6 @@ def _project_modules() -> dict[str, str]:
     files: dict[str, str] = {}
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if isinstance(file, str) and name != "__main__" and is_project_file(file):
-            files[name] = file
+        if isinstance(file, str) and name != "__main__" and is_project_file(file) and Path(file).is_absolute():
+            files[name] = file  # a module that gives itself a relative path has no file that could be looked at
     return files

@@ -14,6 +14,9 @@ from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
+from typing import Any
+
+import jax
 
 from ligerdiag.compile import artifacts
 from ligerdiag.compile.artifact_store import find_artifact, hold_key, keep_artifact
@@ -21,7 +24,9 @@ from ligerdiag.compile.artifacts import Provenance, render_kernel_calls, render_
 from ligerdiag.compile.case_loader import CaseLoader
 from ligerdiag.compile.job import CompileAnswer, CompileRequest, Flag
 from ligerdiag.compile.kernel_calls import find_live_tags, settle_calls
+from ligerdiag.compile.kernel_launch import render_kernel_launch
 from ligerdiag.compile.lowering import LoweredCase, lower_case
+from ligerdiag.compile.placements import Placement, compute_placements
 from ligerdiag.compile.target import strip_comments
 from ligerdiag.compile.worker_faults import describe_fault
 from ligerdiag.errors import CompileError, InputError
@@ -42,7 +47,7 @@ def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> Comp
     with hold_key(store, key):
         reused = find_artifact(store, key, request.not_before) is not None
         if not reused:
-            _make_artifact(request, program, key, log)
+            make_artifact(request, program, key, log)
             keep_artifact(Path(request.scratch), store, key)
     return CompileAnswer(key=key, reused=reused, dependencies=loader.compute_dependencies())
 
@@ -60,16 +65,18 @@ def compute_key(request: CompileRequest, program: LoweredCase) -> str:
         program.inputs,
         program.parameters,
         [asdict(call) for call in program.traced_calls],
+        [render_kernel_launch(launch) for launch in program.launches],
         program.text,
     )
     return sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _make_artifact(request: CompileRequest, program: LoweredCase, key: str, log: Path) -> None:
+def make_artifact(request: CompileRequest, program: LoweredCase, key: str, log: Path) -> Any:
+    """Compiles and fills the request's scratch directory; returns the `jax.stages.Compiled`. Raises CompileError."""
     directory = Path(request.scratch)
     dump = directory / "dump"
     dump.mkdir(parents=True)
-    compile_seconds = _compile(program, request, dump)
+    compiled, compile_seconds = _compile(program, request, dump)
     unoptimized, optimized, thunks = _find_dumped(dump)
     calls = settle_calls(program.traced_calls, program.lowered_calls, find_live_tags(unoptimized.read_bytes()))
     (directory / artifacts.AS_WRITTEN).write_bytes(program.as_written)
@@ -84,15 +91,16 @@ def _make_artifact(request: CompileRequest, program: LoweredCase, key: str, log:
         for path in sorted(dump.glob("*.hlo.pb")):
             path.rename(directory / "passes" / path.name)
     shutil.rmtree(dump)
-    (directory / artifacts.KERNEL_CALLS).write_text(render_kernel_calls(calls), encoding="utf-8")
-    provenance = _describe(request, program, key, compile_seconds)
+    (directory / artifacts.KERNEL_CALLS).write_text(render_kernel_calls(calls, program.launches), encoding="utf-8")
+    provenance = _describe(request, program, compiled, key, compile_seconds)
     (directory / artifacts.PROVENANCE).write_text(render_provenance(provenance), encoding="utf-8")
     sys.stdout.flush()
     sys.stderr.flush()
     shutil.copyfile(log, directory / artifacts.LOG)
+    return compiled
 
 
-def _compile(program: LoweredCase, request: CompileRequest, dump: Path) -> float:
+def _compile(program: LoweredCase, request: CompileRequest, dump: Path) -> tuple[Any, float]:
     options: dict[str, Flag] = {
         **request.flags,
         "xla_dump_to": str(dump),
@@ -101,16 +109,18 @@ def _compile(program: LoweredCase, request: CompileRequest, dump: Path) -> float
     }
     started = perf_counter()
     try:
-        program.lowered.compile(compiler_options=options)
+        compiled = program.lowered.compile(compiler_options=options)
     except Exception as fault:
         traceback.print_exception(fault)
         raise CompileError(f"case `{request.case_id}` does not compile: {describe_fault(fault)}") from fault
-    return perf_counter() - started
+    return compiled, perf_counter() - started
 
 
 def _find_dumped(dump: Path) -> tuple[Path, Path, Path | None]:
     """Unoptimized and optimized module and thunks of the last module that was compiled: the program itself."""
-    found = {int(path.name.split(".")[0].removeprefix("module_")): path for path in dump.glob(f"module_*{_OPTIMIZED}")}
+    found = {
+        int(path.name.split(".")[0].removeprefix("module_")): path for path in dump.glob(f"module_*.jit_*{_OPTIMIZED}")
+    }
     if not found:
         raise CompileError("XLA wrote no optimized module: is a flag in XLA_FLAGS in the way of the dump?")
     module = found[max(found)].name.split(".")[0]
@@ -121,7 +131,21 @@ def _find_dumped(dump: Path) -> tuple[Path, Path, Path | None]:
     return unoptimized, found[max(found)], next((path for paths in thunks for path in paths), None)
 
 
-def _describe(request: CompileRequest, program: LoweredCase, key: str, compile_seconds: float) -> Provenance:
+def _compute_placements(program: LoweredCase, compiled: Any) -> tuple[tuple[Placement, ...], tuple[Placement, ...]]:
+    """Of the inputs and of the outputs."""
+    leaves: Any = jax.tree_util.tree_leaves
+    inputs = [leaf.shape for leaf in leaves(program.lowered.args_info)]
+    outputs = [leaf.shape for leaf in leaves(program.lowered.out_info)]
+    return (
+        compute_placements(inputs, leaves(compiled.input_shardings), program.assignment),
+        compute_placements(outputs, leaves(compiled.output_shardings), program.assignment),
+    )
+
+
+def _describe(
+    request: CompileRequest, program: LoweredCase, compiled: Any, key: str, compile_seconds: float
+) -> Provenance:
+    inputs, outputs = _compute_placements(program, compiled)
     return Provenance(
         format_version=artifacts.FORMAT_VERSION,
         key=key,
@@ -129,13 +153,15 @@ def _describe(request: CompileRequest, program: LoweredCase, key: str, compile_s
         source=str(request.source),
         outputs=program.outputs,
         inputs=program.inputs,
+        input_placements=inputs,
+        output_placements=outputs,
         parameters=program.parameters,
         tags=program.tags,
         target=request.target,
         target_sha256=sha256(strip_comments(request.description).encode()).hexdigest(),
         compute_capability=request.compute_capability,
         mesh=program.mesh,
-        devices=program.devices,
+        devices=len(program.assignment),
         toolchain=request.toolchain,
         versions=request.versions,
         environment=request.environment,

@@ -1,7 +1,7 @@
-"""What crosses the boundary between ligerdiag and its workers: plain records, one JSON object per line."""
+"""What crosses the boundary between ligerdiag and its compile workers: plain records, one JSON object per line."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 
 from ligerdiag.compile.fields import (
@@ -50,6 +50,28 @@ class CaseSpec:
     mesh: Mapping[str, int]
     expected: str | Mapping[str, str] | None
     about: str
+    draws: str
+    """sha256 of the arguments' records and of which reference the case has: two cases with the same program and the same
+    `draws` compute the same numbers."""
+    expected_rules: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job[A]:
+    """One thing to ask a worker, whatever its kind: all that the pool needs to know of it."""
+
+    source: Source
+    """Which the worker has to load; one that has it already is preferred."""
+    name: str
+    """For messages, such as "case `a`"."""
+    render: Callable[[str], str]
+    """From the path of the log to the line for the worker."""
+    parse: Callable[[str], A]
+    """From the worker's line to the answer; raises FieldError, or the error that the worker reported."""
+    leftovers: tuple[str, ...] = ()
+    """Directories that are removed afterwards, however it ends."""
+    timeout: float | None = None
+    """Seconds; None means the pool's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,20 +135,45 @@ _ERRORS: dict[str, type[LigerdiagError]] = {
 }
 
 
-def render_request(request: Request, log: str) -> str:
+def make_discover_job(request: DiscoverRequest) -> Job[DiscoverAnswer]:
+    """The job that asks a compile worker for cases."""
+    return Job(
+        source=request.source,
+        name=f"`{request.source}`",
+        render=lambda log: render_request(type(request).__name__, asdict(request), log),
+        parse=lambda line: _parse_discovered(parse_answer(line)),
+    )
+
+
+def make_compile_job(request: CompileRequest) -> Job[CompileAnswer]:
+    """The job that asks a compile worker for an artifact."""
+    return Job(
+        source=request.source,
+        name=f"case `{request.case_id}`",
+        render=lambda log: render_request(type(request).__name__, asdict(request), log),
+        parse=lambda line: _parse_compiled(parse_answer(line)),
+        leftovers=(request.scratch, f"{request.scratch}-old"),
+    )
+
+
+def render_request(kind: str, request: Mapping[str, object], log: str) -> str:
     """One line for the worker; its output during the job goes to the file `log`."""
-    return json.dumps({"job": type(request).__name__, "log": log, "request": asdict(request)}) + "\n"
+    return json.dumps({"job": kind, "log": log, "request": request}) + "\n"
 
 
-def parse_request(line: str) -> tuple[Request, str]:
-    """The request and its log file."""
-    fields = parse_object(line)
-    request, log = read_object(fields, "request"), read_str(fields, "log")
-    source = _parse_source(read_object(request, "source"))
-    if read_str(fields, "job") == DiscoverRequest.__name__:
-        return DiscoverRequest(source=source), log
-    compile_request = CompileRequest(
-        source=source,
+def parse_request(job: Json) -> Request:
+    """The request of a compile worker's job."""
+    request = read_object(job, "request")
+    source = parse_source(read_object(request, "source"))
+    if read_str(job, "job") == DiscoverRequest.__name__:
+        return DiscoverRequest(source=source)
+    return parse_compile_request(request)
+
+
+def parse_compile_request(request: Json) -> CompileRequest:
+    """The record of a JSON object."""
+    return CompileRequest(
+        source=parse_source(read_object(request, "source")),
         case_id=read_str(request, "case_id"),
         target=read_str(request, "target"),
         description=read_str(request, "description"),
@@ -140,7 +187,6 @@ def parse_request(line: str) -> tuple[Request, str]:
         scratch=read_str(request, "scratch"),
         not_before=read_float(request, "not_before"),
     )
-    return compile_request, log
 
 
 def render_answer(answer: Answer) -> str:
@@ -153,16 +199,12 @@ def render_error(error: LigerdiagError) -> str:
     return json.dumps({"error": str(error), "kind": type(error).__name__}) + "\n"
 
 
-def parse_answer(line: str) -> Answer:
-    """The answer; raises the error that the worker reported instead, FieldError when the line is neither."""
+def parse_answer(line: str) -> Json:
+    """The answer's fields; raises the error that the worker reported instead, FieldError when the line is neither."""
     fields = parse_object(line)
     if "error" in fields:
         raise _ERRORS.get(read_str(fields, "kind"), LigerdiagError)(read_str(fields, "error"))
-    answer = read_object(fields, "answer")
-    dependencies = read_str_map(answer, "dependencies")
-    if "cases" in answer:
-        return DiscoverAnswer(cases=parse_cases(read_list(answer, "cases")), dependencies=dependencies)
-    return CompileAnswer(key=read_str(answer, "key"), reused=read_bool(answer, "reused"), dependencies=dependencies)
+    return read_object(fields, "answer")
 
 
 def parse_cases(items: list[object]) -> tuple[CaseSpec, ...]:
@@ -180,6 +222,25 @@ def parse_flags(fields: Json) -> dict[str, Flag]:
     return flags
 
 
+def parse_source(fields: Json) -> Source:
+    """The source of a JSON object."""
+    return Source(file=read_str(fields, "file"), module=read_str(fields, "module"), root=read_str(fields, "root"))
+
+
+def _parse_discovered(answer: Json) -> DiscoverAnswer:
+    return DiscoverAnswer(
+        cases=parse_cases(read_list(answer, "cases")), dependencies=read_str_map(answer, "dependencies")
+    )
+
+
+def _parse_compiled(answer: Json) -> CompileAnswer:
+    return CompileAnswer(
+        key=read_str(answer, "key"),
+        reused=read_bool(answer, "reused"),
+        dependencies=read_str_map(answer, "dependencies"),
+    )
+
+
 def _parse_case(fields: Json) -> CaseSpec:
     match fields.get("expected"):
         case None:
@@ -192,12 +253,10 @@ def _parse_case(fields: Json) -> CaseSpec:
         id=read_str(fields, "id"),
         name=read_str(fields, "name"),
         params=read_strs(fields, "params"),
-        source=_parse_source(read_object(fields, "source")),
+        source=parse_source(read_object(fields, "source")),
         mesh=read_int_map(fields, "mesh"),
         expected=expected,
+        expected_rules=None if fields.get("expected_rules") is None else read_strs(fields, "expected_rules"),
         about=read_str(fields, "about"),
+        draws=read_str(fields, "draws"),
     )
-
-
-def _parse_source(fields: Json) -> Source:
-    return Source(file=read_str(fields, "file"), module=read_str(fields, "module"), root=read_str(fields, "root"))

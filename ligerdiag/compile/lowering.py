@@ -21,6 +21,8 @@ from ligerdiag.compile.kernel_calls import (
     find_traced_calls,
     record_binds,
 )
+from ligerdiag.compile.kernel_launch import KernelLaunch
+from ligerdiag.compile.kernel_launches import record_launches
 from ligerdiag.compile.mesh import build_argument_specs, build_mesh, compute_donated
 from ligerdiag.compile.names import compute_input_names, compute_output_names
 from ligerdiag.compile.tags import tag_operations
@@ -46,16 +48,23 @@ class LoweredCase:
     inputs: tuple[str, ...]
     parameters: tuple[int, ...]
     mesh: dict[str, int]
-    devices: int
+    assignment: tuple[Any, ...]
+    """The devices, by partition id."""
     traced_calls: tuple[TracedCall, ...]
     lowered_calls: tuple[LoweredCall, ...]
+    launches: tuple[KernelLaunch, ...]
     trace_seconds: float
     lower_seconds: float
 
 
-def lower_case(case: Case, description: str, compute_capability: int, *, tagged: bool = True) -> LoweredCase:
-    """Traces and lowers the case; CaseError when its function raises, InputError when its arguments do not fit."""
-    mesh = build_mesh(case.mesh, description)
+def lower_case(
+    case: Case, description: str, compute_capability: int, *, tagged: bool = True, mesh: Any = None
+) -> LoweredCase:
+    """Traces and lowers the case; CaseError when its function raises, InputError when its arguments do not fit.
+
+    mesh: of real devices; without one, of devices of the described target.
+    """
+    mesh = mesh or build_mesh(case.mesh, description)
     specs = build_argument_specs(case, mesh)
     jax.clear_caches()  # a cached module would be tagged already, and may hold kernels for another GPU
     started = perf_counter()
@@ -70,7 +79,8 @@ def lower_case(case: Case, description: str, compute_capability: int, *, tagged:
             traced = jitted.trace(*specs)
         traced_calls = find_traced_calls(traced.jaxpr, binds)
         trace_seconds = perf_counter() - started
-        lowered = traced.lower(lowering_platforms=("cuda",))
+        with record_launches(_triton_library()) as launches:
+            lowered = traced.lower(lowering_platforms=("cuda",))
     module: Any = lowered.compiler_ir("stablehlo")
     tags = tag_operations(module) if tagged else 0
     inputs = compute_input_names(case.function, specs)
@@ -84,9 +94,10 @@ def lower_case(case: Case, description: str, compute_capability: int, *, tagged:
         inputs=inputs,
         parameters=tuple(range(parameters - len(inputs), parameters)),
         mesh={axis: int(size) for axis, size in case.mesh.items()},
-        devices=mesh.size,
+        assignment=tuple(mesh.devices.flat),
         traced_calls=traced_calls,
         lowered_calls=find_lowered_calls(module),
+        launches=launches.sorted(),
         trace_seconds=trace_seconds,
         lower_seconds=perf_counter() - started - trace_seconds,
     )

@@ -8,10 +8,11 @@
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
+from queue import SimpleQueue
 from shutil import rmtree
 from threading import Lock
 from types import TracebackType
@@ -19,17 +20,18 @@ from typing import Self
 
 from ligerdiag.compile.cache import Cache
 from ligerdiag.compile.fields import FieldError
-from ligerdiag.compile.job import Answer, CompileRequest, Request, Source, parse_answer, render_request
+from ligerdiag.compile.job import Job, Source
 from ligerdiag.compile.toolchain import Toolchain, current_toolchain, worker_environment
 from ligerdiag.compile.worker_process import MEMORY_VARIABLE, WorkerDied, WorkerProcess, WorkerTimeout
 from ligerdiag.errors import CompileError, LigerdiagError
 
+COMPILE_WORKER = "ligerdiag.compile.worker"
 LOG_LINES = 20
 LOG_TAIL_BYTES = 64 << 10
 
 
 class Pool:
-    """Workers of one toolchain, started as they are needed; a context manager."""
+    """Workers of one kind and toolchain, started as they are needed; a context manager."""
 
     def __init__(
         self,
@@ -39,13 +41,19 @@ class Pool:
         jobs: int | None = None,
         timeout: float = 300.0,
         memory_limit: int | None = None,
+        module: str = COMPILE_WORKER,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        """jobs: workers at most, by default one per core. timeout: seconds for one job. memory_limit: bytes a worker."""
+        """jobs: workers at most, by default one per core. timeout: seconds for one job. memory_limit: bytes a worker.
+
+        module: what a worker runs. environment: variables over those of a compile worker.
+        """
         self.cache = cache or Cache()
         self.toolchain = toolchain or current_toolchain()
-        self.jobs = jobs or _count_cores()
+        self.jobs = jobs or count_cores()
         self.timeout = timeout
-        self._environment = worker_environment(self.toolchain, self.cache.root)
+        self._module = module
+        self._environment = worker_environment(self.toolchain, self.cache.root) | dict(environment or {})
         if memory_limit is not None:
             self._environment[MEMORY_VARIABLE] = str(memory_limit)
         self._executor = ThreadPoolExecutor(self.jobs, thread_name_prefix="ligerdiag-worker")
@@ -64,9 +72,27 @@ class Pool:
     ) -> None:
         self.close()
 
-    def submit(self, request: Request, on_start: Callable[[], None] | None = None) -> Future[Answer]:
+    def submit[A](self, job: Job[A], on_start: Callable[[], None] | None = None) -> Future[A]:
         """The worker's answer, or its LigerdiagError; `on_start` is called in another thread when the job begins."""
-        return self._executor.submit(self._run, request, on_start)
+        return self._executor.submit(self._run, job, on_start)
+
+    def run_all[A](self, jobs: Sequence[Job[A]]) -> Iterator[tuple[int, Future[A] | None]]:
+        """Yields the number of each job with None when it begins, and with its finished future when it ends."""
+        news: SimpleQueue[tuple[int, Future[A] | None]] = SimpleQueue()
+        futures: list[Future[A]] = []
+        try:
+            for number, job in enumerate(jobs):
+                future = self.submit(job, lambda number=number: news.put((number, None)))
+                future.add_done_callback(lambda future, number=number: news.put((number, future)))
+                futures.append(future)
+            left = len(futures)
+            while left:
+                number, future = news.get()
+                left -= future is not None
+                yield number, future
+        finally:
+            for future in futures:
+                future.cancel()
 
     def close(self) -> None:
         """Ends all workers, also busy ones, and waits until they are gone."""
@@ -80,31 +106,30 @@ class Pool:
             worker.close()
         rmtree(self._logs, ignore_errors=True)
 
-    def _run(self, request: Request, on_start: Callable[[], None] | None) -> Answer:
+    def _run[A](self, job: Job[A], on_start: Callable[[], None] | None) -> A:
         if on_start is not None:
             on_start()
         log = self._logs / f"job-{next(self._numbers)}.log"
         log.touch()
-        worker = self._take(request.source, log)
+        worker = self._take(job.source, log)
         try:
             worker.wait_until_ready()
-            line = worker.ask(render_request(request, str(log)), self.timeout)
+            line = worker.ask(job.render(str(log)), job.timeout or self.timeout)
         except (WorkerDied, WorkerTimeout) as end:
             self._drop(worker)
-            raise CompileError(f"the worker for {_name(request)} {end}", _read_tail(log)) from end
+            raise CompileError(f"the worker for {job.name} {end}", _read_tail(log)) from end
         except BaseException:
             self._drop(worker)
             raise
         finally:
-            if isinstance(request, CompileRequest):
-                rmtree(request.scratch, ignore_errors=True)
-                rmtree(f"{request.scratch}-old", ignore_errors=True)
+            for directory in job.leftovers:
+                rmtree(directory, ignore_errors=True)
         with self._lock:
-            self._idle.append((worker, request.source))
+            self._idle.append((worker, job.source))
         try:
-            return parse_answer(line)
+            return job.parse(line)
         except FieldError as error:
-            raise CompileError(f"the worker for {_name(request)} gave no answer: {error}", _read_tail(log)) from error
+            raise CompileError(f"the worker for {job.name} gave no answer: {error}", _read_tail(log)) from error
         except CompileError as error:
             raise CompileError(str(error), _read_tail(log)) from error
         finally:
@@ -123,7 +148,7 @@ class Pool:
             if self._is_closed:
                 raise LigerdiagError("the workers were ended")
             try:
-                worker = WorkerProcess(self.toolchain.python, self._environment, log)
+                worker = WorkerProcess(self.toolchain.python, self._module, self._environment, log)
             except OSError as error:
                 raise CompileError(f"cannot start a worker with `{self.toolchain.python}`: {error}") from error
             self._workers.add(worker)
@@ -135,12 +160,9 @@ class Pool:
             self._workers.discard(worker)
 
 
-def _count_cores() -> int:
+def count_cores() -> int:
+    """Cores that this process may use."""
     return len(os.sched_getaffinity(0))
-
-
-def _name(request: Request) -> str:
-    return f"case `{request.case_id}`" if isinstance(request, CompileRequest) else f"`{request.source}`"
 
 
 def _read_tail(log: Path) -> str:

@@ -9,20 +9,19 @@ from dataclasses import asdict, dataclass
 from functools import cache as remember
 from hashlib import sha256
 from pathlib import Path
-from queue import SimpleQueue
 from time import monotonic, time
 
 from ligerdiag.compile.artifacts import FORMAT_VERSION, Artifact
 from ligerdiag.compile.fields import FieldError, read_list, read_str
 from ligerdiag.compile.job import (
-    Answer,
     CaseSpec,
     CompileAnswer,
     CompileRequest,
-    DiscoverAnswer,
     DiscoverRequest,
     Flag,
     Source,
+    make_compile_job,
+    make_discover_job,
     parse_cases,
 )
 from ligerdiag.compile.pool import Pool
@@ -86,11 +85,10 @@ def discover_cases(
     missing = [source for source in sources if source not in found]
     tell = on_event or _ignore
     tell(CompileEvent(phase="discover", event="started", done=len(found), total=len(sources)))
-    futures = [(source, pool.submit(DiscoverRequest(source=source))) for source in missing]
+    futures = [(source, pool.submit(make_discover_job(DiscoverRequest(source=source)))) for source in missing]
     try:
         for source, future in futures:
             answer = future.result()
-            assert isinstance(answer, DiscoverAnswer)
             found[source] = answer.cases
             kept = {"cases": [asdict(case) for case in answer.cases]}
             pool.cache.keep_answer(_ask_for_cases(pool, source), answer.dependencies, kept)
@@ -146,46 +144,32 @@ def _compile_missing(
     missing: Sequence[tuple[CaseSpec, Target]], pool: Pool, flags: Mapping[str, Flag], not_before: float
 ) -> Iterator[tuple[CaseSpec, Target] | CompileResult]:
     """Yields each pair when its job starts and its result when it ends."""
-    news: SimpleQueue[tuple[int, Future[Answer] | None]] = SimpleQueue()
-    futures: list[Future[Answer]] = []
     started: dict[int, float] = {}
-    try:
-        for number, (case, target) in enumerate(missing):
-            request = _make_request(pool, case, target, flags, not_before)
-            future = pool.submit(request, lambda number=number: news.put((number, None)))
-            future.add_done_callback(lambda future, number=number: news.put((number, future)))
-            futures.append(future)
-        left = len(futures)
-        while left:
-            number, future = news.get()
-            case, target = missing[number]
-            if future is None:
-                started[number] = monotonic()
-                yield case, target
-                continue
-            left -= 1
-            artifact, error = _settle(pool, case, target, flags, future)
-            yield CompileResult(
-                case=case,
-                target=target.name,
-                artifact=artifact,
-                error=error,
-                seconds=monotonic() - started.get(number, monotonic()),
-                cached=False,
-            )
-    finally:
-        for future in futures:
-            future.cancel()
+    jobs = [make_compile_job(_make_request(pool, case, target, flags, not_before)) for case, target in missing]
+    for number, future in pool.run_all(jobs):
+        case, target = missing[number]
+        if future is None:
+            started[number] = monotonic()
+            yield case, target
+            continue
+        artifact, error = _settle(pool, case, target, flags, future)
+        yield CompileResult(
+            case=case,
+            target=target.name,
+            artifact=artifact,
+            error=error,
+            seconds=monotonic() - started.get(number, monotonic()),
+            cached=False,
+        )
 
 
 def _settle(
-    pool: Pool, case: CaseSpec, target: Target, flags: Mapping[str, Flag], future: Future[Answer]
+    pool: Pool, case: CaseSpec, target: Target, flags: Mapping[str, Flag], future: Future[CompileAnswer]
 ) -> tuple[Artifact | None, LigerdiagError | None]:
     try:
         answer = future.result()
     except LigerdiagError as error:
         return None, error
-    assert isinstance(answer, CompileAnswer)
     artifact = pool.cache.find_artifact(answer.key)
     if artifact is None:
         return None, CompileError(f"the artifact of case `{case.id}` disappeared from `{pool.cache.artifacts}`")

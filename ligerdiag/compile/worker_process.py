@@ -1,7 +1,7 @@
 """Parent side: one worker process, which answers one line for one line.
 
 It runs in a session and process group of its own, so that Ctrl-C in the terminal reaches the parent alone, and the
-parent can end the worker together with whatever it started (ptxas, for one).
+parent can end the worker together with whatever it started (ptxas, or processes that run a kernel's grid).
 """
 
 import os
@@ -32,11 +32,11 @@ class WorkerDied(Exception):
 class WorkerProcess:
     """A running worker. It belongs to one thread at a time, except for `kill`."""
 
-    def __init__(self, python: str, environment: Mapping[str, str], log: Path) -> None:
-        """Starts the worker; its output before the first job goes to `log`."""
+    def __init__(self, python: str, module: str, environment: Mapping[str, str], log: Path) -> None:
+        """Starts the worker that is the Python module `module`; its output before the first job goes to `log`."""
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                [python, "-P", "-m", "ligerdiag.compile.worker"],
+                [python, "-P", "-m", module],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,

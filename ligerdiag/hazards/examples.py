@@ -5,7 +5,7 @@ They share one kernel: it returns each row's sum and doubles the row in place.
 
 from ligerdiag.hazards.rule import Example
 
-_KERNEL = """\
+KERNEL = """\
 import jax
 import jax.numpy as jnp
 import jax_triton as jt
@@ -31,7 +31,7 @@ def sum_and_double(x):
 
 """
 
-_ALIASED_CALL = """\
+ALIASED_CALL = """\
 @triton.jit
 def aliased_kernel(x_ptr, out_ptr, sum_ptr, COLUMNS: tl.constexpr):
     row = tl.program_id(0)
@@ -52,7 +52,7 @@ def sum_and_double_declared(x):
 
 SCANNED_GRADIENT = Example(
     about="XLA runs the product that should see the doubled rows before the kernel that doubles them.",
-    code=_KERNEL
+    code=KERNEL
     + """\
 def step(chunks, w):
     def body(total, x):
@@ -70,8 +70,8 @@ CASE = Case(name="scanned", function=step, args=(Arg(shape=(4, 8, 16)), Arg(shap
 
 ALIASED_SCAN = Example(
     about="The doubled rows are a declared output of the kernel, and the product reads that output.",
-    code=_KERNEL
-    + _ALIASED_CALL
+    code=KERNEL
+    + ALIASED_CALL
     + """\
 def step(chunks, w):
     def body(total, x):
@@ -89,7 +89,7 @@ CASE = Case(name="declared_scan", function=step, args=(Arg(shape=(4, 8, 16)), Ar
 
 MATMUL_GRADIENT = Example(
     about="The kernel doubles its operand, and nothing in the call says so.",
-    code=_KERNEL
+    code=KERNEL
     + """\
 def step(x, w):
     h = x @ w
@@ -103,8 +103,8 @@ CASE = Case(name="matmul", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(1
 
 ALIASED = Example(
     about="The doubled rows are a declared output, and that output is what is read.",
-    code=_KERNEL
-    + _ALIASED_CALL
+    code=KERNEL
+    + ALIASED_CALL
     + """\
 def step(x, w):
     h = x @ w
@@ -118,7 +118,7 @@ CASE = Case(name="declared", function=step, args=(Arg(shape=(8, 16)), Arg(shape=
 
 FOLDED_CONVERT = Example(
     about="The cast to f32 and back is folded away, so the product reads the bf16 values from before the kernel.",
-    code=_KERNEL
+    code=KERNEL
     + """\
 def step(x, w):
     h = (x @ w).astype(jnp.float32)
@@ -134,8 +134,8 @@ CASE = Case(
 
 ALIASED_BF16 = Example(
     about="The same casts around a declared output are left alone.",
-    code=_KERNEL
-    + _ALIASED_CALL
+    code=KERNEL
+    + ALIASED_CALL
     + """\
 def step(x, w):
     h = (x @ w).astype(jnp.float32)
@@ -151,7 +151,7 @@ CASE = Case(
 
 LUCKY_READER = Example(
     about="The reduction happens to be scheduled after the kernel; no edge makes it so.",
-    code=_KERNEL
+    code=KERNEL
     + """\
 def step(x, w):
     h = x @ w
@@ -165,7 +165,7 @@ CASE = Case(name="lucky", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16
 
 MERGED_OPERANDS = Example(
     about="Two casts of one value are merged; the second kernel reads what the first has left there.",
-    code=_KERNEL
+    code=KERNEL
     + """\
 def step(x):
     first = x.astype(jnp.float32)
@@ -181,8 +181,8 @@ CASE = Case(name="merged", function=step, args=(Arg(shape=(8, 32), dtype="bfloat
 
 TWO_COPIES = Example(
     about="With the write declared, XLA gives each kernel bytes of its own.",
-    code=_KERNEL
-    + _ALIASED_CALL
+    code=KERNEL
+    + ALIASED_CALL
     + """\
 def step(x):
     _, one = sum_and_double_declared(x.astype(jnp.float32))
@@ -196,7 +196,7 @@ CASE = Case(name="copies", function=step, args=(Arg(shape=(8, 32), dtype="bfloat
 
 NO_OUTPUTS = Example(
     about="A kernel that scales in place and returns nothing is dropped by JAX.",
-    code=_KERNEL
+    code=KERNEL
     + """\
 @triton.jit
 def scale_kernel(x_ptr, COLUMNS: tl.constexpr):
@@ -216,7 +216,7 @@ CASE = Case(name="vanishes", function=step, args=(Arg(shape=(8, 32)),))
 
 FORGED_POINTER = Example(
     about="The kernel stores through a pointer made from an integer: it could hit anything.",
-    code=_KERNEL
+    code=KERNEL
     + """\
 @triton.jit
 def forging_kernel(x_ptr, out_ptr, COLUMNS: tl.constexpr):

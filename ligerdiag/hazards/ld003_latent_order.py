@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.findings import Finding, Severity
+from ligerdiag.findings import Finding, Severity, Verdict
 from ligerdiag.hazards.examples import ALIASED, LUCKY_READER
 from ligerdiag.hazards.rule import Rule
 from ligerdiag.hazards.wording import conjugate, describe_write, find_source, name_instructions, name_outputs
@@ -12,17 +12,18 @@ from ligerdiag.hazards.wording import conjugate, describe_write, find_source, na
 def check(context: Context) -> Iterator[Finding]:
     """One finding for each lucky reader."""
     for read in context.latent:
-        if read.lucky is None:
-            continue
+        names = tuple(name for name in read.outputs if context.outputs[name].verdict is Verdict.LATENT)
+        if read.lucky is None or not names:
+            continue  # an output that is wrong for another reason is not right by luck
         side = "after" if read.lucky.after else "before"
         time = context.logical_times.get(read.reader.id)
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"{name_outputs(read.outputs)} {conjugate(read.outputs, 'is', 'are')}"
+            message=f"{name_outputs(names)} {conjugate(names, 'is', 'are')}"
             f" right only because `%{read.reader.name}` happens to run"
             f" {side} `{read.write.kernel}`",
-            outputs=read.outputs,
+            outputs=names,
             source=find_source(context, read),
             kernel=read.write.kernel,
             operand=read.write.operand,

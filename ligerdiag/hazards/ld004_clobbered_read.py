@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.findings import Finding, Severity, Verdict
 from ligerdiag.hazards.examples import MERGED_OPERANDS, TWO_COPIES
+from ligerdiag.hazards.residual_examples import COPIED_RESIDUAL, SAVED_RESIDUAL
 from ligerdiag.hazards.rule import Rule
 from ligerdiag.hazards.wording import conjugate, describe_write, find_source, name_instructions, name_outputs
 
@@ -62,21 +63,23 @@ RULE = Rule(
     summary="a reader that needs the original reads after the kernel has overwritten it",
     what_it_does="""\
 The comparison of LD001 the other way round: a value that in the program as written does not depend on the hidden write
-does so in the compiled schedule. XLA had every right to put both values into the same bytes, for it knows of no write.""",
+does so in the compiled schedule; or one that also depends on the original there, and here on what was written alone. XLA
+had every right to put both values into the same bytes, for it knows of no write.""",
     why="""\
 Two losses on the same logits: common subexpression elimination merges their operands, the first kernel overwrites the one
-buffer, and the second computes its loss from a gradient.""",
+buffer, and the second computes its loss from a gradient. Or autodiff saves a result for the backward pass, the loss
+kernel overwrites it with its gradient, and the derivative is computed from that.""",
     what_to_do="""\
 Declare what the kernel writes; XLA then inserts the copy that the other reader needs. Or hand the kernel a value that
 nobody else reads.""",
     limits="""\
-A residual that autodiff saved and the kernel then overwrote counts as "needs the original" when the derivative carries the
-source line of a forward operation that used the value before the kernel. Without source lines it is not recognised.""",
+A residual that autodiff saved and the kernel then overwrote counts as "needs the original" when the derivative carries
+the source line of a forward operation that used the value before the kernel. Without source lines it is not recognised.""",
     references=(
         "github.com/linkedin/Liger-Kernel/issues/272 (the PyTorch twin)",
         "github.com/linkedin/Liger-Kernel/issues/1251",
     ),
-    bad=(MERGED_OPERANDS,),
-    good=(TWO_COPIES,),
+    bad=(MERGED_OPERANDS, SAVED_RESIDUAL),
+    good=(TWO_COPIES, COPIED_RESIDUAL),
     check=check,
 )

@@ -12,6 +12,8 @@ from ligerdiag.hazards.rule import Rule
 def check(context: Context) -> Iterator[Finding]:
     """One finding for each call that is not run."""
     for call in context.vanished:
+        if call.write in context.matching.merged:
+            continue  # it runs, as one with its twin: LD008
         if call.dropped_by is DroppedBy.XLA:
             reason = "XLA found no use for its outputs and removed it"
         elif call.outputs == 0:

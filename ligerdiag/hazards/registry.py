@@ -10,9 +10,17 @@ from ligerdiag.hazards import (
     ld004_clobbered_read,
     ld006_undeclared_write,
     ld007_vanished_call,
+    ld008_double_write,
+    ld009_caller_clobbered,
+    ld011_incidental_sharing,
+    ld012_lossy_workaround,
+    ld013_partial_write,
     ld014_unknown_effect,
+    ld016_wrong_in_program_order,
+    ld017_unsteady_output,
 )
-from ligerdiag.hazards.rule import Rule
+from ligerdiag.hazards.measured import Measured
+from ligerdiag.hazards.rule import Rule, Settled
 
 RULES: tuple[Rule, ...] = (
     ld001_stale_read.RULE,
@@ -21,7 +29,14 @@ RULES: tuple[Rule, ...] = (
     ld004_clobbered_read.RULE,
     ld006_undeclared_write.RULE,
     ld007_vanished_call.RULE,
+    ld008_double_write.RULE,
+    ld009_caller_clobbered.RULE,
+    ld011_incidental_sharing.RULE,
+    ld012_lossy_workaround.RULE,
+    ld013_partial_write.RULE,
     ld014_unknown_effect.RULE,
+    ld016_wrong_in_program_order.RULE,
+    ld017_unsteady_output.RULE,
 )
 
 
@@ -36,5 +51,23 @@ def get_rule(id_or_name: str) -> Rule:
 
 
 def check_all(context: Context) -> tuple[Finding, ...]:
-    """Findings of every rule, in the order of the rules."""
+    """Findings of every rule from the program alone, in the order of the rules."""
     return tuple(finding for rule in RULES for finding in rule.check(context))
+
+
+def check_measured(measured: Measured) -> tuple[Finding, ...]:
+    """The complete list of findings once there are numbers, in the order of the rules.
+
+    A static finding of a rule that numbers say nothing about stays as it is.
+    """
+    return tuple(
+        finding
+        for rule in RULES
+        for finding in (measured.findings_of(rule.id) if rule.measure is None else rule.measure(measured))
+    )
+
+
+def find_unsettled(*, replayed: bool, ran: bool) -> frozenset[str]:
+    """Ids of the rules that may not have had their say: without a replay, without a run on a device."""
+    missing = {Settled.BY_REPLAY: not replayed, Settled.BY_DEVICE: not ran}
+    return frozenset(rule.id for rule in RULES if missing.get(rule.settled, False))

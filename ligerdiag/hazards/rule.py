@@ -2,9 +2,19 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from enum import Enum
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.findings import Finding, Severity
+from ligerdiag.hazards.measured import Measured
+
+
+class Settled(Enum):
+    """What it takes to say for certain that a rule fires, or does not."""
+
+    STATICALLY = "statically"
+    BY_REPLAY = "by replay"
+    BY_DEVICE = "by device"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,3 +48,13 @@ class Rule:
     good: tuple[Example, ...]
     """Each must not."""
     check: Callable[[Context], Iterable[Finding]]
+    """The rule's findings from the program alone."""
+    measure: Callable[[Measured], Iterable[Finding]] | None = None
+    """The rule's findings once there are numbers: all of them, those of `check` included that stay. None: `check` stands."""
+    settled: Settled = Settled.STATICALLY
+
+
+def check_nothing(context: Context) -> Iterable[Finding]:
+    """The `check` of a rule that only numbers can tell."""
+    del context
+    return ()

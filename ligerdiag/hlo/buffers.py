@@ -46,6 +46,8 @@ class BufferAssignment:
     """Slice number to the numbers of all slices that share bytes with it, itself included."""
     parameters: Mapping[int, tuple[int, ShapeIndex]]
     """Allocation index to (entry parameter number, ShapeIndex), where the allocation is an entry parameter's."""
+    constants: frozenset[int] = frozenset()
+    """Indices of the allocations that hold a constant, which stays as long as the program is loaded."""
 
 
 def parse_buffer_assignment(proto: BufferAssignmentProto, module: HloModule) -> BufferAssignment:
@@ -82,6 +84,7 @@ def parse_buffer_assignment(proto: BufferAssignmentProto, module: HloModule) -> 
             for a in proto.buffer_allocations
             if a.is_entry_computation_parameter
         },
+        constants=frozenset(a.index for a in proto.buffer_allocations if a.is_constant),
     )
 
 

@@ -86,6 +86,8 @@ class HloModule:
     stack_frames: StackFrameIndexProto
     input_output_alias: HloInputOutputAliasProto
     """Module-level aliasing of entry parameters and outputs (donation)."""
+    replica_count: int = 1
+    """How often the program runs side by side, beside its partitions; 1 where the module does not say."""
 
     @property
     def is_scheduled(self) -> bool:

@@ -65,6 +65,7 @@ def parse_module(proto: HloModuleProto) -> HloModule:
         computations=computations,
         stack_frames=proto.stack_frame_index,
         input_output_alias=proto.input_output_alias,
+        replica_count=max(proto.device_assignment.replica_count, 1),
     )
 
 

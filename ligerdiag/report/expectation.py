@@ -9,6 +9,8 @@
    cover makes a case inconclusive that would else be as expected; a hazard that was expected and found stays found.
 5. Without an expectation, a finding of error severity or a stale or clobbered output outweighs what is unknown, and
    what is unknown outweighs the rest. "Not covered" counts as unknown here.
+6. Beside the verdicts a case can expect rules, see `expected_rules`. A rule that fires and is not expected contradicts, and
+   so does one that is expected and does not fire, unless the case is inconclusive anyway.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +18,7 @@ from typing import assert_never
 
 from ligerdiag.errors import InputError
 from ligerdiag.findings import Finding, Severity, Verdict
+from ligerdiag.report.expected_rules import compare_rules, parse_expected_rules
 from ligerdiag.report.model import Coverage, Status
 
 type Expectation = str | Mapping[str, str] | None
@@ -48,11 +51,28 @@ def compute_status(
     findings: Sequence[Finding],
     expected: Expectation,
     coverage: Coverage,
+    *,
+    expected_rules: Sequence[str] | None = None,
+    unsettled: frozenset[str] = frozenset(),
 ) -> tuple[Status, str]:
-    """The status of a case that could be analysed, and one line on how the verdicts contradict its expectation.
+    """The status of a case that could be analysed, and one line on how it contradicts its expectation.
 
-    The line is empty unless the status is `unexpected`. Raises InputError for an expectation that cannot be read.
+    The line is empty unless the status is `unexpected`. unsettled: ids of rules that are not compared. Raises
+    InputError for an expectation that cannot be read.
     """
+    status, mismatch = _compute_status_of_verdicts(outputs, findings, expected, coverage)
+    rules = compare_rules(findings, parse_expected_rules(expected_rules, beside=expected), unsettled)
+    if rules.extra or (rules.missing and status is not Status.INCONCLUSIVE):
+        return Status.UNEXPECTED, "; ".join(line for line in (mismatch, rules.missing, rules.extra) if line)
+    return status, mismatch
+
+
+def _compute_status_of_verdicts(
+    outputs: Mapping[str, Verdict],
+    findings: Sequence[Finding],
+    expected: Expectation,
+    coverage: Coverage,
+) -> tuple[Status, str]:
     wanted = parse_expectation(expected)
     if wanted is None:
         return _status_without_expectation(outputs, findings, coverage), ""

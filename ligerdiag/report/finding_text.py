@@ -1,9 +1,16 @@
 """A finding in words, as rustc would say it: the fact, the place, the evidence, one remedy."""
 
+from collections.abc import Sequence
+
+from ligerdiag.findings import Finding
 from ligerdiag.report.grouping import FindingGroup, compute_places
+from ligerdiag.report.model import CaseReport
+from ligerdiag.report.numbers import render_error
 from ligerdiag.report.source_text import compute_place, load_source_text
 from ligerdiag.report.spans import BLANK, Line, Span, Style, compute_wrapped, severity_style
 
+MAX_NUMBERS = 3
+"""Figures of a replay that are quoted for one finding."""
 MAX_PLACES = 6
 """Ids that are listed under a group before "and N more"; all of them with `--verbose`, and always in JSON."""
 
@@ -21,7 +28,12 @@ def render_group(group: FindingGroup, *, width: int | None, several_targets: boo
         place = (Span("  --> ", Style.FAINT), Span(compute_place(finding.source)))
         text = load_source_text(finding.source)
         lines += compute_wrapped((*place, Span("  "), Span(text, Style.FAINT)) if text else place, width, 6)
-    facts = [*finding.evidence, ("help", finding.help)] if finding.help else [*finding.evidence]
+    facts = [*finding.evidence]
+    numbers = _render_numbers(finding, group.cases, verbose=verbose)
+    if numbers and "replay" not in dict(finding.evidence):
+        facts.append(("replay", numbers))
+    if finding.help:
+        facts.append(("help", finding.help))
     facts.append(("in", _render_places(group, several_targets=several_targets, verbose=verbose)))
     column = max(len(label) for label, _ in facts) + 2
     for label, text in facts:
@@ -31,6 +43,21 @@ def render_group(group: FindingGroup, *, width: int | None, several_targets: boo
     if verbose:
         lines += [(Span("   artifact: ", Style.NOTE), Span(case.artifact)) for case in group.cases[:1] if case.artifact]
     return (*lines, BLANK)
+
+
+def _render_numbers(finding: Finding, cases: Sequence[CaseReport], *, verbose: bool) -> str:
+    """What the replay of the first case that has one says about the outputs that the finding reaches."""
+    replayed = next((case for case in cases if case.replay is not None and case.replay.outputs), None)
+    if replayed is None or replayed.replay is None:
+        return ""
+    saying: dict[str, list[str]] = {}
+    for name in finding.outputs:
+        if name in replayed.replay.outputs:
+            saying.setdefault(render_error(replayed.replay.outputs[name]), []).append(f"`{name}`")
+    several = len(finding.outputs) > 1
+    texts = [f"{' and '.join(names)} {text}" if several else text for text, names in saying.items()]
+    shown = "; ".join(texts[: None if verbose else MAX_NUMBERS])
+    return shown if replayed is cases[0] or not shown else f"in `{replayed.id}`: {shown}"
 
 
 def _render_places(group: FindingGroup, *, several_targets: bool, verbose: bool) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 
 import ligerdiag
 from ligerdiag.findings import Finding
-from ligerdiag.report.model import SCHEMA_VERSION, CaseReport, CheckReport, Coverage
+from ligerdiag.report.json_numbers import render_device, render_replay
+from ligerdiag.report.model import SCHEMA_VERSION, CaseReport, CheckReport, Coverage, Disagreement
 
 type Json = dict[str, Any]
 
@@ -54,9 +55,13 @@ def _case(case: CaseReport) -> Json:
         "status": case.status.value,
         "about": case.about,
         "expected": dict(case.expected) if isinstance(case.expected, Mapping) else case.expected,
+        "expected_rules": None if case.expected_rules is None else list(case.expected_rules),
         "outputs": {name: verdict.value for name, verdict in case.outputs.items()},
         "findings": [_finding(finding) for finding in case.findings],
         "coverage": _coverage(case.coverage),
+        "replay": None if case.replay is None else render_replay(case.replay),
+        "device": None if case.device is None else render_device(case.device),
+        "disagreements": [_disagreement(one) for one in case.disagreements],
         "seconds": round(case.seconds, 6),
         "cached": case.cached,
         "mismatch": case.mismatch,
@@ -81,6 +86,16 @@ def _finding(finding: Finding) -> Json:
         else {"file": source.file, "line": source.line or None, "function": source.function},
         "evidence": [{"label": label, "text": text} for label, text in finding.evidence],
         "help": finding.help,
+    }
+
+
+def _disagreement(one: Disagreement) -> Json:
+    return {
+        "output": one.output,
+        "static": one.static.value,
+        "numbers": one.numbers.value,
+        "message": one.message,
+        "evidence": [{"label": label, "text": text} for label, text in one.evidence],
     }
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ligerdiag.findings import Finding, Verdict
+from ligerdiag.outcomes import Attribution, DeviceRun, Replay
 
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"
 """Version of the JSON form of these records (docs/json.md); a change that breaks a reader raises it."""
 
 
@@ -26,6 +27,8 @@ class Status(StrEnum):
     """The verdicts contradict the case's expectation; also when the program is unexpectedly right."""
     INCONCLUSIVE = "inconclusive"
     """Something could not be decided; never clean."""
+    DISAGREEMENT = "disagreement"
+    """The schedule and the numbers say what cannot both be true: a bug in ligerdiag, whatever was expected."""
     NOTHING = "nothing to check"
     """No kernel of the program writes an operand behind XLA's back, and none is unknown."""
     ERROR = "could not analyse"
@@ -53,6 +56,19 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreement:
+    """Two answers about one output that cannot both be true."""
+
+    output: str
+    static: Verdict
+    numbers: Attribution
+    message: str
+    """One line: who says what."""
+    evidence: tuple[tuple[str, str], ...] = ()
+    """(label, sentence) pairs, of both sides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CaseReport:
     """One case on one target."""
 
@@ -62,12 +78,18 @@ class CaseReport:
     status: Status
     about: str = ""
     expected: str | Mapping[str, str] | None = None
+    expected_rules: tuple[str, ...] | None = None
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
     """Output name to verdict, in the program's order."""
     findings: tuple[Finding, ...] = ()
     coverage: Coverage = field(default_factory=Coverage)
+    replay: Replay | None = None
+    """The numbers on the CPU; None when they were not asked for, or nothing could be analysed."""
+    device: DeviceRun | None = None
+    """The numbers of a real device; None when it was not asked for."""
+    disagreements: tuple[Disagreement, ...] = ()
     seconds: float = 0.0
-    """Wall time for compile (0 when cached) and analysis."""
+    """Wall time for compile (0 when cached) and analysis; `replay` has its own."""
     cached: bool = False
     """The artifact came from the cache."""
     mismatch: str = ""
@@ -101,7 +123,7 @@ class Progress:
     """One step of a run, told while it happens."""
 
     phase: str
-    """`discover`, `compile` or `analyse`."""
+    """`discover`, `compile`, `analyse` or `replay`."""
     event: str
     """`started` or `finished`."""
     done: int
@@ -110,4 +132,4 @@ class Progress:
     case_id: str = ""
     target: str = ""
     cached: bool = False
-    """The artifact came from the cache."""
+    """The artifact, or the replay, came from the cache."""

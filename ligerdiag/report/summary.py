@@ -9,6 +9,7 @@ MAX_LOG_LINES = 12
 MAX_NOT_COVERED = 12
 
 _ALWAYS = (Status.EXPECTED, Status.UNEXPECTED, Status.INCONCLUSIVE, Status.ERROR)
+DISAGREEMENT_HELP = "one of the two is wrong, and that is a bug in ligerdiag: trust neither for this output"
 _TOTALS: tuple[tuple[Status, str, Style], ...] = (
     (Status.EXPECTED, "as expected", Style.GOOD),
     (Status.CLEAN, "fresh, with no expectation", Style.GOOD),
@@ -16,16 +17,19 @@ _TOTALS: tuple[tuple[Status, str, Style], ...] = (
     (Status.FINDINGS, "with findings and no expectation", Style.BAD),
     (Status.UNEXPECTED, "unexpected", Style.BAD),
     (Status.INCONCLUSIVE, "inconclusive", Style.DOUBTFUL),
+    (Status.DISAGREEMENT, "where schedule and numbers disagree", Style.BAD),
     (Status.ERROR, "could not analyse", Style.BAD),
 )
 
 
 def render_trouble(case: CaseReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Why a case is unexpected or could not be analysed, with the end of the worker's log; empty for other cases."""
+    """Why a case is unexpected, contradictory or could not be analysed, with the end of the worker's log; else empty."""
     where = f"`{case.id}` on {case.target}"
     match case.status:
         case Status.UNEXPECTED:
             head = (Span("unexpected", Style.BAD), Span(f": {where}: {case.mismatch}"))
+        case Status.DISAGREEMENT:
+            return _render_disagreements(case, where, width)
         case Status.ERROR:
             head = (Span("could not analyse", Style.BAD), Span(f" {where}: {case.error}"))
         case _:
@@ -34,6 +38,24 @@ def render_trouble(case: CaseReport, *, width: int | None, verbose: bool) -> tup
     shown = log if verbose else log[-MAX_LOG_LINES:]
     lines = [*compute_wrapped(head, width, 4), *((Span("   | ", Style.FAINT), Span(line)) for line in shown)]
     return (*lines, BLANK)
+
+
+def _render_disagreements(case: CaseReport, where: str, width: int | None) -> tuple[Line, ...]:
+    """Each with both sides' evidence; what was expected is said when that is contradicted too."""
+    lines: list[Line] = []
+    for one in case.disagreements:
+        head = (Span("disagreement", Style.BAD), Span(f": {where}: "), Span(one.message, Style.STRONG))
+        lines += compute_wrapped(head, width, 4)
+        facts = (*one.evidence, ("help", DISAGREEMENT_HELP))
+        column = max(len(label) for label, _ in facts) + 2
+        for label, text in facts:
+            fact = (Span("   "), Span(f"{label}:".ljust(column), Style.NOTE), Span(text))
+            lines += compute_wrapped(fact, width, column + 3)
+        lines.append(BLANK)
+    if case.mismatch:
+        head = (Span("unexpected", Style.BAD), Span(f": {where}: {case.mismatch}"))
+        lines += [*compute_wrapped(head, width, 4), BLANK]
+    return tuple(lines)
 
 
 def render_coverage(report: CheckReport, width: int | None) -> tuple[Line, ...]:

@@ -1,12 +1,18 @@
-"""The table: a case a row, its verdicts beside it, several targets side by side.
+"""The table: a case a row, its verdicts beside it and what numbers say to them, several targets side by side.
 
 Where the columns do not fit the terminal, a case takes a line for its id and status and one for each target.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ligerdiag.findings import Verdict
 from ligerdiag.report.model import CaseReport, CheckReport, Status
+from ligerdiag.report.numbers_cell import (
+    render_device_word,
+    render_output_lines,
+    render_replay_word,
+    render_verdict,
+)
 from ligerdiag.report.spans import (
     BLANK,
     Line,
@@ -24,6 +30,7 @@ STATUS_WORDS: Mapping[Status, str] = {
     Status.FINDINGS: "FINDINGS",
     Status.UNEXPECTED: "UNEXPECTED",
     Status.INCONCLUSIVE: "inconclusive",
+    Status.DISAGREEMENT: "DISAGREEMENT",
     Status.NOTHING: "nothing to check",
     Status.ERROR: "could not analyse",
 }
@@ -35,6 +42,7 @@ STATUS_STYLES: Mapping[Status, Style] = {
     Status.FINDINGS: Style.BAD,
     Status.UNEXPECTED: Style.BAD,
     Status.INCONCLUSIVE: Style.DOUBTFUL,
+    Status.DISAGREEMENT: Style.BAD,
     Status.NOTHING: Style.FAINT,
     Status.ERROR: Style.BAD,
 }
@@ -47,15 +55,21 @@ _BY_WEIGHT = (
     Status.INCONCLUSIVE,
     Status.FINDINGS,
     Status.UNEXPECTED,
+    Status.DISAGREEMENT,
     Status.ERROR,
 )
+_WITNESSES: Mapping[str, Callable[[CaseReport], Line]] = {"replay": render_replay_word, "device": render_device_word}
+"""Columns that are there when a case has them."""
 
 type Row = dict[str, CaseReport]
 """Target to report, of one case."""
 
 
-def render_table(report: CheckReport, width: int | None) -> tuple[Line, ...]:
-    """The table at most `width` columns wide where ids allow it; None: as wide as it comes, one line a case."""
+def render_table(report: CheckReport, width: int | None, *, verbose: bool = False) -> tuple[Line, ...]:
+    """The table at most `width` columns wide where ids allow it; None: as wide as it comes, one line a case.
+
+    verbose: with a line for each output that has numbers.
+    """
     rows: dict[str, Row] = {}
     for case in report.cases:
         rows.setdefault(case.id, {})[case.target] = case
@@ -72,6 +86,9 @@ def render_table(report: CheckReport, width: int | None) -> tuple[Line, ...]:
             lines.append(BLANK)
         previous = _group(case_id)
         lines.extend(block)
+        for target, case in rows[case_id].items() if verbose else ():
+            label = f"{target}: " if len(report.targets) > 1 else ""
+            lines.extend(render_output_lines(case, width=width, label=label))
     return tuple(lines)
 
 
@@ -79,19 +96,20 @@ def render_outputs(outputs: Mapping[str, Verdict]) -> Line:
     """`loss fresh · input STALE`, in the program's order; the name is plain, the verdict has its style."""
     spans: list[Span] = []
     for name, verdict in outputs.items():
-        word = "STALE" if verdict is Verdict.STALE else verdict.value
         spans += [Span(" · ", Style.FAINT)] if spans else []
-        spans += [Span(f"{name} "), Span(word, verdict_style(verdict))]
+        spans += [Span(f"{name} "), Span(render_verdict(verdict), verdict_style(verdict))]
     return tuple(spans)
 
 
 def _render_wide(rows: Mapping[str, Row], targets: Sequence[str]) -> list[Line]:
     """The heading and one line for each case."""
-    heading: list[Line] = [(Span("case", Style.FAINT),), (Span("status", Style.FAINT),)]
-    heading += [(Span(target, Style.FAINT),) for target in targets]
+    cases = [case for row in rows.values() for case in row.values()]
+    witnesses = [name for name, render in _WITNESSES.items() if any(render(case) for case in cases)]
+    heading: list[Line] = [(Span(name, Style.FAINT),) for name in ("case", "status", *witnesses, *targets)]
     table = [heading]
     for case_id, row in rows.items():
         cells: list[Line] = [(Span(case_id),), _status_cell(row)]
+        cells += [_witness_cell(row, _WITNESSES[name]) for name in witnesses]
         cells += [_target_cell(row, target) for target in targets]
         table.append(cells)
     widths = [max(compute_width(cells[column]) for cells in table) for column in range(len(heading))]
@@ -112,14 +130,39 @@ def _render_stacked(rows: Mapping[str, Row], targets: Sequence[str], width: int 
                 continue
             label = (Span(f"{target}: ", Style.FAINT),) if len(targets) > 1 else ()
             lines += compute_wrapped((Span("    "), *label, *cell), width, 6)
+            for name, render in _WITNESSES.items():
+                word = render(row[target]) if target in row else ()
+                if word:
+                    _append(lines, (Span(f"{name} "), *word), width)
         blocks.append(tuple(lines))
     return blocks
+
+
+def _append(lines: list[Line], phrase: Line, width: int | None) -> None:
+    """Adds the phrase to the last line if it fits there as a whole, else as a line of its own."""
+    longer = (*lines[-1], Span(_GAP), *phrase)
+    if width is None or compute_width(longer) <= width:
+        lines[-1] = longer
+    else:
+        lines.append((Span("      "), *phrase))
 
 
 def _status_cell(row: Row) -> Line:
     """The status that weighs most among the targets."""
     status = max((case.status for case in row.values()), key=_BY_WEIGHT.index)
     return (Span(STATUS_WORDS[status], STATUS_STYLES[status]),)
+
+
+def _witness_cell(row: Row, render: Callable[[CaseReport], Line]) -> Line:
+    """One word for all targets where they have the same, else each target's."""
+    words = {target: render(case) for target, case in row.items()}
+    if len(set(words.values())) <= 1:
+        return next(iter(words.values()), ())
+    spans: list[Span] = []
+    for target, word in words.items():
+        spans += [Span(" · ", Style.FAINT)] if spans else []
+        spans += [Span(f"{target} "), *(word or (Span("-", Style.FAINT),))]
+    return tuple(spans)
 
 
 def _target_cell(row: Row, target: str) -> Line:

@@ -11,6 +11,7 @@ from ligerdiag.report.finding_text import render_group
 from ligerdiag.report.grouping import FindingGroup, compute_shared_groups, compute_single_groups
 from ligerdiag.report.model import CheckReport, Progress, Status
 from ligerdiag.report.printable import compute_printable
+from ligerdiag.report.replay_summary import render_replays
 from ligerdiag.report.spans import BLANK, Line, Span, Style, compute_text
 from ligerdiag.report.summary import render_coverage, render_totals, render_trouble
 from ligerdiag.report.table import render_table
@@ -18,7 +19,7 @@ from ligerdiag.report.table import render_table
 MIN_WIDTH = 40
 LINE_EVERY_SECONDS = 1.0
 
-_TROUBLED = frozenset({Status.UNEXPECTED, Status.ERROR})
+_TROUBLED = frozenset({Status.UNEXPECTED, Status.DISAGREEMENT, Status.ERROR})
 
 _LOOKS: Mapping[Style, str] = {
     Style.PLAIN: "",
@@ -41,15 +42,16 @@ _LOOKS: Mapping[Style, str] = {
 def render_terminal(
     report: CheckReport, *, width: int | None = None, colour: bool = False, verbose: bool = False
 ) -> str:
-    """Table, findings, trouble, coverage and totals, with a final newline.
+    """Table, findings, trouble, coverage, replay and totals, with a final newline.
 
     width: columns of the terminal, None for a file or pipe, where nothing is wrapped. colour: with ANSI colours.
-    verbose: the findings of every case in full, also where many cases that match their expectation say the same.
+    verbose: the numbers of every output, and the findings of every case in full, also where many cases that match their
+    expectation say the same.
     """
     several = len(report.targets) > 1
     expected = [case for case in report.cases if case.status is Status.EXPECTED]
     others = [case for case in report.cases if case.status is not Status.EXPECTED]
-    lines: list[Line] = [*render_table(report, width), BLANK] if report.cases else []
+    lines: list[Line] = [*render_table(report, width, verbose=verbose), BLANK] if report.cases else []
 
     def add(groups: tuple[FindingGroup, ...]) -> None:
         for group in groups:
@@ -66,6 +68,7 @@ def render_terminal(
         lines.extend(render_trouble(case, width=width, verbose=verbose))
     if report.cases:
         lines.extend(render_coverage(report, width))
+        lines.extend(render_replays(report, width=width, verbose=verbose))
     lines.extend(render_totals(report, width))
     return _paint(lines) if colour else "".join(f"{compute_text(line)}\n" for line in lines)
 

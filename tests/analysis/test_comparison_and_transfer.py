@@ -22,12 +22,21 @@ def make_write(index: int = 0, operand: int = 0, unknown: bool = False) -> Hidde
     return HiddenWrite(index, "k", operand, unknown, (), 0, ())
 
 
-def compare(intended: int, actual: int, *, unknown: bool = False, moved: bool = False, undecided: bool = False) -> str:
+def compare(
+    intended: int,
+    actual: int,
+    *,
+    unknown: bool = False,
+    moved: bool = False,
+    undecided: bool = False,
+    traced: bool = False,
+) -> str:
     comparison = Comparison(
         (make_write(unknown=unknown),),
         SPACE,
         frozenset({0} if moved else ()),
         frozenset({0} if undecided else ()),
+        frozenset({0} if traced else ()),
     )
     return comparison.compare(intended, actual).verdict.value
 
@@ -55,6 +64,24 @@ def compare(intended: int, actual: int, *, unknown: bool = False, moved: bool = 
 )
 def test_what_a_difference_means(intended: int, actual: int, expected: str) -> None:
     assert compare(intended, actual) == expected
+
+
+@pytest.mark.parametrize(
+    ("intended", "actual", "expected"),
+    [
+        (FRESH | ORIGINAL, FRESH, "clobbered"),  # one part was to be from before, and both are from after
+        (FRESH | ORIGINAL, FRESH | ORIGINAL, "fresh"),
+        (FRESH | ORIGINAL, EARLIER | ORIGINAL, "stale"),
+        (ORIGINAL, 0, "fresh"),  # folded away
+        (FRESH, FRESH, "fresh"),
+    ],
+)
+def test_an_original_that_was_there_and_is_missed_is_clobbered(intended: int, actual: int, expected: str) -> None:
+    assert compare(intended, actual, traced=True) == expected
+
+
+def test_an_original_that_was_never_recognised_is_not_missed() -> None:
+    assert compare(FRESH | ORIGINAL, FRESH) == "fresh"
 
 
 def test_iterations_are_not_told_apart_when_a_loop_is_gone() -> None:

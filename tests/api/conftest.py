@@ -34,19 +34,21 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def check(cache: Path) -> Check:
-    """Checks what the selectors mean, for an H100 unless told otherwise."""
+    """Checks what the selectors mean, for an H100 and without a replay unless told otherwise."""
 
-    def run(*selectors: str | Path, targets: tuple[str, ...] = ("h100",), cache: Path = cache) -> CheckReport:
+    def run(
+        *selectors: str | Path, targets: tuple[str, ...] = ("h100",), cache: Path = cache, replay: bool = False
+    ) -> CheckReport:
         words = tuple(str(selector) for selector in selectors)
-        return api.check(api.CheckOptions(selectors=words, targets=targets, cache_directory=cache))
+        return api.check(api.CheckOptions(selectors=words, targets=targets, cache_directory=cache, replay=replay))
 
     return run
 
 
 @pytest.fixture(scope="session")
 def table(check: Check) -> CheckReport:
-    """All of cases/."""
-    return check(ROOT / "cases")
+    """All of cases/, replayed where that takes seconds."""
+    return check(ROOT / "cases", replay=True)
 
 
 @pytest.fixture(scope="session")

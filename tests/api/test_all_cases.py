@@ -30,7 +30,7 @@ def findings_of(case: CaseReport, rule: str) -> list[Finding]:
 def test_every_case_is_as_it_expects(table: CheckReport) -> None:
     others = {case.id: (case.status, case.mismatch, case.error) for case in table.cases}
     assert {name: why for name, why in others.items() if why[0] is not Status.EXPECTED} == {}
-    assert len(table.cases) == 65
+    assert len(table.cases) == 95
 
 
 def test_every_case_has_an_expectation(table: CheckReport) -> None:
@@ -105,12 +105,44 @@ def test_the_finding_names_the_gathered_copy_that_is_overwritten_and_the_value_t
 @pytest.mark.parametrize("mode", ["aliased", "out_of_place"])
 def test_a_declared_gradient_is_fresh_everywhere_and_nothing_is_found(mode: str, cases: Cases) -> None:
     found = [case for name, case in cases.items() if mode in name]
-    assert len(found) == {"aliased": 8 + 4 + 3, "out_of_place": 8}[mode]
+    assert len(found) == {"aliased": 8 + 4 + 3 + 6 + 3 + 2 + 2 + 1 + 1, "out_of_place": 8}[mode]
     for case in found:
         assert set(case.outputs.values()) == {Verdict.FRESH}
         assert case.coverage.hidden_writes == 0
         assert case.coverage.kernels >= 1
         assert case.findings == ()
+
+
+@pytest.mark.parametrize("activation", ["exp", "tanh"])
+def test_a_saved_residual_is_overwritten_where_the_backward_pass_must_wait_for_the_loss(
+    activation: str, cases: Cases
+) -> None:
+    (finding,) = findings_of(cases[f"saved_residual[{activation}-perplexity-hidden]"], "LD004")
+    assert finding.outputs == ("logits",)
+    assert finding.source is not None
+    assert finding.source.file.endswith("cases/saved_residual.py")
+
+
+def test_two_losses_meet_in_one_buffer_where_each_made_rows_of_its_own(cases: Cases) -> None:
+    (finding,) = findings_of(cases["two_losses[rows-hidden]"], "LD008")
+    assert finding.message.startswith("two calls of `cross_entropy_kernel` overwrite two values of the program")
+
+
+def test_what_a_kernel_leaves_that_has_read_a_wrong_value_is_wrong_too(cases: Cases) -> None:
+    # XLA runs the second kernel first: neither gradient is what program order leaves, though both kernels have written
+    case = cases["two_losses[other-hidden]"]
+    assert {case.outputs["input"], case.outputs["other_input"]} == {Verdict.CLOBBERED}
+
+
+@pytest.mark.parametrize("name", ["undonated_parameter[kept-hidden]", "seed_cross_entropy[hidden-3-4-8-0.9]"])
+def test_the_callers_argument_is_named_where_the_kernel_overwrites_it(name: str, cases: Cases) -> None:
+    (finding,) = findings_of(cases[name], "LD009")
+    assert "the caller's argument `logits`" in finding.message
+
+
+def test_kernels_of_a_backward_pass_that_return_nothing_are_named_one_by_one(cases: Cases) -> None:
+    found = findings_of(cases["dropped_backward[hidden]"], "LD007")
+    assert [finding.kernel for finding in found] == ["scale_kernel"] * 3
 
 
 def test_a_finding_names_the_line_that_reads(cases: Cases) -> None:

@@ -6,10 +6,35 @@ from collections import Counter
 
 import pytest
 
-from cases import bf16_flce, flce_modes, seed_cross_entropy, seed_flce, sharded_flce
+from cases import (
+    bf16_flce,
+    constant,
+    dropped_backward,
+    flce_modes,
+    loop_carry,
+    saved_residual,
+    seed_cross_entropy,
+    seed_flce,
+    sharded_flce,
+    two_losses,
+    undonated_parameter,
+)
 from ligerdiag.case import Case
+from ligerdiag.report.expected_rules import parse_expected_rules
 
-TABLES = {bf16_flce: 8, flce_modes: 24, seed_cross_entropy: 8, seed_flce: 16, sharded_flce: 9}
+TABLES = {
+    bf16_flce: 8,
+    constant: 2,
+    dropped_backward: 2,
+    flce_modes: 24,
+    loop_carry: 4,
+    saved_residual: 12,
+    seed_cross_entropy: 8,
+    seed_flce: 16,
+    sharded_flce: 9,
+    two_losses: 6,
+    undonated_parameter: 4,
+}
 CASES = tuple(case for table in TABLES for case in table.CASES)
 
 
@@ -58,10 +83,50 @@ def test_the_bfloat16_rows_of_the_seed_compute_in_float32_and_those_beside_them_
         ("sharded_flce[vocabulary-trivial]", {"loss": "fresh", "*": "stale"}),
         ("sharded_flce[fsdp-trivial]", {"loss": "fresh", "*": "stale"}),
         ("sharded_flce[fsdp-aliased]", "fresh"),
+        ("saved_residual[softmax-loss-hidden]", {"logits": "stale"}),
+        ("saved_residual[softmax-perplexity-hidden]", "fresh"),
+        ("saved_residual[exp-perplexity-hidden]", {"logits": "clobbered"}),
+        ("saved_residual[exp-perplexity-aliased]", "fresh"),
+        ("two_losses[rows-hidden]", {"other_loss": "fresh", "*": "clobbered"}),
+        ("two_losses[rows-aliased]", "fresh"),
+        ("loop_carry[gradient-hidden]", {"logits": "clobbered"}),
+        ("loop_carry[descent-hidden]", "fresh"),
+        ("undonated_parameter[kept-hidden]", "fresh"),
+        ("constant[hidden]", "fresh"),
+        ("dropped_backward[hidden]", "fresh"),
     ],
 )
 def test_a_case_is_expected_to_be(id, expected):
     assert get_case(id).expected == expected
+
+
+@pytest.mark.parametrize(
+    ("id", "rules"),
+    [
+        ("seed_cross_entropy[hidden-3-4-8-0.9]", ("LD006", "LD009")),
+        ("seed_cross_entropy[aliased-3-4-8-0.9]", ()),
+        ("undonated_parameter[kept-hidden]", ("LD006", "LD009")),
+        ("undonated_parameter[donated-hidden]", ("LD006",)),
+        ("constant[hidden]", ("LD006", "LD009")),
+        ("dropped_backward[hidden]", ("LD007", "LD016")),
+        ("loop_carry[descent-hidden]", ("LD006", "LD016")),
+        ("two_losses[same-hidden]", ("LD002", "LD006", "LD008", "LD016")),
+        ("seed_flce[False-float32-True-1-4-32-16]", None),
+    ],
+)
+def test_rules_are_expected_to_speak(id, rules):
+    assert get_case(id).expected_rules == rules
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_expected_rules_are_rules(case):
+    parse_expected_rules(case.expected_rules, beside=case.expected)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_every_case_has_an_expectation_and_a_reference(case):
+    assert case.expected is not None
+    assert case.reference is not None
 
 
 @pytest.mark.parametrize("case", sharded_flce.CASES, ids=lambda case: case.id)

@@ -10,6 +10,7 @@ import pytest
 
 import ligerdiag
 from ligerdiag.errors import InputError
+from ligerdiag.replay.plan import Bounds
 from ligerdiag.report.model import CheckReport, Progress
 from tests.report.samples import make_case, make_report
 
@@ -24,6 +25,9 @@ class CheckOptions:
     timeout: float = 300.0
     cache_directory: Path | None = None
     refresh: bool = False
+    replay: bool = True
+    bounds: Bounds = field(default_factory=Bounds)
+    rows: bool = False
 
 
 @dataclass

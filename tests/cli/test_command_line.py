@@ -9,8 +9,10 @@ import pytest
 
 from ligerdiag.cli.check import parse_targets
 from ligerdiag.cli.exit_codes import MEANINGS
+from ligerdiag.cli.sizes import parse_size
 from ligerdiag.errors import CompileError, InputError, LigerdiagError
 from ligerdiag.findings import Verdict
+from ligerdiag.replay.plan import Bounds
 from ligerdiag.report.model import Status
 from tests.cli.conftest import FakeApi, RunCommand
 from tests.report.samples import make_case, make_report
@@ -26,7 +28,8 @@ def test_check_prints_the_table_and_exits_with_its_code(api: FakeApi, run_comman
 
 def test_check_passes_every_option_on(api: FakeApi, run_command: RunCommand, tmp_path: Path) -> None:
     where = ("--target", "a100,h100", "--target", "b200", "--cache-dir", str(tmp_path))
-    run_command("check", "a[*]", "mine.py", *where, "-j", "3", "--timeout", "7.5", "--refresh")
+    how = ("--no-replay", "--replay-seconds", "60", "--replay-memory", "500M", "--full", "--rows")
+    run_command("check", "a[*]", "mine.py", *where, "-j", "3", "--timeout", "7.5", "--refresh", *how)
     assert api.asked == [
         api.CheckOptions(
             selectors=("a[*]", "mine.py"),
@@ -35,6 +38,9 @@ def test_check_passes_every_option_on(api: FakeApi, run_command: RunCommand, tmp
             timeout=7.5,
             cache_directory=tmp_path,
             refresh=True,
+            replay=False,
+            bounds=Bounds(seconds=60.0, memory=500 << 20, full=True),
+            rows=True,
         )
     ]
 
@@ -45,6 +51,7 @@ def test_check_passes_every_option_on(api: FakeApi, run_command: RunCommand, tmp
         (Status.EXPECTED, (), 0),
         (Status.UNEXPECTED, (), 1),
         (Status.ERROR, (), 3),
+        (Status.DISAGREEMENT, (), 3),
         (Status.INCONCLUSIVE, (), 0),
         (Status.INCONCLUSIVE, ("--strict",), 4),
         (Status.NOTHING, (), 5),
@@ -139,6 +146,9 @@ def test_an_interrupted_report_is_shown_and_130(api: FakeApi, run_command: RunCo
         ("check", "--fail-on", "sometimes"),
         ("check", "--jobs", "0"),
         ("check", "--timeout", "-1"),
+        ("check", "--replay-memory", "much"),
+        ("check", "--replay-memory", "0"),
+        ("check", "--replay-seconds", "0"),
         ("check", "--nonsense"),
         ("chekc",),
     ],
@@ -195,6 +205,14 @@ def test_an_unknown_rule_is_2_with_the_rules_that_there_are(run_command: RunComm
     assert outcome.code == 2
     assert "LD999" in outcome.err
     assert outcome.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("500M", 500 << 20), ("4G", 4 << 30), ("1.5GiB", 3 << 29), ("4 gb", 4 << 30), ("1048576", 1 << 20), ("2k", 2048)],
+)
+def test_a_size_is_read_as_people_write_it(text: str, size: int) -> None:
+    assert parse_size(text) == size
 
 
 def test_targets_are_split_once_each_in_order() -> None:

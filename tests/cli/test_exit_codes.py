@@ -13,6 +13,7 @@ WRONG = make_case("wrong", Status.UNEXPECTED, mismatch="m")
 UNSURE = make_case("unsure", Status.INCONCLUSIVE)
 BROKEN = make_case("broken", Status.ERROR, error="aborted", error_exit_code=3)
 MISTAKEN = make_case("mistaken", Status.ERROR, error="no such axis", error_exit_code=2)
+DISAGREEING = make_case("disagreeing", Status.DISAGREEMENT, expected="hazard")
 NOTHING = make_case("nothing", Status.NOTHING, expected=None, outputs=FRESH)
 CLEAN = make_case("clean", Status.CLEAN, expected=None, outputs=FRESH)
 
@@ -33,6 +34,9 @@ def warned(severity: Severity) -> CaseReport:
         ((MISTAKEN,), 2),
         ((BROKEN,), 3),
         ((make_case("broken", Status.ERROR),), 3),
+        ((DISAGREEING,), 3),
+        ((RIGHT, DISAGREEING, WRONG), 3),
+        ((DISAGREEING, MISTAKEN), 2),
         ((UNSURE,), 4),
         ((), 5),
         ((NOTHING, NOTHING), 5),

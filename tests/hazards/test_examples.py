@@ -1,4 +1,4 @@
-"""The examples of each rule are its tests: compiled for real, judged as a user's own file is."""
+"""The examples of each rule are its tests: compiled and replayed for real, judged as a user's own file is."""
 
 from collections import Counter
 
@@ -6,10 +6,17 @@ import pytest
 
 from ligerdiag.findings import Finding, Severity, Verdict
 from ligerdiag.hazards.registry import RULES, get_rule
-from ligerdiag.hazards.rule import Example, Rule
+from ligerdiag.hazards.rule import Example, Rule, Settled
+from ligerdiag.outcomes import Attribution, ReplayState
 from tests.hazards.conftest import Judge
 
-BAD = [pytest.param(rule, example, id=f"{rule.id}-{n}") for rule in RULES for n, example in enumerate(rule.bad)]
+BAD = [
+    pytest.param(rule, example, id=f"{rule.id}-{n}")
+    for rule in RULES
+    if rule.settled is not Settled.BY_DEVICE
+    for n, example in enumerate(rule.bad)
+]
+"""Without those of a rule that takes a GPU."""
 GOOD = [pytest.param(rule, example, id=f"{rule.id}-{n}") for rule in RULES for n, example in enumerate(rule.good)]
 
 CONSEQUENCES = {
@@ -19,11 +26,18 @@ CONSEQUENCES = {
     "LD004": Verdict.CLOBBERED,
     "LD014": Verdict.UNKNOWN,
 }
-"""The verdict that a rule gives its outputs; the other rules report a call, not an output."""
+"""The verdict that a rule gives its outputs."""
+
+BY_NUMBERS = {"LD012": {Attribution.LOSSY}, "LD016": {Attribution.FRESH, Attribution.LOSSY}}
+"""What the numbers of a rule's outputs are, held against program order. The other rules report a call, not an output."""
 
 
 def findings_of(rule: Rule, example: Example, judge: Judge) -> list[Finding]:
     return [finding for finding in judge(example).findings if finding.rule == rule.id]
+
+
+WITHOUT_A_LINE = {"LD011", "LD013", "LD016"}
+"""Rules whose findings come from numbers alone: a launch or an output, and no line."""
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
@@ -54,6 +68,11 @@ def test_a_finding_names_outputs_that_have_its_verdict(rule: Rule, example: Exam
         if rule.id in CONSEQUENCES:
             assert finding.outputs
             assert {outputs[name] for name in finding.outputs} == {CONSEQUENCES[rule.id]}
+        elif rule.id in BY_NUMBERS:
+            replay = judge(example).replay
+            assert replay is not None
+            assert finding.outputs
+            assert {replay.outputs[name].attribution for name in finding.outputs} <= BY_NUMBERS[rule.id]
         else:
             assert finding.outputs == ()
 
@@ -61,6 +80,9 @@ def test_a_finding_names_outputs_that_have_its_verdict(rule: Rule, example: Exam
 @pytest.mark.parametrize(("rule", "example"), BAD)
 def test_a_finding_names_a_line_of_the_example_and_the_kernel_in_it(rule: Rule, example: Example, judge: Judge) -> None:
     for finding in findings_of(rule, example, judge):
+        if rule.id in WITHOUT_A_LINE:
+            assert finding.source is None
+            continue
         assert finding.source is not None
         assert example.code.splitlines()[finding.source.line - 1].startswith("    ")
         assert f"def {finding.kernel}(" in example.code
@@ -75,6 +97,9 @@ def test_a_finding_names_a_line_of_the_example_and_the_kernel_in_it(rule: Rule, 
         ("LD004", "two = sum_and_double(second"),
         ("LD006", "return jt.triton_call("),
         ("LD007", "jt.triton_call(h, kernel=scale_kernel"),
+        ("LD008", "return jt.triton_call(x, kernel=negate_kernel"),
+        ("LD009", "return jt.triton_call("),
+        ("LD012", "h = h - large"),
         ("LD014", "jt.triton_call(h, kernel=forging_kernel"),
     ],
 )
@@ -113,6 +138,40 @@ def test_a_stale_read_reads_the_very_bytes_before_the_kernel_does(judge: Judge) 
     evidence = dict(finding.evidence)
     written, read = (int(evidence[label].split("logical time ")[1].split(":")[0]) for label in ("write", "read"))
     assert read < written
+
+
+@pytest.mark.parametrize(("rule", "example"), [*BAD, *GOOD])
+def test_the_numbers_of_an_example_say_the_same_as_its_schedule(rule: Rule, example: Example, judge: Judge) -> None:
+    """Numbers that cannot be had are no agreement: an example is replayed, unless its kernel cannot be analysed at all."""
+    report = judge(example)
+    assert report.disagreements == ()
+    assert report.replay is not None
+    if rule.id != "LD014" or example in rule.good:
+        assert report.replay.state is ReplayState.DONE, report.replay.reason
+
+
+@pytest.mark.parametrize(
+    ("rule", "example"), [parameters for parameters in BAD if parameters.values[0].id in ("LD001", "LD002", "LD004")]
+)
+def test_a_wrong_output_of_an_error_is_wrong_in_numbers(rule: Rule, example: Example, judge: Judge) -> None:
+    replay = judge(example).replay
+    assert replay is not None
+    for finding in findings_of(rule, example, judge):
+        for name in finding.outputs:
+            assert replay.outputs[name].attribution in (
+                Attribution.STALE,
+                Attribution.PARTLY_STALE,
+                Attribution.NEITHER,
+            )
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_what_the_caller_loses_is_told_in_numbers(number: int, judge: Judge) -> None:
+    """The argument's elements, all of them; and the second execution, which starts from what the first has left."""
+    rule = get_rule("LD009")
+    (finding,) = findings_of(rule, rule.bad[number], judge)
+    words = ("100% of the elements of `x` differ", "a second execution on the same constants differs")
+    assert words[number] in dict(finding.evidence)["replay"]
 
 
 def test_no_two_examples_have_one_id() -> None:

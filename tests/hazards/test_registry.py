@@ -25,6 +25,7 @@ GIVEN_AWAY = {
     "LD014": "unknown-effect",
     "LD015": "schedule-drift",
     "LD016": "wrong-in-program-order",
+    "LD017": "unsteady-output",
 }
 """Every id that was ever given away, whether its rule exists (still, already) or not. Lines are only added."""
 

@@ -3,6 +3,15 @@
 from collections.abc import Mapping
 
 from ligerdiag.findings import Finding, Severity, SourceLine, Verdict
+from ligerdiag.outcomes import (
+    Attribution,
+    DeviceOutput,
+    DeviceRun,
+    LaunchNumbers,
+    OutputNumbers,
+    Replay,
+    ReplayState,
+)
 from ligerdiag.report.model import CaseReport, CheckReport, Coverage, Status
 
 OUTPUTS: Mapping[str, Verdict] = {
@@ -65,3 +74,70 @@ def make_report(*cases: CaseReport, targets: tuple[str, ...] = ("h100",), **chan
         "seconds": 1.5,
     }
     return CheckReport(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def make_numbers(attribution: Attribution = Attribution.FRESH, **changes: object) -> OutputNumbers:
+    """Numbers as they are where intended and stale are far apart."""
+    errors = {
+        Attribution.FRESH: (3e-7, 1.0),
+        Attribution.STALE: (12345.0, 0.0),
+        Attribution.PARTLY_STALE: (6000.0, 0.7),
+        Attribution.LOSSY: (0.25, 1.0),
+        Attribution.NEITHER: (2.0, 3.0),
+        Attribution.UNDECIDED: (1e-7, 1e-7),
+    }
+    error, stale_error = errors[attribution]
+    fields: dict[str, object] = {
+        "attribution": attribution,
+        "error": error,
+        "stale_error": stale_error,
+        "distance": 1e-7 if attribution is Attribution.UNDECIDED else 12345.0,
+        "tolerance": 1e-5,
+    }
+    return OutputNumbers(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+AGREEING: Mapping[str, OutputNumbers] = {
+    "loss": make_numbers(),
+    "input": make_numbers(Attribution.STALE),
+    "weight": make_numbers(),
+    "bias": make_numbers(Attribution.NEITHER),
+}
+"""What goes with `OUTPUTS`."""
+
+
+def make_replay(outputs: Mapping[str, OutputNumbers] = AGREEING, **changes: object) -> Replay:
+    fields: dict[str, object] = {"state": ReplayState.DONE, "outputs": outputs, "seconds": 0.5}
+    return Replay(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def make_refused(state: ReplayState, reason: str) -> Replay:
+    return Replay(state=state, reason=reason, estimated_seconds=42.0, estimated_bytes=6 << 30)
+
+
+def make_device(**changes: object) -> DeviceRun:
+    fields: dict[str, object] = {
+        "device": "NVIDIA H200",
+        "count": 1,
+        "runs": 3,
+        "outputs": {
+            "loss": DeviceOutput(errors=(1e-7, 2e-7), attribution=Attribution.FRESH, tolerance=1e-4),
+            "input": DeviceOutput(
+                errors=(12000.0, 13000.0), attribution=Attribution.STALE, tolerance=1e-4, replay_error=2e-6
+            ),
+        },
+        "verdicts": {"loss": "fresh", "input": "stale"},
+        "intended_from": "program order",
+        "artifact": "/artifacts/0",
+        "milliseconds": 0.2,
+    }
+    return DeviceRun(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+LAUNCH = LaunchNumbers(
+    kernel="ce_kernel",
+    instruction="triton_kernel_call.2",
+    launches=2,
+    unwritten={1: (3, 64)},
+    racing={0: float("inf")},
+)

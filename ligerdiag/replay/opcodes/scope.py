@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ligerdiag.errors import LigerdiagError
-from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.module import HloInstruction, HloModule
 
 type Array = np.ndarray[Any, Any]
 type Value = Array | tuple["Value", ...]
@@ -21,6 +21,11 @@ class NotCoveredError(LigerdiagError):
 
 class Scope(Protocol):
     """The program around an instruction."""
+
+    @property
+    def module(self) -> HloModule:
+        """The program: an opcode may look at a computation it calls, to see that it is a mere addition."""
+        ...
 
     @property
     def partition(self) -> int:

@@ -1,0 +1,38 @@
+"""Multiplication by a number that needs no second array."""
+
+import jax
+import jax.numpy as jnp
+import triton
+
+from kernels.modes import Mode
+from kernels.scale.triton import scale_kernel
+from kernels.triton_call import inplace_call
+
+BLOCK = 1024
+"""Elements that one program holds."""
+
+
+def scale(values: jax.Array, factor: jax.Array, *, mode: str = "aliased") -> jax.Array:
+    """Returns `values * factor`, computed in f32 and rounded to the values' dtype, as `mode` gets hold of it.
+
+    values: bf16, f16 or f32[...]; factor: float[]. In the modes `hidden` and `barrier` the kernel has no outputs at all, and
+    JAX drops such a call; `trivial` needs an output to add and so is refused, with a ValueError.
+    """
+    mode = Mode(mode)
+    if mode is Mode.TRIVIAL:
+        raise ValueError("Expected a mode other than 'trivial': the kernel has no other output to add and subtract")
+    if factor.shape:
+        raise ValueError(f"Expected a factor of shape () but got {factor.shape=}")
+    flat = values.reshape(-1)
+    _, scaled = inplace_call(
+        scale_kernel,
+        flat,
+        factor.astype(jnp.float32),
+        written=0,
+        outputs=(),
+        grid=(triton.cdiv(flat.size, BLOCK),),
+        mode=mode,
+        SIZE=flat.size,
+        BLOCK=BLOCK,
+    )
+    return scaled.reshape(values.shape)

@@ -1,0 +1,86 @@
+"""Worker side: the device's artifact replayed on the inputs that the device got, and both compared.
+
+What is right is program order, as for a replay. Tensor cores round f32 operands of a product to TF32 unless the program
+asks for more, which replay does not imitate: see `precision`.
+"""
+
+from collections.abc import Mapping
+from math import inf, isnan
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from ligerdiag.case import Case
+from ligerdiag.compile.arguments import draw_arguments
+from ligerdiag.compile.artifacts import Artifact
+from ligerdiag.device.job import ComparisonAnswer
+from ligerdiag.device.precision import BADNESS, DEVICE_TOLERANCE
+from ligerdiag.device.results import load_results
+from ligerdiag.outcomes import Attribution, DeviceOutput
+from ligerdiag.replay.compare import LOSSY, compare_output, compute_error
+from ligerdiag.replay.kernels import KernelRunner
+from ligerdiag.replay.opcodes.scope import Array, NotCoveredError
+from ligerdiag.replay.run import compute_reference, compute_tolerances, load_programs, replay_programs
+
+
+def compare_with_replay(
+    case: Case, artifact: Artifact, results: Path, *, draws: int, processes: int
+) -> ComparisonAnswer:
+    """The device's results of each draw against program order and against the replay of its artifact."""
+    library: Any = jax
+    errors: dict[str, list[float]] = {}
+    worst: dict[str, Attribution] = {}
+    replay_errors: dict[str, float] = {}
+    tolerances: dict[str, float] = {}
+    distances: dict[str, float] = {}
+    try:
+        programs = load_programs(artifact)
+        with (
+            KernelRunner(artifact.kernel_launches, processes=processes, round_to_nearest=True) as runner,
+            np.errstate(all="ignore"),
+        ):
+            for draw in range(draws):
+                arguments = [np.asarray(leaf) for leaf in library.tree.leaves(draw_arguments(case, draw))]
+                runs = replay_programs(programs, artifact, arguments, runner)
+                device = load_results(results, draw, runs.intended)
+                reference: Mapping[str, Array] = {} if case.reference is None else compute_reference(case, draw)
+                if not tolerances:
+                    found = compute_tolerances(programs, runs.intended)
+                    tolerances = {name: max(DEVICE_TOLERANCE, one) for name, one in found.items()}
+                for name, array in device.items():
+                    numbers = compare_output(array, runs.intended[name], runs.stale[name], tolerance=tolerances[name])
+                    attribution = _judge_precision(numbers.attribution, array, name, reference, tolerances[name])
+                    errors.setdefault(name, []).append(numbers.error)
+                    distances[name] = min(distances.get(name, inf), numbers.distance)
+                    worst[name] = max(worst.get(name, attribution), attribution, key=BADNESS.index)
+                    replayed = compute_error(runs.actual[name][0], array)
+                    replay_errors[name] = max(replay_errors.get(name, 0.0), replayed, key=_by_size)
+    except NotCoveredError as error:
+        return ComparisonAnswer(not_covered=str(error))
+    return ComparisonAnswer(
+        outputs={
+            name: DeviceOutput(
+                errors=tuple(found),
+                attribution=worst[name],
+                tolerance=tolerances[name],
+                distance=distances[name],
+                replay_error=replay_errors[name],
+            )
+            for name, found in errors.items()
+        }
+    )
+
+
+def _judge_precision(
+    attribution: Attribution, array: Array, name: str, reference: Mapping[str, Array], tolerance: float
+) -> Attribution:
+    if attribution is not Attribution.FRESH or name not in reference:
+        return attribution
+    error = compute_error(array, reference[name])
+    return Attribution.LOSSY if tolerance < error < LOSSY else attribution
+
+
+def _by_size(error: float) -> float:
+    return inf if isnan(error) else error

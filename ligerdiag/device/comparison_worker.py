@@ -1,0 +1,35 @@
+"""Worker side: `python -m ligerdiag.device.comparison_worker` replays what devices ran; its environment is a replay's."""
+
+from pathlib import Path
+
+from ligerdiag.compile.fields import Json
+from ligerdiag.compile.worker_loop import Answerer, serve
+from ligerdiag.device.job import parse_comparison_request, render_answer
+from ligerdiag.errors import InputError
+
+
+def prepare() -> Answerer:
+    """Imports jax, triton and numpy, before any file of the user's: see case_loader."""
+    from ligerdiag.compile import lowering as _  # noqa: F401 - jax, jax_triton and triton
+    from ligerdiag.compile.artifacts import load_artifact
+    from ligerdiag.compile.case_loader import CaseLoader
+    from ligerdiag.device.comparison import compare_with_replay
+
+    loader = CaseLoader()
+
+    def answer(job: Json, log: Path) -> str:
+        del log
+        request = parse_comparison_request(job)
+        case = loader.load(request.source).get(request.case_id)
+        if case is None:
+            raise InputError(f"`{request.source}` has no case `{request.case_id}` any more")
+        artifact = load_artifact(Path(request.artifact))
+        results = Path(request.results)
+        compared = compare_with_replay(case, artifact, results, draws=request.draws, processes=request.processes)
+        return render_answer(compared)
+
+    return answer
+
+
+if __name__ == "__main__":
+    serve(prepare)

@@ -1,0 +1,121 @@
+"""Worker side: compiles a case for the GPUs of this machine and runs it on them.
+
+1. The artifact is made as for a described target, tags and all; only that XLA asks the devices, and autotunes on them.
+2. Arguments are drawn on the CPU, the same as for a replay, and put on the devices anew for each run: a kernel may
+   overwrite what it gets.
+3. Each draw is run several times; the first result is kept for the comparison, the others have to equal it.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import inf, isnan, prod
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from ligerdiag.case import Case
+from ligerdiag.compile.arguments import draw_arguments
+from ligerdiag.compile.artifact_store import hold_key, keep_artifact
+from ligerdiag.compile.case_loader import CaseLoader
+from ligerdiag.compile.compile_job import compute_key, make_artifact
+from ligerdiag.compile.lowering import lower_case
+from ligerdiag.compile.mesh import build_argument_specs
+from ligerdiag.device.job import DeviceAnswer, DeviceRequest
+from ligerdiag.device.results import write_results
+from ligerdiag.errors import CompileError, InputError
+from ligerdiag.replay.compare import compute_error
+from ligerdiag.replay.run import compute_reference
+
+LEAST_DIFFERENCE = 1e-300
+"""What stands for a difference in bits without one in numbers, as between 0 and -0."""
+
+type Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+def run_case(request: DeviceRequest, loader: CaseLoader, log: Path) -> DeviceAnswer:
+    """Answers the request. Raises InputError where the devices do not do, CompileError when compiling or running fails."""
+    case = loader.load(request.compile.source).get(request.compile.case_id)
+    if case is None:
+        raise InputError(f"`{request.compile.source}` has no case `{request.compile.case_id}` any more")
+    mesh = build_device_mesh(case)
+    devices: list[Any] = list(mesh.devices.flat)
+    capability = int(str(devices[0].compute_capability).replace(".", ""))
+    program = lower_case(case, request.compile.description, capability, mesh=mesh)
+    key = compute_key(request.compile, program)
+    store = Path(request.compile.artifacts)
+    with hold_key(store, key):
+        compiled = make_artifact(request.compile, program, key, log)
+        keep_artifact(Path(request.compile.scratch), store, key)
+    specs = build_argument_specs(case, mesh)
+    unsteady = dict.fromkeys(program.outputs, 0.0)
+    errors: dict[str, list[float]] = {}
+    milliseconds: list[float] = []
+    for draw in range(request.draws):
+        first: Arrays = {}
+        for run in range(request.runs):
+            results, seconds = _run(compiled, program.outputs, case, specs, draw)
+            if run:
+                milliseconds.append(seconds * 1e3)
+                _note_differences(unsteady, first, results)
+            else:
+                first = results
+        write_results(Path(request.results), draw, first)
+        if case.reference is not None:
+            reference = compute_reference(case, draw)
+            for name, array in first.items():
+                errors.setdefault(name, []).append(compute_error(array, reference[name]))
+    return DeviceAnswer(
+        key=key,
+        device=str(devices[0].device_kind),
+        count=len(devices),
+        milliseconds=median(milliseconds) if milliseconds else 0.0,
+        unsteady=unsteady,
+        errors={name: tuple(values) for name, values in errors.items()},
+    )
+
+
+def build_device_mesh(case: Case) -> Mesh:
+    """The case's mesh over the first GPUs of this machine; InputError when there are not enough."""
+    sizes = dict(case.mesh) or {"x": 1}
+    needed = prod(sizes.values())
+    library: Any = jax
+    try:
+        devices: list[Any] = library.devices("cuda")
+    except RuntimeError as fault:
+        raise InputError(
+            f"`--device` needs a GPU that JAX can use, and JAX finds none: {fault}".splitlines()[0]
+        ) from fault
+    if len(devices) < needed:
+        raise InputError(f"case `{case.id}` needs {needed} GPUs, and this machine has {len(devices)}")
+    return Mesh(np.array(devices[:needed]).reshape(tuple(sizes.values())), tuple(sizes))
+
+
+def _run(compiled: Any, names: Sequence[str], case: Case, specs: Any, draw: int) -> tuple[Arrays, float]:
+    library: Any = jax
+    with library.default_device(library.devices("cpu")[0]):
+        drawn = draw_arguments(case, draw)
+    shardings = library.tree.map(_get_sharding, specs)
+    arguments = library.device_put(drawn, shardings)
+    library.block_until_ready(arguments)
+    started = perf_counter()
+    try:
+        results = library.block_until_ready(compiled(*arguments))
+    except Exception as fault:
+        raise CompileError(f"case `{case.id}` does not run on the device: {fault}".splitlines()[0]) from fault
+    seconds = perf_counter() - started
+    return dict(zip(names, map(np.asarray, library.tree.leaves(results)), strict=True)), seconds
+
+
+def _get_sharding(spec: Any) -> Any:
+    return spec.sharding
+
+
+def _note_differences(unsteady: dict[str, float], first: Mapping[str, Any], again: Mapping[str, Any]) -> None:
+    for name, array in again.items():
+        if array.tobytes() != first[name].tobytes():
+            error = compute_error(array, first[name])
+            unsteady[name] = max(unsteady[name], inf if isnan(error) else error, LEAST_DIFFERENCE)

@@ -1,0 +1,171 @@
+"""What crosses the boundary between ligerdiag and the two workers that `--device` needs.
+
+One compiles and runs on the GPUs; the other one replays the artifact that came of it on the same inputs, on the CPU.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+from ligerdiag.compile.fields import (
+    FieldError,
+    Json,
+    as_list,
+    as_object,
+    read_float,
+    read_int,
+    read_object,
+    read_str,
+)
+from ligerdiag.compile.job import (
+    CompileRequest,
+    Job,
+    Source,
+    parse_answer,
+    parse_compile_request,
+    parse_source,
+    render_request,
+)
+from ligerdiag.outcomes import Attribution, DeviceOutput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceRequest:
+    """Asks to compile a case for the GPUs that are here, and to run it on them."""
+
+    compile: CompileRequest
+    """`description` is empty: XLA asks the devices."""
+    results: str
+    """Directory for what the devices compute; exists."""
+    draws: int
+    """How many different draws of the arguments."""
+    runs: int
+    """How often each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceAnswer:
+    """What was run."""
+
+    key: str
+    """The artifact's."""
+    device: str
+    count: int
+    milliseconds: float
+    unsteady: Mapping[str, float]
+    """Output name to the largest relative difference between two runs of one draw, 0 when all were equal bit for bit."""
+    errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
+    """Output name to its relative error against the case's reference, per draw; empty without a reference."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonRequest:
+    """Asks to replay a device's artifact on the draws that were run, and to compare."""
+
+    source: Source
+    case_id: str
+    artifact: str
+    results: str
+    draws: int
+    processes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonAnswer:
+    """The device's outputs against the replay of its artifact."""
+
+    outputs: Mapping[str, DeviceOutput] = field(default_factory=dict[str, DeviceOutput])
+    not_covered: str = ""
+    """What replay does not compute."""
+
+
+def make_device_job(request: DeviceRequest, timeout: float) -> Job[DeviceAnswer]:
+    """The job that asks a device worker."""
+    return Job(
+        source=request.compile.source,
+        name=f"the run of case `{request.compile.case_id}` on the GPU",
+        render=lambda log: render_request("DeviceRequest", asdict(request), log),
+        parse=lambda line: _parse_device_answer(parse_answer(line)),
+        leftovers=(request.compile.scratch, f"{request.compile.scratch}-old"),
+        timeout=timeout,
+    )
+
+
+def make_comparison_job(request: ComparisonRequest, timeout: float) -> Job[ComparisonAnswer]:
+    """The job that asks a comparison worker."""
+    return Job(
+        source=request.source,
+        name=f"the replay of case `{request.case_id}` as the GPU ran it",
+        render=lambda log: render_request("ComparisonRequest", asdict(request), log),
+        parse=lambda line: _parse_comparison_answer(parse_answer(line)),
+        timeout=timeout,
+    )
+
+
+def parse_device_request(job: Json) -> DeviceRequest:
+    """The request of a device worker's job."""
+    request = read_object(job, "request")
+    return DeviceRequest(
+        compile=parse_compile_request(read_object(request, "compile")),
+        results=read_str(request, "results"),
+        draws=read_int(request, "draws"),
+        runs=read_int(request, "runs"),
+    )
+
+
+def parse_comparison_request(job: Json) -> ComparisonRequest:
+    """The request of a comparison worker's job."""
+    request = read_object(job, "request")
+    return ComparisonRequest(
+        source=parse_source(read_object(request, "source")),
+        case_id=read_str(request, "case_id"),
+        artifact=read_str(request, "artifact"),
+        results=read_str(request, "results"),
+        draws=read_int(request, "draws"),
+        processes=read_int(request, "processes"),
+    )
+
+
+def render_answer(answer: DeviceAnswer | ComparisonAnswer) -> str:
+    """One line for the parent."""
+    return json.dumps({"answer": asdict(answer)}) + "\n"
+
+
+def _parse_device_answer(answer: Json) -> DeviceAnswer:
+    unsteady = read_object(answer, "unsteady")
+    errors = read_object(answer, "errors")
+    return DeviceAnswer(
+        key=read_str(answer, "key"),
+        device=read_str(answer, "device"),
+        count=read_int(answer, "count"),
+        milliseconds=read_float(answer, "milliseconds"),
+        unsteady={name: read_float(unsteady, name) for name in unsteady},
+        errors={name: _read_floats(errors, name) for name in errors},
+    )
+
+
+def _parse_comparison_answer(answer: Json) -> ComparisonAnswer:
+    outputs = read_object(answer, "outputs")
+    return ComparisonAnswer(
+        outputs={name: _parse_output(as_object(value, name)) for name, value in outputs.items()},
+        not_covered=read_str(answer, "not_covered"),
+    )
+
+
+def _parse_output(fields: Json) -> DeviceOutput:
+    word = read_str(fields, "attribution")
+    if word not in tuple(Attribution):
+        raise FieldError(f"expected an attribution but got `{word:.60}`")
+    replayed = fields.get("replay_error") is not None
+    return DeviceOutput(
+        errors=_read_floats(fields, "errors"),
+        attribution=Attribution(word),
+        tolerance=read_float(fields, "tolerance"),
+        distance=read_float(fields, "distance"),
+        replay_error=read_float(fields, "replay_error") if replayed else None,
+        unsteady=read_float(fields, "unsteady"),
+    )
+
+
+def _read_floats(fields: Json, name: str) -> tuple[float, ...]:
+    return tuple(read_float({name: item}, name) for item in as_list(fields.get(name), name))

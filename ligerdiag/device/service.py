@@ -1,0 +1,168 @@
+"""The devices' counter: runs cases on the GPUs of this machine, one after another, and has each run compared.
+
+1. What is right comes from program order, replayed on the same inputs; where that is too large or not covered, from the
+   case's own reference; else the run says nothing.
+2. A worker that dies or takes too long costs its case alone. What the devices computed is removed afterwards.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from shutil import rmtree
+
+from ligerdiag.compile.artifacts import Artifact
+from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.job import CaseSpec, CompileRequest
+from ligerdiag.compile.pool import Pool, count_cores
+from ligerdiag.compile.service import compute_fingerprint
+from ligerdiag.compile.toolchain import Toolchain, compute_important_environment
+from ligerdiag.device.job import (
+    ComparisonRequest,
+    DeviceAnswer,
+    DeviceRequest,
+    make_comparison_job,
+    make_device_job,
+)
+from ligerdiag.device.precision import judge_by_reference
+from ligerdiag.errors import CompileError, LigerdiagError
+from ligerdiag.outcomes import DeviceOutput, DeviceRun
+from ligerdiag.replay.service import compute_environment
+
+DEVICE_WORKER = "ligerdiag.device.worker"
+COMPARISON_WORKER = "ligerdiag.device.comparison_worker"
+DEVICE_ENVIRONMENT = {"JAX_PLATFORMS": "cuda,cpu", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+DRAWS = 3
+RUNS = 3
+"""How often each draw is run."""
+
+type OnCase = Callable[[str, CaseSpec, int, int], None]
+"""Called with `started` or `finished`, the case, how many are done, and how many there are."""
+type Judge = Callable[[Artifact], Mapping[str, str]]
+"""From the device's own artifact to the static verdict on each output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceOptions:
+    """How to run."""
+
+    timeout: float
+    """Seconds for one case."""
+    fits: Callable[[Artifact], bool]
+    """Whether an artifact may be replayed."""
+
+
+def run_cases(
+    cases: Sequence[CaseSpec],
+    options: DeviceOptions,
+    *,
+    cache: Cache,
+    toolchain: Toolchain,
+    judge: Judge,
+    on_case: OnCase,
+) -> Iterator[tuple[CaseSpec, DeviceRun]]:
+    """Yields each case with its run. Nothing that is wrong with one case is raised: it is in the run's `error`."""
+    cores = count_cores()
+    with (
+        _open_pool(cache, toolchain, options, DEVICE_WORKER, DEVICE_ENVIRONMENT) as devices,
+        _open_pool(cache, toolchain, options, COMPARISON_WORKER, compute_environment(cores)) as replays,
+    ):
+        bench = _Bench(devices=devices, replays=replays, options=options, judge=judge)
+        for done, case in enumerate(cases):
+            on_case("started", case, done, len(cases))
+            results = tempfile.mkdtemp(prefix="ligerdiag-device-")
+            try:
+                run = bench.run(case, results)
+            except LigerdiagError as error:
+                run = DeviceRun(device="", count=0, runs=0, error=_describe(error))
+            finally:
+                rmtree(results, ignore_errors=True)
+            on_case("finished", case, done + 1, len(cases))
+            yield case, run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bench:
+    devices: Pool
+    replays: Pool
+    options: DeviceOptions
+    judge: Judge
+
+    def run(self, case: CaseSpec, results: str) -> DeviceRun:
+        """Runs one case; what the devices compute goes to the directory `results`. Raises the workers' LigerdiagError."""
+        request = _make_request(case, results, self.devices)
+        answer = self.devices.submit(make_device_job(request, self.options.timeout)).result()
+        artifact = self.devices.cache.find_artifact(answer.key)
+        if artifact is None:
+            raise CompileError(f"the artifact of case `{case.id}` disappeared from `{self.devices.cache.artifacts}`")
+        outputs, source, note = self._compare(case, artifact, results, answer)
+        return DeviceRun(
+            device=answer.device,
+            count=answer.count,
+            runs=RUNS,
+            outputs={name: replace(one, unsteady=answer.unsteady.get(name, 0.0)) for name, one in outputs.items()},
+            verdicts=self.judge(artifact),
+            intended_from=source,
+            artifact=str(artifact.directory),
+            milliseconds=answer.milliseconds,
+            error=note,
+        )
+
+    def _compare(
+        self, case: CaseSpec, artifact: Artifact, results: str, answer: DeviceAnswer
+    ) -> tuple[Mapping[str, DeviceOutput], str, str]:
+        """(numbers by output, what was right, why there is nothing to compare with)."""
+        why = "too large to replay"
+        if self.options.fits(artifact):
+            request = ComparisonRequest(
+                source=case.source,
+                case_id=case.id,
+                artifact=str(artifact.directory),
+                results=results,
+                draws=DRAWS,
+                processes=count_cores(),
+            )
+            compared = self.replays.submit(make_comparison_job(request, self.options.timeout)).result()
+            if compared.outputs:
+                return compared.outputs, "program order", ""
+            why = f"not covered by replay: {compared.not_covered}"
+        if answer.errors:
+            return judge_by_reference(answer.errors), "reference", ""
+        return {}, "", f"ran, but there is nothing to compare with: no reference, and {why}"
+
+
+def _open_pool(
+    cache: Cache, toolchain: Toolchain, options: DeviceOptions, module: str, environment: Mapping[str, str]
+) -> Pool:
+    return Pool(
+        cache=cache, toolchain=toolchain, jobs=1, timeout=options.timeout, module=module, environment=environment
+    )
+
+
+def _make_request(case: CaseSpec, results: str, pool: Pool) -> DeviceRequest:
+    return DeviceRequest(
+        compile=CompileRequest(
+            source=case.source,
+            case_id=case.id,
+            target="device",
+            description="",
+            compute_capability=0,
+            toolchain=pool.toolchain.name,
+            versions=pool.toolchain.versions,
+            environment={**compute_important_environment(), "LIGERDIAG_DEVICE": str(os.getpid())},
+            flags={},
+            fingerprint=compute_fingerprint(),
+            artifacts=str(pool.cache.artifacts),
+            scratch=str(pool.cache.allocate_scratch()),
+            not_before=0.0,
+        ),
+        results=results,
+        draws=DRAWS,
+        runs=RUNS,
+    )
+
+
+def _describe(error: LigerdiagError) -> str:
+    """The error, with the last thing that the worker said."""
+    said = error.log_tail.strip().splitlines() if isinstance(error, CompileError) else []
+    return f"{error}: {said[-1].strip()}" if said else str(error)

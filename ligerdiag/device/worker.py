@@ -1,0 +1,26 @@
+"""Worker side: `python -m ligerdiag.device.worker` runs one case after another on the GPUs of this machine."""
+
+from pathlib import Path
+
+from ligerdiag.compile.fields import Json
+from ligerdiag.compile.worker_loop import Answerer, serve
+from ligerdiag.device.job import parse_device_request, render_answer
+
+
+def prepare() -> Answerer:
+    """Imports jax and triton, before any file of the user's: see case_loader."""
+    from ligerdiag.compile.case_loader import CaseLoader
+    from ligerdiag.compile.lowering import configure_locations
+    from ligerdiag.device.execution import run_case
+
+    configure_locations(str(Path(__file__).parents[1]))
+    loader = CaseLoader()
+
+    def answer(job: Json, log: Path) -> str:
+        return render_answer(run_case(parse_device_request(job), loader, log))
+
+    return answer
+
+
+if __name__ == "__main__":
+    serve(prepare)

@@ -1,0 +1,72 @@
+"""LD016 wrong-in-program-order: the program as written is not what its reference says, whatever the schedule."""
+
+from collections.abc import Iterator
+
+from ligerdiag.findings import Finding, Severity
+from ligerdiag.hazards.ld012_lossy_workaround import find_rounded
+from ligerdiag.hazards.measured import Measured, render_error
+from ligerdiag.hazards.measured_examples import REFERENCE_OF_ANOTHER, SAME_AS_REFERENCE
+from ligerdiag.hazards.rule import Rule, Settled, check_nothing
+from ligerdiag.hazards.wording import conjugate, name_outputs
+
+
+def measure(measured: Measured) -> Iterator[Finding]:
+    """One finding that names every output that program order gets wrong."""
+    numbers = measured.numbers
+    if numbers is None:
+        return
+    rounded = find_rounded(measured)
+    wrong = {
+        name: error
+        for name, error in numbers.reference.items()
+        if error > numbers.reference_tolerance.get(name, 0.0) and name not in rounded
+    }
+    if wrong:
+        names = tuple(wrong)
+        yield Finding(
+            rule=RULE.id,
+            severity=RULE.severity,
+            message=f"{name_outputs(names)} {conjugate(names, 'is', 'are')} wrong in program order already:"
+            " the program is not what the reference says",
+            outputs=names,
+            evidence=tuple(
+                (
+                    "replay",
+                    f"`{name}` differs by {render_error(error)} from the reference,"
+                    f" rounding explains {render_error(numbers.reference_tolerance.get(name, 0.0))}",
+                )
+                for name, error in wrong.items()
+            ),
+            help="mend the program, or its reference; the verdicts compare the schedule with program order",
+        )
+
+
+RULE = Rule(
+    id="LD016",
+    name="wrong-in-program-order",
+    severity=Severity.ERROR,
+    summary="even as written, with every write visible, the program differs from the reference it was given",
+    what_it_does="""\
+Replay executes the program as written, one operation after the other, each value with storage of its own and every
+kernel's writes visible. Where the case gives a reference in plain jnp, the two are compared, output by output. An error
+that the rounding of a workaround explains is LD012's.""",
+    why="""\
+Every verdict asks whether the schedule does what the program says in its own order. A program can be wrong in that order:
+it reads a value after a kernel has overwritten it and means the value from before; or it calls a kernel for its effect
+that JAX has dropped, so that program order itself lacks it. Such a schedule is fresh, and the result is wrong.""",
+    what_to_do="""\
+Have the kernel return what it writes, and use the operand only where its old value is meant.""",
+    limits="""\
+Needs a replay and a reference. A result that is not finite, here or in the reference, is not compared. The tolerance
+follows the dtypes and the lengths of the sums of the program; a reference that computes something else on purpose is
+reported.""",
+    references=(
+        "github.com/linkedin/Liger-Kernel/issues/272 (the PyTorch twin)",
+        "github.com/phlippe/liger_kernels (last_layer=False: the cotangent is dropped)",
+    ),
+    bad=(REFERENCE_OF_ANOTHER,),
+    good=(SAME_AS_REFERENCE,),
+    check=check_nothing,
+    measure=measure,
+    settled=Settled.BY_REPLAY,
+)

@@ -1,0 +1,158 @@
+"""Which devices take part in a collective together, and in which order.
+
+  (1) Ids are those of partitions: a module with several replicas is not covered.
+  (2) Without a channel the ids are those of replicas: with one replica, each device is alone.
+  (3) With a channel, all-reduce, all-gather and reduce-scatter say by `use_global_device_ids` whether ids are those of
+      devices. Where they are not, they name replicas, and all partitions of the one replica form one group.
+  (4) With a channel, the others' ids are those of partitions; no groups at all means one of all devices.
+  (5) Groups come as a list, as an iota that is reshaped and transposed, or as axes of a mesh. In a group made of axes the
+      last axis named moves fastest.
+XLA's own rules: xla/service/collective_ops_utils, xla/hlo/ir/replica_group.
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.xla_pb2 import (
+    HloInstructionProto,
+    IotaReplicaGroupListProto,
+    MeshAxesReplicaGroupListProto,
+    MeshProto,
+)
+from ligerdiag.replay.opcodes.scope import Array, NotCoveredError
+
+type Groups = tuple[tuple[int, ...], ...]
+"""Device numbers, group by group; the order within a group is that of the data."""
+
+MAX_DEVICES = 1 << 20
+"""More than any machine has; an artifact that says so is damaged."""
+
+_MAY_NAME_DEVICES = frozenset({"all-reduce", "all-gather", "reduce-scatter", "all-reduce-start", "all-gather-start"})
+
+
+def check_replicas(module: HloModule) -> None:
+    """Raises NotCoveredError for a module that runs in several replicas."""
+    if module.replica_count > 1:
+        raise NotCoveredError(f"{module.replica_count} replicas")
+
+
+def compute_groups(instruction: HloInstruction, devices: int) -> Groups:
+    """The groups of a collective among that many devices. Not for collective-permute, which has pairs.
+
+    Raises:
+        NotCoveredError: the groups name more than one replica.
+        ArtifactError: a device is missing, or in two groups.
+    """
+    listed = parse_groups(instruction.proto)
+    everybody = tuple(range(devices))
+    if not names_partitions(instruction):
+        if any(id_ for group in listed for id_ in group):
+            raise NotCoveredError("collectives among replicas")
+        return (everybody,) if instruction.proto.channel_id else tuple((device,) for device in everybody)
+    if not listed:
+        if instruction.proto.use_global_device_ids:
+            raise ArtifactError(f"`{instruction.name}` uses global device ids and names no devices")
+        return (everybody,)
+    named = [device for group in listed for device in group]
+    if max(named) >= devices:
+        raise NotCoveredError(f"device {max(named)} in a program for {devices} devices")
+    # a broadcast leaves out whoever gets zeros, the others need everybody
+    if len(set(named)) != len(named) or (len(named) != devices and instruction.opcode != "collective-broadcast"):
+        raise ArtifactError(f"the groups of `{instruction.name}` do not hold each of {devices} devices once")
+    return listed
+
+
+def names_partitions(instruction: HloInstruction) -> bool:
+    """Whether a collective's ids are partition ids, rather than replica ids."""
+    proto = instruction.proto
+    if proto.use_global_device_ids and not proto.channel_id:
+        raise ArtifactError(f"`{instruction.name}` uses global device ids without a channel")
+    if instruction.opcode in _MAY_NAME_DEVICES:
+        return proto.use_global_device_ids
+    return bool(proto.channel_id)
+
+
+def parse_groups(proto: HloInstructionProto) -> Groups:
+    """Replica groups in whichever form the instruction has them, not interpreted; empty where there are none."""
+    if proto.HasField("iota_collective_device_list"):
+        return _expand_iota(proto.iota_collective_device_list)
+    if proto.collective_device_list.HasField("iota_replica_group_list"):
+        return _expand_iota(proto.collective_device_list.iota_replica_group_list)
+    if proto.HasField("mesh_axes_replica_group_list"):
+        return _expand_axes(proto.mesh_axes_replica_group_list)
+    listed = proto.collective_device_list.replica_groups or proto.replica_groups
+    return tuple(tuple(group.replica_ids) for group in listed if group.replica_ids)
+
+
+def _expand_iota(proto: IotaReplicaGroupListProto) -> Groups:
+    groups, each = proto.num_replica_groups, proto.num_devices_per_group
+    ids = _transpose_iota(proto.iota_reshape_dims, proto.iota_transpose_perm)
+    if ids.size != groups * each:
+        raise ArtifactError(f"{groups} groups of {each} devices made of {ids.size} ids")
+    return _split_rows(ids.reshape(groups, each))
+
+
+def _expand_axes(proto: MeshAxesReplicaGroupListProto) -> Groups:
+    """The mesh is cut so that each (sub-)axis is a dimension; the ones named go last, as they are named."""
+    sizes = [axis.size for axis in proto.mesh.axes]
+    cuts: dict[int, set[int]] = {}
+    """Axis number to the products of leading factors at which it is cut."""
+    wanted: list[tuple[int, int, int]] = []
+    """Axis number, the product of the factors before the one that is meant, and its size."""
+    for axis in proto.axes:
+        number = axis.mesh_axis_index
+        if number >= len(sizes):
+            raise ArtifactError(f"a replica group names the mesh axis {number} of {len(sizes)}")
+        before, size = 1, sizes[number]
+        if axis.HasField("sub_axis_info"):
+            before, size = axis.sub_axis_info.pre_size, axis.sub_axis_info.size
+        cuts.setdefault(number, {1, sizes[number]}).update((before, before * size))
+        wanted.append((number, before, size))
+    dimensions: list[int] = []
+    position: dict[tuple[int, int, int], int] = {}
+    for number, size in enumerate(sizes):
+        ladder = sorted(cuts.get(number, {1, size}))
+        if ladder[0] < 1 or ladder[-1] != size or any(later % earlier for earlier, later in pairwise(ladder)):
+            raise ArtifactError(f"the mesh axis {number} of {size} devices is cut at {ladder}")
+        for before, after in pairwise(ladder):
+            position[number, before, after // before] = len(dimensions)
+            dimensions.append(after // before)
+    # an axis of one device has no dimension, and needs none
+    last = [position.get(key, -1) for key in wanted if key[2] != 1]
+    if -1 in last or len(set(last)) != len(last):
+        raise ArtifactError("the axes of a replica group overlap")
+    first = [d for d in range(len(dimensions)) if d not in last]
+    each = math.prod(dimensions[d] for d in last)
+    return _split_rows(_place_on_mesh(proto.mesh).reshape(dimensions).transpose(first + last).reshape(-1, each))
+
+
+def _place_on_mesh(mesh: MeshProto) -> Array:
+    """Device numbers in the mesh's row-major order."""
+    total = math.prod(axis.size for axis in mesh.axes)
+    ids: Array
+    if mesh.device_ids:
+        ids = np.array(mesh.device_ids)
+    elif mesh.HasField("iota_transform"):
+        ids = _transpose_iota(mesh.iota_transform.reshape_dims, mesh.iota_transform.transpose_perm)
+    else:
+        ids = _transpose_iota([total], [0])
+    if ids.size != total:
+        raise ArtifactError(f"a mesh of {total} devices lists {ids.size}")
+    return ids.reshape(-1)
+
+
+def _transpose_iota(dimensions: Sequence[int], permutation: Sequence[int]) -> Array:
+    if sorted(permutation) != list(range(len(dimensions))):
+        raise ArtifactError(f"device ids of {len(dimensions)} dimensions are permuted by {list(permutation)}")
+    if not 0 < math.prod(dimensions) <= MAX_DEVICES:
+        raise ArtifactError(f"{math.prod(dimensions)} device ids")
+    return np.arange(math.prod(dimensions)).reshape(dimensions).transpose(permutation)
+
+
+def _split_rows(ids: Array) -> Groups:
+    return tuple(tuple(int(id_) for id_ in row) for row in ids)

@@ -1,0 +1,103 @@
+"""The order that a comparator gives: a stable permutation along the last dimension.
+
+A comparator is a computation of pairs of scalars; it is called with whole arrays. The orders that programs mostly ask for
+are guessed and sorted by NumPy: a guess stands if the comparator agrees on all neighbours, which for a strict weak order
+makes it the only stable permutation there is. Any other order is found by merging, the comparator called at each step.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from ligerdiag.replay.opcodes.scope import Array, Scope
+
+
+def compute_rank(values: Array, *, canonical: bool) -> Array:
+    """Integers in the total order of the values: -NaN < -inf < -0 < 0 < inf < NaN.
+
+    canonical: both zeros are one, and so are all NaN, above everything: the order that JAX sorts floats in.
+    """
+    if values.dtype.kind in "iu":
+        return values
+    if values.dtype.kind == "b":
+        return values.view(np.uint8)
+    if canonical:
+        positive_nan = np.abs(np.array(np.nan, values.dtype))
+        values = np.where(values == 0, np.zeros((), values.dtype), values)
+        values = np.where(np.isnan(values), positive_nan, values)
+    bits: Array = np.ascontiguousarray(values).view(np.dtype(f"i{values.dtype.itemsize}"))
+    most: int = np.iinfo(bits.dtype).max
+    return np.bitwise_xor(bits, most, where=bits < 0, out=bits.copy())
+
+
+def compute_order(comparator: int, arrays: Sequence[Array], scope: Scope) -> Array:
+    """s64[.., n]: the positions in each row of `arrays`, all [.., n], in the comparator's order; equal ones keep theirs."""
+    rows = [np.ascontiguousarray(a).reshape(-1, a.shape[-1]) for a in arrays]
+    if not rows[0].size:
+        return np.zeros(arrays[0].shape, np.int64)
+    for order in _guess(rows):
+        if _is_order(comparator, rows, order, scope):
+            return order.reshape(arrays[0].shape)
+    return _merge_sort(comparator, rows, scope).reshape(arrays[0].shape)
+
+
+def _guess(rows: Sequence[Array]) -> Iterator[Array]:
+    first = rows[0]
+    if first.dtype.kind == "c":
+        return
+    keys = compute_rank(first, canonical=True)
+    yield np.argsort(keys, axis=-1, kind="stable")
+    yield np.argsort(~keys, axis=-1, kind="stable")
+    if len(rows) > 1 and all(row.dtype.kind != "c" for row in rows):
+        yield np.lexsort([compute_rank(row, canonical=True) for row in reversed(rows)], axis=-1)
+    bits = compute_rank(first, canonical=False)
+    if not np.array_equal(bits, keys):
+        yield np.argsort(bits, axis=-1, kind="stable")
+        yield np.argsort(~bits, axis=-1, kind="stable")
+
+
+def _is_order(comparator: int, rows: Sequence[Array], order: Array, scope: Scope) -> bool:
+    """Whether no element comes before its left neighbour, and those that are equal keep their places."""
+    sorted_rows = [np.take_along_axis(row, order, -1) for row in rows]
+    left, right = [row[:, :-1] for row in sorted_rows], [row[:, 1:] for row in sorted_rows]
+    if _comes_before(comparator, right, left, scope).any():
+        return False
+    keeps_place = order[:, :-1] < order[:, 1:]
+    return bool((_comes_before(comparator, left, right, scope) | keeps_place).all())
+
+
+def _comes_before(comparator: int, left: Sequence[Array], right: Sequence[Array], scope: Scope) -> Array:
+    arguments = [side for pair in zip(left, right, strict=True) for side in pair]
+    return np.broadcast_to(np.asarray(scope.call(comparator, arguments)), left[0].shape)
+
+
+def _merge_sort(comparator: int, rows: Sequence[Array], scope: Scope) -> Array:
+    """Runs of doubling length; where an element goes in a merge is found by bisection in the other run, all at once."""
+    count, length = rows[0].shape
+    place = np.arange(length, dtype=np.int64)
+    order: Array = np.broadcast_to(place, (count, length)).copy()
+    run = 1
+    while run < length:
+        current = [np.take_along_axis(row, order, -1) for row in rows]
+        own_start: Array = place // run * run
+        is_left: Array = (place // run) % 2 == 0
+        other_start: Array = np.where(is_left, own_start + run, own_start - run).clip(0, length)
+        low: Array = np.broadcast_to(other_start, (count, length)).copy()
+        high: Array = np.broadcast_to((other_start + run).clip(0, length), (count, length)).copy()
+        while (low < high).any():
+            middle: Array = (low + high) // 2
+            probe = [np.take_along_axis(row, middle.clip(0, length - 1), -1) for row in current]
+            # an element of the left run goes before the equal ones of the right run, which keeps the sort stable
+            earlier = np.where(
+                is_left,
+                _comes_before(comparator, probe, current, scope),
+                ~_comes_before(comparator, current, probe, scope),
+            )
+            is_open = low < high
+            low, high = np.where(is_open & earlier, middle + 1, low), np.where(is_open & ~earlier, middle, high)
+        target = np.minimum(own_start, other_start) + (place - own_start) + (low - other_start)
+        merged = np.empty_like(order)
+        np.put_along_axis(merged, target, order, -1)
+        order = merged
+        run *= 2
+    return order

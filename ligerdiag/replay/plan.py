@@ -1,0 +1,65 @@
+"""Which artifacts are replayed, and how many at a time: by their estimates, the bounds and the machine."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ligerdiag.outcomes import Replay, ReplayState
+
+FULL_MEMORY = 16 << 30
+"""Bytes that a replay may take when the bounds are lifted."""
+ALONE_SECONDS = 10.0
+"""What one core is estimated to need longer for is replayed by itself, on all cores."""
+WORKER_BYTES = 1 << 30
+"""What a worker takes beside the values that it replays: its imports, and XLA's own buffers for the reference."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How much a replay may cost."""
+
+    seconds: float = 10.0
+    """Estimated seconds for one case."""
+    memory: int = 4 << 30
+    """Estimated bytes for one case."""
+    full: bool = False
+    """Lifts both bounds; memory then to 16 GiB, or to `memory` when that is more."""
+
+
+def refuse(seconds: float, size: int, bounds: Bounds, available: int) -> Replay | None:
+    """Why an artifact of that estimate is not replayed; None when it is. `size` and `available` in bytes."""
+    memory = max(bounds.memory, FULL_MEMORY) if bounds.full else bounds.memory
+    if size + WORKER_BYTES > available:
+        reason = f"estimated {render_bytes(size)}, more than the {render_bytes(available)} that this machine has left"
+    elif size > memory and bounds.full:
+        reason = f"estimated {render_bytes(size)}, more than {render_bytes(memory)}: `--replay-memory` allows more"
+    elif not bounds.full and (seconds > bounds.seconds or size > memory):
+        limits = f"more than {render_seconds(bounds.seconds)} or {render_bytes(memory)}"
+        reason = f"estimated {render_seconds(seconds)} and {render_bytes(size)}, {limits}: `--full` replays it"
+    else:
+        return None
+    return Replay(state=ReplayState.TOO_LARGE, reason=reason, estimated_seconds=seconds, estimated_bytes=size)
+
+
+def count_workers(sizes: Sequence[int], cores: int, available: int) -> int:
+    """How many replays of these sizes in bytes fit beside each other, whichever come together; one at least."""
+    total = workers = 0
+    for size in sorted(sizes, reverse=True)[:cores]:
+        total += size + WORKER_BYTES
+        if total > available:
+            break
+        workers += 1
+    return max(1, workers)
+
+
+def render_bytes(size: int) -> str:
+    """Such as `4 GiB` or `512 MiB`."""
+    if size < 1 << 30:
+        return f"{size / (1 << 20):.0f} MiB"
+    return f"{size / (1 << 30):.3g} GiB"
+
+
+def render_seconds(seconds: float) -> str:
+    """Such as `0.5 s` or `3.2 h`."""
+    if seconds < 120:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"

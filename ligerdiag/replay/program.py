@@ -1,0 +1,234 @@
+"""The program as its author meant it, on numbers: program order, every value with storage of its own.
+
+The numbered rules are those of `analysis.program_order`, for numbers instead of dependence sets:
+  (1) Order is that of the tags.
+  (2) Every instruction that computes makes a new cell; `tuple`, `get-tuple-element` and the parameters of a `call` or of a
+      branch are other names for existing cells; a loop's parameters are cells of the loop, new in each iteration.
+  (3) What a kernel overwrites is the content of its operand's cell, for everyone who reads it later.
+  (4) An operation that autodiff derived from the value before the write reads it as it was (see `analysis.residuals`).
+In `isolated` memory (3) does not happen: nobody sees what a kernel leaves in an operand, which is what a stale read gets.
+What a kernel overwrites is what it was seen to overwrite: nothing here knows its effects beforehand.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Protocol
+
+import numpy as np
+
+from ligerdiag.analysis.program_order import sort_by_program_order
+from ligerdiag.analysis.residuals import compute_residual_lines, find_file_location, is_derivative
+from ligerdiag.analysis.writes import find_hidden_writes
+from ligerdiag.effects.access import Access, CallEffects
+from ligerdiag.effects.call import carries_kernel
+from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.shape import is_tuple
+from ligerdiag.hlo.tags import TagPath, parse_tag_path
+from ligerdiag.hlo.xla_pb2 import ShapeProto
+from ligerdiag.replay.dtypes import get_dimensions, get_dtype
+from ligerdiag.replay.evaluate import Evaluator, choose_branch, is_true
+from ligerdiag.replay.opcodes.scope import Array, Value
+
+
+class Kernels(Protocol):
+    """Whoever can run a kernel on bytes; see `kernels.KernelRunner`."""
+
+    def launch(self, payload: str, operands: Sequence[Array], outputs: Sequence[Array], *, instruction: str) -> None:
+        """Runs the kernel with that payload on flat arrays, which it overwrites as it likes.
+
+        instruction: under which name the launch is watched; empty when it is not.
+        """
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Cell:
+    """Storage of one array."""
+
+    array: Array
+    before: dict[int, Array] = field(default_factory=dict[int, Array])
+    """HiddenWrite index to the content just before that write."""
+
+
+type Cells = Cell | tuple["Cells", ...]
+
+
+def run_program(
+    module: HloModule, arguments: Sequence[Array], kernels: Kernels, *, isolated: bool = False
+) -> tuple[Array, ...]:
+    """The outputs (leaves of the entry's root, in order) of the program as written, for all devices as one.
+
+    arguments: by parameter number. Raises NotCoveredError.
+    """
+    run = _Run(module, kernels, isolated)
+    root = run.run(module.entry, [Cell(argument) for argument in arguments], ())
+    return tuple([cell.array for cell in _flatten(root)])
+
+
+def compute_payload_key(call: HloInstruction) -> str:
+    """The key under which the artifact keeps how this kernel was launched."""
+    return sha256(call.proto.backend_config).hexdigest()
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    module: HloModule
+    kernels: Kernels
+    isolated: bool
+    _evaluator: Evaluator = field(init=False)
+    _residual_lines: Mapping[int, frozenset[int]] = field(init=False)
+    _writes: dict[tuple[TagPath, int, int], int] = field(default_factory=dict[tuple[TagPath, int, int], int])
+    """(tag path, call id, operand_number) to HiddenWrite index."""
+    _orders: dict[int, list[HloInstruction]] = field(default_factory=dict[int, list[HloInstruction]])
+
+    def __post_init__(self) -> None:
+        self._evaluator = Evaluator(self.module)
+        writes = find_hidden_writes(self.module, _overwrite_everything)
+        self._residual_lines = compute_residual_lines(self.module, writes)
+        self._writes = {(w.tag_path, w.call.id, w.operand): w.index for w in writes}
+
+    def run(self, computation: HloComputation, arguments: Sequence[Cells], prefix: TagPath) -> Cells:
+        """Runs a computation once; a cell nobody will read again is dropped."""
+        order = self._orders.get(computation.id)
+        if order is None:
+            order = self._orders[computation.id] = sort_by_program_order(computation)
+        left = dict(self._evaluator.count_uses(computation))
+        values: dict[int, Cells] = {}
+        for instruction in order:
+            values[instruction.id] = self._run_instruction(instruction, values, arguments, prefix)
+            for operand in instruction.operands:
+                left[operand.id] -= 1
+                if not left[operand.id]:
+                    del values[operand.id]
+            if not left.get(instruction.id):
+                del values[instruction.id]
+        return values[computation.root.id]
+
+    def _run_instruction(
+        self,
+        instruction: HloInstruction,
+        values: Mapping[int, Cells],
+        arguments: Sequence[Cells],
+        prefix: TagPath,
+    ) -> Cells:
+        operands = [values[operand.id] for operand in instruction.operands]
+        called = [self.module.computations[c] for c in instruction.called_computations]
+        match instruction.opcode:
+            case "parameter":
+                return arguments[instruction.proto.parameter_number]
+            case "tuple":
+                return tuple(operands)
+            case "get-tuple-element":
+                whole = operands[0]
+                if not isinstance(whole, tuple) or instruction.proto.tuple_index >= len(whole):
+                    raise ArtifactError(f"`{instruction.name}` takes an element of what is no tuple")
+                return whole[instruction.proto.tuple_index]
+            case "call":
+                return self.run(called[0], operands, (*prefix, *parse_tag_path(instruction.op_name)))
+            case "while":
+                body, condition = called
+                state = _copy(operands[0])
+                while is_true(self._read(self.run(condition, (state,), prefix))):
+                    state = _copy(self.run(body, (state,), prefix))
+                return state
+            case "conditional":
+                branch = choose_branch(instruction, self._read(operands[0]))
+                return _copy(self.run(called[branch], (operands[1 + branch],), prefix))
+            case "opt-barrier":
+                return _copy(operands[0])
+            case "custom-call" if carries_kernel(instruction.proto.custom_call_target):
+                return self._launch(instruction, operands, prefix)
+            case _:
+                read = tuple([self._read_for(instruction, operand) for operand in operands])
+                return _store(self._evaluator.evaluate(instruction, read))
+
+    def _launch(self, call: HloInstruction, operands: Sequence[Cells], prefix: TagPath) -> Cells:
+        cells = [cell for operand in operands for cell in _flatten(operand)]
+        if len(cells) != len(operands):
+            raise ArtifactError(f"`{call.name}` has a tuple as operand")
+        buffers = [np.array(cell.array, order="C").reshape(-1) for cell in cells]
+        shared = {output: operand for operand, output in call.operand_output_aliases.items()}
+        shapes = list(_iterate_leaves(call.shape))
+        outputs: list[Array] = []
+        for index, shape in shapes:
+            operand = shared.get(index)
+            outputs.append(buffers[operand] if operand is not None else _allocate(shape))
+        self.kernels.launch(compute_payload_key(call), buffers, outputs, instruction="")
+        path = (*prefix, *parse_tag_path(call.op_name))
+        for number, (cell, buffer) in enumerate(zip(cells, buffers, strict=True)):
+            if number in shared.values() or self.isolated or _is_equal(cell.array, buffer):
+                continue
+            write = self._writes.get((path, call.id, number))
+            if write is not None:
+                cell.before[write] = cell.array
+            cell.array = buffer.reshape(cell.array.shape)
+        results = [
+            Cell(output.reshape(get_dimensions(shape))) for output, (_, shape) in zip(outputs, shapes, strict=True)
+        ]
+        return _nest(call.shape, results)
+
+    def _read_for(self, reader: HloInstruction, cells: Cells) -> Value:
+        """Content of the cells as this instruction is meant to see it: see (4)."""
+        if isinstance(cells, Cell) and cells.before and is_derivative(reader):
+            location = find_file_location(self.module, reader)
+            for write, before in cells.before.items():
+                if location in self._residual_lines[write]:
+                    return before
+        return self._read(cells)
+
+    def _read(self, cells: Cells) -> Value:
+        if isinstance(cells, Cell):
+            return cells.array
+        return tuple([self._read(child) for child in cells])
+
+
+def _store(value: Value) -> Cells:
+    if isinstance(value, tuple):
+        return tuple([_store(child) for child in value])
+    return Cell(value)
+
+
+def _copy(cells: Cells) -> Cells:
+    """Cells of their own with the same content: nothing overwrites an array in place, so it can be shared."""
+    if isinstance(cells, Cell):
+        return Cell(cells.array)
+    return tuple([_copy(child) for child in cells])
+
+
+def _flatten(cells: Cells) -> list[Cell]:
+    if isinstance(cells, Cell):
+        return [cells]
+    return [cell for child in cells for cell in _flatten(child)]
+
+
+def _nest(shape: ShapeProto, cells: list[Cell]) -> Cells:
+    """The leaves in the form of the shape; takes them off the front of the list."""
+    if is_tuple(shape):
+        return tuple([_nest(child, cells) for child in shape.tuple_shapes])
+    return cells.pop(0)
+
+
+def _iterate_leaves(shape: ShapeProto, prefix: tuple[int, ...] = ()) -> list[tuple[tuple[int, ...], ShapeProto]]:
+    if not is_tuple(shape):
+        return [(prefix, shape)]
+    return [leaf for n, child in enumerate(shape.tuple_shapes) for leaf in _iterate_leaves(child, (*prefix, n))]
+
+
+def _allocate(shape: ShapeProto) -> Array:
+    """A flat buffer that holds no number: every bit is set, which is NaN in every floating point dtype."""
+    dtype, size = get_dtype(shape), int(np.prod(get_dimensions(shape), dtype=np.int64))
+    return np.full(size * dtype.itemsize, 0xFF, np.uint8).view(dtype)
+
+
+def _is_equal(array: Array, flat: Array) -> bool:
+    """Bit for bit."""
+    return np.array_equal(np.ascontiguousarray(array).reshape(-1).view(np.uint8), flat.view(np.uint8))
+
+
+def _overwrite_everything(call: HloInstruction) -> CallEffects:
+    """An upper bound: what is really overwritten shows when the kernel runs."""
+    is_kernel = carries_kernel(call.proto.custom_call_target)
+    access = Access.READ_WRITE if is_kernel else Access.NONE
+    return CallEffects(kernel=call.proto.custom_call_target, operands=(access,) * len(call.operands), outputs=())

@@ -1,0 +1,210 @@
+"""Replay's counter: the numbers of these artifacts, from the cache or from replay workers.
+
+1. Programs that are equal and have equal arguments and references are replayed once.
+2. What is estimated above the bounds is not replayed, and says so.
+3. What takes seconds is replayed beside each other, one core each; what takes longer, by itself on all cores.
+4. A worker that dies or takes too long costs its case alone.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+
+from ligerdiag.compile.artifacts import Artifact
+from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.job import CaseSpec
+from ligerdiag.compile.pool import Pool, count_cores
+from ligerdiag.compile.service import CompileEvent
+from ligerdiag.compile.toolchain import Toolchain
+from ligerdiag.errors import CompileError, LigerdiagError
+from ligerdiag.outcomes import Replay, ReplayState
+from ligerdiag.replay.available import compute_available_bytes
+from ligerdiag.replay.job import ReplayAnswer, ReplayRequest, make_replay_job
+from ligerdiag.replay.plan import ALONE_SECONDS, Bounds, count_workers, refuse
+from ligerdiag.replay.results import Results
+
+REPLAY_WORKER = "ligerdiag.replay.worker"
+LONGEST = 20.0
+"""Times its estimate that a replay may take before it is ended, when its bounds are lifted."""
+SLACK = 4 << 30
+"""Bytes that a worker may take above twice the estimate of its largest case."""
+
+type OnEvent = Callable[[CompileEvent], None]
+type Key = tuple[str, str]
+"""Artifact's key, and what is drawn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayTask:
+    """One case on one target."""
+
+    case: CaseSpec
+    target: str
+    artifact: Artifact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """How to replay."""
+
+    bounds: Bounds
+    timeout: float
+    """Seconds that one case may take; longer when the bounds are lifted and the estimate says so."""
+    jobs: int | None = None
+    """Cores to use; None means all."""
+    rows: bool = False
+    refresh: bool = False
+    """Replay again what the cache has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    seconds: float
+    bytes: int
+    alone: bool
+
+
+def replay_artifacts(
+    tasks: Sequence[ReplayTask], options: ReplayOptions, *, cache: Cache, toolchain: Toolchain, on_event: OnEvent
+) -> Iterator[tuple[ReplayTask, Replay]]:
+    """Yields the replay of each task as it comes; what is in the cache comes first. Nothing of one case is raised."""
+    groups: dict[Key, list[ReplayTask]] = {}
+    for task in tasks:
+        groups.setdefault(_compute_key(task), []).append(task)
+    cache.forget_hashes()
+    results = Results(cache, toolchain)
+    done = 0
+    for step in _replay_each([members[0] for members in groups.values()], options, cache, toolchain, results):
+        if isinstance(step, ReplayTask):
+            on_event(_make_event("started", step, done, len(tasks)))
+            continue
+        first, replay = step
+        for task in groups[_compute_key(first)]:
+            done += 1
+            on_event(_make_event("finished", task, done, len(tasks), cached=replay.cached))
+            yield task, replay
+
+
+def _replay_each(
+    tasks: Sequence[ReplayTask], options: ReplayOptions, cache: Cache, toolchain: Toolchain, results: Results
+) -> Iterator[ReplayTask | tuple[ReplayTask, Replay]]:
+    """Yields each task when its replay starts, and with its replay when that ends."""
+    cores = options.jobs or count_cores()
+    planned: list[tuple[ReplayTask, _Plan]] = []
+    for task in tasks:
+        found = None if options.refresh else results.find(task.case, task.artifact, rows=options.rows)
+        step = found or _plan(task.artifact, options, results)
+        if isinstance(step, Replay):
+            yield task, step
+        else:
+            planned.append((task, step))
+    beside = [(task, plan) for task, plan in planned if not plan.alone]
+    alone = [(task, plan) for task, plan in planned if plan.alone]
+    workers = count_workers([plan.bytes for _, plan in beside], cores, compute_available_bytes()) if beside else 1
+    for plans, jobs, threads in ((beside, workers, 1), (alone, 1, cores)):
+        if not plans:
+            continue
+        limit = 2 * max(plan.bytes for _, plan in plans) + SLACK
+        with Pool(
+            cache=cache,
+            toolchain=toolchain,
+            jobs=jobs,
+            timeout=options.timeout,
+            memory_limit=limit,
+            module=REPLAY_WORKER,
+            environment=compute_environment(threads),
+        ) as pool:
+            yield from _run(plans, pool, options, threads, results)
+
+
+def fits_bounds(artifact: Artifact, options: ReplayOptions, *, cache: Cache, toolchain: Toolchain) -> bool:
+    """Whether the artifact would be replayed."""
+    return isinstance(_plan(artifact, options, Results(cache, toolchain)), _Plan)
+
+
+def compute_environment(threads: int) -> dict[str, str]:
+    """What a replay worker's environment has beside a compile worker's. Triton looks at it while it is imported."""
+    numbers = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+    return {"TRITON_INTERPRET": "1", "JAX_PLATFORMS": "cpu", **numbers}
+
+
+def _run(
+    plans: Sequence[tuple[ReplayTask, _Plan]], pool: Pool, options: ReplayOptions, threads: int, results: Results
+) -> Iterator[ReplayTask | tuple[ReplayTask, Replay]]:
+    jobs = [
+        make_replay_job(
+            ReplayRequest(
+                source=task.case.source,
+                case_id=task.case.id,
+                artifact=str(task.artifact.directory),
+                processes=threads,
+                rows=options.rows,
+            ),
+            max(options.timeout, LONGEST * plan.seconds) if options.bounds.full else options.timeout,
+        )
+        for task, plan in plans
+    ]
+    for number, future in pool.run_all(jobs):
+        task, plan = plans[number]
+        if future is None:
+            yield task
+            continue
+        yield task, _settle(task, plan, future, options, results)
+
+
+def _settle(
+    task: ReplayTask, plan: _Plan, future: Future[ReplayAnswer], options: ReplayOptions, results: Results
+) -> Replay:
+    estimate = {"estimated_seconds": plan.seconds, "estimated_bytes": plan.bytes}
+    try:
+        answer = future.result()
+    except LigerdiagError as error:
+        return replace(Replay(state=ReplayState.FAILED, reason=_describe(error)), **estimate)
+    answer = replace(answer, replay=replace(answer.replay, **estimate))
+    results.keep(task.case, task.artifact, answer, rows=options.rows)
+    return answer.replay
+
+
+def _describe(error: LigerdiagError) -> str:
+    """The error, with the last thing that the worker said."""
+    said = error.log_tail.strip().splitlines() if isinstance(error, CompileError) else []
+    return f"{error}: {said[-1].strip()}" if said else str(error)
+
+
+def _plan(artifact: Artifact, options: ReplayOptions, results: Results) -> _Plan | Replay:
+    """How the artifact is replayed, or what is said instead."""
+    from ligerdiag.replay.opcodes.scope import NotCoveredError
+
+    cores = options.jobs or count_cores()
+    try:
+        seconds, size = _estimate(artifact, 1, results)
+        alone = seconds > ALONE_SECONDS
+        if alone and cores > 1:
+            seconds, size = _estimate(artifact, cores, results)
+    except NotCoveredError as error:
+        return Replay(state=ReplayState.NOT_COVERED, reason=str(error))
+    except LigerdiagError as error:
+        return Replay(state=ReplayState.FAILED, reason=str(error))
+    refused = refuse(seconds, size, options.bounds, compute_available_bytes())
+    return refused or _Plan(seconds=seconds, bytes=size, alone=alone)
+
+
+def _estimate(artifact: Artifact, cores: int, results: Results) -> tuple[float, int]:
+    found = results.find_estimate(artifact, cores)
+    if found is None:
+        from ligerdiag.replay.estimate import estimate_artifact
+
+        estimate = estimate_artifact(artifact, cores)
+        found = estimate.seconds, estimate.bytes
+        results.keep_estimate(artifact, cores, found)
+    return found
+
+
+def _compute_key(task: ReplayTask) -> Key:
+    return task.artifact.provenance.key, task.case.draws
+
+
+def _make_event(event: str, task: ReplayTask, done: int, total: int, *, cached: bool = False) -> CompileEvent:
+    return CompileEvent(
+        phase="replay", event=event, done=done, total=total, case_id=task.case.id, target=task.target, cached=cached
+    )

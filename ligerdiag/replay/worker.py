@@ -1,0 +1,50 @@
+"""Worker side: `python -m ligerdiag.replay.worker` replays one artifact after another on the CPU.
+
+Its environment is that of a compile worker, with Triton's interpreter in the place of its compiler and JAX on the CPU:
+see `service`.
+"""
+
+import traceback
+from pathlib import Path
+
+from ligerdiag.compile.fields import Json
+from ligerdiag.compile.worker_loop import Answerer, serve
+from ligerdiag.errors import InputError, LigerdiagError
+from ligerdiag.outcomes import Replay, ReplayState
+from ligerdiag.replay.job import ReplayAnswer, parse_replay_request, render_replay_answer
+
+
+def prepare() -> Answerer:
+    """Imports jax, triton and numpy, before any file of the user's: see case_loader."""
+    from ligerdiag.compile import lowering as _  # noqa: F401 - jax, jax_triton and triton
+    from ligerdiag.compile.artifacts import load_artifact
+    from ligerdiag.compile.case_loader import CaseLoader
+    from ligerdiag.compile.worker_faults import describe_fault
+    from ligerdiag.replay.opcodes.scope import NotCoveredError
+    from ligerdiag.replay.run import replay_case
+
+    loader = CaseLoader()
+
+    def answer(job: Json, log: Path) -> str:
+        del log
+        request = parse_replay_request(job)
+        case = loader.load(request.source).get(request.case_id)
+        if case is None:
+            raise InputError(f"`{request.source}` has no case `{request.case_id}` any more")
+        artifact = load_artifact(Path(request.artifact))
+        try:
+            replay = replay_case(case, artifact, processes=request.processes, rows=request.rows)
+        except NotCoveredError as error:
+            replay = Replay(state=ReplayState.NOT_COVERED, reason=str(error))
+        except (LigerdiagError, MemoryError):
+            raise
+        except Exception as fault:
+            traceback.print_exception(fault)
+            replay = Replay(state=ReplayState.FAILED, reason=describe_fault(fault))
+        return render_replay_answer(ReplayAnswer(replay=replay, dependencies=loader.compute_dependencies()))
+
+    return answer
+
+
+if __name__ == "__main__":
+    serve(prepare)

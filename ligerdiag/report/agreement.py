@@ -1,0 +1,146 @@
+"""Do the schedule and the numbers say the same about an output? Where they do not, one of them is wrong: ours.
+
+| the schedule says | the numbers agree | they say nothing | they disagree |
+|---|---|---|---|
+| fresh, latent | fresh, lossy | undecided | stale, partly stale, neither |
+| stale, clobbered | stale, partly stale, neither | undecided, lossy; fresh where intended and stale are one | fresh |
+| unknown | | all | |
+
+A clobbered read saw what it should not: its numbers are wrong in whatever way. Lossy numbers do not contradict a stale
+verdict, as a sum with one stale term looks like that (`replay.compare`, 6). A device is held against the verdict on
+its own artifact, and against the replay of that.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from math import isfinite
+from typing import assert_never
+
+from ligerdiag.findings import Finding, Verdict
+from ligerdiag.outcomes import Attribution, DeviceOutput, DeviceRun, OutputNumbers, Replay, ReplayState
+from ligerdiag.report.model import Disagreement
+from ligerdiag.report.numbers import render_device_numbers, render_figure, render_numbers
+
+WRONG = frozenset({Attribution.STALE, Attribution.PARTLY_STALE, Attribution.NEITHER})
+"""Numbers that are not the intended ones, by more than precision."""
+
+
+class Agreement(StrEnum):
+    """What numbers say to a verdict."""
+
+    AGREES = "agrees"
+    SILENT = "says nothing"
+    DISAGREES = "disagrees"
+
+
+def compute_agreement(verdict: Verdict, attribution: Attribution, *, can_tell: bool = True) -> Agreement:
+    """The table above. can_tell: whether the intended and the stale numbers are further apart than rounding."""
+    match verdict:
+        case Verdict.UNKNOWN:
+            return Agreement.SILENT
+        case Verdict.FRESH | Verdict.LATENT:
+            if attribution in WRONG:
+                return Agreement.DISAGREES
+            return Agreement.SILENT if attribution is Attribution.UNDECIDED else Agreement.AGREES
+        case Verdict.STALE | Verdict.CLOBBERED:
+            if attribution in WRONG:
+                return Agreement.AGREES
+            wrong = attribution is Attribution.FRESH and can_tell
+            return Agreement.DISAGREES if wrong else Agreement.SILENT
+        case _:
+            assert_never(verdict)
+
+
+def compute_replay_agreements(outputs: Mapping[str, Verdict], replay: Replay | None) -> dict[str, Agreement]:
+    """Output name to what its replay says to its verdict; empty when nothing was replayed."""
+    if replay is None or replay.state is not ReplayState.DONE:
+        return {}
+    return {
+        name: compute_agreement(outputs[name], n.attribution, can_tell=n.distance > n.tolerance)
+        for name, n in replay.outputs.items()
+        if name in outputs
+    }
+
+
+def compute_device_agreements(device: DeviceRun | None) -> dict[str, Agreement]:
+    """Output name to what the device says to the verdict on its own artifact; empty when nothing was run."""
+    if device is None:
+        return {}
+    verdicts = {name: Verdict(word) for name, word in device.verdicts.items()}
+    return {
+        name: compute_agreement(verdicts[name], output.attribution, can_tell=output.distance > output.tolerance)
+        for name, output in device.outputs.items()
+        if name in verdicts
+    }
+
+
+def compute_disagreements(
+    outputs: Mapping[str, Verdict], findings: Sequence[Finding], replay: Replay | None, device: DeviceRun | None
+) -> tuple[Disagreement, ...]:
+    """Every output about which two of verdict, replay and device say what cannot both be true."""
+    found: list[Disagreement] = []
+    for name, agreement in compute_replay_agreements(outputs, replay).items():
+        if agreement is Agreement.DISAGREES and replay is not None:
+            evidence = _find_evidence(name, findings)
+            found.append(_between_verdict_and_replay(name, outputs[name], replay.outputs[name], evidence))
+    if device is not None:
+        for name, agreement in compute_device_agreements(device).items():
+            if agreement is Agreement.DISAGREES:
+                found.append(_between_verdict_and_device(name, device))
+        for name, output in device.outputs.items():
+            if contradicts_replay(output):
+                found.append(_between_replay_and_device(name, device))
+    return tuple(found)
+
+
+def contradicts_replay(output: DeviceOutput) -> bool:
+    """Whether the replay of the device's own artifact is something else than what the device computed.
+
+    Nothing is said where the device itself is not steady, or where precision was lost: there replay rounds differently.
+    """
+    if output.replay_error is None or not isfinite(output.replay_error) or output.unsteady > output.tolerance:
+        return False
+    if output.attribution in (Attribution.LOSSY, Attribution.UNDECIDED):
+        return False
+    return output.replay_error > output.tolerance
+
+
+def _between_verdict_and_replay(
+    name: str, verdict: Verdict, numbers: OutputNumbers, evidence: tuple[tuple[str, str], ...]
+) -> Disagreement:
+    return Disagreement(
+        output=name,
+        static=verdict,
+        numbers=numbers.attribution,
+        message=f"`{name}` is {verdict.value} by its schedule and {numbers.attribution.value} when it is replayed",
+        evidence=(("static", verdict.value), *evidence, ("replay", render_numbers(numbers))),
+    )
+
+
+def _between_verdict_and_device(name: str, device: DeviceRun) -> Disagreement:
+    output, verdict = device.outputs[name], Verdict(device.verdicts[name])
+    return Disagreement(
+        output=name,
+        static=verdict,
+        numbers=output.attribution,
+        message=f"`{name}` is {verdict.value} by the schedule of {device.device} and {output.attribution.value} on it",
+        evidence=(("static", f"{verdict.value}, {device.artifact}"), ("device", render_device_numbers(output))),
+    )
+
+
+def _between_replay_and_device(name: str, device: DeviceRun) -> Disagreement:
+    output = device.outputs[name]
+    assert output.replay_error is not None
+    difference = f"{render_figure(output.replay_error)} from it, tolerance {render_figure(output.tolerance)}"
+    return Disagreement(
+        output=name,
+        static=Verdict(device.verdicts[name]) if name in device.verdicts else Verdict.UNKNOWN,
+        numbers=output.attribution,
+        message=f"the replay of `{name}` is not what {device.device} computed",
+        evidence=(("device", render_device_numbers(output)), ("replay", difference)),
+    )
+
+
+def _find_evidence(name: str, findings: Sequence[Finding]) -> tuple[tuple[str, str], ...]:
+    """That of the first finding which reaches the output."""
+    return next(((("finding", f"{f.rule}: {f.message}"), *f.evidence) for f in findings if name in f.outputs), ())

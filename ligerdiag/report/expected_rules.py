@@ -1,0 +1,50 @@
+"""Do the rules that have findings match those that a case expects?
+
+1. What is expected is None (nothing is compared) or exactly the rules that fire: one more is as wrong as one less.
+2. A rule that is not settled, because it needs a replay or a device and there was none, is not compared either way.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ligerdiag.errors import InputError
+from ligerdiag.findings import Finding
+from ligerdiag.hazards.registry import RULES, get_rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleContradictions:
+    """One line for each kind of contradiction; empty lines where there is none."""
+
+    extra: str = ""
+    missing: str = ""
+
+
+def parse_expected_rules(expected_rules: Sequence[str] | None, *, beside: object) -> frozenset[str] | None:
+    """The ids, or None. `beside` is what is expected of the verdicts.
+
+    Raises InputError for an id that no rule has, and for rules without an expectation of the verdicts.
+    """
+    if expected_rules is None:
+        return None
+    if beside is None:
+        raise InputError("expected `expected` beside `expected_rules`, which says nothing of the verdicts")
+    for name in expected_rules:
+        if get_rule(name).id != name:
+            raise InputError(f"expected the rule's id {get_rule(name).id} in `expected_rules` but got `{name}`")
+    return frozenset(expected_rules)
+
+
+def compare_rules(
+    findings: Sequence[Finding], wanted: frozenset[str] | None, unsettled: frozenset[str]
+) -> RuleContradictions:
+    """What fires and is not expected, and what is expected and does not fire."""
+    if wanted is None:
+        return RuleContradictions()
+    found = {finding.rule for finding in findings}
+    extra = [rule.id for rule in RULES if rule.id in found - wanted - unsettled]
+    missing = [rule.id for rule in RULES if rule.id in wanted - found - unsettled]
+    return RuleContradictions(
+        extra=f"expected no finding of {', '.join(extra)}" if extra else "",
+        missing=f"expected a finding of {', '.join(missing)}" if missing else "",
+    )

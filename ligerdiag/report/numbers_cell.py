@@ -1,0 +1,105 @@
+"""What replay and device say, beside a case's verdicts: one word a case, or one line an output."""
+
+from collections.abc import Mapping
+from math import isnan
+
+from ligerdiag.findings import Verdict
+from ligerdiag.outcomes import Attribution, Replay, ReplayState
+from ligerdiag.report.agreement import (
+    Agreement,
+    compute_device_agreements,
+    compute_replay_agreements,
+    contradicts_replay,
+)
+from ligerdiag.report.model import CaseReport
+from ligerdiag.report.numbers import compute_worst, render_figure
+from ligerdiag.report.spans import Line, Span, Style, compute_padded, compute_width, compute_wrapped, verdict_style
+
+_STATES: Mapping[ReplayState, Style] = {
+    ReplayState.TOO_LARGE: Style.FAINT,
+    ReplayState.NOT_ASKED: Style.FAINT,
+    ReplayState.NOT_COVERED: Style.DOUBTFUL,
+    ReplayState.FAILED: Style.BAD,
+}
+_GAP = Span("  ")
+
+
+def render_replay_word(case: CaseReport) -> Line:
+    """`agrees`, `agrees 3 of 4`, `lossy 0.25`, `DISAGREES`, `undecided`, `too large` and so on; empty without replay."""
+    replay = case.replay
+    if replay is None:
+        return ()
+    if replay.state is not ReplayState.DONE:
+        return (Span(replay.state.value, _STATES[replay.state]),)
+    lossy = {name: compute_lost(replay, name) for name, n in replay.outputs.items() if is_lossy(n.attribution)}
+    return _render_word(compute_replay_agreements(case.outputs, replay), lossy)
+
+
+def render_device_word(case: CaseReport) -> Line:
+    """The same of a device; empty when none was asked."""
+    device = case.device
+    if device is None:
+        return ()
+    if device.error:
+        return (Span("not run", Style.BAD),)
+    agreements = compute_device_agreements(device)
+    agreements |= {name: Agreement.DISAGREES for name, o in device.outputs.items() if contradicts_replay(o)}
+    lossy = {name: compute_worst(o.errors) for name, o in device.outputs.items() if is_lossy(o.attribution)}
+    return _render_word(agreements, lossy)
+
+
+def is_lossy(attribution: Attribution) -> bool:
+    """Whether precision was lost."""
+    return attribution is Attribution.LOSSY
+
+
+def compute_lost(replay: Replay, name: str) -> float:
+    """Relative error of a lossy output: against the reference where that is worse, as program order loses it too."""
+    error, reference = replay.outputs[name].error, replay.reference.get(name, 0.0)
+    return reference if isnan(error) or reference > error else error
+
+
+def render_output_lines(case: CaseReport, *, width: int | None, label: str) -> tuple[Line, ...]:
+    """`input STALE  replay stale 1.2e+04  device stale 1.2e+04`, one line an output; empty without numbers."""
+    replay, device = case.replay, case.device
+    if (replay is None or not replay.outputs) and (device is None or not device.outputs):
+        return ()
+    rows: list[list[Line]] = []
+    for name, verdict in case.outputs.items():
+        row: list[Line] = [(Span(name),), (Span(render_verdict(verdict), verdict_style(verdict)),)]
+        if replay is not None and name in replay.outputs:
+            numbers = replay.outputs[name]
+            error = compute_lost(replay, name) if is_lossy(numbers.attribution) else numbers.error
+            row.append((Span(f"replay {numbers.attribution.value} {render_figure(error)}"),))
+            if numbers.rows:
+                row.append((Span(f"{numbers.rows_fresh} of {numbers.rows} rows fresh, {numbers.rows_stale} stale"),))
+        if device is not None and name in device.outputs:
+            output = device.outputs[name]
+            row.append((Span(f"device {output.attribution.value} {render_figure(compute_worst(output.errors))}"),))
+        rows.append(row)
+    widths = [max(compute_width(row[n]) for row in rows if n < len(row)) for n in range(max(map(len, rows)))]
+    lines: list[Line] = []
+    for row in rows:
+        spans: list[Span] = [Span(f"    {label}")]
+        for number, cell in enumerate(row):
+            last = number == len(row) - 1
+            spans += [*(cell if last else compute_padded(cell, widths[number])), *(() if last else (_GAP,))]
+        lines += compute_wrapped(tuple(spans), width, 6)
+    return tuple(lines)
+
+
+def render_verdict(verdict: Verdict) -> str:
+    """The word, in capitals where the user has to look."""
+    return "STALE" if verdict is Verdict.STALE else verdict.value
+
+
+def _render_word(agreements: Mapping[str, Agreement], lossy: Mapping[str, float]) -> Line:
+    said = list(agreements.values())
+    agreeing = said.count(Agreement.AGREES)
+    if Agreement.DISAGREES in said:
+        return (Span("DISAGREES", Style.BAD),)
+    if lossy:
+        return (Span(f"lossy {render_figure(compute_worst(tuple(lossy.values())))}", Style.WARNING),)
+    if not agreeing:
+        return (Span("undecided", Style.DOUBTFUL),)
+    return (Span("agrees" if agreeing == len(said) else f"agrees {agreeing} of {len(said)}", Style.GOOD),)

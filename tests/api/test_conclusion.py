@@ -1,0 +1,52 @@
+"""From verdicts and numbers to a status: a contradiction between them outweighs what was expected."""
+
+import pytest
+
+from ligerdiag.api import conclude
+from ligerdiag.cli.exit_codes import FailOn, compute_exit_code
+from ligerdiag.findings import Verdict
+from ligerdiag.outcomes import Attribution, ReplayState
+from ligerdiag.report.model import CaseReport, Status
+from tests.report.samples import make_case, make_numbers, make_refused, make_replay, make_report
+
+OUTPUTS = {"w": Verdict.STALE, "loss": Verdict.FRESH}
+STALE = {"w": make_numbers(Attribution.STALE), "loss": make_numbers()}
+CONTRARY = {"w": make_numbers(), "loss": make_numbers()}
+
+
+def judged(**changes: object) -> CaseReport:
+    """As a case is before its status is known: without anything that is not covered."""
+    return make_case(status=Status.ERROR, outputs=OUTPUTS, coverage=make_case().coverage, **changes)
+
+
+def code_of(case: CaseReport) -> int:
+    return compute_exit_code(make_report(case), fail_on=FailOn.NEVER, strict=False)
+
+
+def test_numbers_that_agree_leave_the_status_to_the_expectation() -> None:
+    case = conclude(judged(expected="hazard", replay=make_replay(STALE)))
+    assert (case.status, case.disagreements, code_of(case)) == (Status.EXPECTED, (), 0)
+
+
+@pytest.mark.parametrize("expected", [None, "fresh", "hazard", {"w": "stale"}])
+def test_a_disagreement_is_3_whatever_was_expected(expected: object) -> None:
+    case = conclude(judged(expected=expected, replay=make_replay(CONTRARY)))
+    assert case.status is Status.DISAGREEMENT
+    assert [one.output for one in case.disagreements] == ["w"]
+    assert code_of(case) == 3
+
+
+def test_a_mismatch_is_still_told_beside_a_disagreement() -> None:
+    case = conclude(judged(expected={"w": "fresh"}, replay=make_replay(CONTRARY)))
+    assert case.mismatch == "expected `w` fresh but it is stale"
+
+
+def test_what_was_not_replayed_changes_nothing() -> None:
+    refused = make_refused(ReplayState.TOO_LARGE, "42 s")
+    for replay in (None, refused):
+        assert conclude(judged(expected="hazard", replay=replay)).status is Status.EXPECTED
+
+
+def test_a_case_that_could_not_be_analysed_stays_so() -> None:
+    case = make_case(status=Status.ERROR, error="aborted", error_exit_code=3, outputs={})
+    assert conclude(case) is case

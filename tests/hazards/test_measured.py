@@ -1,0 +1,204 @@
+"""What the rules make of numbers: pure functions of a record, here written by hand."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ligerdiag.findings import Finding, Severity, Verdict
+from ligerdiag.hazards.measured import Measured
+from ligerdiag.hazards.registry import RULES, check_measured, find_unsettled, get_rule
+from ligerdiag.outcomes import (
+    Attribution,
+    DeviceOutput,
+    DeviceRun,
+    LaunchNumbers,
+    OutputNumbers,
+    Replay,
+    ReplayState,
+)
+
+LOSSY_PATTERN = Finding(rule="LD012", severity=Severity.WARNING, message="rounds", outputs=("a", "b"))
+STALE = Finding(rule="LD001", severity=Severity.ERROR, message="stale", outputs=("a",))
+ARGUMENT = Finding(
+    rule="LD009", severity=Severity.ERROR, message="`k` overwrites the caller's argument `x`, which is not donated"
+)
+CONSTANT = Finding(rule="LD009", severity=Severity.ERROR, message="`k` overwrites a constant: every later execution")
+
+
+def measure(*findings: Finding, device: DeviceRun | None = None, **replay: Any) -> tuple[Finding, ...]:
+    """The findings of a program with outputs `a` and `b`, replayed with this record."""
+    return check_measured(
+        Measured(
+            outputs={"a": Verdict.FRESH, "b": Verdict.FRESH},
+            findings=findings,
+            replay=Replay(**{"state": ReplayState.DONE, **replay}),
+            device=device,
+        )
+    )
+
+
+def make_numbers(attribution: Attribution = Attribution.FRESH, error: float = 1e-7) -> OutputNumbers:
+    return OutputNumbers(attribution=attribution, error=error, stale_error=1.0, distance=1.0, tolerance=1e-4)
+
+
+def make_device_output(unsteady: float) -> DeviceOutput:
+    return DeviceOutput(errors=(0.0,), attribution=Attribution.FRESH, tolerance=1e-4, unsteady=unsteady)
+
+
+def launch(**numbers: Any) -> LaunchNumbers:
+    return LaunchNumbers(kernel="k", instruction="call.1", launches=3, **numbers)
+
+
+def test_a_finding_of_a_rule_that_numbers_say_nothing_about_stays_as_it_is() -> None:
+    assert measure(STALE) == (STALE,)
+
+
+def test_findings_come_in_the_order_of_the_rules() -> None:
+    found = measure(LOSSY_PATTERN, ARGUMENT, STALE, launches=(launch(racing={0: 0.5}),))
+    assert [finding.rule for finding in found] == ["LD001", "LD009", "LD011", "LD012"]
+
+
+@pytest.mark.parametrize(
+    "replay",
+    [
+        None,
+        Replay(state=ReplayState.TOO_LARGE),
+        Replay(state=ReplayState.NOT_COVERED),
+        Replay(state=ReplayState.FAILED),
+    ],
+)
+def test_without_numbers_the_static_findings_are_all_there_is(replay: Replay | None) -> None:
+    findings = (STALE, ARGUMENT, LOSSY_PATTERN)
+    measured = Measured(outputs={}, findings=findings, replay=replay, device=None)
+    assert check_measured(measured) == findings
+
+
+def test_a_clobbered_argument_quotes_how_much_of_it_changed() -> None:
+    (finding,) = measure(ARGUMENT, changed_inputs={"x": 0.75})
+    assert replace(finding, evidence=()) == ARGUMENT
+    assert finding.evidence == (("replay", "75% of the elements of `x` differ after the program has run"),)
+
+
+def test_a_changed_argument_that_no_static_finding_names_is_a_finding_of_its_own() -> None:
+    first, second = measure(ARGUMENT, changed_inputs={"y": 1.0})
+    assert first == ARGUMENT
+    assert second.rule == "LD009"
+    assert "`y`" in second.message
+
+
+def test_a_clobbered_constant_quotes_the_second_execution() -> None:
+    (finding,) = measure(CONSTANT, second_run={"a": 0.5})
+    assert finding.evidence == (
+        ("replay", "a second execution on the same constants differs from the first: `a` by 5.0e-01"),
+    )
+
+
+def test_a_second_execution_that_differs_for_no_known_reason_is_a_finding_that_names_the_outputs() -> None:
+    (finding,) = measure(second_run={"a": 0.5})
+    assert (finding.rule, finding.outputs) == ("LD009", ("a",))
+
+
+def test_a_kernel_whose_result_hangs_on_sharing_is_not_safe_in_place() -> None:
+    (finding,) = measure(launches=(launch(racing={2: 0.5}), launch(racing={1: 1e-7})))
+    assert (finding.rule, finding.kernel, finding.operand, finding.instructions) == ("LD011", "k", 2, ("call.1",))
+    assert "differ by 5.0e-01" in finding.evidence[0][1]
+
+
+def test_an_output_that_is_not_written_completely_is_named_with_its_count() -> None:
+    (finding,) = measure(launches=(launch(unwritten={1: (3, 8)}), launch(unwritten={0: (0, 8)})))
+    assert finding.rule == "LD013"
+    assert finding.message == "`k` leaves 3 of 8 elements of its output 1 unwritten"
+
+
+def test_an_output_that_is_lossy_against_program_order_is_a_finding_without_any_pattern() -> None:
+    (finding,) = measure(outputs={"a": make_numbers(Attribution.LOSSY, 0.25), "b": make_numbers()})
+    assert (finding.rule, finding.outputs) == ("LD012", ("a",))
+    assert finding.evidence == (("replay", "`a` differs by 2.5e-01 from program order, rounding explains 1.0e-04"),)
+
+
+def test_the_pattern_is_narrowed_to_the_outputs_that_are_lossy_with_their_figures() -> None:
+    (finding,) = measure(
+        LOSSY_PATTERN,
+        outputs={"a": make_numbers(), "b": make_numbers()},
+        reference={"a": 0.25, "b": 1e-6},
+        reference_tolerance={"a": 1e-4, "b": 1e-4},
+    )
+    assert (finding.rule, finding.outputs) == ("LD012", ("a",))
+    assert finding.evidence[-1] == (
+        "replay",
+        "`a` in program order differs by 2.5e-01 from the reference, rounding explains 1.0e-04",
+    )
+
+
+def test_the_pattern_goes_when_the_reference_clears_every_output_that_it_reaches() -> None:
+    assert measure(LOSSY_PATTERN, reference={"a": 1e-6, "b": 1e-6}, reference_tolerance={"a": 1e-4, "b": 1e-4}) == ()
+
+
+@pytest.mark.parametrize("reference", [{}, {"a": 1e-6}, {"a": 1e-6, "b": float("nan")}])
+def test_the_pattern_stays_while_an_output_has_not_been_held_against_a_reference(reference: dict[str, float]) -> None:
+    """Program order executes the addition as well, so that agreeing with it says nothing of what the addition loses."""
+    numbers = {"a": make_numbers(), "b": make_numbers()}
+    tolerances = {"a": 1e-4, "b": 1e-4}
+    found = measure(LOSSY_PATTERN, outputs=numbers, reference=reference, reference_tolerance=tolerances)
+    assert found == (LOSSY_PATTERN,)
+
+
+def test_an_output_that_is_far_from_the_reference_is_wrong_and_not_rounded() -> None:
+    found = measure(LOSSY_PATTERN, reference={"a": 0.75, "b": 1e-6}, reference_tolerance={"a": 1e-4, "b": 1e-4})
+    assert {finding.rule: finding.outputs for finding in found if finding is not LOSSY_PATTERN} == {"LD016": ("a",)}
+
+
+def test_an_output_that_no_workaround_reaches_is_wrong_however_near_it_is() -> None:
+    (finding,) = measure(
+        outputs={"a": make_numbers(Attribution.LOSSY), "b": make_numbers()},
+        reference={"a": 0.25, "b": 1e-6},
+        reference_tolerance={"a": 1e-4, "b": 1e-4},
+    )
+    assert (finding.rule, finding.outputs) == ("LD016", ("a",))
+    assert finding.evidence == (("replay", "`a` differs by 2.5e-01 from the reference, rounding explains 1.0e-04"),)
+
+
+def test_what_the_workaround_rounds_is_not_called_wrong_as_well() -> None:
+    found = measure(LOSSY_PATTERN, reference={"a": 0.25, "b": 0.25}, reference_tolerance={"a": 1e-4, "b": 1e-4})
+    assert [finding.rule for finding in found] == ["LD012"]
+
+
+def test_runs_of_a_device_that_differ_are_a_finding_and_runs_that_do_not_are_none() -> None:
+    outputs = {"a": make_device_output(0.0), "b": make_device_output(1e-3)}
+    device = DeviceRun(device="NVIDIA H200", count=1, runs=5, outputs=outputs)
+    (finding,) = measure(device=device)
+    assert (finding.rule, finding.outputs) == ("LD017", ("b",))
+    assert finding.evidence == (("device", "`b` differs by up to 1.0e-03 between 5 runs on equal inputs"),)
+
+
+def test_rules_that_need_numbers_are_unsettled_without_them() -> None:
+    assert find_unsettled(replayed=False, ran=False) == {"LD011", "LD012", "LD013", "LD016", "LD017"}
+    assert find_unsettled(replayed=True, ran=False) == {"LD017"}
+    assert find_unsettled(replayed=True, ran=True) == frozenset()
+
+
+def test_every_rule_that_numbers_settle_measures() -> None:
+    unsettled = find_unsettled(replayed=False, ran=False)
+    assert all(get_rule(id).measure is not None for id in unsettled)
+
+
+def test_every_finding_is_one_lower_case_line_with_its_rules_severity() -> None:
+    device = DeviceRun(device="H200", count=1, runs=2, outputs={"a": make_device_output(1.0)})
+    found = measure(
+        LOSSY_PATTERN,
+        device=device,
+        outputs={"a": make_numbers(Attribution.LOSSY, 0.25), "b": make_numbers()},
+        reference={"a": 1e-6, "b": 1.0},
+        changed_inputs={"x": 0.5},
+        second_run={"a": 0.5},
+        launches=(launch(racing={0: 0.5}, unwritten={0: (1, 2)}),),
+    )
+    assert {finding.rule for finding in found} == {rule.id for rule in RULES if rule.measure is not None}
+    for finding in found:
+        assert finding.severity is get_rule(finding.rule).severity
+        assert finding.evidence
+        if finding.help:
+            assert "\n" not in finding.message + finding.help
+            assert not finding.message.endswith(".")
+            assert finding.message[0] == "`" or finding.message[0].islower()

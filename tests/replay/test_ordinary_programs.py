@@ -1,0 +1,78 @@
+"""The test of the interpreter itself: ordinary programs, as written and as scheduled for a GPU, against XLA:CPU.
+
+Equal up to f32 rounding: 1e-5 in norm is 80 times the last bit of f32, for sums of up to some hundred terms in another
+order, and exponentials and logarithms that differ by a few ulp.
+"""
+
+import os
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from ligerdiag.case import Case
+from ligerdiag.compile.arguments import draw_arguments
+from ligerdiag.compile.artifacts import Artifact
+from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.pool import Pool
+from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.compile.target import load_target
+from ligerdiag.hlo.parse import load_hlo
+from ligerdiag.replay.program import run_program
+from ligerdiag.replay.schedule import Schedule
+from tests.replay.programs.ordinary import CASES
+
+ROUNDING = 1e-5
+FILE = Path(__file__).parent / "programs" / "ordinary.py"
+
+
+class NoKernels:
+    """These programs have none."""
+
+    def launch(self, payload: str, operands: Sequence[Any], outputs: Sequence[Any], *, instruction: str) -> None:
+        raise AssertionError(instruction)
+
+
+@pytest.fixture(scope="module")
+def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Artifact]]:
+    with Pool(cache=Cache(tmp_path_factory.mktemp("cache"))) as pool:
+        specs = discover_cases([str(FILE)], pool=pool)
+        results = compile_cases(specs, [load_target("h100")], pool=pool)
+        yield {result.case.id: result.artifact for result in results if result.artifact is not None}
+
+
+def compute_error(actual: Any, wanted: Any) -> float:
+    """Relative error in norm over the finite elements; NaN where other elements are finite."""
+    one, two = (np.asarray(a, np.complex128).ravel() for a in (actual, wanted))
+    finite = np.isfinite(two)
+    if (np.isfinite(one) != finite).any() or actual.dtype != wanted.dtype or actual.shape != wanted.shape:
+        return float("nan")
+    scale = np.linalg.norm(two[finite])
+    return float(np.linalg.norm((one - two)[finite]) / (scale or 1.0))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_replay_equals_xla_cpu(case: Case, artifacts: Mapping[str, Artifact]) -> None:
+    artifact = artifacts[case.id]
+    arguments = [np.asarray(leaf) for leaf in jax.tree.leaves(draw_arguments(case))]
+    wanted = [np.asarray(leaf) for leaf in jax.tree.leaves(jax.jit(case.function)(*draw_arguments(case)))]
+    program, _ = load_hlo(artifact.as_written)
+    optimized, buffers = load_hlo(artifact.optimized)
+    assert buffers is not None
+    with np.errstate(all="ignore"):
+        as_written = run_program(program, arguments, NoKernels())
+        as_scheduled = Schedule(module=optimized, buffers=buffers, kernels=NoKernels()).execute([arguments])[0]
+    assert len(as_written) == len(as_scheduled) == len(wanted)
+    for one, other, right in zip(as_written, as_scheduled, wanted, strict=True):
+        assert compute_error(one, right) <= ROUNDING
+        assert compute_error(other, right) <= ROUNDING
+
+
+def test_there_are_many() -> None:
+    assert len(CASES) >= 30

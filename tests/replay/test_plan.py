@@ -1,0 +1,59 @@
+"""What is replayed: by estimate, bounds and what the machine has left."""
+
+import pytest
+
+from ligerdiag.outcomes import ReplayState
+from ligerdiag.replay.plan import WORKER_BYTES, Bounds, count_workers, refuse
+
+GIB = 1 << 30
+PLENTY = 64 * GIB
+
+
+@pytest.mark.parametrize(
+    ("seconds", "size", "bounds"),
+    [
+        (10.0, 4 * GIB, Bounds()),
+        (0.0, 0, Bounds()),
+        (60.0, GIB, Bounds(seconds=60.0)),
+        (1.0, 6 * GIB, Bounds(memory=6 * GIB)),
+        (86400.0, 16 * GIB, Bounds(full=True)),
+        (1.0, 20 * GIB, Bounds(full=True, memory=20 * GIB)),
+    ],
+)
+def test_what_fits_the_bounds_is_replayed(seconds: float, size: int, bounds: Bounds) -> None:
+    assert refuse(seconds, size, bounds, PLENTY) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "size", "bounds", "reason"),
+    [
+        (42.0, GIB, Bounds(), "estimated 42 s and 1 GiB, more than 10 s or 4 GiB: `--full` replays it"),
+        (1.0, 6 * GIB, Bounds(), "estimated 1 s and 6 GiB, more than 10 s or 4 GiB: `--full` replays it"),
+        (1.0, 17 * GIB, Bounds(full=True), "estimated 17 GiB, more than 16 GiB: `--replay-memory` allows more"),
+        (1.0, PLENTY, Bounds(full=True), "estimated 64 GiB, more than the 64 GiB that this machine has left"),
+        (1.0, PLENTY, Bounds(), "estimated 64 GiB, more than the 64 GiB that this machine has left"),
+    ],
+)
+def test_what_does_not_fit_says_by_how_much_and_what_lifts_the_bound(
+    seconds: float, size: int, bounds: Bounds, reason: str
+) -> None:
+    refused = refuse(seconds, size, bounds, PLENTY)
+    assert refused is not None
+    assert (refused.state, refused.reason) == (ReplayState.TOO_LARGE, reason)
+    assert (refused.estimated_seconds, refused.estimated_bytes) == (seconds, size)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "cores", "available", "workers"),
+    [
+        ([GIB] * 8, 4, PLENTY, 4),
+        ([GIB] * 2, 4, PLENTY, 2),
+        ([GIB] * 8, 4, 3 * (GIB + WORKER_BYTES), 3),
+        ([GIB, 10 * GIB], 4, 11 * GIB + WORKER_BYTES, 1),
+        ([10 * GIB], 4, GIB, 1),
+    ],
+)
+def test_no_more_are_replayed_beside_each_other_than_the_memory_holds(
+    sizes: list[int], cores: int, available: int, workers: int
+) -> None:
+    assert count_workers(sizes, cores, available) == workers

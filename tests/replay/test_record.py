@@ -1,0 +1,85 @@
+"""A replay's record survives its way through a line of JSON; what is no record is refused."""
+
+import json
+from dataclasses import MISSING, fields, replace
+from typing import Any
+
+import pytest
+
+from ligerdiag.compile.fields import FieldError
+from ligerdiag.compile.job import Source, parse_answer
+from ligerdiag.outcomes import Attribution, LaunchNumbers, OutputNumbers, Replay, ReplayState
+from ligerdiag.replay.job import (
+    ReplayAnswer,
+    ReplayRequest,
+    make_replay_job,
+    parse_replay_request,
+    render_replay_answer,
+)
+from ligerdiag.replay.record import parse_replay, render_replay
+
+NUMBERS = OutputNumbers(
+    attribution=Attribution.PARTLY_STALE,
+    error=float("inf"),
+    stale_error=0.5,
+    distance=float("-inf"),
+    tolerance=1e-5,
+    rows_fresh=1,
+    rows_stale=2,
+    rows=3,
+)
+REPLAY = Replay(
+    state=ReplayState.DONE,
+    outputs={"w": NUMBERS, "b": replace(NUMBERS, attribution=Attribution.FRESH, error=0.0)},
+    reference={"w": 0.25},
+    reference_tolerance={"w": 1e-3},
+    changed_inputs={"x": 1.0},
+    second_run={"w": 2.0},
+    launches=(
+        LaunchNumbers(kernel="k", instruction="call.1", launches=2, checked=1, unwritten={1: (3, 64)}, racing={0: 0.5}),
+    ),
+    seconds=1.5,
+    estimated_seconds=2.5,
+    estimated_bytes=1 << 40,
+)
+REQUEST = ReplayRequest(
+    source=Source(file="/a/mine.py", root="/a"), case_id="mine[1]", artifact="/c/0", processes=4, rows=True
+)
+
+
+def test_a_record_is_the_same_after_a_round_trip() -> None:
+    assert parse_replay(json.loads(json.dumps(render_replay(REPLAY)))) == REPLAY
+
+
+@pytest.mark.parametrize("record", [REPLAY, NUMBERS, REPLAY.launches[0]])
+def test_the_record_that_is_sent_round_leaves_no_field_at_its_default(record: Any) -> None:
+    at_default = [f.name for f in fields(record) if f.default is not MISSING and getattr(record, f.name) == f.default]
+    assert at_default in ([], ["reason", "cached"]), "add the new field to `replay.record` and `report.json_numbers`"
+
+
+def test_not_a_number_is_still_not_a_number_after_a_round_trip() -> None:
+    nan = replace(REPLAY, outputs={"w": replace(NUMBERS, error=float("nan"))})
+    error = parse_replay(json.loads(json.dumps(render_replay(nan)))).outputs["w"].error
+    assert error != error  # noqa: PLR0124 - that is what NaN is
+
+
+@pytest.mark.parametrize("name", ["state", "outputs", "launches", "seconds", "estimated_bytes", "reference"])
+@pytest.mark.parametrize("value", [None, "nonsense", [1], {"w": None}])
+def test_what_is_no_record_is_refused_with_the_fields_name(name: str, value: object) -> None:
+    with pytest.raises(FieldError):
+        parse_replay({**render_replay(REPLAY), name: value})
+
+
+def test_a_request_reaches_the_worker_as_it_was() -> None:
+    job = make_replay_job(REQUEST, 7.0)
+    assert (job.source, job.name, job.timeout) == (REQUEST.source, "the replay", 7.0)
+    assert parse_replay_request(json.loads(job.render("/tmp/log"))) == REQUEST
+    assert json.loads(job.render("/tmp/log"))["log"] == "/tmp/log"
+
+
+def test_an_answer_reaches_the_parent_as_it_was() -> None:
+    answer = ReplayAnswer(replay=REPLAY, dependencies={"/a/mine.py": "0"})
+    line = render_replay_answer(answer)
+    assert line.count("\n") == 1
+    assert make_replay_job(REQUEST, 7.0).parse(line) == answer
+    assert "replay" in parse_answer(line)

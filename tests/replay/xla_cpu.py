@@ -1,0 +1,148 @@
+"""The oracle of the opcode tests: XLA:CPU, asked through JAX or with HLO text, against the replay of the same HLO."""
+
+import os
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jaxlib._hlo
+import jaxlib._jax
+import ml_dtypes
+import numpy as np
+from jaxlib import xla_client
+
+from ligerdiag.hlo.module import HloModule
+from ligerdiag.hlo.parse import parse_module
+from ligerdiag.hlo.xla_pb2 import HloModuleProto
+from ligerdiag.replay.evaluate import Evaluator
+from ligerdiag.replay.opcodes.scope import Value
+
+FLUSHED = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(ml_dtypes.bfloat16))
+"""Dtypes whose subnormals XLA:CPU takes and gives as zeros where it computes; bfloat16 is computed in f32."""
+
+
+def compare_with_xla_cpu(
+    function: Callable[..., Any],
+    *arguments: Any,
+    rtol: float = 0.0,
+    by_norm: bool = False,
+    x64: bool = False,
+    partition: int = 0,
+) -> None:
+    """Assert that the replay of what `function` lowers to gives what XLA:CPU computes, dtype and shape included.
+
+    rtol: largest relative error of an element; 0 means bit for bit (any NaN equals any NaN, -0 is not 0). Where it is not 0,
+    the smallest normal number is allowed on top: give no subnormal inputs, see FLUSHED.
+    by_norm: the error is relative to the largest finite magnitude of the output instead, for sums that cancel.
+    x64: lower and run with 64-bit types.
+    """
+    with _x64(x64):
+        module = lower_to_module(function, *arguments)
+        expected = [np.asarray(leaf) for leaf in jax.tree.leaves(jax.jit(function)(*arguments))]
+        inputs = [np.asarray(jax.numpy.asarray(leaf)) for leaf in jax.tree.leaves(arguments)]
+    assert_equals(evaluate_module(module, inputs, partition=partition), expected, rtol=rtol, by_norm=by_norm)
+
+
+def compare_text_with_xla_cpu(text: str, *arguments: Any, rtol: float = 0.0, by_norm: bool = False) -> None:
+    """The same for HLO text, for what JAX does not emit; the entry's root may be a tuple. 64-bit types are allowed."""
+    module = parse_text(text)
+    inputs = [np.asarray(argument) for argument in arguments]
+    assert_equals(evaluate_module(module, inputs), run_text(text, *inputs), rtol=rtol, by_norm=by_norm)
+
+
+def lower_to_module(function: Callable[..., Any], *arguments: Any) -> HloModule:
+    """The unoptimized HLO of a function; each leaf of the arguments is a parameter, used or not."""
+    lowered = jax.jit(function, keep_unused=True).lower(*arguments)
+    return _parse(lowered.compiler_ir("hlo").as_serialized_hlo_module_proto())  # type: ignore[union-attr]
+
+
+def parse_text(text: str) -> HloModule:
+    """HLO text through jaxlib's own parser."""
+    return _parse(jaxlib._hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto())
+
+
+def run_text(text: str, *arguments: Any) -> list[np.ndarray[Any, Any]]:
+    """What XLA:CPU computes for HLO text; one array per output leaf."""
+    serialized = jaxlib._hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
+    device = jax.devices("cpu")[0]
+    with _x64(True):
+        executable = device.client.compile_and_load(
+            jaxlib._jax.mlir.hlo_to_stablehlo(serialized),
+            jaxlib._jax.DeviceList((device,)),
+            xla_client.CompileOptions(),
+        )
+        results = executable.execute_sharded([jax.device_put(np.asarray(a), device) for a in arguments])
+        return [np.asarray(shards[0]) for shards in results.disassemble_into_single_device_arrays()]
+
+
+def evaluate_module(module: HloModule, arguments: Sequence[Any], *, partition: int = 0) -> Value:
+    """What replay computes for a module's entry computation."""
+    return Evaluator(module, partition).call(module.entry.id, tuple([np.asarray(a) for a in arguments]))
+
+
+def assert_equals(value: Value, expected: Sequence[Any], *, rtol: float = 0.0, by_norm: bool = False) -> None:
+    """Assert that the leaves of a value are the expected arrays; see `compare_with_xla_cpu`."""
+    leaves = list(iterate_leaves(value))
+    assert len(leaves) == len(expected), f"{len(leaves)} outputs, expected {len(expected)}"
+    for number, (found, wanted) in enumerate(zip(leaves, expected, strict=True)):
+        place = f"output {number}"
+        assert isinstance(found, np.ndarray | np.generic), f"{place} is a {type(found).__name__}"
+        assert found.dtype == wanted.dtype, f"{place} is {found.dtype}, expected {wanted.dtype}"
+        assert found.shape == wanted.shape, f"{place} is {found.shape}, expected {wanted.shape}"
+        _assert_leaf_equals(np.asarray(found), np.asarray(wanted), rtol, by_norm, place)
+
+
+def iterate_leaves(value: Value) -> Iterator[Any]:
+    """The arrays of a value, in order."""
+    if not isinstance(value, tuple):
+        yield value
+        return
+    for child in value:
+        yield from iterate_leaves(child)
+
+
+@contextlib.contextmanager
+def _x64(enabled: bool) -> Iterator[None]:
+    with jax.enable_x64(enabled):
+        yield
+
+
+def _parse(serialized: bytes) -> HloModule:
+    proto = HloModuleProto()
+    proto.ParseFromString(serialized)
+    return parse_module(proto)
+
+
+def _assert_leaf_equals(found: Any, wanted: Any, rtol: float, by_norm: bool, place: str) -> None:
+    if wanted.dtype.kind in "biu":
+        np.testing.assert_array_equal(found, wanted, err_msg=place)
+        return
+    if wanted.dtype.kind == "c":
+        _assert_leaf_equals(found.real, wanted.real, rtol, by_norm, f"{place}, real part")
+        _assert_leaf_equals(found.imag, wanted.imag, rtol, by_norm, f"{place}, imaginary part")
+        return
+    # XLA:CPU flushes subnormal floats of 32 and 64 bits to zero; XLA:GPU and replay keep them
+    smallest = float(ml_dtypes.finfo(wanted.dtype).tiny) if wanted.dtype in FLUSHED else 0.0
+    wide = np.float64  # holds every narrower float exactly
+    with np.errstate(invalid="ignore"):  # a signaling NaN
+        found, wanted = found.astype(wide), wanted.astype(wide)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted), err_msg=f"NaN in {place}")
+    numbers = ~np.isnan(wanted)
+    if not rtol:
+        np.testing.assert_array_equal(found[numbers], wanted[numbers], err_msg=place)
+        np.testing.assert_array_equal(np.signbit(found[numbers]), np.signbit(wanted[numbers]), err_msg=f"sign, {place}")
+        return
+    finite = np.isfinite(wanted)
+    np.testing.assert_array_equal(found[numbers & ~finite], wanted[numbers & ~finite], err_msg=place)
+    magnitude = np.abs(wanted[finite])
+    scale = np.max(magnitude, initial=0.0) if by_norm else magnitude
+    error = np.abs(found[finite] - wanted[finite])
+    worst = np.flatnonzero(error > rtol * scale + smallest)
+    assert not worst.size, (
+        f"{place}: {worst.size} of {wanted.size} elements differ, such as {found[finite][worst[:5]]} "
+        f"where XLA:CPU computes {wanted[finite][worst[:5]]}"
+    )

@@ -1,0 +1,127 @@
+"""What is an agreement, what says nothing, and what cannot both be true."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from ligerdiag.findings import Verdict
+from ligerdiag.outcomes import Attribution, DeviceOutput, ReplayState
+from ligerdiag.report.agreement import (
+    Agreement,
+    compute_agreement,
+    compute_device_agreements,
+    compute_disagreements,
+    compute_replay_agreements,
+)
+from tests.report.samples import OUTPUTS, make_device, make_finding, make_numbers, make_refused, make_replay
+
+A, S, D = Agreement.AGREES, Agreement.SILENT, Agreement.DISAGREES
+TABLE = {
+    #                    fresh latent unknown clobbered stale
+    Attribution.FRESH: (A, A, S, D, D),
+    Attribution.LOSSY: (A, A, S, S, S),
+    Attribution.UNDECIDED: (S, S, S, S, S),
+    Attribution.STALE: (D, D, S, A, A),
+    Attribution.PARTLY_STALE: (D, D, S, A, A),
+    Attribution.NEITHER: (D, D, S, A, A),
+}
+VERDICTS = (Verdict.FRESH, Verdict.LATENT, Verdict.UNKNOWN, Verdict.CLOBBERED, Verdict.STALE)
+
+
+@pytest.mark.parametrize("attribution", Attribution)
+def test_the_truth_table_holds(attribution: Attribution) -> None:
+    assert tuple(compute_agreement(verdict, attribution) for verdict in VERDICTS) == TABLE[attribution]
+
+
+@pytest.mark.parametrize("verdict", [Verdict.STALE, Verdict.CLOBBERED])
+def test_fresh_numbers_that_cannot_tell_say_nothing_about_a_bad_verdict(verdict: Verdict) -> None:
+    assert compute_agreement(verdict, Attribution.FRESH, can_tell=False) is S
+
+
+@pytest.mark.parametrize(("distance", "said"), [(1e-6, S), (1e-5, S), (1.1e-5, D), (math.nan, S), (math.inf, D)])
+def test_the_distance_to_the_stale_prediction_decides_whether_fresh_numbers_can_tell(
+    distance: float, said: Agreement
+) -> None:
+    replay = make_replay({"w": make_numbers(distance=distance)})
+    assert compute_replay_agreements({"w": Verdict.STALE}, replay) == {"w": said}
+    assert len(compute_disagreements({"w": Verdict.STALE}, (), replay, None)) == (said is D)
+
+
+def test_what_was_not_replayed_says_nothing() -> None:
+    for replay in (None, make_refused(ReplayState.TOO_LARGE, "42 s"), make_refused(ReplayState.FAILED, "died")):
+        assert compute_replay_agreements(OUTPUTS, replay) == {}
+        assert compute_disagreements(OUTPUTS, (), replay, None) == ()
+
+
+def test_verdicts_and_numbers_that_agree_are_no_disagreement() -> None:
+    assert compute_disagreements(OUTPUTS, (), make_replay(), make_device()) == ()
+
+
+def test_a_disagreement_has_the_evidence_of_both() -> None:
+    replay = make_replay({"bias": make_numbers(), "loss": make_numbers()})
+    outputs = {"bias": Verdict.STALE, "loss": Verdict.FRESH}
+    (one,) = compute_disagreements(
+        outputs, (make_finding(outputs=("other",), rule="LD001"), make_finding()), replay, None
+    )
+    assert (one.output, one.static, one.numbers) == ("bias", Verdict.STALE, Attribution.FRESH)
+    assert one.message == "`bias` is stale by its schedule and fresh when it is replayed"
+    evidence = dict(one.evidence)
+    assert evidence["static"] == "stale"
+    assert evidence["finding"].startswith("LD002: gradient of `bias` reads a copy")
+    assert evidence["write"].startswith("%triton_kernel_call.2 overwrites operand 0")
+    assert evidence["replay"] == ("fresh: relative error 3e-07, tolerance 1e-05, the stale prediction 1.2e+04 away")
+
+
+def test_a_fresh_verdict_and_wrong_numbers_disagree_without_a_finding() -> None:
+    (one,) = compute_disagreements({"w": Verdict.FRESH}, (), make_replay({"w": make_numbers(Attribution.STALE)}), None)
+    assert dict(one.evidence) == {
+        "static": "fresh",
+        "replay": "stale: relative error 1.2e+04, equal to the stale prediction",
+    }
+
+
+def test_a_device_is_held_against_the_verdict_on_its_own_artifact() -> None:
+    device = make_device(verdicts={"loss": "fresh", "input": "latent"})
+    assert compute_device_agreements(device) == {"loss": A, "input": D}
+    (one,) = compute_disagreements({"input": Verdict.STALE}, (), None, device)
+    assert one.message == "`input` is latent by the schedule of NVIDIA H200 and stale on it"
+    assert dict(one.evidence)["device"] == "stale: relative error 1.3e+04"
+
+
+def test_another_verdict_on_the_artifact_of_the_device_is_no_disagreement_by_itself() -> None:
+    replay = make_replay({"input": make_numbers()})
+    assert compute_disagreements({"input": Verdict.LATENT}, (), replay, make_device()) == ()
+
+
+def with_input(**changes: object) -> DeviceOutput:
+    return replace(make_device().outputs["input"], **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("output", "found"),
+    [
+        (with_input(replay_error=2e-4), 1),
+        (with_input(replay_error=1e-4), 0),
+        (with_input(replay_error=None), 0),
+        (with_input(replay_error=math.nan), 0),
+        (with_input(replay_error=2e-4, unsteady=1e-3), 0),
+        (with_input(replay_error=2e-4, attribution=Attribution.NEITHER), 1),
+    ],
+)
+def test_a_device_is_held_against_the_replay_of_its_own_artifact(output: DeviceOutput, found: int) -> None:
+    device = make_device(outputs={"input": output})
+    disagreements = compute_disagreements({}, (), None, device)
+    assert [one.message for one in disagreements] == ["the replay of `input` is not what NVIDIA H200 computed"] * found
+
+
+@pytest.mark.parametrize(("distance", "said"), [(12345.0, D), (1e-5, S), (0.0, S)])
+def test_fresh_numbers_of_a_device_contradict_a_stale_verdict_where_they_can_tell(
+    distance: float, said: Agreement
+) -> None:
+    output = DeviceOutput(errors=(1e-7,), attribution=Attribution.FRESH, tolerance=1e-4, distance=distance)
+    assert compute_device_agreements(make_device(outputs={"input": output})) == {"input": said}
+
+
+def test_a_device_on_which_nothing_ran_says_nothing() -> None:
+    assert compute_disagreements(OUTPUTS, (), None, make_device(error="no GPU", outputs={})) == ()

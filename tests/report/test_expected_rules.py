@@ -1,0 +1,81 @@
+"""Which rules a case expects to fire, strict both ways, as far as they could have their say."""
+
+import pytest
+
+from ligerdiag.errors import InputError
+from ligerdiag.findings import Finding, Severity, Verdict
+from ligerdiag.report.expectation import Expectation, compute_status
+from ligerdiag.report.expected_rules import parse_expected_rules
+from ligerdiag.report.model import Coverage, Status
+
+COVERAGE = Coverage(instructions=10, kernels=1, hidden_writes=1)
+
+
+def make_findings(*rules: str) -> tuple[Finding, ...]:
+    return tuple(Finding(rule=rule, severity=Severity.ERROR, message="m") for rule in rules)
+
+
+def judge(
+    *fired: str,
+    wanted: tuple[str, ...] | None,
+    verdict: Verdict = Verdict.FRESH,
+    expected: Expectation = "fresh",
+    unsettled: frozenset[str] = frozenset(),
+) -> tuple[Status, str]:
+    return compute_status(
+        {"a": verdict}, make_findings(*fired), expected, COVERAGE, expected_rules=wanted, unsettled=unsettled
+    )
+
+
+@pytest.mark.parametrize("fired", [(), ("LD006",), ("LD006", "LD009")])
+def test_rules_are_not_looked_at_unless_a_case_asks_for_it(fired: tuple[str, ...]) -> None:
+    assert judge(*fired, wanted=None) == (Status.EXPECTED, "")
+
+
+def test_exactly_the_rules_that_are_expected_are_as_expected_however_often_they_fire() -> None:
+    assert judge("LD006", "LD009", "LD009", wanted=("LD009", "LD006")) == (Status.EXPECTED, "")
+
+
+def test_a_rule_that_does_not_fire_is_a_contradiction() -> None:
+    assert judge("LD006", wanted=("LD006", "LD009")) == (Status.UNEXPECTED, "expected a finding of LD009")
+
+
+def test_a_rule_that_fires_unexpectedly_is_a_contradiction() -> None:
+    assert judge("LD006", "LD009", wanted=("LD006",)) == (Status.UNEXPECTED, "expected no finding of LD009")
+
+
+def test_no_rules_at_all_can_be_expected() -> None:
+    assert judge(wanted=()) == (Status.EXPECTED, "")
+    assert judge("LD006", wanted=())[0] is Status.UNEXPECTED
+
+
+def test_a_contradiction_of_the_verdicts_and_one_of_the_rules_are_both_told() -> None:
+    status, mismatch = judge("LD006", wanted=("LD009",), verdict=Verdict.STALE)
+    assert status is Status.UNEXPECTED
+    assert mismatch == ("expected `a` fresh but it is stale; expected a finding of LD009; expected no finding of LD006")
+
+
+@pytest.mark.parametrize("fired", [(), ("LD016",)])
+@pytest.mark.parametrize("wanted", [(), ("LD016",)])
+def test_a_rule_that_is_not_settled_is_not_compared_either_way(fired: tuple[str, ...], wanted: tuple[str, ...]) -> None:
+    assert judge(*fired, wanted=wanted, unsettled=frozenset({"LD016"})) == (Status.EXPECTED, "")
+
+
+def test_what_is_inconclusive_stays_so_where_a_rule_is_missing_and_not_where_one_is_too_many() -> None:
+    assert judge(wanted=("LD009",), verdict=Verdict.UNKNOWN)[0] is Status.INCONCLUSIVE
+    assert judge("LD009", wanted=(), verdict=Verdict.UNKNOWN)[0] is Status.UNEXPECTED
+
+
+def test_an_id_that_no_rule_has_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(InputError, match="no rule `LD999`; known: LD001 stale-read"):
+        parse_expected_rules(("LD999",), beside="fresh")
+
+
+def test_a_name_in_the_place_of_an_id_is_refused_with_the_id() -> None:
+    with pytest.raises(InputError, match="rule's id LD009 in `expected_rules` but got `caller-clobbered`"):
+        parse_expected_rules(("caller-clobbered",), beside="fresh")
+
+
+def test_rules_without_an_expectation_of_the_verdicts_are_refused() -> None:
+    with pytest.raises(InputError, match="expected `expected` beside `expected_rules`"):
+        parse_expected_rules(("LD009",), beside=None)
