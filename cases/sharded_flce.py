@@ -3,7 +3,8 @@ setups" (https://github.com/phlippe/liger_kernels).
 
 The suspicion: where the vocabulary or the parameters are split over the devices, the partitioner gathers the logits
 into a temporary copy for the kernel. The kernel overwrites the copy; every reader, duly ordered after the kernel, reads
-the shard that it was gathered from. Split over the batch alone nothing is gathered. Eight devices on one axis, `x`:
+the shard that it was gathered from. Split over the batch alone nothing is gathered. Eight devices on one axis, `x`, or
+two, where the id ends in 2:
 
 - `batch`: input, targets and mask split over the batch, parameters replicated
 - `vocabulary`: weight and bias split over the vocabulary, the rest replicated
@@ -48,12 +49,13 @@ CASES = tuple(
         name="sharded_flce",
         function=partial(compute, mode),
         args=make_sharded_args(partitioning),
-        params=(partitioning, mode),
-        mesh={"x": 8},
+        params=(partitioning, mode) if devices == 8 else (partitioning, mode, devices),
+        mesh={"x": devices},
         expected=expect(partitioning, mode),
         reference=compute_reference,
         about="phlippe/liger_kernels: the workaround under a partitioned program",
     )
+    for devices in (8, 2)
     for partitioning in PARTITIONS
     for mode in (Mode.HIDDEN, Mode.TRIVIAL, Mode.ALIASED)
 )

@@ -19,7 +19,7 @@ from ligerdiag.hazards.registry import RULES, check_measured, find_unsettled, ge
 from ligerdiag.hazards.rule import Rule
 from ligerdiag.inspection import inspect_artifact
 from ligerdiag.outcomes import DeviceRun, Replay, ReplayState
-from ligerdiag.replay.plan import Bounds
+from ligerdiag.replay.plan import ALONE_SECONDS, Bounds
 from ligerdiag.replay.service import ReplayOptions, ReplayTask, fits_bounds, replay_artifacts
 from ligerdiag.report.agreement import compute_disagreements
 from ligerdiag.report.expectation import compute_status, parse_expectation
@@ -29,6 +29,8 @@ from ligerdiag.report.model import CaseReport, CheckReport, Progress, Status
 __all__ = ["CheckOptions", "Progress", "check", "get_rule", "list_cases", "list_rules", "list_targets"]
 
 type OnProgress = Callable[[Progress], None]
+DRAWS = 3
+"""Different draws of the arguments that a device runs; one, where replaying them takes long."""
 FULL_TIMEOUT = 1800.0
 """Seconds that a case may take on the device and its comparison, when bounds are lifted."""
 
@@ -183,7 +185,16 @@ def _run_on_devices(
         tell(Progress(phase="device", event=event, done=done, total=total, case_id=case.id, target="device"))
 
     how = _make_replay_options(options)
-    limits = DeviceOptions(timeout=max(options.timeout, FULL_TIMEOUT if options.bounds.full else 0.0), fits=fits)
+    large = {
+        key[:2]
+        for key, report in run.reports.items()
+        if report.replay is not None and report.replay.estimated_seconds > ALONE_SECONDS
+    }
+    limits = DeviceOptions(
+        timeout=max(options.timeout, FULL_TIMEOUT if options.bounds.full else 0.0),
+        fits=fits,
+        draws=lambda case: 1 if (case.source, case.id) in large else DRAWS,
+    )
     runs = run_cases(list(cases.values()), limits, cache=cache, toolchain=toolchain, judge=judge, on_case=relay)
     for case, device in runs:
         for key in run.order:

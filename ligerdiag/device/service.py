@@ -32,7 +32,6 @@ from ligerdiag.replay.service import compute_environment
 DEVICE_WORKER = "ligerdiag.device.worker"
 COMPARISON_WORKER = "ligerdiag.device.comparison_worker"
 DEVICE_ENVIRONMENT = {"JAX_PLATFORMS": "cuda,cpu", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-DRAWS = 3
 RUNS = 3
 """How often each draw is run."""
 
@@ -50,6 +49,8 @@ class DeviceOptions:
     """Seconds for one case."""
     fits: Callable[[Artifact], bool]
     """Whether an artifact may be replayed."""
+    draws: Callable[[CaseSpec], int]
+    """How many different draws of a case's arguments are run."""
 
 
 def run_cases(
@@ -90,12 +91,13 @@ class _Bench:
 
     def run(self, case: CaseSpec, results: str) -> DeviceRun:
         """Runs one case; what the devices compute goes to the directory `results`. Raises the workers' LigerdiagError."""
-        request = _make_request(case, results, self.devices)
+        draws = self.options.draws(case)
+        request = _make_request(case, results, self.devices, draws)
         answer = self.devices.submit(make_device_job(request, self.options.timeout)).result()
         artifact = self.devices.cache.find_artifact(answer.key)
         if artifact is None:
             raise CompileError(f"the artifact of case `{case.id}` disappeared from `{self.devices.cache.artifacts}`")
-        outputs, source, note = self._compare(case, artifact, results, answer)
+        outputs, source, note = self._compare(case, artifact, request, answer)
         return DeviceRun(
             device=answer.device,
             count=answer.count,
@@ -109,7 +111,7 @@ class _Bench:
         )
 
     def _compare(
-        self, case: CaseSpec, artifact: Artifact, results: str, answer: DeviceAnswer
+        self, case: CaseSpec, artifact: Artifact, asked: DeviceRequest, answer: DeviceAnswer
     ) -> tuple[Mapping[str, DeviceOutput], str, str]:
         """(numbers by output, what was right, why there is nothing to compare with)."""
         why = "too large to replay"
@@ -118,8 +120,8 @@ class _Bench:
                 source=case.source,
                 case_id=case.id,
                 artifact=str(artifact.directory),
-                results=results,
-                draws=DRAWS,
+                results=asked.results,
+                draws=asked.draws,
                 processes=count_cores(),
             )
             compared = self.replays.submit(make_comparison_job(request, self.options.timeout)).result()
@@ -139,7 +141,7 @@ def _open_pool(
     )
 
 
-def _make_request(case: CaseSpec, results: str, pool: Pool) -> DeviceRequest:
+def _make_request(case: CaseSpec, results: str, pool: Pool, draws: int) -> DeviceRequest:
     return DeviceRequest(
         compile=CompileRequest(
             source=case.source,
@@ -157,7 +159,7 @@ def _make_request(case: CaseSpec, results: str, pool: Pool) -> DeviceRequest:
             not_before=0.0,
         ),
         results=results,
-        draws=DRAWS,
+        draws=draws,
         runs=RUNS,
     )
 

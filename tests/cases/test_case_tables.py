@@ -31,7 +31,7 @@ TABLES = {
     saved_residual: 12,
     seed_cross_entropy: 8,
     seed_flce: 16,
-    sharded_flce: 9,
+    sharded_flce: 18,
     two_losses: 6,
     undonated_parameter: 4,
 }
