@@ -28,6 +28,7 @@ class CheckOptions:
     replay: bool = True
     bounds: Bounds = field(default_factory=Bounds)
     rows: bool = False
+    device: bool = False
 
 
 @dataclass

@@ -26,7 +26,9 @@ def files_of(selector: str, directory: Path) -> list[str]:
 
 
 def spec(case_id: str, source: Source) -> CaseSpec:
-    return CaseSpec(id=case_id, name="n", params=(), source=source, mesh={}, expected=None, about="")
+    return CaseSpec(
+        id=case_id, name="n", params=(), source=source, mesh={}, expected=None, about="", draws="", expected_rules=None
+    )
 
 
 def chosen_by(selector: str, ids: list[str], directory: Path) -> list[str]:

@@ -1,0 +1,64 @@
+"""Scheduled modules from HLO text, with a buffer assignment of our choice, and a kernel in plain NumPy."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ligerdiag.hlo.buffers import BufferAssignment, Slice
+from ligerdiag.hlo.module import HloModule
+from ligerdiag.hlo.shape import ShapeIndex
+from tests.replay.xla_cpu import parse_text
+
+ARENA = 100
+"""Index of the BufferAllocation that values share; entry parameters have one each, by number."""
+
+
+@dataclass
+class Doubling:
+    """A kernel that returns a copy of what it found in its first operand, and doubles the operand in place."""
+
+    launches: list[tuple[str, list[list[float]]]] = field(default_factory=list)
+
+    def launch(self, payload: str, operands: Sequence[Any], outputs: Sequence[Any], *, instruction: str) -> None:
+        self.launches.append((instruction, [operand.tolist() for operand in operands]))
+        outputs[0][...] = operands[0].copy()
+        operands[0][...] = 2 * operands[0]
+
+
+def assign(module: HloModule, places: Mapping[str, int | tuple[int, int]]) -> BufferAssignment:
+    """Instruction name (or `name{index}`) to its offset in the arena, or to (allocation, offset). 64 bytes each.
+
+    A name that is not in the module has no place.
+    """
+    ids = {i.name: i.id for c in module.computations.values() for i in c.instructions}
+    slices: dict[Slice, int] = {}
+    definitions: dict[int, list[tuple[ShapeIndex, int]]] = {}
+    for key, place in places.items():
+        name, _, index = key.removesuffix("}").partition("{")
+        if name not in ids:
+            continue
+        allocation, offset = (ARENA, place) if isinstance(place, int) else place
+        number = slices.setdefault(Slice(allocation, offset, 64), len(slices))
+        definitions.setdefault(ids[name], []).append(((int(index),) if index else (), number))
+    return BufferAssignment(
+        slices=tuple(slices),
+        definitions={key: tuple(value) for key, value in definitions.items()},
+        overlapping={},
+        parameters={},
+        constants=frozenset(),
+    )
+
+
+def parse(body: str, computations: str = "") -> HloModule:
+    """A module of that entry computation, scheduled in the order of its lines."""
+    return parse_text(f"HloModule m, is_scheduled=true\n{computations}\nENTRY main {body}\n")
+
+
+def call(name: str, operand: str, shape: str = "f32[4]") -> str:
+    """A line that calls the kernel."""
+    return f'{name} = {shape} custom-call({operand}), custom_call_target="triton_kernel_call"'
+
+
+X = np.arange(1, 5, dtype=np.float32)

@@ -1,0 +1,85 @@
+"""Program order on numbers: who sees what a kernel left behind."""
+
+import numpy as np
+
+from ligerdiag.hlo.module import HloModule
+from ligerdiag.replay.program import run_program
+from tests.replay.by_hand import Doubling, X
+from tests.replay.xla_cpu import parse_text
+
+
+def parse(*lines: str, computations: str = "") -> HloModule:
+    """The last line is the root. An instruction named `…ldN` carries the tag N."""
+    text = [f'{line}, metadata={{op_name="f#{line.split(" ")[0].split("_")[-1]}"}}' for line in lines[:-1]]
+    body = "\n".join([*text, f"ROOT {lines[-1]}"])
+    return parse_text(f"HloModule m\n{computations}\nENTRY main {{\n{body}\n}}\n")
+
+
+KERNEL = 'custom-call(h_ld1), custom_call_target="triton_kernel_call"'
+
+
+def run(module: HloModule, *, isolated: bool = False) -> list[list[float]]:
+    results = run_program(module, [X], Doubling(), isolated=isolated)
+    return [result.tolist() for result in results]
+
+
+def test_program_order_is_that_of_the_tags_and_not_that_of_the_text() -> None:
+    lines = ["x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", "late_ld4 = f32[4] negate(h_ld1)",
+             f"k_ld3 = f32[4] {KERNEL}", "early_ld2 = f32[4] negate(h_ld1)",
+             "t = (f32[4], f32[4], f32[4]) tuple(early_ld2, late_ld4, k_ld3)"]  # fmt: skip
+    assert run(parse(*lines)) == [[-1, -2, -3, -4], [-2, -4, -6, -8], [1, 2, 3, 4]]
+
+
+def test_in_isolated_memory_nobody_sees_a_write() -> None:
+    lines = ["x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", f"k_ld2 = f32[4] {KERNEL}",
+             "late_ld3 = f32[4] negate(h_ld1)", "t = (f32[4], f32[4]) tuple(late_ld3, k_ld2)"]  # fmt: skip
+    assert run(parse(*lines), isolated=True) == [[-1, -2, -3, -4], [1, 2, 3, 4]]
+
+
+def test_a_value_of_its_own_is_not_overwritten_with_what_it_was_made_from() -> None:
+    lines = ["x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", "same_ld2 = f32[2,2] reshape(h_ld1)",
+             "kept_ld3 = f32[4] opt-barrier(h_ld1)", f"k_ld4 = f32[4] {KERNEL}",
+             "t = (f32[2,2], f32[4], f32[4]) tuple(same_ld2, kept_ld3, h_ld1)"]  # fmt: skip
+    assert run(parse(*lines)) == [[[1, 2], [3, 4]], [1, 2, 3, 4], [2, 4, 6, 8]]
+
+
+def test_an_argument_and_an_element_of_a_tuple_are_other_names_for_the_same_value() -> None:
+    callee = """callee {
+  p = (f32[4], f32[4]) parameter(0)
+  first = f32[4] get-tuple-element(p), index=0
+  ROOT k = f32[4] custom-call(first), custom_call_target="triton_kernel_call"
+}"""
+    lines = ["x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", "pair = (f32[4], f32[4]) tuple(h_ld1, x)",
+             "c_ld2 = f32[4] call(pair), to_apply=callee", "t = (f32[4], f32[4]) tuple(c_ld2, h_ld1)"]  # fmt: skip
+    assert run(parse(*lines, computations=callee)) == [[1, 2, 3, 4], [2, 4, 6, 8]]
+
+
+def test_a_loop_has_storage_of_its_own() -> None:
+    loop = """body {
+  s = (s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  h = f32[4] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  k = f32[4] custom-call(h), custom_call_target="triton_kernel_call"
+  ROOT next = (s32[], f32[4]) tuple(j, h)
+}
+condition {
+  cs = (s32[], f32[4]) parameter(0)
+  ci = s32[] get-tuple-element(cs), index=0
+  three = s32[] constant(3)
+  ROOT less = pred[] compare(ci, three), direction=LT
+}"""
+    lines = ["x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", "zero = s32[] constant(0)",
+             "start = (s32[], f32[4]) tuple(zero, h_ld1)",
+             "w_ld2 = (s32[], f32[4]) while(start), condition=condition, body=body",
+             "out = f32[4] get-tuple-element(w_ld2), index=1", "t = (f32[4], f32[4]) tuple(out, h_ld1)"]  # fmt: skip
+    assert run(parse(*lines, computations=loop)) == [[8, 16, 24, 32], [1, 2, 3, 4]]
+
+
+def test_a_declared_alias_changes_the_result_and_leaves_the_operand() -> None:
+    aliased = f"{KERNEL}, output_to_operand_aliasing={{{{}}: (0, {{}})}}"
+    lines = ["x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", f"k_ld2 = f32[4] {aliased}",
+             "t = (f32[4], f32[4]) tuple(k_ld2, h_ld1)"]  # fmt: skip
+    assert run(parse(*lines)) == [[2, 4, 6, 8], [1, 2, 3, 4]]
+    assert X.tolist() == np.arange(1, 5).tolist()

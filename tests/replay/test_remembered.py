@@ -1,0 +1,58 @@
+"""Kernels that were run on the same bytes before."""
+
+import numpy as np
+
+from ligerdiag.replay.remembered import WATCHED, WORTHWHILE, RememberedKernels
+from tests.replay.by_hand import Doubling
+
+SIZE = WORTHWHILE
+
+
+def launch(kernels: RememberedKernels, x: np.ndarray, *, instruction: str = "", payload: str = "p") -> np.ndarray:
+    operand, output = x.copy(), np.empty_like(x)
+    kernels.launch(payload, [operand], [output], instruction=instruction)
+    assert (output == x).all()
+    assert (operand == 2 * x).all()
+    return operand
+
+
+def test_the_same_launch_is_run_once_and_leaves_the_same() -> None:
+    runner = Doubling()
+    kernels = RememberedKernels(runner, limit=1 << 30)
+    x = np.arange(SIZE, dtype=np.float32)
+    for _ in range(3):
+        launch(kernels, x)
+    assert (len(runner.launches), kernels.hits) == (1, 2)
+
+
+def test_other_bytes_another_kernel_and_what_is_above_the_limit_are_run() -> None:
+    runner = Doubling()
+    kernels = RememberedKernels(runner, limit=1 << 30)
+    x = np.arange(SIZE, dtype=np.float32)
+    launch(kernels, x)
+    launch(kernels, x + 1)
+    launch(kernels, x, payload="q")
+    small = RememberedKernels(runner, limit=8)
+    launch(small, x)
+    launch(small, x)
+    assert len(runner.launches) == 5
+
+
+def test_whether_output_and_operand_share_their_bytes_is_part_of_a_launch() -> None:
+    runner = Doubling()
+    kernels = RememberedKernels(runner, limit=1 << 30)
+    x = np.arange(SIZE, dtype=np.float32)
+    launch(kernels, x)
+    shared = x.copy()
+    kernels.launch("p", [shared], [shared], instruction="")
+    assert len(runner.launches) == 2
+
+
+def test_the_first_launches_of_a_named_call_are_run_for_whoever_watches() -> None:
+    runner = Doubling()
+    kernels = RememberedKernels(runner, limit=1 << 30)
+    x = np.arange(SIZE, dtype=np.float32)
+    launch(kernels, x)
+    for _ in range(WATCHED + 3):
+        launch(kernels, x, instruction="call.1")
+    assert [name for name, _ in runner.launches] == [""] + ["call.1"] * WATCHED

@@ -1,0 +1,35 @@
+"""Shards of arrays, and arrays of shards."""
+
+import numpy as np
+import pytest
+
+from ligerdiag.compile.placements import Placement
+from ligerdiag.errors import ArtifactError
+from ligerdiag.replay.shards import find_other_copies, join_shards, take_shard
+
+WHOLE = np.arange(12).reshape(4, 3)
+ROWS = Placement(shape=(4, 3), shards=(((0, 2), (0, 3)), ((2, 4), (0, 3))))
+COPIES = Placement(shape=(4, 3), shards=(((0, 4), (0, 3)),) * 2)
+
+
+def test_what_was_taken_apart_is_joined() -> None:
+    shards = [take_shard(WHOLE, ROWS, device) for device in range(2)]
+    assert shards[1].tolist() == [[6, 7, 8], [9, 10, 11]]
+    assert join_shards(shards, ROWS).tolist() == WHOLE.tolist()
+
+
+def test_of_several_copies_the_first_counts_and_the_others_are_found() -> None:
+    assert join_shards([WHOLE, -WHOLE], COPIES).tolist() == WHOLE.tolist()
+    assert [copy.tolist() for copy in find_other_copies([WHOLE, -WHOLE], COPIES)] == [(-WHOLE).tolist()]
+    assert find_other_copies([WHOLE, WHOLE.copy()], COPIES) == []
+
+
+def test_a_part_that_no_device_holds_is_an_error() -> None:
+    half = Placement(shape=(4, 3), shards=(((0, 2), (0, 3)),) * 2)
+    with pytest.raises(ArtifactError, match="no device holds"):
+        join_shards([WHOLE[:2], WHOLE[:2]], half)
+
+
+def test_an_argument_of_another_shape_is_an_error() -> None:
+    with pytest.raises(ArtifactError, match="was compiled as"):
+        take_shard(WHOLE.T, ROWS, 0)
