@@ -49,7 +49,7 @@ CASES = tuple(
         args=ARGS,
         params=(mode,),
         expected="fresh",
-        expected_rules=("LD006", "LD009") if mode is Mode.HIDDEN else (),
+        expected_rules=("LD006", "LD009", "LD017") if mode is Mode.HIDDEN else (),
         reference=compute_reference,
         about="the kernel overwrites a constant of the program",
     )

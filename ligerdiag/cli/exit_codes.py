@@ -5,6 +5,7 @@ from enum import IntEnum, StrEnum
 from typing import assert_never
 
 from ligerdiag.findings import Severity, Verdict
+from ligerdiag.outcomes import ReplayState
 from ligerdiag.report.model import CaseReport, CheckReport, Status
 
 
@@ -59,7 +60,7 @@ def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> 
     errors = {case.error_exit_code for case in cases if case.status is Status.ERROR}
     if errors:
         return ExitCode.INPUT if ExitCode.INPUT in errors else ExitCode.NOT_ANALYSED
-    if any(case.status is Status.DISAGREEMENT for case in cases):
+    if any(case.status is Status.DISAGREEMENT or _replay_died(case) for case in cases):
         return ExitCode.NOT_ANALYSED
     if any(_fails(case, fail_on) for case in cases):
         return ExitCode.FINDINGS
@@ -68,6 +69,11 @@ def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> 
     if all(case.status is Status.NOTHING for case in cases):
         return ExitCode.NOTHING_CHECKED
     return ExitCode.AS_EXPECTED
+
+
+def _replay_died(case: CaseReport) -> bool:
+    """Numbers were asked for and could not be had: a fault, not a bound or something that is known not to be covered."""
+    return case.replay is not None and case.replay.state is ReplayState.FAILED
 
 
 def _fails(case: CaseReport, fail_on: FailOn) -> bool:

@@ -4,7 +4,7 @@ An instruction keeps its protobuf message for the attributes that few readers ne
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from ligerdiag.hlo.xla_pb2 import (
@@ -88,6 +88,8 @@ class HloModule:
     """Module-level aliasing of entry parameters and outputs (donation)."""
     replica_count: int = 1
     """How often the program runs side by side, beside its partitions; 1 where the module does not say."""
+    frontend_attributes: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What the framework told XLA about the module."""
 
     @property
     def is_scheduled(self) -> bool:

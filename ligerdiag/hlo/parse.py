@@ -66,6 +66,7 @@ def parse_module(proto: HloModuleProto) -> HloModule:
         stack_frames=proto.stack_frame_index,
         input_output_alias=proto.input_output_alias,
         replica_count=max(proto.device_assignment.replica_count, 1),
+        frontend_attributes=dict(proto.frontend_attributes.map),
     )
 
 

@@ -6,6 +6,8 @@ The numbered rules are those of `analysis.program_order`, for numbers instead of
       branch are other names for existing cells; a loop's parameters are cells of the loop, new in each iteration.
   (3) What a kernel overwrites is the content of its operand's cell, for everyone who reads it later.
   (4) An operation that autodiff derived from the value before the write reads it as it was (see `analysis.residuals`).
+  (5) Inside of a shard_map each device has its own values, and all devices run in lockstep. What does not depend on the
+      device is one value.
 In `isolated` memory (3) does not happen: nobody sees what a kernel leaves in an operand, which is what a stale read gets.
 What a kernel overwrites is what it was seen to overwrite: nothing here knows its effects beforehand.
 """
@@ -27,9 +29,27 @@ from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.shape import is_tuple
 from ligerdiag.hlo.tags import TagPath, parse_tag_path
 from ligerdiag.hlo.xla_pb2 import ShapeProto
+from ligerdiag.replay import manual_axes
+from ligerdiag.replay.cells import (
+    Cell,
+    Cells,
+    Spread,
+    copy_cells,
+    count_devices,
+    list_cells,
+    nest_cells,
+    pick_cells,
+    read_cells,
+    spread_cells,
+    store,
+)
+from ligerdiag.replay.collectives import COLLECTIVES, exchange
 from ligerdiag.replay.dtypes import get_dimensions, get_dtype
 from ligerdiag.replay.evaluate import Evaluator, choose_branch, is_true
-from ligerdiag.replay.opcodes.scope import Array, Value
+from ligerdiag.replay.opcodes.scope import Array, NotCoveredError, Value
+
+_TOGETHER = frozenset({"tuple", "get-tuple-element", "call", "while", "conditional", "opt-barrier"})
+"""Opcodes that are run once for all devices."""
 
 
 class Kernels(Protocol):
@@ -43,28 +63,16 @@ class Kernels(Protocol):
         ...
 
 
-@dataclass(slots=True, eq=False)
-class Cell:
-    """Storage of one array."""
-
-    array: Array
-    before: dict[int, Array] = field(default_factory=dict[int, Array])
-    """HiddenWrite index to the content just before that write."""
-
-
-type Cells = Cell | tuple["Cells", ...]
-
-
 def run_program(
-    module: HloModule, arguments: Sequence[Array], kernels: Kernels, *, isolated: bool = False
+    module: HloModule, arguments: Sequence[Array], kernels: Kernels, *, isolated: bool = False, devices: int = 1
 ) -> tuple[Array, ...]:
     """The outputs (leaves of the entry's root, in order) of the program as written, for all devices as one.
 
-    arguments: by parameter number. Raises NotCoveredError.
+    arguments: by parameter number. devices: how many there are inside of a shard_map. Raises NotCoveredError.
     """
-    run = _Run(module, kernels, isolated)
+    run = _Run(module, kernels, isolated, devices)
     root = run.run(module.entry, [Cell(argument) for argument in arguments], ())
-    return tuple([cell.array for cell in _flatten(root)])
+    return tuple([cell.array for cell in list_cells(root)])
 
 
 def compute_payload_key(call: HloInstruction) -> str:
@@ -77,6 +85,7 @@ class _Run:
     module: HloModule
     kernels: Kernels
     isolated: bool
+    devices: int
     _evaluator: Evaluator = field(init=False)
     _residual_lines: Mapping[int, frozenset[int]] = field(init=False)
     _writes: dict[tuple[TagPath, int, int], int] = field(default_factory=dict[tuple[TagPath, int, int], int])
@@ -115,6 +124,11 @@ class _Run:
     ) -> Cells:
         operands = [values[operand.id] for operand in instruction.operands]
         called = [self.module.computations[c] for c in instruction.called_computations]
+        devices = max([count_devices(operand) for operand in operands], default=0)
+        if instruction.proto.custom_call_target in manual_axes.EDGES or (
+            devices and instruction.opcode not in _TOGETHER
+        ):
+            return self._run_on_devices(instruction, operands, devices, prefix)
         match instruction.opcode:
             case "parameter":
                 return arguments[instruction.proto.parameter_number]
@@ -129,23 +143,50 @@ class _Run:
                 return self.run(called[0], operands, (*prefix, *parse_tag_path(instruction.op_name)))
             case "while":
                 body, condition = called
-                state = _copy(operands[0])
-                while is_true(self._read(self.run(condition, (state,), prefix))):
-                    state = _copy(self.run(body, (state,), prefix))
+                state = copy_cells(operands[0])
+                while is_true(_read_for_all(self.run(condition, (state,), prefix))):
+                    state = copy_cells(self.run(body, (state,), prefix))
                 return state
             case "conditional":
-                branch = choose_branch(instruction, self._read(operands[0]))
-                return _copy(self.run(called[branch], (operands[1 + branch],), prefix))
+                branch = choose_branch(instruction, _read_for_all(operands[0]))
+                return copy_cells(self.run(called[branch], (operands[1 + branch],), prefix))
             case "opt-barrier":
-                return _copy(operands[0])
-            case "custom-call" if carries_kernel(instruction.proto.custom_call_target):
-                return self._launch(instruction, operands, prefix)
+                return copy_cells(operands[0])
+            case "partition-id":
+                return Spread(tuple([Cell(np.array(device, np.uint32)) for device in range(self.devices)]))
             case _:
-                read = tuple([self._read_for(instruction, operand) for operand in operands])
-                return _store(self._evaluator.evaluate(instruction, read))
+                return self._compute(instruction, operands, prefix, self._evaluator)
+
+    def _compute(
+        self, instruction: HloInstruction, operands: Sequence[Cells], prefix: TagPath, evaluator: Evaluator
+    ) -> Cells:
+        if instruction.opcode == "custom-call" and carries_kernel(instruction.proto.custom_call_target):
+            return self._launch(instruction, operands, prefix)
+        read = tuple([self._read_for(instruction, operand) for operand in operands])
+        return store(evaluator.evaluate(instruction, read))
+
+    def _run_on_devices(
+        self, instruction: HloInstruction, operands: Sequence[Cells], devices: int, prefix: TagPath
+    ) -> Cells:
+        """Inside of a shard_map, and at its edges: see (5)."""
+        target = instruction.proto.custom_call_target
+        if target == manual_axes.ENTRY:
+            return manual_axes.split(self.module, instruction, [read_cells(operand) for operand in operands])
+        if target == manual_axes.EXIT:
+            return manual_axes.join(self.module, instruction, operands)
+        picked = [[pick_cells(operand, device) for operand in operands] for device in range(devices)]
+        if instruction.opcode in COLLECTIVES:
+            read = [tuple([self._read_for(instruction, operand) for operand in one]) for one in picked]
+            return spread_cells([store(value) for value in exchange(instruction, read, self._evaluator.call)])
+        evaluators = [Evaluator(self.module, partition=device) for device in range(devices)]
+        results = [
+            self._compute(instruction, one, prefix, evaluator)
+            for one, evaluator in zip(picked, evaluators, strict=True)
+        ]
+        return spread_cells(results)
 
     def _launch(self, call: HloInstruction, operands: Sequence[Cells], prefix: TagPath) -> Cells:
-        cells = [cell for operand in operands for cell in _flatten(operand)]
+        cells = [cell for operand in operands for cell in list_cells(operand)]
         if len(cells) != len(operands):
             raise ArtifactError(f"`{call.name}` has a tuple as operand")
         buffers = [np.array(cell.array, order="C").reshape(-1) for cell in cells]
@@ -167,7 +208,7 @@ class _Run:
         results = [
             Cell(output.reshape(get_dimensions(shape))) for output, (_, shape) in zip(outputs, shapes, strict=True)
         ]
-        return _nest(call.shape, results)
+        return nest_cells(call.shape, results)
 
     def _read_for(self, reader: HloInstruction, cells: Cells) -> Value:
         """Content of the cells as this instruction is meant to see it: see (4)."""
@@ -176,38 +217,18 @@ class _Run:
             for write, before in cells.before.items():
                 if location in self._residual_lines[write]:
                     return before
-        return self._read(cells)
-
-    def _read(self, cells: Cells) -> Value:
-        if isinstance(cells, Cell):
-            return cells.array
-        return tuple([self._read(child) for child in cells])
+        return read_cells(cells)
 
 
-def _store(value: Value) -> Cells:
-    if isinstance(value, tuple):
-        return tuple([_store(child) for child in value])
-    return Cell(value)
-
-
-def _copy(cells: Cells) -> Cells:
-    """Cells of their own with the same content: nothing overwrites an array in place, so it can be shared."""
-    if isinstance(cells, Cell):
-        return Cell(cells.array)
-    return tuple([_copy(child) for child in cells])
-
-
-def _flatten(cells: Cells) -> list[Cell]:
-    if isinstance(cells, Cell):
-        return [cells]
-    return [cell for child in cells for cell in _flatten(child)]
-
-
-def _nest(shape: ShapeProto, cells: list[Cell]) -> Cells:
-    """The leaves in the form of the shape; takes them off the front of the list."""
-    if is_tuple(shape):
-        return tuple([_nest(child, cells) for child in shape.tuple_shapes])
-    return cells.pop(0)
+def _read_for_all(cells: Cells) -> Value:
+    """A value that decides where the program goes on; NotCoveredError when devices would go different ways."""
+    devices = count_devices(cells)
+    if not devices:
+        return read_cells(cells)
+    values = [read_cells(pick_cells(cells, device)) for device in range(devices)]
+    if any(not np.array_equal(np.asarray(value), np.asarray(values[0])) for value in values):
+        raise NotCoveredError("a loop or branch in shard_map that devices leave at different times")
+    return values[0]
 
 
 def _iterate_leaves(shape: ShapeProto, prefix: tuple[int, ...] = ()) -> list[tuple[tuple[int, ...], ShapeProto]]:

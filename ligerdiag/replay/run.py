@@ -25,6 +25,7 @@ from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.shape import is_tuple
 from ligerdiag.outcomes import Attribution, OutputNumbers, Replay, ReplayState
 from ligerdiag.replay.compare import LOSSY, compare_output, compute_error
+from ligerdiag.replay.device_groups import check_replicas
 from ligerdiag.replay.dtypes import get_dtype
 from ligerdiag.replay.kernels import KernelRunner
 from ligerdiag.replay.memory import count_changed
@@ -99,6 +100,7 @@ def load_programs(artifact: Artifact) -> Programs:
     optimized, buffers = load_hlo(artifact.optimized)
     if buffers is None or not optimized.is_scheduled:
         raise ArtifactError(f"`{artifact.optimized}` holds no schedule or no buffer assignment")
+    check_replicas(optimized)
     for module in (program, optimized):
         if len(module.entry.parameters) != len(artifact.provenance.inputs):
             raise NotCoveredError("a program whose constants are hoisted to arguments")
@@ -152,11 +154,18 @@ def replay_programs(programs: Programs, artifact: Artifact, arguments: Sequence[
     """All three runs on the same arguments, which are the program's inputs in order. Raises NotCoveredError."""
     names = artifact.provenance.outputs
     kernels = RememberedKernels(runner, REMEMBERED_BYTES)
-    intended = dict(zip(names, run_program(programs.program, arguments, kernels), strict=True))
-    stale = dict(zip(names, run_program(programs.program, arguments, kernels, isolated=True), strict=True))
-    schedule = Schedule(
-        module=programs.optimized, buffers=programs.buffers, kernels=kernels, devices=artifact.provenance.devices
+    devices = artifact.provenance.devices
+    intended, stale = (
+        dict(
+            zip(
+                names,
+                run_program(programs.program, arguments, kernels, isolated=isolated, devices=devices),
+                strict=True,
+            )
+        )
+        for isolated in (False, True)
     )
+    schedule = Schedule(module=programs.optimized, buffers=programs.buffers, kernels=kernels, devices=devices)
     constants, given = schedule.read_constants(), split_arguments(artifact, arguments)
     actual = run_schedule(schedule, artifact, given)
     changed = _find_changed_inputs(schedule, programs.optimized, artifact, given)

@@ -4,8 +4,9 @@ import pytest
 
 from ligerdiag.cli.exit_codes import MEANINGS, ExitCode, FailOn, compute_exit_code, render_table
 from ligerdiag.findings import Severity, Verdict
+from ligerdiag.outcomes import ReplayState
 from ligerdiag.report.model import CaseReport, Status
-from tests.report.samples import make_case, make_finding, make_report
+from tests.report.samples import make_case, make_finding, make_replay, make_report
 
 FRESH = {"a": Verdict.FRESH}
 RIGHT = make_case("right")
@@ -13,6 +14,8 @@ WRONG = make_case("wrong", Status.UNEXPECTED, mismatch="m")
 UNSURE = make_case("unsure", Status.INCONCLUSIVE)
 BROKEN = make_case("broken", Status.ERROR, error="aborted", error_exit_code=3)
 MISTAKEN = make_case("mistaken", Status.ERROR, error="no such axis", error_exit_code=2)
+REPLAY_DIED = make_case("died", replay=make_replay(state=ReplayState.FAILED, reason="aborted"))
+NOT_REPLAYED = make_case("large", replay=make_replay(state=ReplayState.TOO_LARGE, reason="estimated 100 s"))
 DISAGREEING = make_case("disagreeing", Status.DISAGREEMENT, expected="hazard")
 NOTHING = make_case("nothing", Status.NOTHING, expected=None, outputs=FRESH)
 CLEAN = make_case("clean", Status.CLEAN, expected=None, outputs=FRESH)
@@ -35,6 +38,8 @@ def warned(severity: Severity) -> CaseReport:
         ((BROKEN,), 3),
         ((make_case("broken", Status.ERROR),), 3),
         ((DISAGREEING,), 3),
+        ((REPLAY_DIED, WRONG), 3),
+        ((NOT_REPLAYED,), 0),
         ((RIGHT, DISAGREEING, WRONG), 3),
         ((DISAGREEING, MISTAKEN), 2),
         ((UNSURE,), 4),

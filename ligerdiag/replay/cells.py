@@ -1,0 +1,114 @@
+"""Cells: the storage of the program's values in program order, and trees of them.
+
+A leaf is one cell, or inside of a shard_map one cell for each device (`Spread`). An array is never overwritten in place: a
+write gives its cell another array, so arrays can be shared.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.shape import is_tuple
+from ligerdiag.hlo.xla_pb2 import ShapeProto
+from ligerdiag.replay.opcodes.scope import Array, Value
+
+
+@dataclass(slots=True, eq=False)
+class Cell:
+    """Storage of one array."""
+
+    array: Array
+    before: dict[int, Array] = field(default_factory=dict[int, Array])
+    """HiddenWrite index to the content just before that write."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spread:
+    """One array that each device has its own of."""
+
+    cells: tuple[Cell, ...]
+    """By partition id."""
+
+
+type Cells = Cell | Spread | tuple["Cells", ...]
+
+
+def store(value: Value) -> Cells:
+    """New cells with this content."""
+    if isinstance(value, tuple):
+        return tuple([store(child) for child in value])
+    return Cell(value)
+
+
+def copy_cells(cells: Cells) -> Cells:
+    """Cells of their own with the same content."""
+    match cells:
+        case Cell():
+            return Cell(cells.array)
+        case Spread():
+            return Spread(tuple([Cell(cell.array) for cell in cells.cells]))
+        case _:
+            return tuple([copy_cells(child) for child in cells])
+
+
+def read_cells(cells: Cells) -> Value:
+    """The content; of no cells that are spread over devices."""
+    match cells:
+        case Cell():
+            return cells.array
+        case Spread():
+            raise ArtifactError("a value of a shard_map is used outside of it")
+        case _:
+            return tuple([read_cells(child) for child in cells])
+
+
+def list_cells(cells: Cells) -> list[Cell]:
+    """The leaves in order; of no cells that are spread over devices."""
+    match cells:
+        case Cell():
+            return [cells]
+        case Spread():
+            raise ArtifactError("a value of a shard_map is used outside of it")
+        case _:
+            return [cell for child in cells for cell in list_cells(child)]
+
+
+def nest_cells(shape: ShapeProto, cells: list[Cell]) -> Cells:
+    """The leaves in the form of the shape; takes them off the front of the list."""
+    if is_tuple(shape):
+        return tuple([nest_cells(child, cells) for child in shape.tuple_shapes])
+    return cells.pop(0)
+
+
+def count_devices(cells: Cells) -> int:
+    """Over how many devices a leaf is spread; 0 when none is."""
+    match cells:
+        case Cell():
+            return 0
+        case Spread():
+            return len(cells.cells)
+        case _:
+            return max([count_devices(child) for child in cells], default=0)
+
+
+def pick_cells(cells: Cells, device: int) -> Cells:
+    """What this device has of it."""
+    match cells:
+        case Cell():
+            return cells
+        case Spread():
+            return cells.cells[device]
+        case _:
+            return tuple([pick_cells(child, device) for child in cells])
+
+
+def spread_cells(devices: Sequence[Cells]) -> Cells:
+    """One tree of what each device has; a cell that all share stays one."""
+    first = devices[0]
+    if isinstance(first, tuple):
+        children = [one if isinstance(one, tuple) else () for one in devices]
+        return tuple([spread_cells(column) for column in zip(*children, strict=True)])
+    cells = [one for one in devices if isinstance(one, Cell)]
+    if all(cell is first for cell in cells):
+        return first
+    return Spread(tuple(cells))
