@@ -29,6 +29,7 @@ from ligerdiag.hlo.shape import DTYPE_NAMES, count_elements, is_tuple, render_sh
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.replay.dtypes import get_dtype
 from ligerdiag.replay.loops import find_longest_loop, find_trip_count
+from ligerdiag.replay.remembered import REMEMBERED_BYTES
 
 FLOPS = 60e9
 """A second and core. NumPy's f32 product on an EPYC core: 92e9 for 64x64, 41e9 for 1024x1024 while the machine was busy."""
@@ -42,8 +43,6 @@ PROGRAM_SECONDS = 3e-3
 """Triton's interpreter: 3.7 to 4.5 ms for a program of a cross entropy's grid on 8 elements, machine busy."""
 KERNEL_ELEMENT_SECONDS = 1e-7
 """By the element of operands and outputs: 13 ms for a program on 50 to 100 thousand, less the time above."""
-REMEMBERED_BYTES = 4 << 30
-"""What the results of kernels may take up (`run.REMEMBERED_BYTES`)."""
 LIVE_VALUES = 4
 """How many of the program's largest values are alive at a time, beside its arguments."""
 

@@ -15,6 +15,8 @@ import numpy as np
 from ligerdiag.replay.opcodes.scope import Array
 from ligerdiag.replay.program import Kernels
 
+REMEMBERED_BYTES = 4 << 30
+"""What may be kept of kernel launches while a case is replayed."""
 WATCHED = 2
 """Launches of each named call that are run in any case, so that the runner sees them."""
 WORTHWHILE = 1 << 16

@@ -31,13 +31,10 @@ from ligerdiag.replay.kernels import KernelRunner
 from ligerdiag.replay.memory import count_changed
 from ligerdiag.replay.opcodes.scope import Array, NotCoveredError
 from ligerdiag.replay.program import run_program
-from ligerdiag.replay.remembered import RememberedKernels
+from ligerdiag.replay.remembered import REMEMBERED_BYTES, RememberedKernels
 from ligerdiag.replay.schedule import Schedule
 from ligerdiag.replay.shards import find_other_copies, join_shards, take_shard
 from ligerdiag.replay.tolerance import compute_tolerance
-
-REMEMBERED_BYTES = 4 << 30
-"""What may be kept of kernel launches while a case is replayed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -107,7 +107,7 @@ def test_a_case_is_expected_to_be(id, expected):
         ("seed_cross_entropy[aliased-3-4-8-0.9]", ()),
         ("undonated_parameter[kept-hidden]", ("LD006", "LD009")),
         ("undonated_parameter[donated-hidden]", ("LD006",)),
-        ("constant[hidden]", ("LD006", "LD009")),
+        ("constant[hidden]", ("LD006", "LD009", "LD017")),
         ("dropped_backward[hidden]", ("LD007", "LD016")),
         ("loop_carry[descent-hidden]", ("LD006", "LD016")),
         ("two_losses[same-hidden]", ("LD002", "LD006", "LD008", "LD016")),
