@@ -1,6 +1,6 @@
 """What the commands do, as functions of data: nothing here prints, nothing here knows a terminal."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -14,6 +14,7 @@ from ligerdiag.compile.target import Target, list_targets, load_target
 from ligerdiag.compile.toolchain import Toolchain, current_toolchain
 from ligerdiag.device.service import DeviceOptions, run_cases
 from ligerdiag.errors import CompileError, LigerdiagError
+from ligerdiag.findings import Verdict
 from ligerdiag.hazards.measured import Measured
 from ligerdiag.hazards.registry import RULES, check_measured, find_unsettled, get_rule
 from ligerdiag.hazards.rule import Rule
@@ -242,17 +243,23 @@ def conclude(report: CaseReport) -> CaseReport:
     measured = Measured(outputs=report.outputs, findings=report.findings, replay=report.replay, device=report.device)
     findings = check_measured(measured)
     disagreements = compute_disagreements(report.outputs, findings, report.replay, report.device)
-    status, mismatch = compute_status(
-        report.outputs,
-        findings,
-        report.expected,
-        report.coverage,
-        expected_rules=report.expected_rules,
-        unsettled=find_unsettled(
-            replayed=report.replay is not None and report.replay.state is ReplayState.DONE,
-            ran=report.device is not None and not report.device.error,
-        ),
+    unsettled = find_unsettled(
+        replayed=report.replay is not None and report.replay.state is ReplayState.DONE,
+        ran=report.device is not None and not report.device.error,
     )
+
+    def judge(outputs: Mapping[str, Verdict]) -> tuple[Status, str]:
+        rules = report.expected_rules
+        return compute_status(
+            outputs, findings, report.expected, report.coverage, expected_rules=rules, unsettled=unsettled
+        )
+
+    status, mismatch = judge(report.outputs)
+    if report.device is not None and report.device.verdicts and status is not Status.UNEXPECTED:
+        on_device = {name: Verdict(word) for name, word in report.device.verdicts.items()}
+        there, why = judge(on_device)
+        if there in (Status.UNEXPECTED, Status.FINDINGS):
+            status, mismatch = there, f"on {report.device.device}: {why}" if why else ""
     return replace(
         report,
         status=Status.DISAGREEMENT if disagreements else status,

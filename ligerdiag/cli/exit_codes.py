@@ -84,6 +84,8 @@ def _fails(case: CaseReport, fail_on: FailOn) -> bool:
     least = _BY_SEVERITY.index(Severity(fail_on.value))
     weights = [_BY_SEVERITY.index(finding.severity) for finding in case.findings]
     weights += [_weight(verdict) for verdict in case.outputs.values()]
+    if case.device is not None:
+        weights += [_weight(Verdict(word)) for word in case.device.verdicts.values()]
     return any(weight >= least for weight in weights)
 
 

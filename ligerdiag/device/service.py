@@ -129,7 +129,7 @@ class _Bench:
                 return compared.outputs, "program order", ""
             why = f"not covered by replay: {compared.not_covered}"
         if answer.errors:
-            return judge_by_reference(answer.errors), "reference", ""
+            return judge_by_reference(answer.errors), f"reference ({why})", ""
         return {}, "", f"ran, but there is nothing to compare with: no reference, and {why}"
 
 

@@ -106,6 +106,8 @@ class Schedule:
             self._run(called[0], active)
         elif opcode in COLLECTIVES:
             self._exchange(instruction, active)
+        elif opcode in ("fusion", "async-start") and any(i.opcode in COLLECTIVES for i in called[0].instructions):
+            self._exchange_wrapped(instruction, called[0], active)
         elif opcode == "custom-call" and carries_kernel(instruction.proto.custom_call_target):
             for device in active:
                 self._launch(device, instruction)
@@ -172,6 +174,25 @@ class Schedule:
                 memory.write(instruction, value[1], (1,))
             else:
                 memory.write(instruction, value)
+
+    def _exchange_wrapped(self, caller: HloInstruction, wrapped: HloComputation, active: Sequence[int]) -> None:
+        """A computation without places of its own, of which one instruction is a collective: XLA fuses small ones."""
+        if len(active) != self.devices:
+            raise NotCoveredError(f"`{caller.name}`: a collective that not all devices reach")
+        operands = [tuple([memory.read(o) for o in caller.operands]) for memory in self._memories]
+        values: dict[int, list[Value]] = {}
+        for instruction in wrapped.instructions:
+            inputs = [tuple([values[o.id][device] for o in instruction.operands]) for device in range(self.devices)]
+            if instruction.opcode == "parameter":
+                found = [one[instruction.proto.parameter_number] for one in operands]
+            elif instruction.opcode in COLLECTIVES:
+                found = exchange(instruction, inputs, self._evaluators[0].call)
+            else:
+                found = [e.evaluate(instruction, one) for e, one in zip(self._evaluators, inputs, strict=True)]
+            values[instruction.id] = found
+        results = [_copy(value) for value in values[wrapped.root.id]]
+        for memory, value in zip(self._memories, results, strict=True):
+            memory.write(caller, value, (1,) if caller.opcode == "async-start" else ())
 
     def _launch(self, device: int, call: HloInstruction) -> None:
         memory = self._memories[device]

@@ -45,7 +45,21 @@ def render_device_word(case: CaseReport) -> Line:
     agreements = compute_device_agreements(device)
     agreements |= {name: Agreement.DISAGREES for name, o in device.outputs.items() if contradicts_replay(o)}
     lossy = {name: compute_worst(o.errors) for name, o in device.outputs.items() if is_lossy(o.attribution)}
-    return _render_word(agreements, lossy)
+    word = _render_word(agreements, lossy)
+    worse = find_worse(case)
+    return (*word, Span(f", {len(worse)} STALE", Style.BAD)) if worse else word
+
+
+def find_worse(case: CaseReport) -> tuple[str, ...]:
+    """Outputs that are right by the schedule for the described GPU, and wrong by the one for the device's own."""
+    if case.device is None:
+        return ()
+    wrong = (Verdict.STALE, Verdict.CLOBBERED)
+    return tuple(
+        name
+        for name, word in case.device.verdicts.items()
+        if Verdict(word) in wrong and case.outputs.get(name) not in wrong
+    )
 
 
 def is_lossy(attribution: Attribution) -> bool:
@@ -75,7 +89,10 @@ def render_output_lines(case: CaseReport, *, width: int | None, label: str) -> t
                 row.append((Span(f"{numbers.rows_fresh} of {numbers.rows} rows fresh, {numbers.rows_stale} stale"),))
         if device is not None and name in device.outputs:
             output = device.outputs[name]
-            row.append((Span(f"device {output.attribution.value} {render_figure(compute_worst(output.errors))}"),))
+            error = render_figure(compute_worst(output.errors))
+            own = Verdict(device.verdicts[name]) if name in device.verdicts else verdict
+            there = "" if own is verdict else f", {render_verdict(own)} by its own schedule"
+            row.append((Span(f"device {output.attribution.value} {error}{there}"),))
         rows.append(row)
     widths = [max(compute_width(row[n]) for row in rows if n < len(row)) for n in range(max(map(len, rows)))]
     lines: list[Line] = []

@@ -7,7 +7,8 @@ from ligerdiag.cli.exit_codes import FailOn, compute_exit_code
 from ligerdiag.findings import Verdict
 from ligerdiag.outcomes import Attribution, ReplayState
 from ligerdiag.report.model import CaseReport, Status
-from tests.report.samples import make_case, make_numbers, make_refused, make_replay, make_report
+from ligerdiag.report.terminal import render_terminal
+from tests.report.samples import make_case, make_device, make_numbers, make_refused, make_replay, make_report
 
 OUTPUTS = {"w": Verdict.STALE, "loss": Verdict.FRESH}
 STALE = {"w": make_numbers(Attribution.STALE), "loss": make_numbers()}
@@ -50,3 +51,26 @@ def test_what_was_not_replayed_changes_nothing() -> None:
 def test_a_case_that_could_not_be_analysed_stays_so() -> None:
     case = make_case(status=Status.ERROR, error="aborted", error_exit_code=3, outputs={})
     assert conclude(case) is case
+
+
+def on_device(expected: object) -> CaseReport:
+    """Fresh by the schedule for the described GPU, and stale by the one that the device made for itself."""
+    fresh = {"input": Verdict.FRESH, "loss": Verdict.FRESH}
+    case = make_case(status=Status.ERROR, outputs=fresh, findings=(), expected=expected, device=make_device())
+    return conclude(case)
+
+
+def test_a_device_that_has_another_schedule_can_be_stale_where_nothing_else_is() -> None:
+    case = on_device("fresh")
+    assert (case.status, case.disagreements) == (Status.UNEXPECTED, ())
+    assert case.mismatch == "on NVIDIA H200: expected `input` fresh but it is stale"
+    assert code_of(case) == 1
+
+
+def test_without_an_expectation_it_is_a_finding_that_fails_the_run() -> None:
+    case = on_device(None)
+    assert case.status is Status.FINDINGS
+    assert compute_exit_code(make_report(case), fail_on=FailOn.ERROR, strict=False) == 1
+    text = render_terminal(make_report(case), verbose=True)
+    assert "agrees, 1 STALE" in text
+    assert "device stale 1.3e+04, STALE by its own schedule" in text

@@ -207,3 +207,17 @@ def test_devices_give_each_other_what_they_had_before_the_exchange() -> None:
     places = assign(module, {"x": (0, 0), "h": 0, "p": 0})
     results = Schedule(module=module, buffers=places, kernels=Doubling(), devices=2).execute([[X], [10 * X]])
     assert [one[0].tolist() for one in results] == [[10, 20, 30, 40], [1, 2, 3, 4]]
+
+
+def test_a_collective_inside_of_a_fusion_is_an_exchange_all_the_same() -> None:
+    fused = f"""{SUM}
+both {{
+  p = f32[4] parameter(0)
+  n = f32[4] negate(p)
+  ROOT r = f32[4] all-reduce(n), channel_id=1, replica_groups={{{{0,1}}}}, use_global_device_ids=true, to_apply=sum
+}}"""
+    body = "{\nx = f32[4] parameter(0)\nh = f32[4] copy(x)\n"
+    module = parse(body + "ROOT f = f32[4] fusion(h), kind=kCustom, calls=both\n}", fused)
+    places = assign(module, {"x": (0, 0), "h": 0, "f": 0})
+    results = Schedule(module=module, buffers=places, kernels=Doubling(), devices=2).execute([[X], [10 * X]])
+    assert [one[0].tolist() for one in results] == [[-11, -22, -33, -44]] * 2
