@@ -12,7 +12,7 @@ from ligerdiag.compile.pool import Pool
 from ligerdiag.compile.service import CompileEvent, CompileResult, compile_cases, discover_cases
 from ligerdiag.compile.target import Target, list_targets, load_target
 from ligerdiag.compile.toolchain import Toolchain, current_toolchain
-from ligerdiag.device.service import DeviceOptions, run_cases
+from ligerdiag.device.service import DeviceOptions, require_gpu, run_cases
 from ligerdiag.errors import CompileError, LigerdiagError
 from ligerdiag.findings import Verdict
 from ligerdiag.hazards.measured import Measured
@@ -96,6 +96,8 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
             )
         )
 
+    if options.device:
+        require_gpu()
     targets = tuple(load_target(name) for name in dict.fromkeys(options.targets))
     cache, toolchain = Cache(options.cache_directory), current_toolchain()
     run, interrupted = _Run(), False

@@ -136,4 +136,6 @@ class DeviceRun:
     milliseconds: float | None = None
     """Median time of one execution."""
     error: str = ""
-    """One line, when the case could not be run."""
+    """One line, when the case could not be run or there is nothing to compare with."""
+    died: bool = False
+    """It was tried and did not work; else the machine is too small for it."""

@@ -73,6 +73,8 @@ def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> 
 
 def _replay_died(case: CaseReport) -> bool:
     """Numbers were asked for and could not be had: a fault, not a bound or something that is known not to be covered."""
+    if case.device is not None and case.device.died:
+        return True
     return case.replay is not None and case.replay.state is ReplayState.FAILED
 
 

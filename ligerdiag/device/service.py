@@ -9,6 +9,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from shutil import rmtree
 
 from ligerdiag.compile.artifacts import Artifact
@@ -25,13 +26,15 @@ from ligerdiag.device.job import (
     make_device_job,
 )
 from ligerdiag.device.precision import judge_by_reference
-from ligerdiag.errors import CompileError, LigerdiagError
+from ligerdiag.errors import CompileError, InputError, LigerdiagError
 from ligerdiag.outcomes import DeviceOutput, DeviceRun
 from ligerdiag.replay.service import compute_environment
 
 DEVICE_WORKER = "ligerdiag.device.worker"
 COMPARISON_WORKER = "ligerdiag.device.comparison_worker"
 DEVICE_ENVIRONMENT = {"JAX_PLATFORMS": "cuda,cpu", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+_DEVICES = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg")
+"""Linux's driver, and that of the Windows subsystem for Linux."""
 RUNS = 3
 """How often each draw is run."""
 
@@ -51,6 +54,12 @@ class DeviceOptions:
     """Whether an artifact may be replayed."""
     draws: Callable[[CaseSpec], int]
     """How many different draws of a case's arguments are run."""
+
+
+def require_gpu() -> None:
+    """Raises InputError where the system knows of no NVIDIA GPU: asked before anything is compiled."""
+    if not any(Path(device).exists() for device in _DEVICES):
+        raise InputError("`--device` needs an NVIDIA GPU, and this machine has none: leave it out to replay on the CPU")
 
 
 def run_cases(
@@ -75,7 +84,8 @@ def run_cases(
             try:
                 run = bench.run(case, results)
             except LigerdiagError as error:
-                run = DeviceRun(device="", count=0, runs=0, error=_describe(error))
+                died = not isinstance(error, InputError)
+                run = DeviceRun(device="", count=0, runs=0, error=_describe(error), died=died)
             finally:
                 rmtree(results, ignore_errors=True)
             on_case("finished", case, done + 1, len(cases))

@@ -39,6 +39,7 @@ def render_device(device: DeviceRun) -> Json:
         "artifact": device.artifact,
         "milliseconds": _number(device.milliseconds),
         "error": device.error,
+        "died": device.died,
     }
 
 

@@ -29,8 +29,21 @@ def render_replays(report: CheckReport, *, width: int | None, verbose: bool) -> 
     if states[ReplayState.TOO_LARGE]:
         lines += _render_too_large(states[ReplayState.TOO_LARGE], width, verbose)
     for label, state in (("not covered by replay", ReplayState.NOT_COVERED), ("not replayed", ReplayState.FAILED)):
-        lines += _render_reasons(label, states[state], width, verbose)
+        lines += _render_reasons(label, _list_reasons(states[state]), width, verbose)
     return tuple(lines)
+
+
+def render_devices(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
+    """Empty when no device was asked."""
+    cases = [case for case in report.cases if case.device is not None]
+    ran = [case.device for case in cases if case.device is not None and case.device.outputs]
+    if not cases:
+        return ()
+    names = ", ".join(sorted({device.device for device in ran})) or "a device"
+    text = f"{len(ran)} of {len(cases)} compared with the intended result"
+    lines = list(compute_wrapped((Span(f"ran on {names}: ", Style.STRONG), Span(text)), width, 4))
+    reasons = [(case, case.device.error) for case in cases if case.device is not None and case.device.error]
+    return (*lines, *_render_reasons("not compared", reasons, width, verbose))
 
 
 def _state(case: CaseReport) -> ReplayState:
@@ -50,18 +63,21 @@ def _compute_word(case: CaseReport) -> str:
 
 def _render_too_large(cases: list[CaseReport], width: int | None, verbose: bool) -> list[Line]:
     if verbose:
-        return _render_reasons("too large", cases, width, verbose)
+        return _render_reasons("too large", _list_reasons(cases), width, verbose)
     remedy = any("--full" in case.replay.reason for case in cases if case.replay is not None)
     text = "estimated above the bounds" + (": `--full` replays them" if remedy else "") + ", `-v` shows the estimates"
     return list(compute_wrapped((Span("too large: ", Style.STRONG), Span(text)), width, 4))
 
 
-def _render_reasons(label: str, cases: list[CaseReport], width: int | None, verbose: bool) -> list[Line]:
+def _list_reasons(cases: list[CaseReport]) -> list[tuple[CaseReport, str]]:
+    return [(case, case.replay.reason) for case in cases if case.replay is not None]
+
+
+def _render_reasons(label: str, said: list[tuple[CaseReport, str]], width: int | None, verbose: bool) -> list[Line]:
     """Each reason once, with the first case that has it."""
     reasons: dict[str, list[str]] = {}
-    for case in cases:
-        if case.replay is not None:
-            reasons.setdefault(case.replay.reason, []).append(f"`{case.id}` on {case.target}")
+    for case, reason in said:
+        reasons.setdefault(reason, []).append(f"`{case.id}` on {case.target}")
     lines: list[Line] = []
     for reason, places in list(reasons.items())[: None if verbose else MAX_REASONS]:
         more = f" and {len(places) - 1} more" if len(places) > 1 else ""

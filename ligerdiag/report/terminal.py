@@ -11,7 +11,7 @@ from ligerdiag.report.finding_text import render_group
 from ligerdiag.report.grouping import FindingGroup, compute_shared_groups, compute_single_groups
 from ligerdiag.report.model import CheckReport, Progress, Status
 from ligerdiag.report.printable import compute_printable
-from ligerdiag.report.replay_summary import render_replays
+from ligerdiag.report.replay_summary import render_devices, render_replays
 from ligerdiag.report.spans import BLANK, Line, Span, Style, compute_text
 from ligerdiag.report.summary import render_coverage, render_totals, render_trouble
 from ligerdiag.report.table import render_table
@@ -69,6 +69,7 @@ def render_terminal(
     if report.cases:
         lines.extend(render_coverage(report, width))
         lines.extend(render_replays(report, width=width, verbose=verbose))
+        lines.extend(render_devices(report, width=width, verbose=verbose))
     lines.extend(render_totals(report, width))
     return _paint(lines) if colour else "".join(f"{compute_text(line)}\n" for line in lines)
 

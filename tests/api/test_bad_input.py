@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ligerdiag import api
 from ligerdiag.errors import InputError
 from ligerdiag.report.model import CaseReport, Status
 from tests.api.conftest import Check, RunCli
@@ -110,3 +111,11 @@ def test_nothing_half_written_is_left_in_the_cache(troubles: dict[str, CaseRepor
     assert list(cache.rglob(".tmp-*")) == []
     for directory in (cache / "artifacts").iterdir():
         assert (directory / "manifest.json").is_file()
+
+
+@pytest.mark.skipif(
+    any(Path(one).exists() for one in ("/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg")), reason="has a GPU"
+)
+def test_a_device_that_is_not_there_is_an_input_error_before_anything_is_compiled(cache: Path) -> None:
+    with pytest.raises(InputError, match="needs an NVIDIA GPU, and this machine has none"):
+        api.check(api.CheckOptions(selectors=("no such case",), cache_directory=cache, device=True))

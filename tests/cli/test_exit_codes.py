@@ -6,7 +6,7 @@ from ligerdiag.cli.exit_codes import MEANINGS, ExitCode, FailOn, compute_exit_co
 from ligerdiag.findings import Severity, Verdict
 from ligerdiag.outcomes import ReplayState
 from ligerdiag.report.model import CaseReport, Status
-from tests.report.samples import make_case, make_finding, make_replay, make_report
+from tests.report.samples import make_case, make_device, make_finding, make_replay, make_report
 
 FRESH = {"a": Verdict.FRESH}
 RIGHT = make_case("right")
@@ -15,6 +15,8 @@ UNSURE = make_case("unsure", Status.INCONCLUSIVE)
 BROKEN = make_case("broken", Status.ERROR, error="aborted", error_exit_code=3)
 MISTAKEN = make_case("mistaken", Status.ERROR, error="no such axis", error_exit_code=2)
 REPLAY_DIED = make_case("died", replay=make_replay(state=ReplayState.FAILED, reason="aborted"))
+RUN_DIED = make_case("crashed", device=make_device(outputs={}, verdicts={}, error="aborted", died=True))
+NOT_RUN = make_case("needs 8", device=make_device(outputs={}, verdicts={}, error="needs 8 GPUs"))
 NOT_REPLAYED = make_case("large", replay=make_replay(state=ReplayState.TOO_LARGE, reason="estimated 100 s"))
 DISAGREEING = make_case("disagreeing", Status.DISAGREEMENT, expected="hazard")
 NOTHING = make_case("nothing", Status.NOTHING, expected=None, outputs=FRESH)
@@ -40,6 +42,8 @@ def warned(severity: Severity) -> CaseReport:
         ((DISAGREEING,), 3),
         ((REPLAY_DIED, WRONG), 3),
         ((NOT_REPLAYED,), 0),
+        ((RUN_DIED, WRONG), 3),
+        ((NOT_RUN,), 0),
         ((RIGHT, DISAGREEING, WRONG), 3),
         ((DISAGREEING, MISTAKEN), 2),
         ((UNSURE,), 4),

@@ -401,3 +401,10 @@ def test_a_finding_quotes_the_first_case_of_its_group_that_has_numbers() -> None
     ]
     text = render_terminal(make_report(*cases))
     assert "   replay: in `b`: relative error 1.2e+04, equal to the stale prediction\n" in text
+
+
+def test_why_a_case_was_not_run_on_the_device_is_said() -> None:
+    device = make_device(outputs={}, verdicts={}, error="case `flce[hidden]` needs 8 GPUs, and this machine has 1")
+    text = render_terminal(make_report(make_case(device=device)))
+    assert "ran on a device: 0 of 1 compared with the intended result\n" in text
+    assert "not compared: case `flce[hidden]` needs 8 GPUs, and this machine has 1 (`flce[hidden]` on h100)\n" in text
