@@ -21,7 +21,7 @@ from ligerdiag.hazards.rule import Rule
 from ligerdiag.inspection import inspect_artifact
 from ligerdiag.outcomes import DeviceRun, Replay, ReplayState
 from ligerdiag.replay.plan import ALONE_SECONDS, Bounds
-from ligerdiag.replay.service import ReplayOptions, ReplayTask, fits_bounds, replay_artifacts
+from ligerdiag.replay.service import ReplayOptions, ReplayTask, explain_refusal, replay_artifacts
 from ligerdiag.report.agreement import compute_disagreements
 from ligerdiag.report.expectation import compute_status, parse_expectation
 from ligerdiag.report.expected_rules import parse_expected_rules
@@ -177,12 +177,14 @@ def _run_on_devices(
     """Each case runs once, whatever the targets it was compiled for."""
     cases = {(task.case.source, task.case.id): task.case for task in run.tasks}
 
-    def judge(artifact: Artifact) -> dict[str, str]:
-        outputs = inspect_artifact(artifact, effects_cache=cache.root / "effects").outputs
-        return {name: verdict.value for name, verdict in outputs.items()}
+    def judge(artifact: Artifact) -> tuple[dict[str, str], tuple[str, ...]]:
+        found = inspect_artifact(artifact, effects_cache=cache.root / "effects")
+        return {name: verdict.value for name, verdict in found.outputs.items()}, found.coverage.not_covered
 
-    def fits(artifact: Artifact) -> bool:
-        return options.replay and fits_bounds(artifact, how, cache=cache, toolchain=toolchain)
+    def refuse(artifact: Artifact) -> str:
+        if not options.replay:
+            return "replay was not asked for"
+        return explain_refusal(artifact, how, cache=cache, toolchain=toolchain)
 
     def relay(event: str, case: CaseSpec, done: int, total: int) -> None:
         tell(Progress(phase="device", event=event, done=done, total=total, case_id=case.id, target="device"))
@@ -195,7 +197,7 @@ def _run_on_devices(
     }
     limits = DeviceOptions(
         timeout=max(options.timeout, FULL_TIMEOUT if options.bounds.full else 0.0),
-        fits=fits,
+        refuse=refuse,
         draws=lambda case: 1 if (case.source, case.id) in large else DRAWS,
     )
     runs = run_cases(list(cases.values()), limits, cache=cache, toolchain=toolchain, judge=judge, on_case=relay)

@@ -36,5 +36,11 @@ class CompileError(LigerdiagError):
         self.log_tail = log_tail
 
 
+def describe_error(error: LigerdiagError) -> str:
+    """One line: the error, with the last thing that the worker said where a worker failed."""
+    said = error.log_tail.strip().splitlines() if isinstance(error, CompileError) else []
+    return f"{error}: {said[-1].strip()}" if said else str(error)
+
+
 class ArtifactError(LigerdiagError):
     """An artifact is truncated, hostile or of a form that we do not know (exit code 3)."""

@@ -22,6 +22,10 @@ class Attribution(StrEnum):
     """The numbers cannot tell: intended and stale agree, or the intended ones are not finite."""
 
 
+FAR = 0.5
+"""Relative error from which on a result is another one, and not a rounded one."""
+
+
 class ReplayState(StrEnum):
     """How far the replay of a case came."""
 
@@ -129,6 +133,8 @@ class DeviceRun:
     outputs: Mapping[str, DeviceOutput] = field(default_factory=dict[str, DeviceOutput])
     verdicts: Mapping[str, str] = field(default_factory=dict[str, str])
     """Output name to the static verdict on the device's own artifact."""
+    not_covered: tuple[str, ...] = ()
+    """What those verdicts do not cover, one line each."""
     intended_from: str = ""
     """What stood for the intended result: `program order` or `reference`."""
     artifact: str = ""

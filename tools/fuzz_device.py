@@ -19,13 +19,20 @@ import jax.numpy as jnp
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from ligerdiag.analysis.context import Context, compute_context
 from ligerdiag.compile.as_written import convert_as_written
 from ligerdiag.compile.names import compute_output_names
 from ligerdiag.compile.tags import tag_operations
+from ligerdiag.effects.access import CallEffects
+from ligerdiag.effects.call import compute_call_effects
 from ligerdiag.findings import Verdict
+from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.parse import load_hlo, parse_module
+from ligerdiag.hlo.shape import iterate_leaves
+from ligerdiag.hlo.xla_pb2 import HloModuleProto
 from tests.property.random_programs import SIZE, make_program
-from tools.measure_device import OPTIONS, analyse, find_optimized
 
+OPTIONS = {"xla_dump_hlo_as_proto": True, "xla_dump_hlo_as_text": False}
 DRAWS = 4
 RIGHT = 2e-2
 """Relative error in norm up to which an output counts as right: bf16 rounding and tf32 products stay below it."""
@@ -62,7 +69,7 @@ def run_seed(seed: int, archive: tarfile.TarFile, tally: Counter[str], rows: lis
     names = compute_output_names(lowered.out_info)
     with tempfile.TemporaryDirectory() as directory:
         compiled = lowered.compile(compiler_options=OPTIONS | {"xla_dump_to": directory})
-        context = analyse(program, Path(directory), names)
+        context = analyse(program, find_optimized(Path(directory)), names)
         intended = jax.jit(make_program(seed, hidden=False))
         errors = [
             [
@@ -84,6 +91,34 @@ def run_seed(seed: int, archive: tarfile.TarFile, tally: Counter[str], rows: lis
         optimized = find_optimized(Path(directory))
         archive.add(Path(directory) / "program.hlo.pb", f"{seed}/program.hlo.pb")
         archive.add(optimized, f"{seed}/optimized.hlo.pb")
+
+
+def analyse(program: bytes, optimized: Path, outputs: tuple[str, ...]) -> Context:
+    """The static analysis of the device's own artifact."""
+    module, buffers = load_hlo(optimized)
+    assert buffers is not None
+    return compute_context(
+        program=parse_module(HloModuleProto.FromString(program)),
+        optimized=module,
+        buffers=buffers,
+        effects_of=_compute_effects,
+        output_names=outputs,
+        traced_calls=(),
+    )
+
+
+def find_optimized(dump: Path) -> Path:
+    """The largest optimized module of the dump: the program itself."""
+    return max(dump.glob("*jit_*gpu_after_optimizations.hlo.pb"), key=lambda path: path.stat().st_size)
+
+
+def _compute_effects(call: HloInstruction) -> CallEffects:
+    return compute_call_effects(
+        target=call.proto.custom_call_target,
+        backend_config=call.proto.backend_config,
+        operands=len(call.operands),
+        outputs=sum(1 for _ in iterate_leaves(call.shape)),
+    )
 
 
 if __name__ == "__main__":

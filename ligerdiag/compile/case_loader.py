@@ -51,6 +51,13 @@ class CaseLoader:
         self._source, self._cases = source, cases
         return cases
 
+    def find_case(self, source: Source, case_id: str) -> Case:
+        """One case; what `load` raises, and InputError where the source has no such case any more."""
+        case = self.load(source).get(case_id)
+        if case is None:
+            raise InputError(f"`{source}` has no case `{case_id}` any more")
+        return case
+
     def compute_dependencies(self) -> dict[str, str]:
         """Files of the project that are imported by now, to their sha256 when they were first seen here."""
         files = {str(Path(file).resolve()) for file in _project_modules().values()}

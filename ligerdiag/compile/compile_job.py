@@ -29,7 +29,7 @@ from ligerdiag.compile.lowering import LoweredCase, lower_case
 from ligerdiag.compile.placements import Placement, compute_placements
 from ligerdiag.compile.target import strip_comments
 from ligerdiag.compile.worker_faults import describe_fault
-from ligerdiag.errors import CompileError, InputError
+from ligerdiag.errors import CompileError
 
 PASSES_FLAG = "xla_dump_hlo_pass_re"
 _OPTIMIZED = "gpu_after_optimizations.hlo.pb"
@@ -37,10 +37,7 @@ _OPTIMIZED = "gpu_after_optimizations.hlo.pb"
 
 def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> CompileAnswer:
     """Answers the request; every LigerdiagError is in one line, with the traceback in the log."""
-    cases = loader.load(request.source)
-    case = cases.get(request.case_id)
-    if case is None:
-        raise InputError(f"`{request.source}` has no case `{request.case_id}` any more")
+    case = loader.find_case(request.source, request.case_id)
     program = lower_case(case, request.description, request.compute_capability)
     key = compute_key(request, program)
     store = Path(request.artifacts)

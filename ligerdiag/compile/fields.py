@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any, cast
 
 type Json = Mapping[str, object]
@@ -82,6 +83,15 @@ def read_float(fields: Json, name: str) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise FieldError(f"expected a number for `{name}` but got {value!r:.60}")
     return float(value)
+
+
+def read_word[Word: StrEnum](kind: type[Word], fields: Json, name: str) -> Word:
+    """The field as one of the words of `kind`."""
+    word = read_str(fields, name)
+    try:
+        return kind(word)
+    except ValueError:
+        raise FieldError(f"expected one of {', '.join(kind)} for `{name}` but got `{word:.60}`") from None
 
 
 def read_strs(fields: Json, name: str) -> tuple[str, ...]:

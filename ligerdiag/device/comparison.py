@@ -18,8 +18,8 @@ from ligerdiag.compile.artifacts import Artifact
 from ligerdiag.device.job import ComparisonAnswer
 from ligerdiag.device.precision import BADNESS, DEVICE_TOLERANCE
 from ligerdiag.device.results import load_results
-from ligerdiag.outcomes import Attribution, DeviceOutput
-from ligerdiag.replay.compare import LOSSY, compare_output, compute_error
+from ligerdiag.outcomes import FAR, Attribution, DeviceOutput
+from ligerdiag.replay.compare import compare_output, compute_error
 from ligerdiag.replay.kernels import KernelRunner
 from ligerdiag.replay.opcodes.scope import Array, NotCoveredError
 from ligerdiag.replay.run import compute_reference, compute_tolerances, load_programs, replay_programs
@@ -81,7 +81,7 @@ def _judge_precision(
     if attribution is not Attribution.FRESH or name not in reference:
         return attribution
     error = compute_error(array, reference[name])
-    return Attribution.LOSSY if tolerance < error < LOSSY else attribution
+    return Attribution.LOSSY if tolerance < error < FAR else attribution
 
 
 def _by_size(error: float) -> float:

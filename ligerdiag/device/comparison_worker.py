@@ -5,7 +5,6 @@ from pathlib import Path
 from ligerdiag.compile.fields import Json
 from ligerdiag.compile.worker_loop import Answerer, serve
 from ligerdiag.device.job import parse_comparison_request, render_answer
-from ligerdiag.errors import InputError
 
 
 def prepare() -> Answerer:
@@ -20,9 +19,7 @@ def prepare() -> Answerer:
     def answer(job: Json, log: Path) -> str:
         del log
         request = parse_comparison_request(job)
-        case = loader.load(request.source).get(request.case_id)
-        if case is None:
-            raise InputError(f"`{request.source}` has no case `{request.case_id}` any more")
+        case = loader.find_case(request.source, request.case_id)
         artifact = load_artifact(Path(request.artifact))
         results = Path(request.results)
         compared = compare_with_replay(case, artifact, results, draws=request.draws, processes=request.processes)

@@ -38,9 +38,7 @@ type Arrays = dict[str, np.ndarray[Any, Any]]
 
 def run_case(request: DeviceRequest, loader: CaseLoader, log: Path) -> DeviceAnswer:
     """Answers the request. Raises InputError where the devices do not do, CompileError when compiling or running fails."""
-    case = loader.load(request.compile.source).get(request.compile.case_id)
-    if case is None:
-        raise InputError(f"`{request.compile.source}` has no case `{request.compile.case_id}` any more")
+    case = loader.find_case(request.compile.source, request.compile.case_id)
     mesh = build_device_mesh(case)
     devices: list[Any] = list(mesh.devices.flat)
     capability = int(str(devices[0].compute_capability).replace(".", ""))

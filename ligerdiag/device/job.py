@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from ligerdiag.compile.fields import (
-    FieldError,
     Json,
     as_list,
     as_object,
@@ -16,6 +15,7 @@ from ligerdiag.compile.fields import (
     read_int,
     read_object,
     read_str,
+    read_word,
 )
 from ligerdiag.compile.job import (
     CompileRequest,
@@ -153,13 +153,10 @@ def _parse_comparison_answer(answer: Json) -> ComparisonAnswer:
 
 
 def _parse_output(fields: Json) -> DeviceOutput:
-    word = read_str(fields, "attribution")
-    if word not in tuple(Attribution):
-        raise FieldError(f"expected an attribution but got `{word:.60}`")
     replayed = fields.get("replay_error") is not None
     return DeviceOutput(
         errors=_read_floats(fields, "errors"),
-        attribution=Attribution(word),
+        attribution=read_word(Attribution, fields, "attribution"),
         tolerance=read_float(fields, "tolerance"),
         distance=read_float(fields, "distance"),
         replay_error=read_float(fields, "replay_error") if replayed else None,

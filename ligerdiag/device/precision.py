@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from ligerdiag.outcomes import Attribution, DeviceOutput
-from ligerdiag.replay.compare import LOSSY
+from ligerdiag.outcomes import FAR, Attribution, DeviceOutput
 
 DEVICE_TOLERANCE = 2e-2
 """Relative error in norm: TF32 keeps 11 bits (2**-12 = 2.4e-4 per operand), and a few products in a row and sums that
@@ -35,4 +34,4 @@ def judge_by_reference(errors: Mapping[str, tuple[float, ...]]) -> dict[str, Dev
 def _judge_error(error: float) -> Attribution:
     if error <= DEVICE_TOLERANCE:
         return Attribution.FRESH
-    return Attribution.LOSSY if error < LOSSY else Attribution.NEITHER
+    return Attribution.LOSSY if error < FAR else Attribution.NEITHER

@@ -6,6 +6,7 @@ Arrays are kept as bytes: the format does not know bfloat16. Who reads them know
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -34,5 +35,5 @@ def load_results(directory: Path, draw: int, like: Mapping[str, Array]) -> dict[
             for number, (name, array) in enumerate(like.items()):
                 found[name] = file[f"output{number}"].view(array.dtype).reshape(array.shape)
             return found
-    except (OSError, KeyError, ValueError) as error:
+    except (OSError, EOFError, BadZipFile, KeyError, ValueError) as error:
         raise ArtifactError(f"the results of draw {draw} cannot be read: {error}") from error

@@ -5,7 +5,6 @@
 2. A worker that dies or takes too long costs its case alone. What the devices computed is removed afterwards.
 """
 
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +25,7 @@ from ligerdiag.device.job import (
     make_device_job,
 )
 from ligerdiag.device.precision import judge_by_reference
-from ligerdiag.errors import CompileError, InputError, LigerdiagError
+from ligerdiag.errors import CompileError, InputError, LigerdiagError, describe_error
 from ligerdiag.outcomes import DeviceOutput, DeviceRun
 from ligerdiag.replay.service import compute_environment
 
@@ -40,8 +39,8 @@ RUNS = 3
 
 type OnCase = Callable[[str, CaseSpec, int, int], None]
 """Called with `started` or `finished`, the case, how many are done, and how many there are."""
-type Judge = Callable[[Artifact], Mapping[str, str]]
-"""From the device's own artifact to the static verdict on each output."""
+type Judge = Callable[[Artifact], tuple[Mapping[str, str], tuple[str, ...]]]
+"""From the device's own artifact to the static verdict on each output, and what that does not cover."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +49,8 @@ class DeviceOptions:
 
     timeout: float
     """Seconds for one case."""
-    fits: Callable[[Artifact], bool]
-    """Whether an artifact may be replayed."""
+    refuse: Callable[[Artifact], str]
+    """Why an artifact is not replayed; empty where it is."""
     draws: Callable[[CaseSpec], int]
     """How many different draws of a case's arguments are run."""
 
@@ -85,7 +84,7 @@ def run_cases(
                 run = bench.run(case, results)
             except LigerdiagError as error:
                 died = not isinstance(error, InputError)
-                run = DeviceRun(device="", count=0, runs=0, error=_describe(error), died=died)
+                run = DeviceRun(device="", count=0, runs=0, error=describe_error(error), died=died)
             finally:
                 rmtree(results, ignore_errors=True)
             on_case("finished", case, done + 1, len(cases))
@@ -108,12 +107,14 @@ class _Bench:
         if artifact is None:
             raise CompileError(f"the artifact of case `{case.id}` disappeared from `{self.devices.cache.artifacts}`")
         outputs, source, note = self._compare(case, artifact, request, answer)
+        verdicts, not_covered = self.judge(artifact)
         return DeviceRun(
             device=answer.device,
             count=answer.count,
             runs=RUNS,
             outputs={name: replace(one, unsteady=answer.unsteady.get(name, 0.0)) for name, one in outputs.items()},
-            verdicts=self.judge(artifact),
+            verdicts=verdicts,
+            not_covered=not_covered,
             intended_from=source,
             artifact=str(artifact.directory),
             milliseconds=answer.milliseconds,
@@ -124,8 +125,8 @@ class _Bench:
         self, case: CaseSpec, artifact: Artifact, asked: DeviceRequest, answer: DeviceAnswer
     ) -> tuple[Mapping[str, DeviceOutput], str, str]:
         """(numbers by output, what was right, why there is nothing to compare with)."""
-        why = "too large to replay"
-        if self.options.fits(artifact):
+        why = self.options.refuse(artifact)
+        if not why:
             request = ComparisonRequest(
                 source=case.source,
                 case_id=case.id,
@@ -161,7 +162,7 @@ def _make_request(case: CaseSpec, results: str, pool: Pool, draws: int) -> Devic
             compute_capability=0,
             toolchain=pool.toolchain.name,
             versions=pool.toolchain.versions,
-            environment={**compute_important_environment(), "LIGERDIAG_DEVICE": str(os.getpid())},
+            environment=compute_important_environment(),
             flags={},
             fingerprint=compute_fingerprint(),
             artifacts=str(pool.cache.artifacts),
@@ -172,9 +173,3 @@ def _make_request(case: CaseSpec, results: str, pool: Pool, draws: int) -> Devic
         draws=draws,
         runs=RUNS,
     )
-
-
-def _describe(error: LigerdiagError) -> str:
-    """The error, with the last thing that the worker said."""
-    said = error.log_tail.strip().splitlines() if isinstance(error, CompileError) else []
-    return f"{error}: {said[-1].strip()}" if said else str(error)

@@ -11,10 +11,8 @@ from ligerdiag.hazards.measured_examples import LOSSY_SUM
 from ligerdiag.hazards.rule import Rule, Settled
 from ligerdiag.hazards.wording import conjugate, name_outputs
 from ligerdiag.hlo.source import find_user_line
-from ligerdiag.outcomes import Attribution, Replay
+from ligerdiag.outcomes import FAR, Attribution, Replay
 
-FAR = 0.5
-"""Relative error from which on a result is another one, and not a rounded one."""
 _HELP = "declare the write, and read the declared output: no workaround is needed then"
 
 

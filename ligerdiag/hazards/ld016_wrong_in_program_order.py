@@ -57,9 +57,8 @@ that JAX has dropped, so that program order itself lacks it. Such a schedule is 
     what_to_do="""\
 Have the kernel return what it writes, and use the operand only where its old value is meant.""",
     limits="""\
-Needs a replay and a reference. A result that is not finite, here or in the reference, is not compared. The tolerance
-follows the dtypes and the lengths of the sums of the program; a reference that computes something else on purpose is
-reported.""",
+Needs a replay and a reference. Where the reference itself is not finite, nothing is compared. The tolerance follows the
+dtypes and the lengths of the sums of the program; a reference that computes something else on purpose is reported.""",
     references=(
         "github.com/linkedin/Liger-Kernel/issues/272 (the PyTorch twin)",
         "github.com/phlippe/liger_kernels (last_layer=False: the cotangent is dropped)",

@@ -33,6 +33,15 @@ def iterate_leaves(shape: ShapeProto, prefix: ShapeIndex = ()) -> Iterator[Shape
         yield from iterate_leaves(child, (*prefix, index))
 
 
+def iterate_leaf_shapes(shape: ShapeProto, prefix: ShapeIndex = ()) -> Iterator[tuple[ShapeIndex, ShapeProto]]:
+    """As `iterate_leaves`, each with its shape."""
+    if not is_tuple(shape):
+        yield prefix, shape
+        return
+    for index, child in enumerate(shape.tuple_shapes):
+        yield from iterate_leaf_shapes(child, (*prefix, index))
+
+
 def count_elements(shape: ShapeProto) -> int:
     """Elements of an array shape."""
     return prod(shape.dimensions)

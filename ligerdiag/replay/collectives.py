@@ -42,8 +42,6 @@ COLLECTIVES = frozenset(
         "collective-permute-start",
     }
 )
-COLLECTIVES_DONE = frozenset({"all-reduce-done", "all-gather-done", "collective-permute-done"})
-"""What `finish` takes."""
 
 _OPERANDS_FIRST = frozenset({"all-gather-start", "collective-permute-start"})
 
@@ -81,17 +79,6 @@ def exchange(instruction: HloInstruction, operands: Sequence[tuple[Value, ...]],
         _shape_result(instruction, operands[device], [column[device] for column in results])
         for device in range(len(operands))
     ]
-
-
-def finish(done: HloInstruction, start_value: Value) -> Value:
-    """The value of a -done, from that of its -start. Raises NotCoveredError for one that is not in COLLECTIVES_DONE."""
-    if done.opcode not in COLLECTIVES_DONE:
-        raise NotCoveredError(done.opcode)
-    if done.opcode == "all-reduce-done":
-        return start_value
-    if not isinstance(start_value, tuple) or len(start_value) < 2:
-        raise ArtifactError(f"`{done.name}` ends what did not start as operands and results")
-    return start_value[1]
 
 
 def _transpose(instruction: HloInstruction, operands: Sequence[tuple[Value, ...]]) -> list[Column]:

@@ -27,14 +27,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ligerdiag.errors import ArtifactError
-from ligerdiag.outcomes import Attribution, OutputNumbers
+from ligerdiag.outcomes import FAR, Attribution, OutputNumbers
 from ligerdiag.replay.opcodes.scope import Array
 
 BLOCK = 1 << 18
 """Elements at a time: some temporary arrays of 2 MB, which stay in the cache."""
 
-LOSSY = 0.5
-"""Relative error up to which an output is the same number with rounding errors."""
 _LOSSY_NEARNESS = 0.1
 _DISTANCE_TO_SORT = 4.0
 
@@ -63,7 +61,7 @@ def compare_output(
         attribution = Attribution.STALE if distance > limit else Attribution.UNDECIDED
     elif _is_sorted(sums, limit) or (counts := _count_rows(views, sums, limit)).partly_stale:
         attribution = Attribution.PARTLY_STALE
-    elif error < LOSSY and not sums.to_intended >= _LOSSY_NEARNESS * sums.to_stale:
+    elif error < FAR and not sums.to_intended >= _LOSSY_NEARNESS * sums.to_stale:
         attribution = Attribution.LOSSY
     else:
         attribution = Attribution.NEITHER

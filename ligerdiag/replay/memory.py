@@ -10,14 +10,12 @@ import numpy as np
 
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.buffers import BufferAssignment, Slice
-from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.positions import Positions
-from ligerdiag.hlo.shape import ShapeIndex, is_tuple
+from ligerdiag.hlo.shape import TOKEN, ShapeIndex, is_tuple
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.replay.dtypes import get_dimensions, get_dtype
 from ligerdiag.replay.opcodes.scope import Array, NotCoveredError, Value
-
-TOKEN = 17
 
 
 def compute_sizes(buffers: BufferAssignment) -> Mapping[int, int]:
@@ -31,11 +29,10 @@ def compute_sizes(buffers: BufferAssignment) -> Mapping[int, int]:
 class Memory:
     """Bytes of one device."""
 
-    def __init__(self, module: HloModule, buffers: BufferAssignment, positions: Positions) -> None:
+    def __init__(self, buffers: BufferAssignment, positions: Positions) -> None:
         self._slices = buffers.slices
         self._positions = positions
         self._bytes = {index: np.full(size, 0xFF, np.uint8) for index, size in compute_sizes(buffers).items()}
-        self._module = module
 
     def locate(self, instruction: HloInstruction, index: ShapeIndex) -> Slice | None:
         """Where the leaf stands; None where it has no place, as a token has none."""

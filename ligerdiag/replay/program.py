@@ -26,7 +26,7 @@ from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.effects.call import carries_kernel
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
-from ligerdiag.hlo.shape import is_tuple
+from ligerdiag.hlo.shape import iterate_leaf_shapes
 from ligerdiag.hlo.tags import TagPath, parse_tag_path
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.replay import manual_axes
@@ -191,7 +191,7 @@ class _Run:
             raise ArtifactError(f"`{call.name}` has a tuple as operand")
         buffers = [np.array(cell.array, order="C").reshape(-1) for cell in cells]
         shared = {output: operand for operand, output in call.operand_output_aliases.items()}
-        shapes = list(_iterate_leaves(call.shape))
+        shapes = list(iterate_leaf_shapes(call.shape))
         outputs: list[Array] = []
         for index, shape in shapes:
             operand = shared.get(index)
@@ -229,12 +229,6 @@ def _read_for_all(cells: Cells) -> Value:
     if any(not np.array_equal(np.asarray(value), np.asarray(values[0])) for value in values):
         raise NotCoveredError("a loop or branch in shard_map that devices leave at different times")
     return values[0]
-
-
-def _iterate_leaves(shape: ShapeProto, prefix: tuple[int, ...] = ()) -> list[tuple[tuple[int, ...], ShapeProto]]:
-    if not is_tuple(shape):
-        return [(prefix, shape)]
-    return [leaf for n, child in enumerate(shape.tuple_shapes) for leaf in _iterate_leaves(child, (*prefix, n))]
 
 
 def _allocate(shape: ShapeProto) -> Array:

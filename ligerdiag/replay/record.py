@@ -17,6 +17,7 @@ from ligerdiag.compile.fields import (
     read_list,
     read_object,
     read_str,
+    read_word,
 )
 from ligerdiag.outcomes import Attribution, LaunchNumbers, OutputNumbers, Replay, ReplayState
 
@@ -29,7 +30,7 @@ def render_replay(replay: Replay) -> dict[str, object]:
 def parse_replay(fields: Json) -> Replay:
     """The record of a JSON object; FieldError when it is none. `cached` is false: who reads a cache says so."""
     return Replay(
-        state=_read_word(ReplayState, fields, "state"),
+        state=read_word(ReplayState, fields, "state"),
         reason=read_str(fields, "reason"),
         outputs=_read_map(fields, "outputs", _parse_output),
         reference=_read_map(fields, "reference", _as_float),
@@ -46,7 +47,7 @@ def parse_replay(fields: Json) -> Replay:
 def _parse_output(value: object, name: str) -> OutputNumbers:
     fields = as_object(value, name)
     return OutputNumbers(
-        attribution=_read_word(Attribution, fields, "attribution"),
+        attribution=read_word(Attribution, fields, "attribution"),
         error=read_float(fields, "error"),
         stale_error=read_float(fields, "stale_error"),
         distance=read_float(fields, "distance"),
@@ -67,14 +68,6 @@ def _parse_launch(value: object) -> LaunchNumbers:
         unwritten=_read_numbered(fields, "unwritten", _as_pair),
         racing=_read_numbered(fields, "racing", _as_float),
     )
-
-
-def _read_word[Word: (ReplayState, Attribution)](kind: type[Word], fields: Json, name: str) -> Word:
-    word = read_str(fields, name)
-    try:
-        return kind(word)
-    except ValueError:
-        raise FieldError(f"expected one of {', '.join(kind)} for `{name}` but got `{word:.60}`") from None
 
 
 def _read_map[T](fields: Json, name: str, parse: Callable[[object, str], T]) -> dict[str, T]:

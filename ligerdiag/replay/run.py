@@ -22,9 +22,9 @@ from ligerdiag.errors import ArtifactError, LigerdiagError
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.hlo.shape import is_tuple
-from ligerdiag.outcomes import Attribution, OutputNumbers, Replay, ReplayState
-from ligerdiag.replay.compare import LOSSY, compare_output, compute_error
+from ligerdiag.hlo.shape import TOKEN, is_tuple
+from ligerdiag.outcomes import FAR, Attribution, OutputNumbers, Replay, ReplayState
+from ligerdiag.replay.compare import compare_output, compute_error
 from ligerdiag.replay.device_groups import check_replicas
 from ligerdiag.replay.dtypes import get_dtype
 from ligerdiag.replay.kernels import KernelRunner
@@ -142,7 +142,7 @@ def compute_tolerances(programs: Programs, outputs: Mapping[str, Array]) -> dict
         get_dtype(i.shape)
         for c in programs.program.computations.values()
         for i in c.instructions
-        if not is_tuple(i.shape) and i.shape.element_type != 17
+        if not is_tuple(i.shape) and i.shape.element_type != TOKEN
     }
     return {name: compute_tolerance([*dtypes, array.dtype]) for name, array in outputs.items()}
 
@@ -219,6 +219,10 @@ def _find_differences(
     return {name: error for name, error in found.items() if not error <= tolerances[name]}
 
 
+def _is_finite(array: Array) -> bool:
+    return array.dtype.kind in "biu" or bool(np.isfinite(array).all())
+
+
 def _get_badness(numbers: OutputNumbers) -> float:
     return inf if isnan(numbers.error) else numbers.error
 
@@ -233,7 +237,9 @@ def _judge_reference(record: Replay, intended: Mapping[str, Array], reference: M
     for name, numbers in record.outputs.items():
         wanted = np.asarray(reference[name])
         error = compute_error(intended[name], wanted)
+        if isnan(error) and _is_finite(wanted):
+            error = inf  # program order is not finite where the reference is
         errors[name], tolerances[name] = error, numbers.tolerance
-        lossy = numbers.attribution is Attribution.FRESH and numbers.tolerance < error < LOSSY
+        lossy = numbers.attribution is Attribution.FRESH and numbers.tolerance < error < FAR
         outputs[name] = replace(numbers, attribution=Attribution.LOSSY) if lossy else numbers
     return replace(record, outputs=outputs, reference=errors, reference_tolerance=tolerances)

@@ -19,8 +19,7 @@ from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.positions import Positions
-from ligerdiag.hlo.shape import ShapeIndex, is_tuple, iterate_leaves
-from ligerdiag.hlo.xla_pb2 import ShapeProto
+from ligerdiag.hlo.shape import iterate_leaf_shapes, iterate_leaves
 from ligerdiag.replay.collectives import COLLECTIVES, exchange
 from ligerdiag.replay.evaluate import Evaluator, choose_branch, is_true
 from ligerdiag.replay.memory import Memory
@@ -48,7 +47,7 @@ class Schedule:
 
     def __post_init__(self) -> None:
         self._positions = Positions(self.module, self.buffers)
-        self._memories = [Memory(self.module, self.buffers, self._positions) for _ in range(self.devices)]
+        self._memories = [Memory(self.buffers, self._positions) for _ in range(self.devices)]
         self._evaluators = [Evaluator(self.module, partition=device) for device in range(self.devices)]
         for computation in self.module.computations.values():
             for instruction in computation.sequence:
@@ -67,7 +66,7 @@ class Schedule:
             for parameter, array in zip(entry.parameters, arrays, strict=True):
                 memory.write(parameter, array)
         self._run(entry, range(self.devices))
-        shapes = _list_leaves(entry.root.shape)
+        shapes = list(iterate_leaf_shapes(entry.root.shape))
         return [
             tuple([np.array(memory.view(entry.root, index, shape)) for index, shape in shapes])
             for memory in self._memories
@@ -197,7 +196,7 @@ class Schedule:
     def _launch(self, device: int, call: HloInstruction) -> None:
         memory = self._memories[device]
         operands = [memory.view_flat(operand, (), operand.shape) for operand in call.operands]
-        outputs = [memory.view_flat(call, index, shape) for index, shape in _list_leaves(call.shape)]
+        outputs = [memory.view_flat(call, index, shape) for index, shape in iterate_leaf_shapes(call.shape)]
         self.kernels.launch(compute_payload_key(call), operands, outputs, instruction=call.name)
 
     def _store_constant(self, device: int, constant: HloInstruction) -> None:
@@ -210,9 +209,3 @@ def _copy(value: Value) -> Value:
     if isinstance(value, tuple):
         return tuple([_copy(child) for child in value])
     return np.array(value)
-
-
-def _list_leaves(shape: ShapeProto, prefix: ShapeIndex = ()) -> list[tuple[ShapeIndex, ShapeProto]]:
-    if not is_tuple(shape):
-        return [(prefix, shape)]
-    return [leaf for n, child in enumerate(shape.tuple_shapes) for leaf in _list_leaves(child, (*prefix, n))]

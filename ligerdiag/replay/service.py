@@ -16,7 +16,7 @@ from ligerdiag.compile.job import CaseSpec
 from ligerdiag.compile.pool import Pool, count_cores
 from ligerdiag.compile.service import CompileEvent
 from ligerdiag.compile.toolchain import Toolchain
-from ligerdiag.errors import CompileError, LigerdiagError
+from ligerdiag.errors import LigerdiagError, describe_error
 from ligerdiag.outcomes import Replay, ReplayState
 from ligerdiag.replay.available import compute_available_bytes
 from ligerdiag.replay.job import ReplayAnswer, ReplayRequest, make_replay_job
@@ -117,9 +117,10 @@ def _replay_each(
             yield from _run(plans, pool, options, threads, results)
 
 
-def fits_bounds(artifact: Artifact, options: ReplayOptions, *, cache: Cache, toolchain: Toolchain) -> bool:
-    """Whether the artifact would be replayed."""
-    return isinstance(_plan(artifact, options, Results(cache, toolchain)), _Plan)
+def explain_refusal(artifact: Artifact, options: ReplayOptions, *, cache: Cache, toolchain: Toolchain) -> str:
+    """Why the artifact would not be replayed, such as `too large: estimated 2 min, ...`; empty where it would be."""
+    plan = _plan(artifact, options, Results(cache, toolchain))
+    return "" if isinstance(plan, _Plan) else f"{plan.state.value}: {plan.reason}"
 
 
 def compute_environment(threads: int) -> dict[str, str]:
@@ -159,16 +160,10 @@ def _settle(
     try:
         answer = future.result()
     except LigerdiagError as error:
-        return replace(Replay(state=ReplayState.FAILED, reason=_describe(error)), **estimate)
+        return replace(Replay(state=ReplayState.FAILED, reason=describe_error(error)), **estimate)
     answer = replace(answer, replay=replace(answer.replay, **estimate))
     results.keep(task.case, task.artifact, answer, rows=options.rows)
     return answer.replay
-
-
-def _describe(error: LigerdiagError) -> str:
-    """The error, with the last thing that the worker said."""
-    said = error.log_tail.strip().splitlines() if isinstance(error, CompileError) else []
-    return f"{error}: {said[-1].strip()}" if said else str(error)
 
 
 def _plan(artifact: Artifact, options: ReplayOptions, results: Results) -> _Plan | Replay:

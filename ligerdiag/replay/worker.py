@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ligerdiag.compile.fields import Json
 from ligerdiag.compile.worker_loop import Answerer, serve
-from ligerdiag.errors import InputError, LigerdiagError
+from ligerdiag.errors import LigerdiagError
 from ligerdiag.outcomes import Replay, ReplayState
 from ligerdiag.replay.job import ReplayAnswer, parse_replay_request, render_replay_answer
 
@@ -28,9 +28,7 @@ def prepare() -> Answerer:
     def answer(job: Json, log: Path) -> str:
         del log
         request = parse_replay_request(job)
-        case = loader.load(request.source).get(request.case_id)
-        if case is None:
-            raise InputError(f"`{request.source}` has no case `{request.case_id}` any more")
+        case = loader.find_case(request.source, request.case_id)
         artifact = load_artifact(Path(request.artifact))
         try:
             replay = replay_case(case, artifact, processes=request.processes, rows=request.rows)

@@ -2,13 +2,14 @@
 
 | the schedule says | the numbers agree | they say nothing | they disagree |
 |---|---|---|---|
-| fresh, latent | fresh, lossy | undecided | stale, partly stale, neither |
+| fresh, latent | fresh, lossy in program order already | undecided, lossy | stale, partly stale, neither |
 | stale, clobbered | stale, partly stale, neither | undecided, lossy; fresh where intended and stale are one | fresh |
 | unknown | | all | |
 
-A clobbered read saw what it should not: its numbers are wrong in whatever way. Lossy numbers do not contradict a stale
-verdict, as a sum with one stale term looks like that (`replay.compare`, 6). A device is held against the verdict on
-its own artifact, and against the replay of that.
+A clobbered read saw what it should not: its numbers are wrong in whatever way. A sum with one stale term looks lossy
+(`replay.compare`, 6): numbers that are lossy against program order contradict no verdict and confirm none. Those that
+equal program order and are lossy against the case's reference only are what the schedule should give. A device is held
+against the verdict on its own artifact, and against the replay of that.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,15 +34,22 @@ class Agreement(StrEnum):
     DISAGREES = "disagrees"
 
 
-def compute_agreement(verdict: Verdict, attribution: Attribution, *, can_tell: bool = True) -> Agreement:
-    """The table above. can_tell: whether the intended and the stale numbers are further apart than rounding."""
+def compute_agreement(
+    verdict: Verdict, attribution: Attribution, *, can_tell: bool = True, in_program_order: bool = True
+) -> Agreement:
+    """The table above.
+
+    can_tell: whether the intended and the stale numbers are further apart than rounding. in_program_order: whether the
+    numbers equal those of program order, so that lossy ones are so against the reference only.
+    """
     match verdict:
         case Verdict.UNKNOWN:
             return Agreement.SILENT
         case Verdict.FRESH | Verdict.LATENT:
             if attribution in WRONG:
                 return Agreement.DISAGREES
-            return Agreement.SILENT if attribution is Attribution.UNDECIDED else Agreement.AGREES
+            silent = attribution is Attribution.UNDECIDED or (attribution is Attribution.LOSSY and not in_program_order)
+            return Agreement.SILENT if silent else Agreement.AGREES
         case Verdict.STALE | Verdict.CLOBBERED:
             if attribution in WRONG:
                 return Agreement.AGREES
@@ -56,7 +64,12 @@ def compute_replay_agreements(outputs: Mapping[str, Verdict], replay: Replay | N
     if replay is None or replay.state is not ReplayState.DONE:
         return {}
     return {
-        name: compute_agreement(outputs[name], n.attribution, can_tell=n.distance > n.tolerance)
+        name: compute_agreement(
+            outputs[name],
+            n.attribution,
+            can_tell=n.distance > n.tolerance,
+            in_program_order=n.error <= n.tolerance,
+        )
         for name, n in replay.outputs.items()
         if name in outputs
     }
@@ -68,7 +81,12 @@ def compute_device_agreements(device: DeviceRun | None) -> dict[str, Agreement]:
         return {}
     verdicts = {name: Verdict(word) for name, word in device.verdicts.items()}
     return {
-        name: compute_agreement(verdicts[name], output.attribution, can_tell=output.distance > output.tolerance)
+        name: compute_agreement(
+            verdicts[name],
+            output.attribution,
+            can_tell=output.distance > output.tolerance,
+            in_program_order=all(error <= output.tolerance for error in output.errors),
+        )
         for name, output in device.outputs.items()
         if name in verdicts
     }

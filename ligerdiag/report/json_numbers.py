@@ -35,6 +35,7 @@ def render_device(device: DeviceRun) -> Json:
         "runs": device.runs,
         "outputs": {name: _device_output(output) for name, output in device.outputs.items()},
         "verdicts": dict(device.verdicts),
+        "not_covered": list(device.not_covered),
         "intended_from": device.intended_from,
         "artifact": device.artifact,
         "milliseconds": _number(device.milliseconds),

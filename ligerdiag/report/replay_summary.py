@@ -43,7 +43,9 @@ def render_devices(report: CheckReport, *, width: int | None, verbose: bool) -> 
     text = f"{len(ran)} of {len(cases)} compared with the intended result"
     lines = list(compute_wrapped((Span(f"ran on {names}: ", Style.STRONG), Span(text)), width, 4))
     reasons = [(case, case.device.error) for case in cases if case.device is not None and case.device.error]
-    return (*lines, *_render_reasons("not compared", reasons, width, verbose))
+    lines += _render_reasons("not compared", reasons, width, verbose)
+    unseen = [(case, note) for case in cases if case.device is not None for note in case.device.not_covered]
+    return (*lines, *_render_reasons("not covered on the device's artifact", unseen, width, verbose))
 
 
 def _state(case: CaseReport) -> ReplayState:

@@ -14,7 +14,7 @@ from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.parse import parse_module
 from ligerdiag.hlo.xla_pb2 import HloModuleProto
-from ligerdiag.replay.collectives import COLLECTIVES, COLLECTIVES_DONE, exchange, finish
+from ligerdiag.replay.collectives import COLLECTIVES, exchange
 from ligerdiag.replay.device_groups import check_replicas, compute_groups
 from ligerdiag.replay.evaluate import Evaluator
 from ligerdiag.replay.opcodes.scope import Array, NotCoveredError, Value
@@ -61,12 +61,17 @@ def run_in_lockstep(module: HloModule, arguments: Sequence[tuple[Value, ...]]) -
             result = [arguments[device][instruction.proto.parameter_number] for device in devices]
         elif instruction.opcode in COLLECTIVES:
             result = exchange(instruction, operands, scopes[0].call)
-        elif instruction.opcode in COLLECTIVES_DONE:
+        elif instruction.opcode.endswith("-done"):
             result = [finish(instruction, operand[0]) for operand in operands]
         else:
             result = [scopes[device].evaluate(instruction, operands[device]) for device in devices]
         values[instruction.id] = result
     return values[module.entry.root.id]
+
+
+def finish(done: HloInstruction, started: Value) -> Value:
+    """The value of a -done, from that of its -start: the results, which all but an all-reduce keep beside operands."""
+    return started if done.opcode == "all-reduce-done" else started[1]
 
 
 def add(_computation: int, arguments: Sequence[Value]) -> Value:

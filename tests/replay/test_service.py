@@ -1,5 +1,6 @@
 """The replay workers: what one case does to its worker costs that case alone, and nothing outlives us."""
 
+import math
 import os
 import shutil
 import signal
@@ -67,6 +68,7 @@ def fail(x):
 
 REFERENCES = {"keep": right, "twin": right, "wrong": wrong, "abort": abort, "hang": hang, "fail": fail, "after": None}
 CASES = tuple(Case(name=name, function=keep, args=(Arg(shape=(4,)),), reference=r) for name, r in REFERENCES.items())
+CASES += (Case(name="infinite", function=lambda x: {"y": x / 0}, args=(Arg(shape=(4,)),), reference=right),)
 """
 
 
@@ -145,6 +147,11 @@ def test_a_reference_that_is_right_is_within_the_tolerance_and_another_one_is_no
     right, wrong = replays["keep"], replays["wrong"]
     assert right.reference["y"] <= right.reference_tolerance["y"]
     assert wrong.reference["y"] > wrong.reference_tolerance["y"]
+
+
+def test_a_program_that_is_not_finite_where_its_reference_is_counts_as_wrong(replays: dict[str, Replay]) -> None:
+    assert replays["infinite"].state is ReplayState.DONE
+    assert replays["infinite"].reference == {"y": math.inf}
 
 
 def test_a_reference_that_kills_the_process_costs_its_case_alone(replays: dict[str, Replay]) -> None:

@@ -39,6 +39,16 @@ def test_fresh_numbers_that_cannot_tell_say_nothing_about_a_bad_verdict(verdict:
     assert compute_agreement(verdict, Attribution.FRESH, can_tell=False) is S
 
 
+@pytest.mark.parametrize(("error", "said"), [(1e-6, A), (1e-5, A), (0.01, S)])
+@pytest.mark.parametrize("verdict", [Verdict.FRESH, Verdict.LATENT])
+def test_numbers_that_are_lossy_in_program_order_already_confirm_a_verdict_and_others_do_not(
+    verdict: Verdict, error: float, said: Agreement
+) -> None:
+    """A sum with one stale term among many reads as lossy against program order."""
+    replay = make_replay({"w": make_numbers(attribution=Attribution.LOSSY, error=error)})
+    assert compute_replay_agreements({"w": verdict}, replay) == {"w": said}
+
+
 @pytest.mark.parametrize(("distance", "said"), [(1e-6, S), (1e-5, S), (1.1e-5, D), (math.nan, S), (math.inf, D)])
 def test_the_distance_to_the_stale_prediction_decides_whether_fresh_numbers_can_tell(
     distance: float, said: Agreement
