@@ -11,7 +11,7 @@ from ligerdiag import api
 from ligerdiag.outcomes import FAR
 
 ROOT = Path(__file__).parents[2]
-SELECTORS = ("seed_flce", "bf16_flce", "seed_cross_entropy", "flce_modes")
+SELECTORS = ("seed_flce*", "bf16_flce*", "seed_cross_entropy*", "flce_modes*")
 SEEDS = 40
 PRIME = 10_000
 """First of the seeds whose agreement docs/measurements reports."""
