@@ -7,6 +7,7 @@
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from math import inf, isnan, prod
 from pathlib import Path
 from statistics import median
@@ -54,8 +55,10 @@ def run_case(request: DeviceRequest, loader: CaseLoader, log: Path) -> DeviceAns
     milliseconds: list[float] = []
     for draw in range(request.draws):
         first: Arrays = {}
+        with _on_the_cpu():
+            drawn = draw_arguments(case, draw)
         for run in range(request.runs):
-            results, seconds = _run(compiled, program.outputs, case, specs, draw)
+            results, seconds = _run(compiled, program.outputs, case, drawn, specs)
             if run:
                 milliseconds.append(seconds * 1e3)
                 _note_differences(unsteady, first, results)
@@ -92,10 +95,13 @@ def build_device_mesh(case: Case) -> Mesh:
     return Mesh(np.array(devices[:needed]).reshape(tuple(sizes.values())), tuple(sizes))
 
 
-def _run(compiled: Any, names: Sequence[str], case: Case, specs: Any, draw: int) -> tuple[Arrays, float]:
+def _on_the_cpu() -> AbstractContextManager[Any]:
     library: Any = jax
-    with library.default_device(library.devices("cpu")[0]):
-        drawn = draw_arguments(case, draw)
+    return library.default_device(library.devices("cpu")[0])
+
+
+def _run(compiled: Any, names: Sequence[str], case: Case, drawn: Any, specs: Any) -> tuple[Arrays, float]:
+    library: Any = jax
     shardings = library.tree.map(_get_sharding, specs)
     arguments = library.device_put(drawn, shardings)
     library.block_until_ready(arguments)

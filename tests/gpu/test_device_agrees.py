@@ -11,7 +11,8 @@ from ligerdiag import api
 from ligerdiag.outcomes import FAR
 
 ROOT = Path(__file__).parents[2]
-SELECTORS = ("seed_flce*", "bf16_flce*", "seed_cross_entropy*", "flce_modes*")
+SELECTORS = ("seed_flce[*-float32-*-4-2048-50304-1024]", "bf16_flce[False-*-4-2048-50304-1024]")
+"""Too large to be replayed here; `test_three_ways` has the small ones."""
 SEEDS = 40
 PRIME = 10_000
 """First of the seeds whose agreement docs/measurements reports."""

@@ -62,3 +62,20 @@ def call(name: str, operand: str, shape: str = "f32[4]") -> str:
 
 
 X = np.arange(1, 5, dtype=np.float32)
+
+LOOP = """body {
+  s = (s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  h = f32[4] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  k = f32[4] custom-call(h), custom_call_target="triton_kernel_call"
+  ROOT next = (s32[], f32[4]) tuple(j, h)
+}
+condition {
+  cs = (s32[], f32[4]) parameter(0)
+  ci = s32[] get-tuple-element(cs), index=0
+  three = s32[] constant(3)
+  ROOT less = pred[] compare(ci, three), direction=LT
+}"""
+"""Computations `body` and `condition` of a loop that runs the kernel three times on what it carries."""

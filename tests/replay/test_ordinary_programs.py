@@ -9,7 +9,6 @@ import os
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -26,10 +25,11 @@ from ligerdiag.compile.target import load_target
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.replay.program import run_program
 from ligerdiag.replay.schedule import Schedule
-from tests.replay.programs.ordinary import CASES
+from tests.replay.programs import array_operations, control_flow, layers, training
 
 ROUNDING = 1e-5
-FILE = Path(__file__).parent / "programs" / "ordinary.py"
+FILES = (array_operations, control_flow, layers, training)
+CASES = {case.id: case for file in FILES for case in file.CASES}
 
 
 class NoKernels:
@@ -42,7 +42,7 @@ class NoKernels:
 @pytest.fixture(scope="module")
 def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Artifact]]:
     with Pool(cache=Cache(tmp_path_factory.mktemp("cache"))) as pool:
-        specs = discover_cases([str(FILE)], pool=pool)
+        specs = discover_cases([str(file.__file__) for file in FILES], pool=pool)
         results = compile_cases(specs, [load_target("h100")], pool=pool)
         yield {result.case.id: result.artifact for result in results if result.artifact is not None}
 
@@ -57,7 +57,7 @@ def compute_error(actual: Any, wanted: Any) -> float:
     return float(np.linalg.norm((one - two)[finite]) / (scale or 1.0))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_replay_equals_xla_cpu(case: Case, artifacts: Mapping[str, Artifact]) -> None:
     artifact = artifacts[case.id]
     arguments = [np.asarray(leaf) for leaf in jax.tree.leaves(draw_arguments(case))]
@@ -74,5 +74,6 @@ def test_replay_equals_xla_cpu(case: Case, artifacts: Mapping[str, Artifact]) ->
         assert compute_error(other, right) <= ROUNDING
 
 
-def test_there_are_many() -> None:
+def test_there_are_many_and_no_two_of_one_name() -> None:
+    assert len(CASES) == sum(len(file.CASES) for file in FILES)
     assert len(CASES) >= 30

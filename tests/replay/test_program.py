@@ -4,7 +4,7 @@ import numpy as np
 
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.replay.program import run_program
-from tests.replay.by_hand import Doubling, X
+from tests.replay.by_hand import LOOP, Doubling, X
 from tests.replay.xla_cpu import parse_text
 
 
@@ -55,26 +55,11 @@ def test_an_argument_and_an_element_of_a_tuple_are_other_names_for_the_same_valu
 
 
 def test_a_loop_has_storage_of_its_own() -> None:
-    loop = """body {
-  s = (s32[], f32[4]) parameter(0)
-  i = s32[] get-tuple-element(s), index=0
-  h = f32[4] get-tuple-element(s), index=1
-  one = s32[] constant(1)
-  j = s32[] add(i, one)
-  k = f32[4] custom-call(h), custom_call_target="triton_kernel_call"
-  ROOT next = (s32[], f32[4]) tuple(j, h)
-}
-condition {
-  cs = (s32[], f32[4]) parameter(0)
-  ci = s32[] get-tuple-element(cs), index=0
-  three = s32[] constant(3)
-  ROOT less = pred[] compare(ci, three), direction=LT
-}"""
     lines = ["x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", "zero = s32[] constant(0)",
              "start = (s32[], f32[4]) tuple(zero, h_ld1)",
              "w_ld2 = (s32[], f32[4]) while(start), condition=condition, body=body",
              "out = f32[4] get-tuple-element(w_ld2), index=1", "t = (f32[4], f32[4]) tuple(out, h_ld1)"]  # fmt: skip
-    assert run(parse(*lines, computations=loop)) == [[8, 16, 24, 32], [1, 2, 3, 4]]
+    assert run(parse(*lines, computations=LOOP)) == [[8, 16, 24, 32], [1, 2, 3, 4]]
 
 
 def test_a_declared_alias_changes_the_result_and_leaves_the_operand() -> None:

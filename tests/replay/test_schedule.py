@@ -6,7 +6,7 @@ import pytest
 from ligerdiag.errors import ArtifactError
 from ligerdiag.replay.opcodes.scope import NotCoveredError
 from ligerdiag.replay.schedule import Schedule
-from tests.replay.by_hand import Doubling, X, assign, call, parse
+from tests.replay.by_hand import LOOP, Doubling, X, assign, call, parse
 
 PLACES = {"x": (0, 0), "h": 0, "k": 64, "r": 128, "t": 192}
 
@@ -68,21 +68,6 @@ def test_a_layout_says_in_which_order_the_elements_stand() -> None:
     assert results[0][1].tolist() == [[2, 4], [6, 8]]
 
 
-LOOP = """body {
-  s = (s32[], f32[4]) parameter(0)
-  i = s32[] get-tuple-element(s), index=0
-  h = f32[4] get-tuple-element(s), index=1
-  one = s32[] constant(1)
-  j = s32[] add(i, one)
-  k = f32[4] custom-call(h), custom_call_target="triton_kernel_call"
-  ROOT next = (s32[], f32[4]) tuple(j, h)
-}
-condition {
-  cs = (s32[], f32[4]) parameter(0)
-  ci = s32[] get-tuple-element(cs), index=0
-  three = s32[] constant(3)
-  ROOT less = pred[] compare(ci, three), direction=LT
-}"""
 LOOP_BODY = """{
 x = f32[4] parameter(0)
 h0 = f32[4] copy(x)

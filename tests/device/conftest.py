@@ -1,0 +1,83 @@
+"""Artifacts for a described GPU, what their schedules compute, and the real worker that compares: each made once."""
+
+import multiprocessing
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.job import CaseSpec
+from ligerdiag.compile.pool import Pool
+from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.compile.target import load_target
+from ligerdiag.device.job import ComparisonAnswer, ComparisonRequest, make_comparison_job
+from ligerdiag.device.results import write_results
+from ligerdiag.device.service import COMPARISON_WORKER
+from ligerdiag.outcomes import Replay
+from ligerdiag.replay.service import compute_environment
+from tests.device.replayed import Arrays, Draw, replay_draws
+
+ROOT = Path(__file__).parents[2]
+SELECTORS = ("tests/device/programs/readers.py", "constant[hidden]")
+DRAWS = 3
+SECONDS = 120.0
+
+
+@dataclass
+class Bench:
+    """Compares what tests say that a device computed, through `python -m ligerdiag.device.comparison_worker`."""
+
+    cases: Mapping[str, CaseSpec]
+    artifacts: Mapping[str, Path]
+    pool: Pool
+    replays: ProcessPoolExecutor
+    scratch: Path
+    _replayed: dict[str, tuple[Replay, list[Draw]]] = field(default_factory=dict)
+
+    def replay(self, case_id: str) -> tuple[Replay, list[Draw]]:
+        """The case's replay, and its runs on each draw."""
+        if case_id not in self._replayed:
+            arguments = self.cases[case_id].source, case_id, str(self.artifacts[case_id]), DRAWS
+            self._replayed[case_id] = self.replays.submit(replay_draws, *arguments).result(SECONDS)
+        return self._replayed[case_id]
+
+    def compare(self, case_id: str, device: Sequence[Arrays], /, **changes: Any) -> ComparisonAnswer:
+        """The worker's answer where these are the results of each draw; `changes` go to the request."""
+        results = self.scratch / str(len(list(self.scratch.iterdir())))
+        results.mkdir()
+        for draw, arrays in enumerate(device):
+            write_results(results, draw, arrays)
+        fields: dict[str, Any] = {
+            "source": self.cases[case_id].source,
+            "case_id": case_id,
+            "artifact": str(self.artifacts[case_id]),
+            "results": str(results),
+            "draws": len(device),
+            "processes": 1,
+        }
+        return self.pool.submit(make_comparison_job(ComparisonRequest(**fields | changes), SECONDS)).result()
+
+
+@pytest.fixture(scope="session")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """Everything compiled, nothing compared yet."""
+    cache = Cache(tmp_path_factory.mktemp("cache"))
+    with Pool(cache=cache, jobs=1) as pool:
+        cases = {case.id: case for case in discover_cases(SELECTORS, pool=pool, directory=ROOT)}
+        results = list(compile_cases(list(cases.values()), [load_target("h100")], pool=pool))
+    artifacts = {result.case.id: result.artifact.directory for result in results if result.artifact is not None}
+    assert artifacts.keys() == cases.keys()
+    environment = compute_environment(1)
+    # a builtin: to unpickle a function of ours, the process would import triton first
+    before = f"import os; os.environ.update({environment!r})"
+    spawn = multiprocessing.get_context("spawn")
+    with (
+        Pool(cache=cache, jobs=1, module=COMPARISON_WORKER, environment=environment) as pool,
+        ProcessPoolExecutor(1, mp_context=spawn, initializer=exec, initargs=(before,)) as replays,
+    ):
+        scratch = tmp_path_factory.mktemp("results")
+        yield Bench(cases=cases, artifacts=artifacts, pool=pool, replays=replays, scratch=scratch)

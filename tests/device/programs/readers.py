@@ -1,0 +1,45 @@
+"""Small programs around the kernel that doubles its operand in place: outputs of every kind, and one without numbers."""
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from ligerdiag import Case
+from tests.analysis.programs.doubling_kernel import WB, XB, X, double, logits, miss, see
+
+
+def compute(x: Any, w: Any) -> dict[str, Any]:
+    """XLA makes `missed` stale and `largest` clobbered; `seen` and `sign` see the kernel; `total` is apart."""
+    h = logits(x, w)
+    largest = h.max()
+    sums = double(h)
+    return {"missed": miss(h, w), "largest": largest, **_see(h, sums), "total": x.sum()}
+
+
+def compute_reference(x: Any, w: Any) -> dict[str, Any]:
+    """In plain jnp."""
+    h = logits(x, w)
+    return {"missed": miss(2 * h, w), "largest": h.max(), **_see(2 * h, h.sum(1)), "total": x.sum()}
+
+
+def compute_another(x: Any, w: Any) -> dict[str, Any]:
+    """A little off in `seen`, nearer to what is stale in `missed`, and another number for `total`."""
+    right = compute_reference(x, w)
+    return {**right, "seen": 1.03 * right["seen"], "missed": 0.9 * right["missed"], "total": 4 * right["total"]}
+
+
+def _see(h: Any, sums: Any) -> dict[str, Any]:
+    seen = see(h, sums)
+    return {"seen": seen, "sign": (seen > sums[:, None]).astype(jnp.int32)}
+
+
+def transform(x: Any) -> Any:
+    return jnp.abs(jnp.fft.fft(x))
+
+
+CASES = (
+    Case(name="readers", function=compute, args=(XB, WB)),
+    Case(name="referenced", function=compute, args=(XB, WB), reference=compute_reference),
+    Case(name="another", function=compute, args=(XB, WB), reference=compute_another),
+    Case(name="transform", function=transform, args=(X,)),
+)

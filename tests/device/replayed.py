@@ -1,0 +1,34 @@
+"""What stands for a device where there is none: the schedule itself, replayed in a process of its own.
+
+Whether kernels are interpreted is decided when Triton is imported.
+"""
+
+from pathlib import Path
+from typing import Any
+
+type Arrays = dict[str, Any]
+type Draw = dict[str, Arrays]
+"""`intended`, `stale` and `actual`, by output name."""
+
+
+def replay_draws(source: Any, case_id: str, directory: str, draws: int) -> tuple[Any, list[Draw]]:
+    """The record of the case's replay, and the three runs on each draw. All of it can be pickled."""
+    import jax
+    import numpy as np
+
+    from ligerdiag.compile.arguments import draw_arguments
+    from ligerdiag.compile.artifacts import load_artifact
+    from ligerdiag.compile.case_loader import CaseLoader
+    from ligerdiag.replay.kernels import KernelRunner
+    from ligerdiag.replay.run import load_programs, replay_case, replay_programs
+
+    case, artifact = CaseLoader().load(source)[case_id], load_artifact(Path(directory))
+    record = replay_case(case, artifact, processes=1, rows=False)
+    programs, found = load_programs(artifact), []
+    with KernelRunner(artifact.kernel_launches, processes=1, round_to_nearest=True) as runner:
+        for draw in range(draws):
+            arguments = [np.asarray(leaf) for leaf in jax.tree.leaves(draw_arguments(case, draw))]
+            runs = replay_programs(programs, artifact, arguments, runner)
+            actual = {name: copies[0] for name, copies in runs.actual.items()}
+            found.append({"intended": dict(runs.intended), "stale": dict(runs.stale), "actual": actual})
+    return record, found

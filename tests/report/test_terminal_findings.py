@@ -1,0 +1,57 @@
+"""How findings read, and when several are said as one."""
+
+from pathlib import Path
+
+import pytest
+
+from ligerdiag.findings import SourceLine
+from ligerdiag.report.model import Status
+from ligerdiag.report.terminal import render_terminal
+from tests.report.samples import make_case, make_finding, make_report
+
+
+def test_equal_findings_of_expected_cases_are_said_once() -> None:
+    cases = [make_case(f"flce[{n}]", findings=(make_finding(), make_finding())) for n in range(9)]
+    text = render_terminal(make_report(*cases))
+    assert text.count("error[LD002]") == 1
+    assert "in:    flce[0], flce[1], flce[2], flce[3], flce[4] and 4 more" in text
+
+
+def test_verbose_says_every_finding_by_itself() -> None:
+    cases = [make_case(f"flce[{n}]", findings=(make_finding(),)) for n in range(9)]
+    assert render_terminal(make_report(*cases), verbose=True).count("error[LD002]") == 9
+
+
+def test_findings_of_other_cases_are_never_grouped() -> None:
+    cases = [make_case(f"flce[{n}]", Status.UNEXPECTED, findings=(make_finding(),), mismatch="m") for n in range(3)]
+    text = render_terminal(make_report(*cases))
+    assert text.count("error[LD002]") == 3
+    assert "unexpected: `flce[0]` on h100: m" in text
+
+
+def test_another_source_line_is_another_group() -> None:
+    other = make_finding(source=SourceLine(file="train.py", line=42))
+    text = render_terminal(make_report(make_case("a", findings=(make_finding(),)), make_case("b", findings=(other,))))
+    assert text.count("error[LD002]") == 2
+
+
+def test_a_finding_reads_like_the_compilers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "train.py").write_text("\n" * 40 + "    loss = flce(x, w)\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    finding = make_finding(source=SourceLine(file=str(tmp_path / "train.py"), line=41))
+    text = render_terminal(make_report(make_case(findings=(finding,))))
+    assert (
+        "error[LD002]: gradient of `bias` reads a copy of the logits that `ce_kernel` overwrote elsewhere\n"
+        "  --> train.py:41  loss = flce(x, w)\n"
+        "   write: %triton_kernel_call.2 overwrites operand 0, %transpose, at logical time 14\n"
+        "   read:  %input_reduce_fusion reads %loop_add_fusion at logical time 22\n"
+        "   help:  return the gradient as a declared output\n"
+        "   in:    flce[hidden]\n"
+    ) in text
+
+
+@pytest.mark.parametrize("file", ["/dev/zero", "/etc/passwd", "no_such.py", "\x00.py", "."])
+def test_a_source_that_is_not_a_python_file_here_is_named_and_not_read(file: str) -> None:
+    text = render_terminal(make_report(make_case(findings=(make_finding(source=SourceLine(file=file, line=1)),))))
+    assert "root:" not in text
+    assert "  --> " in text

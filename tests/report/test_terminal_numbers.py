@@ -1,0 +1,187 @@
+"""What people read of replays and devices, beside the verdicts."""
+
+import pytest
+
+from ligerdiag.findings import Verdict
+from ligerdiag.outcomes import Attribution, OutputNumbers, ReplayState
+from ligerdiag.report.agreement import compute_disagreements
+from ligerdiag.report.model import Status
+from ligerdiag.report.terminal import render_terminal
+from tests.report.samples import (
+    AGREEING,
+    OUTPUTS,
+    make_case,
+    make_device,
+    make_finding,
+    make_numbers,
+    make_refused,
+    make_replay,
+    make_report,
+)
+
+LOSSY = make_replay({**AGREEING, "weight": make_numbers(Attribution.LOSSY)})
+FRESH_INPUT = make_replay({**AGREEING, "input": make_numbers()})
+TOO_LARGE = make_refused(
+    ReplayState.TOO_LARGE, "estimated 42 s and 6 GiB, more than 10 s or 4 GiB: `--full` replays it"
+)
+REPLAYED = make_report(
+    make_case("flce[hidden]", replay=make_replay(), findings=(make_finding(),)),
+    make_case("flce[trivial]", replay=LOSSY),
+    make_case("seed[False-float32-True-4-2048-50304-1024]", replay=TOO_LARGE),
+    make_case("conv", replay=make_refused(ReplayState.NOT_COVERED, "convolution")),
+    make_case("boom", replay=make_refused(ReplayState.FAILED, "the worker was aborted")),
+    make_case(
+        "bad",
+        Status.DISAGREEMENT,
+        replay=FRESH_INPUT,
+        disagreements=compute_disagreements(OUTPUTS, (make_finding(outputs=("input",)),), FRESH_INPUT, None),
+        findings=(),
+    ),
+)
+AT_EIGHTY = """\
+flce[hidden]                                as expected
+    loss fresh · input STALE · weight latent · bias clobbered  replay agrees
+flce[trivial]                               as expected
+    loss fresh · input STALE · weight latent · bias clobbered  replay lossy 0.25
+
+seed[False-float32-True-4-2048-50304-1024]  as expected
+    loss fresh · input STALE · weight latent · bias clobbered  replay too large
+
+conv                                        as expected
+    loss fresh · input STALE · weight latent · bias clobbered
+      replay not covered
+
+boom                                        as expected
+    loss fresh · input STALE · weight latent · bias clobbered  replay failed
+
+bad                                         DISAGREEMENT
+    loss fresh · input STALE · weight latent · bias clobbered  replay DISAGREES
+
+findings in cases that are as expected
+
+error[LD002]: gradient of `bias` reads a copy of the logits that `ce_kernel`
+    overwrote elsewhere
+  --> train.py:41
+   write:  %triton_kernel_call.2 overwrites operand 0, %transpose, at logical
+           time 14
+   read:   %input_reduce_fusion reads %loop_add_fusion at logical time 22
+   replay: relative error 2, and 3 from the stale prediction
+   help:   return the gradient as a declared output
+   in:     flce[hidden]
+
+the other cases
+
+disagreement: `bad` on h100: `input` is stale by its schedule and fresh when it
+    is replayed
+   static:  stale
+   finding: LD002: gradient of `bias` reads a copy of the logits that
+            `ce_kernel` overwrote elsewhere
+   write:   %triton_kernel_call.2 overwrites operand 0, %transpose, at logical
+            time 14
+   read:    %input_reduce_fusion reads %loop_add_fusion at logical time 22
+   replay:  fresh: relative error 3e-07, tolerance 1e-05, the stale prediction
+            1.2e+04 away
+   help:    one of the two is wrong, and that is a bug in ligerdiag: trust
+            neither for this output
+
+covered: 720 instructions in 6 modules, 6 custom calls, 6 hidden writes, 474 of
+    480 tags found again, buffer assignment of 6 modules
+not covered: custom call `cublas$gemm` by its table entry (in 6 modules)
+replayed: 3 of 6: 1 agree, 1 lossy, 1 disagree; 1 too large, 1 not covered, 1
+    failed
+too large: estimated above the bounds: `--full` replays them, `-v` shows the
+    estimates
+not covered by replay: convolution (`conv` on h100)
+not replayed: the worker was aborted (`boom` on h100)
+6 cases on h100 in 1.5 s: 5 as expected, 0 unexpected, 0 inconclusive, 1 where
+    schedule and numbers disagree, 0 could not analyse
+"""
+
+
+def test_a_report_with_replays_at_eighty_columns() -> None:
+    assert render_terminal(REPLAYED, width=80) == AT_EIGHTY
+
+
+def test_where_there_is_room_replay_is_a_column_and_a_case_is_one_line() -> None:
+    lines = render_terminal(REPLAYED, width=140).splitlines()
+    assert lines[0].split() == ["case", "status", "replay", "h100"]
+    words = [line.split("  ") for line in lines[:11] if line]
+    found = {parts[0]: [part.strip() for part in parts[1:] if part.strip()][1] for parts in words}
+    assert found == {
+        "case": "replay",
+        "flce[hidden]": "agrees",
+        "flce[trivial]": "lossy 0.25",
+        "seed[False-float32-True-4-2048-50304-1024]": "too large",
+        "conv": "not covered",
+        "boom": "failed",
+        "bad": "DISAGREES",
+    }
+
+
+def test_verbose_puts_the_numbers_of_every_output_beside_its_verdict() -> None:
+    case = make_case(replay=make_replay({**AGREEING, "input": make_numbers(Attribution.PARTLY_STALE, rows=8)}))
+    text = render_terminal(make_report(case), verbose=True)
+    assert "    weight  latent     replay fresh 3e-07\n" in text
+    assert "    input   STALE      replay partly stale 6e+03  0 of 8 rows fresh, 0 stale\n" in text
+
+
+def test_verbose_says_why_a_case_was_too_large() -> None:
+    text = render_terminal(REPLAYED, verbose=True)
+    assert (
+        "too large: estimated 42 s and 6 GiB, more than 10 s or 4 GiB: `--full` replays it "
+        "(`seed[False-float32-True-4-2048-50304-1024]` on h100)\n"
+    ) in text
+
+
+def test_a_device_stands_beside_the_replay() -> None:
+    text = render_terminal(make_report(make_case(replay=make_replay(), device=make_device())), verbose=True)
+    assert text.splitlines()[0].split() == ["case", "status", "replay", "device", "h100"]
+    assert "    input   STALE      replay stale 1.2e+04  device stale 1.3e+04\n" in text
+
+
+@pytest.mark.parametrize(
+    ("outputs", "word"),
+    [
+        ({**AGREEING, "weight": make_numbers(Attribution.UNDECIDED)}, "agrees 3 of 4"),
+        (dict.fromkeys(AGREEING, make_numbers(Attribution.UNDECIDED)), "undecided"),
+        ({**AGREEING, "loss": make_numbers(Attribution.STALE)}, "DISAGREES"),
+    ],
+)
+def test_agrees_is_said_only_of_outputs_that_could_be_told(outputs: dict[str, OutputNumbers], word: str) -> None:
+    row = render_terminal(make_report(make_case(replay=make_replay(outputs)))).splitlines()[1]
+    assert row.startswith(f"flce[hidden]  as expected  {word}  loss")
+
+
+def test_precision_that_program_order_loses_shows_its_error_against_the_reference() -> None:
+    numbers = {"loss": make_numbers(Attribution.LOSSY, error=1e-7)}
+    case = make_case(outputs={"loss": Verdict.FRESH}, replay=make_replay(numbers, reference={"loss": 0.2468}))
+    assert "  lossy 0.25  loss fresh\n" in render_terminal(make_report(case))
+
+
+def test_targets_that_differ_in_their_replay_each_say_theirs() -> None:
+    report = make_report(
+        make_case(target="a100", replay=make_replay()),
+        make_case(target="h100", replay=TOO_LARGE),
+        targets=("a100", "h100"),
+    )
+    assert "  a100 agrees · h100 too large  " in render_terminal(report).splitlines()[1]
+
+
+def test_without_a_replay_nothing_is_said_about_one() -> None:
+    assert "replay" not in render_terminal(make_report(make_case(findings=(make_finding(),))), verbose=True)
+
+
+def test_a_finding_quotes_the_first_case_of_its_group_that_has_numbers() -> None:
+    cases = [
+        make_case("a", findings=(make_finding(),), replay=TOO_LARGE),
+        make_case("b", findings=(make_finding(),), replay=make_replay({"bias": make_numbers(Attribution.STALE)})),
+    ]
+    text = render_terminal(make_report(*cases))
+    assert "   replay: in `b`: relative error 1.2e+04, equal to the stale prediction\n" in text
+
+
+def test_why_a_case_was_not_run_on_the_device_is_said() -> None:
+    device = make_device(outputs={}, verdicts={}, error="case `flce[hidden]` needs 8 GPUs, and this machine has 1")
+    text = render_terminal(make_report(make_case(device=device)))
+    assert "ran on a device: 0 of 1 compared with the intended result\n" in text
+    assert "not compared: case `flce[hidden]` needs 8 GPUs, and this machine has 1 (`flce[hidden]` on h100)\n" in text
