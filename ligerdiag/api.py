@@ -13,21 +13,39 @@ from ligerdiag.compile.service import CompileEvent, CompileResult, compile_cases
 from ligerdiag.compile.target import Target, list_targets, load_target
 from ligerdiag.compile.toolchain import Toolchain, current_toolchain
 from ligerdiag.device.service import DeviceOptions, require_gpu, run_cases
+from ligerdiag.dumps.select import select_modules
+from ligerdiag.dumps.translate import Translator
+from ligerdiag.effects.declared import DeclaredEffects, parse_declarations
 from ligerdiag.errors import CompileError, LigerdiagError
 from ligerdiag.findings import Verdict
 from ligerdiag.hazards.measured import Measured
 from ligerdiag.hazards.registry import RULES, check_measured, find_unsettled, get_rule
 from ligerdiag.hazards.rule import Rule
+from ligerdiag.inspected_modules import InspectedModules
 from ligerdiag.inspection import inspect_artifact
 from ligerdiag.outcomes import DeviceRun, Replay, ReplayState
 from ligerdiag.replay.plan import ALONE_SECONDS, Bounds
 from ligerdiag.replay.service import ReplayOptions, ReplayTask, explain_refusal, replay_artifacts
 from ligerdiag.report.agreement import compute_disagreements
+from ligerdiag.report.allowed import compute_allowed_outputs
 from ligerdiag.report.expectation import compute_status, parse_expectation
 from ligerdiag.report.expected_rules import parse_expected_rules
-from ligerdiag.report.model import CaseReport, CheckReport, Progress, Status
+from ligerdiag.report.model import CaseReport, CheckReport, Noun, Progress, Status
+from ligerdiag.suppressions.entry import ConfigEntry
+from ligerdiag.suppressions.scope import Scope, compute_scope
+from ligerdiag.suppressions.suppressions import Suppressions
 
-__all__ = ["CheckOptions", "Progress", "check", "get_rule", "list_cases", "list_rules", "list_targets"]
+__all__ = [
+    "CheckOptions",
+    "InspectOptions",
+    "Progress",
+    "check",
+    "get_rule",
+    "inspect",
+    "list_cases",
+    "list_rules",
+    "list_targets",
+]
 
 type OnProgress = Callable[[Progress], None]
 DRAWS = 3
@@ -62,6 +80,30 @@ class CheckOptions:
     """Count the rows of each output that are fresh and stale."""
     device: bool = False
     """Compile each case for the GPUs of this machine, too, run it on them and compare."""
+    suppress: tuple[ConfigEntry, ...] = ()
+    """Findings that the configuration file allows; comments in the code are always read."""
+    effects: tuple[DeclaredEffects, ...] = ()
+    """What is believed of operands whose effects are unknown."""
+    usual_targets: tuple[str, ...] = ("h100",)
+    """Targets that the project is checked for by default; without all of them no suppression is called unused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectOptions:
+    """What to inspect, and how."""
+
+    paths: tuple[Path, ...]
+    """Dump directories, files with a module, artifact directories."""
+    module: str = ""
+    """Glob over the modules' ids; empty means all."""
+    suppress: tuple[ConfigEntry, ...] = ()
+    """Findings that the configuration file allows; comments in the code are always read."""
+    effects: tuple[DeclaredEffects, ...] = ()
+    """What is believed of operands whose effects are unknown."""
+    timeout: float | None = None
+    """Seconds that one module may take; None means by the size of its files."""
+    cache_directory: Path | None = None
+    """None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,6 +143,7 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
     targets = tuple(load_target(name) for name in dict.fromkeys(options.targets))
     cache, toolchain = Cache(options.cache_directory), current_toolchain()
     run, interrupted = _Run(), False
+    suppressions = Suppressions(options.suppress)
     try:
         _compile(run, options, targets, cache=cache, toolchain=toolchain, relay=relay)
         for key, replay in _replay(run, options, cache, toolchain, relay) if options.replay else ():
@@ -109,13 +152,57 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
             run.reports[key] = replace(run.reports[key], device=device)
     except KeyboardInterrupt:
         interrupted = True
+    concluded = [(key[0], conclude(run.reports[key], suppressions)) for key in run.order if key in run.reports]
+    cases = tuple(report for _, report in concluded)
+    scope = Scope()
+    if not interrupted:
+        scope = compute_scope(
+            options.selectors,
+            Path.cwd(),
+            concluded,
+            targets=options.targets,
+            usual_targets=options.usual_targets,
+        )
     return CheckReport(
-        cases=tuple(conclude(run.reports[key]) for key in run.order if key in run.reports),
+        cases=cases,
         targets=tuple(target.name for target in targets),
         toolchain=toolchain.name,
         versions=toolchain.versions,
         seconds=perf_counter() - started,
         interrupted=interrupted,
+        notes=_list_declared((*options.effects, *(one for task in run.tasks for one in _parse_declared(task.case)))),
+        unused_suppressions=suppressions.list_unused(cases, scope),
+    )
+
+
+def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> CheckReport:
+    """Judge the modules that somebody else compiled: those under the paths that hold custom calls.
+
+    What goes wrong with one module is in that module's report. Raises InputError when a path holds no module or none
+    matches. After Ctrl-C the report holds the modules that were done.
+    """
+    started = perf_counter()
+    tell = on_progress or _ignore
+    selection = select_modules(options.paths, options.module)
+    inspected, interrupted = InspectedModules(selection, options.timeout, options.effects), False
+    cache = Cache(options.cache_directory)
+    try:
+        with Translator(cache=cache, timeout=options.timeout) as translator:
+            for done, name in inspected.run(translator, effects_cache=cache.root / "effects"):
+                tell(Progress(phase="inspect", event="started", done=done, total=inspected.total, case_id=name))
+    except KeyboardInterrupt:
+        interrupted = True
+    suppressions = Suppressions(options.suppress)
+    cases = tuple(conclude(report, suppressions) for report in inspected.reports)
+    return CheckReport(
+        cases=cases,
+        targets=tuple(dict.fromkeys(report.target for report in inspected.reports)),
+        toolchain="",
+        seconds=perf_counter() - started,
+        interrupted=interrupted,
+        notes=(*inspected.list_notes(), *_list_declared(options.effects)),
+        noun=Noun.MODULE,
+        unused_suppressions=suppressions.list_unused(cases, Scope()),
     )
 
 
@@ -145,9 +232,11 @@ def _compile(
         for case in cases:
             parse_expectation(case.expected)
             parse_expected_rules(case.expected_rules, beside=case.expected)
+            _parse_declared(case)
         run.order = tuple((case.source, case.id, target.name) for case in cases for target in targets)
         for result in compile_cases(cases, targets, pool=pool, refresh=options.refresh, on_event=relay):
-            report = _judge(result, toolchain.name, cache)
+            declared = (*options.effects, *_parse_declared(result.case))
+            report = _judge(result, toolchain.name, cache, declared)
             run.reports[result.case.source, result.case.id, result.target] = report
             if result.artifact is not None and not report.error:
                 run.tasks.append(ReplayTask(case=result.case, target=result.target, artifact=result.artifact))
@@ -177,8 +266,9 @@ def _run_on_devices(
     """Each case runs once, whatever the targets it was compiled for."""
     cases = {(task.case.source, task.case.id): task.case for task in run.tasks}
 
-    def judge(artifact: Artifact) -> tuple[dict[str, str], tuple[str, ...]]:
-        found = inspect_artifact(artifact, effects_cache=cache.root / "effects")
+    def judge(case: CaseSpec, artifact: Artifact) -> tuple[dict[str, str], tuple[str, ...]]:
+        declared = (*options.effects, *_parse_declared(case))
+        found = inspect_artifact(artifact, effects_cache=cache.root / "effects", declared=declared)
         return {name: verdict.value for name, verdict in found.outputs.items()}, found.coverage.not_covered
 
     def refuse(artifact: Artifact) -> str:
@@ -207,7 +297,7 @@ def _run_on_devices(
                 yield key, device
 
 
-def _judge(result: CompileResult, toolchain: str, cache: Cache) -> CaseReport:
+def _judge(result: CompileResult, toolchain: str, cache: Cache, declared: Sequence[DeclaredEffects]) -> CaseReport:
     """What the schedule says; the status is that of an error until `conclude`."""
     started = perf_counter()
     report = CaseReport(
@@ -227,7 +317,7 @@ def _judge(result: CompileResult, toolchain: str, cache: Cache) -> CaseReport:
         return replace(report, error=str(error), error_exit_code=error.exit_code, log_tail=log_tail)
     report = replace(report, artifact=str(result.artifact.directory))
     try:
-        inspection = inspect_artifact(result.artifact, effects_cache=cache.root / "effects")
+        inspection = inspect_artifact(result.artifact, effects_cache=cache.root / "effects", declared=declared)
     except LigerdiagError as error:
         seconds = result.seconds + perf_counter() - started
         return replace(report, error=str(error), error_exit_code=error.exit_code, seconds=seconds)
@@ -240,12 +330,18 @@ def _judge(result: CompileResult, toolchain: str, cache: Cache) -> CaseReport:
     )
 
 
-def conclude(report: CaseReport) -> CaseReport:
-    """The report with the findings that numbers add or settle, what contradicts what, and its status."""
+def conclude(report: CaseReport, suppressions: Suppressions | None = None) -> CaseReport:
+    """The report with the findings that numbers add or settle, what contradicts what, what is allowed, and its status.
+
+    suppressions: None allows nothing.
+    """
     if report.error:
         return report
     measured = Measured(outputs=report.outputs, findings=report.findings, replay=report.replay, device=report.device)
     findings = check_measured(measured)
+    if suppressions is not None:
+        findings = suppressions.apply(report.id, findings)
+    allowed = compute_allowed_outputs(report.outputs, findings)
     disagreements = compute_disagreements(report.outputs, findings, report.replay, report.device)
     unsettled = find_unsettled(
         replayed=report.replay is not None and report.replay.state is ReplayState.DONE,
@@ -255,7 +351,13 @@ def conclude(report: CaseReport) -> CaseReport:
     def judge(outputs: Mapping[str, Verdict]) -> tuple[Status, str]:
         rules = report.expected_rules
         return compute_status(
-            outputs, findings, report.expected, report.coverage, expected_rules=rules, unsettled=unsettled
+            outputs,
+            findings,
+            report.expected,
+            report.coverage,
+            expected_rules=rules,
+            unsettled=unsettled,
+            allowed={name: verdict for name, verdict in allowed.items() if outputs.get(name) is verdict},
         )
 
     status, mismatch = judge(report.outputs)
@@ -271,6 +373,17 @@ def conclude(report: CaseReport) -> CaseReport:
         disagreements=disagreements,
         mismatch=mismatch,
     )
+
+
+def _parse_declared(case: CaseSpec) -> tuple[DeclaredEffects, ...]:
+    """What the case itself declares of custom calls; raises InputError."""
+    return parse_declarations(case.effects, place=f"`effects` of case `{case.id}` for `{{}}`")
+
+
+def _list_declared(effects: Sequence[DeclaredEffects]) -> tuple[str, ...]:
+    """A line for each declaration: a verdict can hang on it."""
+    names = dict.fromkeys(one.name for one in effects)
+    return tuple(f"what `{name}` does is declared, and believed where it could not be told" for name in names)
 
 
 def _ignore(progress: Progress) -> None:

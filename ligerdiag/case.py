@@ -3,7 +3,7 @@
 This file imports neither jax nor triton: a case's function is only called inside a compile worker.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,6 +51,9 @@ class Case:
         the name `*` stands for the outputs that are not named, which else must be fresh.
     expected_rules: None (not looked at), or the ids of exactly the rules that have findings, such as
         ("LD006", "LD009"); beside `expected`. A rule that needs a replay or a device counts only where there was one.
+    effects: what custom calls do that carry no IR to follow: from the name of a target or kernel to the numbers of the
+        operands that it overwrites and reads, such as {"my_ffi_target": {"writes": [0]}}; before those of the
+        configuration file.
     reference: the same function in plain jnp, when there is one.
     about: one line: which report or doubt it stands for.
     """
@@ -62,6 +65,7 @@ class Case:
     mesh: Mapping[str, int] = field(default_factory=dict[str, int])
     expected: str | Mapping[str, str] | None = None
     expected_rules: tuple[str, ...] | None = None
+    effects: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict[str, Mapping[str, Sequence[int]]])
     reference: Callable[..., Any] | None = None
     about: str = ""
 

@@ -43,6 +43,25 @@ class SourceLine:
     function: str = ""
 
 
+class SuppressionKind(StrEnum):
+    """Where somebody has written down that a finding is allowed."""
+
+    IN_CODE = "in code"
+    """A comment on the user's source line."""
+    CONFIG = "config"
+    """An entry of `[tool.ligerdiag]`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suppression:
+    """Somebody's word that a finding is to be allowed; it stays a finding."""
+
+    kind: SuppressionKind
+    reason: str
+    where: str
+    """`file:line` of the comment, or file and number of the entry."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One hazard at one place: a fact, the place, the evidence, one remedy (see docs/rules/)."""
@@ -66,3 +85,5 @@ class Finding:
     """(label, sentence) pairs such as ("write", "%call overwrites operand 0, %fusion, at logical time 14")."""
     help: str = ""
     """One remedy."""
+    suppressed: Suppression | None = None
+    """Who allows it; None when nobody does."""

@@ -1,26 +1,35 @@
 """From an artifact to verdicts, findings and coverage: reads, analyses, asks every rule."""
 
 import gc
+import json
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ligerdiag.analysis.context import Context, compute_context
-from ligerdiag.analysis.coverage import compute_tag_coverage
+from ligerdiag.analysis.coverage import TagCoverage, compute_tag_coverage
+from ligerdiag.analysis.doubt_text import describe_doubts
+from ligerdiag.analysis.retag import compute_tags, has_tags
 from ligerdiag.analysis.vanished import TracedCall
-from ligerdiag.compile.artifacts import Artifact
+from ligerdiag.analysis.without_program import compute_context_without_program
+from ligerdiag.analysis.writes import EffectsOf, find_hidden_operands
+from ligerdiag.compile.artifacts import Artifact, Provenance
 from ligerdiag.effects.access import CallEffects
 from ligerdiag.effects.call import CustomCall
+from ligerdiag.effects.declared import Contradiction, DeclaredEffects, apply_declarations
 from ligerdiag.effects.isolated import compute_effects_isolated
 from ligerdiag.errors import ArtifactError
 from ligerdiag.findings import Finding, Verdict
 from ligerdiag.hazards.registry import check_all
 from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.command_order import CommandOrder, parse_command_order
 from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.must_alias import build_must_alias_buffers
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.hlo.shape import iterate_leaves
+from ligerdiag.hlo.shape import compute_byte_size, iterate_leaf_shapes, iterate_leaves
+from ligerdiag.hlo.thunks import ThunkSequence, parse_thunks
 from ligerdiag.report.model import Coverage
 
 EFFECTS_TIMEOUT = 60.0
@@ -36,6 +45,10 @@ class Inspection:
     coverage: Coverage
 
 
+NO_BUFFERS = BufferAssignment(slices=(), definitions={}, overlapping={}, parameters={})
+"""Nothing is looked up where no kernel writes anything."""
+
+
 @contextmanager
 def _without_collector() -> Generator[None]:
     """The views hold many small objects that stay: looking through them again and again for cycles doubles the time."""
@@ -48,64 +61,56 @@ def _without_collector() -> Generator[None]:
             gc.enable()
 
 
-def inspect_artifact(artifact: Artifact, *, effects_cache: Path | None) -> Inspection:
-    """Judge one artifact. Raises ArtifactError when a file of it cannot be read as what it should be."""
-    notes: list[str] = []
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Compilation:
+    """What there is of one compilation, from wherever."""
+
+    name: str
+    """For messages: the module's name, or a directory."""
+    program: HloModule | None
+    """The unoptimized module; None where there is none."""
+    as_written: bool
+    """`program` is the one from before MLIR folded anything, which only our own artifacts hold."""
+    optimized: HloModule
+    buffers: BufferAssignment | None
+    """None: storage that must be shared is worked out from XLA's rules, and the coverage says so."""
+    output_names: tuple[str, ...]
+    """In the order of the outputs' leaves; () names them `output 0`, `output 1`, …"""
+    traced_calls: tuple[TracedCall, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What the reader of the files wants said under "not covered"."""
+    thunks: ThunkSequence | None = None
+    """What is launched, with its command buffers; None where XLA wrote nothing of it, or nothing that could be read."""
+    command_order: CommandOrder | None = None
+    """What order its command buffers keep, by XLA's flags; None where these are not known."""
+
+
+_FOLDED = "the program could not be read as written; what MLIR folded on the way is not seen"
+
+
+def inspect_artifact(
+    artifact: Artifact, *, effects_cache: Path | None, declared: Sequence[DeclaredEffects] = ()
+) -> Inspection:
+    """Judge one artifact. Raises ArtifactError when a file of it cannot be read as what it should be.
+
+    declared: what is believed of operands whose effects are unknown.
+    """
     program_path = artifact.as_written
     if not program_path.stat().st_size:
         program_path = artifact.unoptimized
-        notes.append("the program could not be translated as written; what MLIR folded on the way is not seen")
     program, _ = load_hlo(program_path)
     optimized, buffers = load_hlo(artifact.optimized)
     if buffers is None:
         raise ArtifactError(f"`{artifact.optimized}` holds no buffer assignment")
     if not optimized.is_scheduled:
         raise ArtifactError(f"`{artifact.optimized}` holds no schedule")
-    names = artifact.provenance.outputs
-    for module in (program, optimized):
-        leaves = sum(1 for _ in iterate_leaves(module.entry.root.shape))
-        if leaves != len(names):
-            raise ArtifactError(f"`{module.name}` has {leaves} outputs, the program {len(names)}")
-    effects = _compute_effects((program, optimized), effects_cache)
-    context = _analyse(artifact, program, optimized, buffers, effects)
-    return Inspection(
-        outputs={name: output.verdict for name, output in context.outputs.items()},
-        findings=check_all(context),
-        coverage=_compute_coverage(context, tuple(notes)),
-    )
-
-
-def _analyse(
-    artifact: Artifact,
-    program: HloModule,
-    optimized: HloModule,
-    buffers: BufferAssignment,
-    effects: dict[CustomCall, CallEffects],
-) -> Context:
-    """The analysis; ArtifactError when the modules do not hang together (LIGERDIAG_DEBUG=1 shows where)."""
-    try:
-        with _without_collector():
-            return _compute_context(artifact, program, optimized, buffers, effects)
-    except (AssertionError, IndexError, KeyError, ValueError, RecursionError, StopIteration) as fault:
-        if os.environ.get("LIGERDIAG_DEBUG"):
-            raise
-        raise ArtifactError(
-            f"the modules of `{artifact.directory}` do not hang together: {type(fault).__name__} {fault}".rstrip()
-        ) from fault
-
-
-def _compute_context(
-    artifact: Artifact,
-    program: HloModule,
-    optimized: HloModule,
-    buffers: BufferAssignment,
-    effects: dict[CustomCall, CallEffects],
-) -> Context:
-    return compute_context(
+    thunks, notes = _read_thunks(artifact.thunks)
+    compilation = Compilation(
+        name=str(artifact.directory),
         program=program,
+        as_written=program_path is artifact.as_written,
         optimized=optimized,
         buffers=buffers,
-        effects_of=lambda call: effects[_key(call)],
         output_names=artifact.provenance.outputs,
         traced_calls=tuple(
             TracedCall(
@@ -118,14 +123,123 @@ def _compute_context(
             )
             for call in artifact.kernel_calls
         ),
+        notes=notes,
+        thunks=thunks,
+        command_order=_find_command_order(artifact.provenance),
+    )
+    return inspect_compilation(compilation, effects_cache=effects_cache, declared=declared)
+
+
+def _read_thunks(path: Path) -> tuple[ThunkSequence | None, tuple[str, ...]]:
+    """The sequence, and what is to be said where it could not be read."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        return (parse_thunks(text) if text.strip() else None), ()
+    except (ArtifactError, UnicodeDecodeError) as error:
+        return None, (f"the thunk sequence could not be read, and its command buffers are not seen: {error}",)
+
+
+def _find_command_order(provenance: Provenance) -> CommandOrder:
+    """By the flags of the compile, which count before those of its environment."""
+    return parse_command_order(json.dumps([provenance.environment.get("XLA_FLAGS", ""), dict(provenance.flags)]))
+
+
+def inspect_compilation(
+    compilation: Compilation, *, effects_cache: Path | None, declared: Sequence[DeclaredEffects] = ()
+) -> Inspection:
+    """Judge one compilation. Raises ArtifactError when its modules do not belong together."""
+    program, optimized = compilation.program, compilation.optimized
+    names = compilation.output_names or _name_outputs(optimized)
+    modules = (optimized,) if program is None else (program, optimized)
+    for module in modules:
+        leaves = sum(1 for _ in iterate_leaves(module.entry.root.shape))
+        if leaves != len(names):
+            raise ArtifactError(f"`{module.name}` has {leaves} outputs, the program {len(names)}")
+    effects, contradictions = _compute_effects(modules, effects_cache, declared)
+    try:
+        with _without_collector():
+            context = _compute_context(compilation, names, lambda call: effects[_key(call)])
+            context = replace(context, contradictions=_find_contradictions(context, contradictions))
+    except (AssertionError, IndexError, KeyError, ValueError, RecursionError, StopIteration) as fault:
+        if os.environ.get("LIGERDIAG_DEBUG"):  # shows where the modules do not hang together
+            raise
+        raise ArtifactError(
+            f"the modules of `{compilation.name}` do not hang together: {type(fault).__name__} {fault}".rstrip()
+        ) from fault
+    return Inspection(
+        outputs={name: output.verdict for name, output in context.outputs.items()},
+        findings=check_all(context),
+        coverage=_compute_coverage(compilation, context),
     )
 
 
-def _compute_effects(modules: tuple[HloModule, ...], cache: Path | None) -> dict[CustomCall, CallEffects]:
+def _name_outputs(module: HloModule) -> tuple[str, ...]:
+    return tuple(f"output {number}" for number, _ in enumerate(iterate_leaves(module.entry.root.shape)))
+
+
+def _compute_context(compilation: Compilation, names: tuple[str, ...], effects_of: EffectsOf) -> Context:
+    program, optimized = compilation.program, compilation.optimized
+    writes_something = any(
+        find_hidden_operands(call, effects_of(call))
+        for module in (program, optimized)
+        if module is not None
+        for _, call in module.iterate_custom_calls()
+    )
+    buffers = compilation.buffers
+    if buffers is None:
+        buffers = build_must_alias_buffers(optimized) if writes_something else NO_BUFFERS
+    if program is None or not optimized.is_scheduled:
+        return compute_context_without_program(
+            optimized=optimized,
+            buffers=buffers,
+            effects_of=effects_of,
+            output_names=names,
+            traced_calls=compilation.traced_calls,
+            thunks=compilation.thunks,
+            command_order=compilation.command_order or CommandOrder.SCHEDULE,
+        )
+    retagged = None
+    if writes_something and not has_tags(program):
+        retagged = compute_tags(program, optimized, named=not compilation.as_written)
+        program, optimized = retagged.program, retagged.optimized
+    return compute_context(
+        program=program,
+        optimized=optimized,
+        buffers=buffers,
+        effects_of=effects_of,
+        output_names=names,
+        traced_calls=compilation.traced_calls,
+        retagged=retagged,
+        folded=not compilation.as_written,
+        thunks=compilation.thunks,
+        command_order=compilation.command_order or CommandOrder.SCHEDULE,
+    )
+
+
+def _compute_effects(
+    modules: tuple[HloModule, ...], cache: Path | None, declared: Sequence[DeclaredEffects]
+) -> tuple[dict[CustomCall, CallEffects], dict[CustomCall, tuple[Contradiction, ...]]]:
+    """Each call's effects with what is declared of it, and the declarations that are not so."""
     calls = list(dict.fromkeys(_key(call) for module in modules for _, call in module.iterate_custom_calls()))
-    return dict(
-        zip(calls, compute_effects_isolated(calls, cache_directory=cache, timeout=EFFECTS_TIMEOUT), strict=True)
-    )
+    found = compute_effects_isolated(calls, cache_directory=cache, timeout=EFFECTS_TIMEOUT)
+    joined = {
+        call: apply_declarations(effects, target=call.target, declarations=declared)
+        for call, effects in zip(calls, found, strict=True)
+    }
+    return {call: effects for call, (effects, _) in joined.items()}, {
+        call: found for call, (_, found) in joined.items()
+    }
+
+
+def _find_contradictions(
+    context: Context, found: Mapping[CustomCall, tuple[Contradiction, ...]]
+) -> tuple[tuple[HloInstruction, Contradiction], ...]:
+    """Each declaration that is not so, with the first call that shows it."""
+    first: dict[Contradiction, HloInstruction] = {}
+    for call, _ in (*context.calls, *context.optimized_calls):
+        for one in found[_key(call)]:
+            first.setdefault(one, call)
+    return tuple([(call, one) for one, call in first.items()])
 
 
 def _key(call: HloInstruction) -> CustomCall:
@@ -134,11 +248,16 @@ def _key(call: HloInstruction) -> CustomCall:
         backend_config=call.proto.backend_config,
         operands=len(call.operands),
         outputs=sum(1 for _ in iterate_leaves(call.shape)),
+        sizes=(
+            *(compute_byte_size(operand.shape) for operand in call.operands),
+            *(compute_byte_size(leaf) for _, leaf in iterate_leaf_shapes(call.shape)),
+        ),
     )
 
 
-def _compute_coverage(context: Context, notes: tuple[str, ...]) -> Coverage:
-    tags = compute_tag_coverage(context.program, context.optimized)
+def _compute_coverage(compilation: Compilation, context: Context) -> Coverage:
+    program = compilation.program
+    tags = compute_tag_coverage(context.program, context.optimized) if program is not None else TagCoverage()
     unplaced = tuple(
         f"where `{write.kernel}` writes operand {write.operand} could not be told"
         for write in context.matching.unplaced
@@ -147,12 +266,36 @@ def _compute_coverage(context: Context, notes: tuple[str, ...]) -> Coverage:
         f"the loop around `{context.writes[index].kernel}` was unrolled or removed: its iterations are not told apart"
         for index in sorted(context.matching.moved)
     )
+    notes = (*compilation.notes, *_describe_missing(compilation)) if context.writes else compilation.notes
     return Coverage(
-        instructions=context.program.instruction_count + context.optimized.instruction_count,
+        instructions=compilation.optimized.instruction_count + (program.instruction_count if program else 0),
         kernels=len(context.calls),
         hidden_writes=len(context.writes),
         tags=tags.tags,
         tags_found=tags.found,
-        buffer_assignment=True,
-        not_covered=(*notes, *context.matching.notes, *context.actual.notes, *unplaced, *moved),
+        buffer_assignment=compilation.buffers is not None,
+        not_covered=(
+            *notes,
+            *context.matching.notes,
+            *context.actual.notes,
+            *context.concurrency.notes,
+            *unplaced,
+            *moved,
+            *describe_doubts(context),
+        ),
     )
+
+
+def _describe_missing(compilation: Compilation) -> Iterator[str]:
+    """What a compilation with hidden writes lacks, a line each."""
+    if not compilation.optimized.is_scheduled:
+        yield "the module has no schedule: what runs before what is not known"
+        return
+    if compilation.program is None:
+        yield "there is no module from before the optimizations: who is meant to see what a kernel wrote is not known"
+    elif not compilation.as_written:
+        yield _FOLDED
+    if compilation.buffers is None:
+        yield "there is no buffer assignment: values that share bytes by chance are not seen"
+    if compilation.command_order is None:
+        yield "XLA's flags are not there: command buffers are taken to keep the order of the schedule, as by default"

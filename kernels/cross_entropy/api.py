@@ -1,5 +1,6 @@
 """Cross entropy loss whose forward pass leaves the gradient where the logits were."""
 
+from collections.abc import Callable
 from functools import partial
 
 import jax
@@ -7,6 +8,9 @@ import jax.numpy as jnp
 
 from kernels.cross_entropy.options import LossOptions, Reduction
 from kernels.cross_entropy.triton import launch
+
+type Launch = Callable[[jax.Array, jax.Array, jax.Array, LossOptions], tuple[jax.Array, jax.Array]]
+"""From rows of logits, their targets, what a mean divides by and the options to losses and gradient."""
 
 
 def cross_entropy(
@@ -35,16 +39,19 @@ def cross_entropy_with_gradient(
     label_smoothing: float = 0.0,
     reduction: str = "mean",
     mode: str = "aliased",
+    launch: Launch = launch,
 ) -> tuple[jax.Array, jax.Array]:
     """Returns the loss as `cross_entropy` does, and its gradient in shape and dtype of `logits`, without autodiff.
 
-    For reduction `none` it is each row's own gradient.
+    For reduction `none` it is each row's own gradient. launch: the kernel, `triton.launch` or `pallas.launch`.
     """
     options = LossOptions(ignore_index=ignore_index, label_smoothing=label_smoothing, reduction=reduction, mode=mode)
-    return _loss_and_gradient(logits, targets, options)
+    return _loss_and_gradient(logits, targets, options, launch)
 
 
-def _loss_and_gradient(logits: jax.Array, targets: jax.Array, options: LossOptions) -> tuple[jax.Array, jax.Array]:
+def _loss_and_gradient(
+    logits: jax.Array, targets: jax.Array, options: LossOptions, launch: Launch = launch
+) -> tuple[jax.Array, jax.Array]:
     if logits.ndim < 1 or logits.shape[:-1] != targets.shape:
         raise ValueError(
             f"Expected logits (..., vocabulary) and targets (...) but got {logits.shape=} and {targets.shape=}"

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import triton
 
 from kernels.modes import Mode
-from kernels.scale.triton import scale_kernel
+from kernels.scale.triton import scale_by_address_kernel, scale_kernel
 from kernels.triton_call import inplace_call
 
 BLOCK = 1024
@@ -36,3 +36,26 @@ def scale(values: jax.Array, factor: jax.Array, *, mode: str = "aliased") -> jax
         BLOCK=BLOCK,
     )
     return scaled.reshape(values.shape)
+
+
+def scale_by_address(values: jax.Array, factor: jax.Array, *, mode: str = "aliased") -> tuple[jax.Array, jax.Array]:
+    """Returns `sum(values)`, f32[], and `values * factor`, f32[size], as `mode` gets hold of it.
+
+    values: f32[size]; factor: f32[]. Where the write is not declared, the kernel stores through a pointer that it makes
+    from an integer: nobody can tell from its IR which operand that hits. Exists to be diagnosed.
+    """
+    if values.ndim != 1 or factor.shape:
+        raise ValueError(f"Expected values (size,) and a factor () but got {values.shape=} and {factor.shape=}")
+    blocks = triton.cdiv(values.size, BLOCK)
+    (totals,), scaled = inplace_call(
+        scale_by_address_kernel,
+        values,
+        factor,
+        written=0,
+        outputs=(jax.ShapeDtypeStruct((blocks,), jnp.float32),),
+        grid=(blocks,),
+        mode=mode,
+        SIZE=values.size,
+        BLOCK=BLOCK,
+    )
+    return totals.sum(), scaled

@@ -13,17 +13,18 @@ products with a factor in common) and stands for neither. When there are none, o
 is left.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ligerdiag.analysis.labels import Labels, LabelSpace
 from ligerdiag.analysis.origins import find_origins
 from ligerdiag.analysis.twins import number_values
 from ligerdiag.analysis.writes import HiddenWrite, call_tags_of
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.shape import count_elements, is_tuple
-from ligerdiag.hlo.tags import TagPath, parse_tag_path
+from ligerdiag.hlo.tags import TagPath
 
 _NOT_OPERATIONS = frozenset(
     {"parameter", "constant", "iota", "get-tuple-element", "tuple", "while", "call", "conditional"}
@@ -55,7 +56,7 @@ def compute_carriers(module: HloModule, writes: tuple[HiddenWrite, ...]) -> Carr
                 continue
             prefix = call_tags_of(frames[:-1])
             for carrier in _find_carriers(computation, value):
-                own = parse_tag_path(carrier.op_name)
+                own = carrier.tag_path
                 instructions[(*prefix, *own), carrier.id].append(write.index)
                 if own:
                     paths[(*prefix, *own)].append((carrier, write.index))
@@ -80,6 +81,45 @@ def is_carrier(operation: HloInstruction, optimized: HloInstruction) -> bool:
     return is_tuple(optimized.shape) or count_elements(optimized.shape) <= count_elements(operation.shape)
 
 
+def compute_carried(
+    module: HloModule, carriers: Carriers, candidates: Mapping[TagPath, tuple[TagPath, ...]], space: LabelSpace
+) -> Mapping[int, Labels]:
+    """Instruction id in the optimized module to the ORIG labels that start there, whichever of its candidates it is.
+
+    candidates: tag path of an instruction that may be one of several operations to theirs.
+    """
+    paths = carriers.paths
+    if not paths:
+        return {}
+    carrying = {
+        id(some): any(path in paths for path in some) for some in {id(c): c for c in candidates.values()}.values()
+    }
+    found: dict[int, Labels] = {}
+    known: dict[tuple[int, str, int], Labels] = {}
+    for computation in module.computations.values():
+        for instruction in computation.instructions:
+            path = instruction.tag_path
+            if path in paths:
+                found[instruction.id] = _start(paths[path], instruction, space)
+            elif path in candidates and carrying[id(candidates[path])]:
+                size = -1 if is_tuple(instruction.shape) else count_elements(instruction.shape)
+                key = (id(candidates[path]), instruction.opcode, size)  # all that `is_carrier` looks at
+                if key not in known:
+                    known[key] = -1
+                    for candidate in candidates[path]:
+                        known[key] &= _start(paths.get(candidate, ()), instruction, space)
+                found[instruction.id] = known[key]
+    return {number: labels for number, labels in found.items() if labels}
+
+
+def _start(carried: tuple[tuple[HloInstruction, int], ...], instruction: HloInstruction, space: LabelSpace) -> Labels:
+    labels = 0
+    for operation, write in carried:
+        if is_carrier(operation, instruction):
+            labels |= space.original(write)
+    return labels
+
+
 def _find_carriers(computation: HloComputation, value: HloInstruction) -> list[HloInstruction]:
     if value.opcode in _NOT_OPERATIONS:
         return []
@@ -94,8 +134,14 @@ def _find_carriers(computation: HloComputation, value: HloInstruction) -> list[H
             found[candidate.id] = candidate
             pending += candidate.operands
     numbers, dependent = number_values(computation), _find_dependent(computation)
-    outside = {numbers[i.id] for i in computation.instructions if i.id not in found}
-    return [c for c in found.values() if c.id in dependent and numbers[c.id] not in outside]
+    every, inside = _count_values(computation), Counter(numbers[number] for number in found)
+    return [c for c in found.values() if c.id in dependent and inside[numbers[c.id]] == every[numbers[c.id]]]
+
+
+@lru_cache(maxsize=32)
+def _count_values(computation: HloComputation) -> Mapping[int, int]:
+    """Number of a value to how many instructions have it."""
+    return Counter(number_values(computation).values())
 
 
 @lru_cache(maxsize=32)

@@ -5,15 +5,19 @@ For each hidden write W and output o, with I and A the two sets:
   clobbered  FRESH(W) is in A and not in I; or ORIG(W) is in I and not in A, FRESH(W) is in A, and W's operand was seen to
              hold the original: two readers want the value, one from before and one from after, and both get the latter
   latent     neither, and a read on the way was lucky: nothing but the schedule's order makes it right
-  unknown    W is a kernel of unknown effect and touches o at all; or where W hits memory could not be told
+  unknown    neither stale nor clobbered, and a read on the way races with the kernel: what it sees is up to the hardware;
+             or W is a kernel of unknown effect and touches o at all; or where W hits memory could not be told
   fresh      otherwise
 The worst over all W is the output's verdict.
 """
 
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from ligerdiag.analysis.labels import Labels, LabelSpace
 from ligerdiag.analysis.memory import LuckyRead
+from ligerdiag.analysis.races import RacedRead
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.findings import VERDICT_ORDER, Verdict
 
@@ -25,6 +29,7 @@ class Cause:
     write: int
     verdict: Verdict
     lucky: tuple[LuckyRead, ...] = ()
+    raced: tuple[RacedRead, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,20 @@ class OutputComparison:
         return OutputComparison(verdict, tuple(dict.fromkeys((*self.causes, *causes))))
 
 
+@dataclass(slots=True, eq=False)
+class Summary:
+    """Several actual sets at once; all but `common` with a bit for each write (see `LabelSpace.bits_of`)."""
+
+    common: Labels = -1
+    """What all of them hold."""
+    fresh: Labels = 0
+    """Some set holds FRESH."""
+    original: Labels = 0
+    """Some set holds ORIG."""
+    replaced: Labels = 0
+    """Some set holds FRESH and not ORIG."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
     """Compares dependence sets of the two programs."""
@@ -52,49 +71,97 @@ class Comparison:
     """Writes whose memory could not be told."""
     traced: frozenset[int] = frozenset()
     """Writes whose operand was seen to hold the original, so that its absence elsewhere says something."""
+    _traced_bits: Labels = field(init=False)
+    _moved_fresh: Labels = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_traced_bits", self.space.bits_of(self.traced))
+        moved = 0
+        for write in self.moved:
+            moved |= self.space.all_fresh(write)
+        object.__setattr__(self, "_moved_fresh", moved)
 
     def compare(self, intended: Labels, actual: Labels) -> OutputComparison:
         """Verdict on one value."""
-        causes = [cause for write in self.writes if (cause := self._compare_write(write, intended, actual))]
+        wrong = (self.find_stale(intended, actual), self.find_clobbered(intended, actual))
+        raced: defaultdict[int, list[RacedRead]] = defaultdict(list)
+        lucky: defaultdict[int, list[LuckyRead]] = defaultdict(list)
+        for key in self.space.marks_in(actual):
+            if isinstance(key, RacedRead):
+                raced[key.write].append(key)
+            elif isinstance(key, LuckyRead):
+                lucky[key.write].append(key)
+        causes = [
+            cause
+            for write in self.writes
+            if (
+                cause := self._compare_write(
+                    write, intended, actual, wrong, (raced.get(write.index, []), lucky.get(write.index, []))
+                )
+            )
+        ]
         verdict = max((c.verdict for c in causes), key=VERDICT_ORDER.index, default=Verdict.FRESH)
         return OutputComparison(verdict, tuple(causes))
 
-    def is_stale(self, write: HiddenWrite, intended: Labels, actual: Labels) -> bool:
-        """Whether the value misses the write, or has a part that does."""
-        i, a = self._fold(write, intended), self._fold(write, actual)
-        fresh, original = self.space.all_fresh(write.index), self.space.all_original(write.index)
-        return bool(i & fresh & ~a) or bool(a & original and not i & original)
+    def find_stale(self, intended: Labels, actual: Labels) -> Labels:
+        """The writes (a bit each, see `LabelSpace.bits_of`) that the value misses, or has a part that does."""
+        return self.find_stale_among(intended, self.summarize((actual,)))
 
-    def is_clobbered(self, write: HiddenWrite, intended: Labels, actual: Labels) -> bool:
-        """Whether the value sees the write though it should not."""
-        fresh, original = self.space.all_fresh(write.index), self.space.all_original(write.index)
-        if not actual & fresh:
-            return False
-        if not intended & fresh:
-            return True
-        return write.index in self.traced and bool(intended & original and not actual & original)
+    def find_clobbered(self, intended: Labels, actual: Labels) -> Labels:
+        """The writes (a bit each) that the value sees though it should not."""
+        return self.find_clobbered_among(intended, self.summarize((actual,)))
 
-    def _fold(self, write: HiddenWrite, labels: Labels) -> Labels:
-        return self.space.forget_iterations(labels, write.index) if write.index in self.moved else labels
+    def summarize(self, actual: Iterable[Labels]) -> Summary:
+        """What is needed to know for which of these sets some write is wrong."""
+        summary = Summary()
+        for labels in actual:
+            fresh, original = self.space.any_fresh(labels), self.space.any_original(labels)
+            summary.common &= self._fold(labels)
+            summary.fresh |= fresh
+            summary.original |= original
+            summary.replaced |= fresh & ~original
+        return summary
 
-    def _compare_write(self, write: HiddenWrite, intended: Labels, actual: Labels) -> Cause | None:
+    def find_stale_among(self, intended: Labels, actual: Summary) -> Labels:
+        """The writes for which a value with one of several actual sets is stale."""
+        missing = self.space.any_fresh(self._fold(intended) & ~actual.common)
+        return missing | actual.original & ~self.space.any_original(intended)
+
+    def find_clobbered_among(self, intended: Labels, actual: Summary) -> Labels:
+        """The writes for which a value with one of several actual sets is clobbered."""
+        wanted = self._traced_bits & self.space.any_original(intended)
+        return actual.fresh & ~self.space.any_fresh(intended) | actual.replaced & wanted
+
+    def _fold(self, labels: Labels) -> Labels:
+        """FRESH labels, of writes whose loop nesting differs in one iteration class."""
+        if not self.moved:
+            return labels
+        moved = self._moved_fresh & labels
+        return labels & ~moved | self.space.any_fresh(moved)
+
+    def _compare_write(
+        self,
+        write: HiddenWrite,
+        intended: Labels,
+        actual: Labels,
+        wrong: tuple[Labels, Labels],
+        marks: tuple[list[RacedRead], list[LuckyRead]],
+    ) -> Cause | None:
         touched = self.space.all_fresh(write.index)
         is_touched = (intended | actual) & touched
-        lucky = tuple(
-            key
-            for key in self.space.marks_in(actual)
-            if isinstance(key, LuckyRead)
-            and key.write == write.index
-            and (key.after or intended & self.space.all_original(write.index))
-        )
-        if self.is_stale(write, intended, actual):
+        original = intended & self.space.all_original(write.index)
+        (stale, clobbered), (raced, before_or_after) = wrong, marks
+        lucky = tuple([key for key in before_or_after if key.after or original])
+        if stale & touched:
             verdict = Verdict.STALE
-        elif self.is_clobbered(write, intended, actual):
+        elif clobbered & touched:
             verdict = Verdict.CLOBBERED
+        elif raced:
+            verdict = Verdict.UNKNOWN
         elif lucky:
             verdict = Verdict.LATENT
         else:
             verdict = Verdict.FRESH
         if write.unknown or write.index in self.undecided:
             verdict = Verdict.UNKNOWN if is_touched or verdict is not Verdict.FRESH else Verdict.FRESH
-        return None if verdict is Verdict.FRESH else Cause(write.index, verdict, lucky)
+        return None if verdict is Verdict.FRESH else Cause(write.index, verdict, lucky, tuple(raced))

@@ -1,24 +1,42 @@
 """Everything that the rules look at: both programs, their dependence sets, the verdicts and the evidence."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from ligerdiag.analysis.carriers import compute_carriers
+from ligerdiag.analysis.accesses import Accesses
+from ligerdiag.analysis.carriers import compute_carried, compute_carriers
 from ligerdiag.analysis.comparison import Comparison, OutputComparison
+from ligerdiag.analysis.concurrency import Concurrency, find_concurrency
+from ligerdiag.analysis.doubts import Doubt
+from ligerdiag.analysis.evidence import find_differing
 from ligerdiag.analysis.labels import LabelSpace
-from ligerdiag.analysis.matching import Matching, match_writes
+from ligerdiag.analysis.matching import Matching, adopt_foreign, match_writes
 from ligerdiag.analysis.order import compute_logical_times
 from ligerdiag.analysis.program_order import Intended
+from ligerdiag.analysis.retag import Retagged
 from ligerdiag.analysis.roundings import Rounding, find_roundings
+from ligerdiag.analysis.runner import Runner
 from ligerdiag.analysis.schedule_order import Actual
-from ligerdiag.analysis.search import ReadFinding, Runner, Search, find_latent
+from ligerdiag.analysis.search import ReadFinding, Search, find_latent
+from ligerdiag.analysis.settling import Doubter, Doubts, add_crowded, settle
 from ligerdiag.analysis.vanished import TracedCall, VanishedCall, find_vanished
-from ligerdiag.analysis.writes import EffectsOf, HiddenWrite, find_hidden_writes, iterate_kernel_calls
+from ligerdiag.analysis.writes import (
+    EffectsOf,
+    HiddenWrite,
+    count_loops,
+    find_hidden_operands,
+    find_hidden_writes,
+    iterate_kernel_calls,
+)
 from ligerdiag.effects.access import CallEffects
+from ligerdiag.effects.declared import Contradiction
 from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.command_order import CommandOrder
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.positions import Positions
+from ligerdiag.hlo.tags import TagPath
+from ligerdiag.hlo.thunks import ThunkSequence
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,7 +58,17 @@ class Context:
     vanished: tuple[VanishedCall, ...]
     calls: tuple[tuple[HloInstruction, CallEffects], ...]
     """Every custom call of the program as written, with its effects."""
+    optimized_calls: tuple[tuple[HloInstruction, CallEffects], ...] = ()
+    contradictions: tuple[tuple[HloInstruction, Contradiction], ...] = ()
+    """What is declared of a custom call and is not so, with a call that shows it."""
+    """Every custom call of the optimized module."""
     roundings: tuple[Rounding, ...] = ()
+    doubts: Doubts = field(default_factory=dict[str, frozenset[Doubt]])
+    """Output name to what cannot be told about it, where the modules are not the compile worker's."""
+    accesses: Mapping[int, Accesses] = field(default_factory=dict[int, Accesses])
+    """HiddenWrite index to who reads what around it, where there is no program that would say who wants what."""
+    concurrency: Concurrency = field(default_factory=Concurrency)
+    """Who reads while a kernel overwrites what it reads."""
 
     @cached_property
     def logical_times(self) -> Mapping[int, int]:
@@ -60,20 +88,50 @@ def compute_context(
     effects_of: EffectsOf,
     output_names: tuple[str, ...],
     traced_calls: tuple[TracedCall, ...],
+    retagged: Retagged | None = None,
+    folded: bool = False,
+    thunks: ThunkSequence | None = None,
+    command_order: CommandOrder = CommandOrder.SCHEDULE,
 ) -> Context:
-    """Run every analysis on one artifact."""
+    """Run every analysis on one compilation.
+
+    retagged: what the tags of both modules rest on, when it is not the compile worker. folded: `program` is not as
+    written, but as MLIR has folded it. thunks and command_order: see `concurrency`.
+    """
     writes = find_hidden_writes(program, effects_of)
+    positions = Positions(optimized, buffers)
+    candidates: Mapping[TagPath, tuple[TagPath, ...]] = retagged.ambiguous if retagged is not None else {}
+    matching = match_writes(writes, optimized, positions, effects_of, candidates)
+    if retagged is not None and matching.foreign:
+        writes = (*writes, *_find_foreign_writes(writes, matching, effects_of))
+        matching = adopt_foreign(matching, writes, positions)
     carriers = compute_carriers(program, writes)
     depth = max((w.loop_depth for w in writes), default=0)
     space = LabelSpace(len(writes), depth)
-    positions = Positions(optimized, buffers)
-    matching = match_writes(writes, optimized, positions, effects_of)
-    run = Runner(program, optimized, buffers, positions, writes, space, carriers, effects_of, matching)
+    concurrency = find_concurrency(
+        optimized, buffers, positions, matching.actual, thunks=thunks, command_order=command_order
+    )
+    run = Runner(
+        program,
+        optimized,
+        buffers,
+        positions,
+        writes,
+        space,
+        carriers,
+        effects_of,
+        matching,
+        retagged,
+        folded,
+        concurrency.races,
+        compute_carried(optimized, carriers, candidates, space),
+    )
     intended, actual = Intended((), {}), Actual((), {}, (), {}, ())
     if writes:
         intended = run.run_intended()
-        actual = run.run_actual(frozenset(path for path, tagged in intended.tagged.items() if tagged.labels))
-    undecided = frozenset(w.index for w in matching.unplaced)
+        wanted = frozenset(path for path, tagged in intended.tagged.items() if tagged.labels)
+        actual = run.run_actual(wanted | candidates.keys())
+    undecided = frozenset(w.index for w in matching.unplaced) | matching.ambiguous
     comparison = Comparison(writes, space, matching.moved, undecided, actual.traced)
     outputs = {
         name: comparison.compare(
@@ -82,15 +140,30 @@ def compute_context(
         for n, name in enumerate(output_names)
     }
     instructions = {i.id: i for c in optimized.computations.values() for i in c.instructions}
+    differing = find_differing(intended, actual, comparison)
     search = Search(
         writes=writes,
         intended=intended,
         actual=actual,
+        differing=differing,
         comparison=comparison,
         run=run,
         instructions=instructions,
     )
     found = search.run_search(outputs)
+    doubts: Doubts = {}
+    if writes and (folded or retagged is not None):
+        doubts = Doubter(
+            outputs=found.outputs,
+            intended=intended,
+            actual=actual,
+            differing=differing,
+            comparison=comparison,
+            run=run,
+        ).find_doubts()
+    if found.crowded:
+        doubts = add_crowded(doubts, found.crowded)
+    found = settle(found, doubts)
     return Context(
         program=program,
         optimized=optimized,
@@ -105,5 +178,26 @@ def compute_context(
         latent=find_latent(writes, found.outputs, instructions),
         vanished=find_vanished(traced_calls, matching, intended, space),
         calls=tuple([(call, effects_of(call)) for _, call in iterate_kernel_calls(program)]),
+        optimized_calls=tuple([(call, effects_of(call)) for call in _list_calls(optimized)]),
         roundings=find_roundings(writes, output_names, run.run_intended, space.mark),
+        doubts=doubts,
+        concurrency=concurrency,
     )
+
+
+def _list_calls(module: HloModule) -> tuple[HloInstruction, ...]:
+    """Each custom call once, however often it is reached."""
+    return tuple({call.id: call for _, call in iterate_kernel_calls(module)}.values())
+
+
+def _find_foreign_writes(
+    writes: tuple[HiddenWrite, ...], matching: Matching, effects_of: EffectsOf
+) -> Iterator[HiddenWrite]:
+    """Writes of calls that are nobody's: whether they are meant to be seen is not known."""
+    number = len(writes)
+    for frames in matching.foreign:
+        call = frames[-1].instruction
+        effects = effects_of(call)
+        for operand in find_hidden_operands(call, effects):
+            yield HiddenWrite(number, effects.kernel, operand, True, (), count_loops(frames), frames)
+            number += 1

@@ -3,15 +3,14 @@
 from dataclasses import dataclass
 
 from ligerdiag.hlo.module import HloModule
-from ligerdiag.hlo.tags import parse_tag_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagCoverage:
     """How many of the program's tagged operations are seen again in the optimized module."""
 
-    tags: int
-    found: int
+    tags: int = 0
+    found: int = 0
 
 
 def compute_tag_coverage(program: HloModule, optimized: HloModule) -> TagCoverage:
@@ -24,7 +23,7 @@ def _collect(module: HloModule) -> set[int]:
     found: set[int] = set()
     for computation in module.computations.values():
         for instruction in computation.instructions:
-            path = parse_tag_path(instruction.op_name)
+            path = instruction.tag_path
             if path:
                 found.add(path[-1])
     return found

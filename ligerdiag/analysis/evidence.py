@@ -6,16 +6,18 @@ compiler folded away) is where the wrong value is read: its scheduled instructio
 """
 
 import re
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from ligerdiag.analysis.carriers import is_same_operation
 from ligerdiag.analysis.comparison import Comparison
 from ligerdiag.analysis.labels import Labels
-from ligerdiag.analysis.program_order import Intended
+from ligerdiag.analysis.program_order import Intended, TaggedSet
 from ligerdiag.analysis.schedule_order import Actual, Sighting
-from ligerdiag.analysis.writes import HiddenWrite
+from ligerdiag.findings import Verdict
+from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.tags import TagPath
 
 
@@ -46,63 +48,152 @@ class WrongRead:
     """operand_number of the reader that brings the wrong value, when known."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Differing:
+    """A sighting whose set is not its operation's; a bit for each write (see `LabelSpace.bits_of`)."""
+
+    path: TagPath
+    tagged: TaggedSet
+    sighting: Sighting
+    stale: Labels
+    clobbered: Labels
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the instruction may be what became of the operation."""
+        return is_same_operation(self.tagged.opcode, self.sighting.instruction)
+
+    def wrong(self, verdict: Verdict) -> Labels:
+        """The writes about which it is stale or clobbered."""
+        return self.stale if verdict is Verdict.STALE else self.clobbered
+
+
+def find_differing(intended: Intended, actual: Actual, comparison: Comparison) -> tuple[Differing, ...]:
+    """Where a wrong operation can be: sets that are equal are right, whatever is asked of them."""
+    found: list[Differing] = []
+    known: dict[tuple[Labels, Labels], tuple[Labels, Labels]] = {}
+    for path, tagged in intended.tagged.items():
+        for sighting in actual.sightings.get(path, ()):
+            if tagged.labels == sighting.labels:
+                continue
+            key = (tagged.labels, sighting.labels)
+            wrong = known.get(key)
+            if wrong is None:
+                wrong = known[key] = (comparison.find_stale(*key), comparison.find_clobbered(*key))
+            if wrong != (0, 0):
+                found.append(Differing(path, tagged, sighting, *wrong))
+    return tuple(found)
+
+
 def find_wrong_reads(
-    write: HiddenWrite,
+    concerned: Labels,
     intended: Intended,
     actual: Actual,
+    differing: tuple[Differing, ...],
     comparison: Comparison,
-    is_wrong: Callable[[HiddenWrite, Labels, Labels], bool],
+    *,
+    verdict: Verdict,
 ) -> tuple[WrongRead, ...]:
-    """Readers where `is_wrong` begins to hold, in program order, one per scheduled instruction."""
-    slices = {number for w in actual.writes if w.write == write.index for number in w.slices}
-    state: dict[TagPath, bool] = {}
-    """Whether the operation, or what it stands for when it was folded away, is wrong or follows something wrong."""
-    found: dict[int, WrongRead] = {}
-    for path in sorted(intended.tagged, key=lambda p: (p[-1], p)):
-        tagged = intended.tagged[path]
-        upstream = any(state.get(operand, False) for operand in tagged.operands)
-        sightings = [s for s in actual.sightings.get(path, ()) if is_same_operation(tagged.opcode, s.instruction)]
-        wrong = [s for s in sightings if is_wrong(write, tagged.labels, s.labels)]
-        state[path] = bool(wrong) or (upstream and not sightings)
-        if not wrong or upstream:
-            continue
-        for sighting in wrong:
-            operand, place = _find_source(write, sighting, slices, comparison)
-            found.setdefault(
-                sighting.scheduled.id, WrongRead(write.index, path, sighting.scheduled.id, sighting, place, operand)
-            )
-    return tuple(found.values())
+    """Readers where operations begin to be wrong, write by write in program order, one per scheduled instruction.
+
+    concerned: the writes to ask about, a bit each.
+    """
+    wrong: dict[TagPath, Labels] = {}
+    sightings: defaultdict[TagPath, list[Differing]] = defaultdict(list)
+    for one in differing:
+        bits = one.wrong(verdict) & concerned
+        if bits and one.is_same:
+            wrong[one.path] = wrong.get(one.path, 0) | bits
+            sightings[one.path].append(one)
+    upstream = _Upstream(wrong, intended, actual)
+    slices: defaultdict[int, set[int]] = defaultdict(set)
+    for write in actual.writes:
+        slices[write.write].update(write.slices)
+    found: defaultdict[int, dict[int, WrongRead]] = defaultdict(dict)
+    for path in sorted(wrong, key=_in_order):
+        first = wrong[path] & ~upstream.find(path)
+        for one in sightings[path] if first else ():
+            for write in comparison.space.writes_of(one.wrong(verdict) & first):
+                sighting = one.sighting
+                operand, place = _find_source(write, sighting, slices[write], comparison)
+                found[write].setdefault(
+                    sighting.scheduled.id, WrongRead(write, path, sighting.scheduled.id, sighting, place, operand)
+                )
+    return tuple([read for write in sorted(found) for read in found[write].values()])
 
 
-def find_wrong_sightings(
-    write: HiddenWrite,
-    intended: Intended,
-    actual: Actual,
-    is_wrong: Callable[[HiddenWrite, Labels, Labels], bool],
-) -> tuple[tuple[TagPath, Sighting], ...]:
-    """Every sighting of an operation, surely the author's own one, whose set is wrong.
+def _in_order(path: TagPath) -> tuple[int, TagPath]:
+    return path[-1], path
+
+
+class _Upstream:
+    """About which writes an operation upstream is wrong, directly or behind earlier ones that were folded away."""
+
+    def __init__(self, wrong: Mapping[TagPath, Labels], intended: Intended, actual: Actual) -> None:
+        self._wrong = wrong
+        self._intended = intended
+        self._actual = actual
+        self._found: dict[TagPath, Labels] = {}
+
+    def find(self, path: TagPath) -> Labels:
+        """A bit for each such write."""
+        pending = [path]
+        while pending:
+            current = pending[-1]
+            if current in self._found:
+                pending.pop()
+                continue
+            operands = [
+                operand
+                for operand in self._intended.tagged[current].operands
+                if operand in self._intended.tagged and _in_order(operand) < _in_order(current)
+            ]
+            folded = [one for one in operands if one not in self._wrong and not self._is_seen(one)]
+            missing = [one for one in folded if one not in self._found]
+            if missing:
+                pending += missing
+                continue
+            bits = 0
+            for operand in operands:
+                bits |= self._wrong.get(operand, 0)
+            for operand in folded:
+                bits |= self._found[operand]
+            self._found[current] = bits
+        return self._found[path]
+
+    def _is_seen(self, path: TagPath) -> bool:
+        opcode = self._intended.tagged[path].opcode
+        return any(is_same_operation(opcode, s.instruction) for s in self._actual.sightings.get(path, ()))
+
+
+def find_own_sightings(
+    differing: tuple[Differing, ...], is_own: Callable[[TagPath, HloInstruction], bool]
+) -> tuple[Differing, ...]:
+    """Those of an operation that surely is the author's own one (`is_own`).
 
     Passes copy an operation's metadata to instructions that compute something else (parts of a reassociated sum, say).
-    XLA names an instruction after its op_name when it comes from the program, so the tag is in the name of the operation
-    itself and of its clones, and not in that of an instruction that a pass has made.
     """
     return tuple(
         [
-            (path, sighting)
-            for path, tagged in intended.tagged.items()
-            for sighting in actual.sightings.get(path, ())
-            if sighting.instruction.opcode == tagged.opcode
-            and is_wrong(write, tagged.labels, sighting.labels)
-            and re.search(rf"ld{path[-1]}(?!\d)", sighting.instruction.name)
+            one
+            for one in differing
+            if one.sighting.instruction.opcode == one.tagged.opcode and is_own(one.path, one.sighting.instruction)
         ]
     )
 
 
-def _find_source(
-    write: HiddenWrite, sighting: Sighting, slices: set[int], comparison: Comparison
-) -> tuple[int | None, Place]:
+def is_named_after(path: TagPath, instruction: HloInstruction) -> bool:
+    """Whether the instruction's name holds the operation's tag.
+
+    XLA names an instruction after its op_name when it comes from the program, so the tag is in the name of the operation
+    itself and of its clones, and not in that of an instruction that a pass has made.
+    """
+    return re.search(rf"ld{path[-1]}(?!\d)", instruction.name) is not None
+
+
+def _find_source(write: int, sighting: Sighting, slices: set[int], comparison: Comparison) -> tuple[int | None, Place]:
     """Which operand of the reader brings the value from before, and from where."""
-    original = comparison.space.all_original(write.index)
+    original = comparison.space.all_original(write)
     carrying = [(number, place) for number, place, labels in sighting.reads if labels & original]
     for number, place in carrying:
         if place in slices:

@@ -8,6 +8,14 @@ from ligerdiag.analysis.parts import PartedValue, Parts, follow_parts, union_of
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.shape import is_tuple, iterate_leaves
 
+_PLAIN = frozenset({
+    "abs", "add", "and", "atan2", "bitcast", "bitcast-convert", "broadcast", "ceil", "clamp", "compare", "constant",
+    "convert", "copy", "cosine", "divide", "dot", "dynamic-slice", "dynamic-update-slice", "exponential", "floor", "gather",
+    "iota", "log", "logistic", "maximum", "minimum", "multiply", "negate", "not", "or", "pad", "power", "reshape", "reverse",
+    "rsqrt", "select", "sign", "sine", "slice", "sqrt", "subtract", "tanh", "transpose", "xor",
+})  # fmt: skip
+"""Opcodes that compute one array of all their operands: the set is the union, if no pieces are told apart."""
+
 type Read = tuple[int, int, Labels]
 """(operand_number of the scheduled instruction, slice number, set that stood there)."""
 
@@ -15,16 +23,14 @@ type Read = tuple[int, int, Labels]
 class Surroundings(Protocol):
     """What a fusion needs of the evaluation around it."""
 
-    def carried(self, instruction: HloInstruction) -> Labels:
-        """ORIG labels that start at this instruction."""
+    def conclude(
+        self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
+    ) -> Labels:
+        """The set of an operation's result, with the labels that start there; keeps what a tagged operation depends on."""
         ...
 
-    def sight(self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: list[Read]) -> None:
-        """Keep what a tagged operation depends on."""
-        ...
-
-    def marks_of(self, instruction: HloInstruction) -> Labels:
-        """Marks that this instruction's results get."""
+    def find_started(self, instruction: HloInstruction) -> Labels:
+        """The labels that start at this instruction."""
         ...
 
     def call_fused(self, call: HloInstruction, operands: list[Labels]) -> Labels:
@@ -44,7 +50,7 @@ class FusionEvaluator:
         module: HloModule,
         surroundings: Surroundings,
         fusion: HloInstruction,
-        reads: list[Read],
+        reads: tuple[Read, ...],
         parts: Mapping[int, Parts],
     ) -> None:
         """`parts`: operand_number to the operand's pieces, where they are known."""
@@ -57,20 +63,35 @@ class FusionEvaluator:
     def run(self) -> list[PartedValue]:
         """Sets of the fusion's leaves, in order."""
         arguments: list[FusedValue] = []
+        given: list[list[Labels]] = [[] for _ in self._fusion.operands]
+        for number, _, labels in self._reads:
+            given[number].append(labels)
         for number, operand in enumerate(self._fusion.operands):
-            sets = [labels for n, _, labels in self._reads if n == number]
-            leaves = list(iterate_leaves(operand.shape))
+            sets = given[number]
             if number in self._parts:
                 arguments.append(self._parts[number].add(sets[0] & ~self._parts[number].union))
             else:
-                arguments.append(sets[0] if leaves == [()] else tuple(sets))
+                arguments.append(tuple(sets) if is_tuple(operand.shape) else sets[0])
         callee = self._module.computations[self._fusion.called_computations[0]]
         return _flatten(self._run(callee, arguments))
 
     def _run(self, computation: HloComputation, arguments: list[FusedValue]) -> FusedValue:
         values: dict[int, FusedValue] = {}
+        conclude, fusion, reads = self._surroundings.conclude, self._fusion, self._reads
         for instruction in computation.instructions:
-            values[instruction.id] = self._evaluate(instruction, values, arguments)
+            labels: FusedValue | None = None
+            if instruction.opcode in _PLAIN:
+                labels = 0
+                for operand in instruction.operands:
+                    value = values[operand.id]
+                    if not isinstance(value, int):
+                        labels = None
+                        break
+                    labels |= value
+            if labels is None:
+                values[instruction.id] = self._evaluate(instruction, values, arguments)
+            else:
+                values[instruction.id] = conclude(instruction, fusion, labels, reads)
         return values[computation.root.id]
 
     def _evaluate(
@@ -90,7 +111,6 @@ class FusionEvaluator:
         if opcode in ("fusion", "call"):
             return self._run(self._module.computations[instruction.called_computations[0]], operands)
         sets = [_union(operand) for operand in operands]
-        added = self._surroundings.carried(instruction)
         value: PartedValue | None = None
         if not is_tuple(instruction.shape) and not any(isinstance(operand, tuple) for operand in operands):
             value = follow_parts(instruction, [o for o in operands if not isinstance(o, tuple)])
@@ -100,9 +120,8 @@ class FusionEvaluator:
             value = 0
             for one in sets:
                 value |= one
-        self._surroundings.sight(instruction, self._fusion, union_of(value) | added, self._reads)
-        added |= self._surroundings.marks_of(instruction)
-        value = value | added if isinstance(value, int) else value.add(added)
+        concluded = self._surroundings.conclude(instruction, self._fusion, union_of(value), self._reads)
+        value = concluded if isinstance(value, int) else value.add(self._surroundings.find_started(instruction))
         if is_tuple(instruction.shape):
             return tuple([value for _ in iterate_leaves(instruction.shape)])
         return value

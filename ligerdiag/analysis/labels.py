@@ -11,6 +11,7 @@ round a loop would hide one that is missing now.
 Above these come *marks*: one bit for each thing that turned up during the evaluation (a lucky read, a stale reader).
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 type Labels = int
@@ -34,11 +35,31 @@ class LabelSpace:
     writes: int
     depth: int
     _marks: dict[object, int] = field(default_factory=dict[object, int])
+    _keys: list[object] = field(default_factory=list[object])
+    """Of the marks, by number."""
+    _wrong: dict[int, Labels] = field(default_factory=dict[int, Labels])
+    _fresh: list[Labels] = field(init=False)
+    _original: list[Labels] = field(init=False)
+    _first_original: list[Labels] = field(init=False)
+    classes: int = field(init=False)
+    """Number of iteration classes."""
+    _firsts: Labels = field(init=False)
+    """FRESH(W, 0) of every W."""
+    _every_fresh: Labels = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.classes = self.depth + 1
+        once, width = (1 << self.classes) - 1, 2 * self.classes
+        self._first_original = [1 << (width * write + self.classes) for write in range(self.writes)]
+        self._fresh = [once << (width * write) for write in range(self.writes)]
+        self._original = [once << (width * write + self.classes) for write in range(self.writes)]
+        self._firsts = ((1 << (width * self.writes)) - 1) // ((1 << width) - 1)
+        self._every_fresh = self._firsts * once
 
     @property
-    def classes(self) -> int:
-        """Number of iteration classes."""
-        return self.depth + 1
+    def above(self) -> Labels:
+        """The lowest bit that is not of a write."""
+        return 1 << (2 * self.classes * self.writes)
 
     def fresh(self, write: int) -> Labels:
         """FRESH(write, 0)."""
@@ -46,33 +67,69 @@ class LabelSpace:
 
     def original(self, write: int) -> Labels:
         """ORIG(write, 0)."""
-        return 1 << (2 * self.classes * write + self.classes)
+        return self._first_original[write]
 
     def all_fresh(self, write: int) -> Labels:
         """FRESH(write, c) for every c."""
-        return ((1 << self.classes) - 1) << (2 * self.classes * write)
+        return self._fresh[write]
 
     def all_original(self, write: int) -> Labels:
         """ORIG(write, c) for every c."""
-        return ((1 << self.classes) - 1) << (2 * self.classes * write + self.classes)
+        return self._original[write]
+
+    def any_fresh(self, labels: Labels) -> Labels:
+        """FRESH(W, 0) of every W of which the set holds FRESH(W, c) for some c."""
+        found = fresh = labels & self._every_fresh
+        for number in range(1, self.classes):
+            found |= fresh >> number
+        return found & self._firsts
+
+    def any_original(self, labels: Labels) -> Labels:
+        """FRESH(W, 0) of every W of which the set holds ORIG(W, c) for some c."""
+        return self.any_fresh(labels >> self.classes)
+
+    def bits_of(self, writes: Iterable[int]) -> Labels:
+        """FRESH(W, 0) of these hidden writes."""
+        found = 0
+        for write in writes:
+            found |= 1 << (2 * self.classes * write)
+        return found
+
+    def writes_of(self, bits: Labels) -> Iterator[int]:
+        """The hidden writes that such bits stand for, rising."""
+        width = 2 * self.classes
+        while bits:
+            lowest = bits & -bits
+            yield (lowest.bit_length() - 1) // width
+            bits ^= lowest
 
     def mark(self, key: object) -> Labels:
         """The bit for `key`, the same one each time."""
-        number = self._marks.setdefault(key, len(self._marks))
+        number = self._marks.get(key)
+        if number is None:
+            number = self._marks[key] = len(self._marks)
+            self._keys.append(key)
+            if isinstance(key, WrongAbout):
+                self._wrong[key.write] = self._wrong.get(key.write, 0) | self.mark(key)
         return 1 << (2 * self.classes * self.writes + number)
+
+    def without_marks(self) -> "LabelSpace":
+        """The same layout without marks."""
+        return LabelSpace(self.writes, self.depth)
 
     def wrong_about(self, write: int) -> Labels:
         """All marks so far that say that something is wrong about this write."""
-        labels = 0
-        for key in self._marks:
-            if isinstance(key, WrongAbout) and key.write == write:
-                labels |= self.mark(key)
-        return labels
+        return self._wrong.get(write, 0)
 
     def marks_in(self, labels: Labels) -> list[object]:
         """The keys whose marks are in the set."""
-        rest = labels >> (2 * self.classes * self.writes)
-        return [key for key, number in self._marks.items() if rest >> number & 1] if rest else []
+        digits = bin(labels >> (2 * self.classes * self.writes))[:1:-1]
+        found: list[object] = []
+        at = digits.find("1")
+        while at >= 0:
+            found.append(self._keys[at])
+            at = digits.find("1", at + 1)
+        return found
 
     def advance(self, labels: Labels, level: int, writes_inside: frozenset[int]) -> Labels:
         """The set after one more iteration of the loop at `level` (1 = outermost) around `writes_inside`.

@@ -17,7 +17,7 @@ from ligerdiag.analysis.writes import EffectsOf, Frames, HiddenWrite, find_hidde
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.positions import Positions
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
-from ligerdiag.hlo.tags import TagPath, parse_tag_path
+from ligerdiag.hlo.tags import TagPath
 
 _ADDRESS_ONLY = frozenset({"bitcast", "get-tuple-element"})
 _PART_OF = frozenset({"slice", "dynamic-slice"})
@@ -39,12 +39,23 @@ class Matching:
     moved: frozenset[int]
     """Indices of writes whose loop nesting differs between the programs (unrolled, peeled, single-trip loops)."""
     notes: tuple[str, ...]
+    ambiguous: frozenset[int] = frozenset()
+    """Indices of writes whose call may be one of several, or is performed by one that may as well be another."""
+    foreign: tuple[Frames, ...] = ()
+    """Calls of the optimized module that write an operand and are nobody's."""
 
 
 def match_writes(
-    writes: tuple[HiddenWrite, ...], module: HloModule, positions: Positions, effects_of: EffectsOf
+    writes: tuple[HiddenWrite, ...],
+    module: HloModule,
+    positions: Positions,
+    effects_of: EffectsOf,
+    candidates: Mapping[TagPath, tuple[TagPath, ...]] | None = None,
 ) -> Matching:
-    """Find every hidden write of the program in the optimized module, and where it hits memory."""
+    """Find every hidden write of the program in the optimized module, and where it hits memory.
+
+    candidates: what a tag of the optimized module may stand for, where that is ambiguous; all of it is then performed.
+    """
     by_path: defaultdict[TagPath, list[HiddenWrite]] = defaultdict(list)
     by_payload: defaultdict[tuple[str, bytes], list[HiddenWrite]] = defaultdict(list)
     for write in writes:
@@ -56,15 +67,22 @@ def match_writes(
     notes: list[str] = []
     unplaced: list[HiddenWrite] = []
     moved: set[int] = set()
+    ambiguous: set[int] = set()
+    foreign: list[Frames] = []
     for frames, call in iterate_kernel_calls(module):
         hidden = find_hidden_operands(call, effects_of(call))
         if not hidden:
             continue
-        path = parse_tag_path(call.op_name)
-        own = by_path.get(path, []) if path else _match_payload(call, by_payload)
+        path = call.tag_path
+        if candidates and path in candidates:
+            own = [write for candidate in candidates[path] for write in by_path.get(candidate, [])]
+            ambiguous.update(write.index for write in own)
+        else:
+            own = by_path.get(path, []) if path else _match_payload(call, by_payload)
         found = tuple([w for w in own for number in hidden if w.operand == number])
         if not found:
             notes.append(f"`{call.name}` writes an operand and is not in the program as written")
+            foreign.append(frames)
             continue
         by_call[call.id] = found
         depth = sum(frame.instruction.opcode == "while" for frame in frames)
@@ -87,7 +105,47 @@ def match_writes(
         for kept in writes
         if kept.index in seen and kept.operand == gone.operand and _are_merged(gone, kept)
     }
-    return Matching(by_call, tuple(actual), missing, merged, tuple(unplaced), frozenset(moved), tuple(notes))
+    return Matching(
+        by_call,
+        tuple(actual),
+        missing,
+        merged,
+        tuple(unplaced),
+        frozenset(moved),
+        tuple(notes),
+        frozenset(ambiguous),
+        tuple(foreign),
+    )
+
+
+def adopt_foreign(matching: Matching, writes: tuple[HiddenWrite, ...], positions: Positions) -> Matching:
+    """The matching with calls that are nobody's performing those of the writes that were found at them.
+
+    A write of the program with the payload of such a call is not missing, but perhaps what that call performs.
+    """
+    by_call = dict(matching.by_call)
+    actual = list(matching.actual)
+    unplaced = list(matching.unplaced)
+    for frames in matching.foreign:
+        call = frames[-1].instruction
+        own = tuple([write for write in writes if write.frames is frames])
+        by_call[call.id] = own
+        for write in own:
+            place = _locate(frames, write.operand, positions)
+            if place is None:
+                unplaced.append(write)
+            else:
+                actual.append(ActualWrite(write.index, frames, place[0], place[1]))
+    payloads = {_payload(frames[-1].instruction) for frames in matching.foreign}
+    unclear = {write.index for write in matching.missing if _payload(write.call) in payloads}
+    return replace(
+        matching,
+        by_call=by_call,
+        actual=tuple(actual),
+        unplaced=tuple(unplaced),
+        missing=tuple([write for write in matching.missing if write.index not in unclear]),
+        ambiguous=matching.ambiguous | unclear,
+    )
 
 
 def _find_merged(

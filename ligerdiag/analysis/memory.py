@@ -8,6 +8,7 @@
 (4) Values without a place in the buffer assignment are kept by instruction.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -61,16 +62,19 @@ class Memory:
     order: Order
     targets: dict[int, list[ActualWrite]] = field(default_factory=dict[int, list[ActualWrite]])
     """Slice number to the hidden writes that will hit it."""
+    targeted: dict[int, Labels] = field(default_factory=dict[int, Labels])
+    """Slice number to their ORIG(W, 0)."""
     sets: dict[int, Labels] = field(default_factory=dict[int, Labels])
     """Slice number to set; missing is empty."""
     parts: dict[int, Parts] = field(default_factory=dict[int, Parts])
     """Slice number to the pieces of what stands there, where they are known."""
     raw: dict[int, tuple[ActualWrite, ...]] = field(default_factory=dict[int, tuple[ActualWrite, ...]])
-    performed: frozenset[ActualWrite] = frozenset()
-    """Hidden writes that have been met, in this iteration of every loop."""
+    performed: int = 0
+    """Hidden writes that have been met, in this iteration of every loop, as a bit each (see `expect`)."""
     journal: dict[int, Labels] | None = None
     """While a loop or branch runs: slice number to the set that stood there before its first change."""
     _leaves: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+    _bits: dict[ActualWrite, int] = field(default_factory=dict[ActualWrite, int])
     _placeless: int = 0
 
     def locate(self, instruction: HloInstruction) -> tuple[int, ...]:
@@ -116,11 +120,25 @@ class Memory:
         for write in overwritten:
             if not self.order.is_forced(write.frames, reader):
                 labels |= self.space.mark(LuckyRead(write.write, reader[-1].instruction.id, True, number))
-        for write in self.targets.get(number, ()):
-            is_before = write not in self.performed and labels & self.space.original(write.write)
-            if is_before and not self.order.is_forced(reader, write.frames, from_second=True):
-                labels |= self.space.mark(LuckyRead(write.write, reader[-1].instruction.id, False, number))
+        if labels & self.targeted.get(number, 0) & ~self.performed:
+            for write in self.targets[number]:
+                is_before = labels & self.space.original(write.write) and not self._bits[write] & self.performed
+                if is_before and not self.order.is_forced(reader, write.frames, from_second=True):
+                    labels |= self.space.mark(LuckyRead(write.write, reader[-1].instruction.id, False, number))
         return labels
+
+    def expect(self, writes: tuple[ActualWrite, ...]) -> None:
+        """The hidden writes that will come.
+
+        Where one call performs a write, the write's bit is its ORIG(W, 0), so that many are looked up at once.
+        """
+        calls = Counter(write.write for write in writes)
+        for position, write in enumerate(writes):
+            original = self.space.original(write.write)
+            self._bits[write] = original if calls[write.write] == 1 else self.space.above << position
+            for number in write.slices:
+                self.targets.setdefault(number, []).append(write)
+                self.targeted[number] = self.targeted.get(number, 0) | original
 
     def find_parts(self, number: int, value: HloInstruction) -> Parts | None:
         """The pieces of what stands in this slice, if it is read in the shape that it was written in."""
@@ -134,7 +152,7 @@ class Memory:
 
     def overwrite(self, write: ActualWrite, dropped: Labels, added: Labels) -> None:
         """A hidden write, (2)."""
-        self.performed |= {write}
+        self.performed |= self._bits.get(write, 0)
         for number in write.slices:
             for hit in self.overlapping(number):
                 if self.journal is not None:

@@ -3,19 +3,25 @@
 Being earlier in the schedule forces nothing: the next compiler, flag or GPU may choose otherwise.
 """
 
-from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
 
 from ligerdiag.analysis.writes import CALLERS, Frames
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 
 
 class Order:
-    """Reachability along operands and control predecessors, computed on demand and kept."""
+    """Reachability along operands and control predecessors, computed on demand and kept.
+
+    Edges lead forward in the order of a computation's schedule, so that only what stands between two instructions is looked
+    at: of each instruction that is asked about, the search is kept and goes on where it has stopped.
+    """
 
     def __init__(self) -> None:
-        self._after: dict[int, frozenset[int]] = {}
-        self._before: dict[int, frozenset[int]] = {}
-        self._control_successors: dict[int, dict[int, list[int]]] = {}
+        self._lines: dict[int, _Line] = {}
+        self._after: dict[int, _Search] = {}
+        self._before: dict[int, _Search] = {}
 
     def is_forced(self, first: Frames, second: Frames, *, from_second: bool = False) -> bool:
         """Whether `second` cannot be run before `first` has, by edges of the program, in one iteration of every loop.
@@ -26,53 +32,77 @@ class Order:
             if a.computation is not b.computation:
                 return True  # body and condition of one loop, or two branches of which only one runs
             if a.instruction is not b.instruction:
+                line = self._find_line(a.computation)
                 if from_second:
-                    return a.instruction.id in self.predecessors(b.computation, b.instruction)
-                return b.instruction.id in self.successors(a.computation, a.instruction.id)
+                    return self._is_before(line, a.instruction, b.instruction)
+                return self._is_after(line, a.instruction, b.instruction)
         return True  # one runs inside the other
 
-    def predecessors(self, computation: HloComputation, instruction: HloInstruction) -> frozenset[int]:
-        """Ids of all instructions of the computation that must come before this one; itself excluded."""
-        found = self._before.get(instruction.id)
+    def _find_line(self, computation: HloComputation) -> "_Line":
+        found = self._lines.get(computation.id)
         if found is None:
-            by_id = {i.id: i for i in computation.instructions}
-            seen: set[int] = set()
-            pending = [instruction]
-            while pending:
-                current = pending.pop()
-                for earlier in (*[o.id for o in current.operands], *current.control_predecessors):
-                    if earlier not in seen and earlier in by_id:
-                        seen.add(earlier)
-                        pending.append(by_id[earlier])
-            found = self._before[instruction.id] = frozenset(seen)
+            found = self._lines[computation.id] = _Line.of(computation)
         return found
 
-    def successors(self, computation: HloComputation, instruction_id: int) -> frozenset[int]:
-        """Ids of all instructions of the computation that must come after this one; itself excluded."""
-        found = self._after.get(instruction_id)
-        if found is None:
-            control = self._controls(computation)
-            users = computation.users
-            seen: set[int] = set()
-            pending = [instruction_id]
-            while pending:
-                current = pending.pop()
-                for following in (*[u.id for u in users[current]], *control.get(current, ())):
-                    if following not in seen:
-                        seen.add(following)
-                        pending.append(following)
-            found = self._after[instruction_id] = frozenset(seen)
-        return found
+    def _is_after(self, line: "_Line", first: HloInstruction, second: HloInstruction) -> bool:
+        """Whether an edge leads from `first` to `second`, looked for forward from `first`."""
+        search = self._after.get(first.id)
+        if search is None:
+            search = self._after[first.id] = _Search({first.id}, line.positions[first.id] + 1)
+        last = line.positions[second.id]
+        for at in range(search.position, last + 1):
+            instruction = line.instructions[at]
+            if not search.reached.isdisjoint(line.before(instruction)):
+                search.reached.add(instruction.id)
+        search.position = max(search.position, last + 1)
+        return second.id in search.reached
 
-    def _controls(self, computation: HloComputation) -> dict[int, list[int]]:
-        found = self._control_successors.get(computation.id)
-        if found is None:
-            successors: defaultdict[int, list[int]] = defaultdict(list)
-            for instruction in computation.instructions:
-                for predecessor in instruction.control_predecessors:
-                    successors[predecessor].append(instruction.id)
-            found = self._control_successors[computation.id] = dict(successors)
-        return found
+    def _is_before(self, line: "_Line", first: HloInstruction, second: HloInstruction) -> bool:
+        """The same, looked for backward from `second`."""
+        search = self._before.get(second.id)
+        if search is None:
+            search = self._before[second.id] = _Search(set(line.before(second)), line.positions[second.id] - 1)
+        last = line.positions[first.id]
+        for at in range(search.position, last, -1):
+            instruction = line.instructions[at]
+            if instruction.id in search.reached:
+                search.reached.update(line.before(instruction))
+        search.position = min(search.position, last)
+        return first.id in search.reached
+
+
+@dataclass(slots=True, eq=False)
+class _Search:
+    """What was found from one instruction so far, and the next position to look at."""
+
+    reached: set[int]
+    position: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Line:
+    """A computation's instructions, each after all that must come before it."""
+
+    instructions: tuple[HloInstruction, ...]
+    positions: Mapping[int, int]
+
+    @classmethod
+    def of(cls, computation: HloComputation) -> "_Line":
+        """By the schedule, or by operands and control edges where the schedule does not keep to these."""
+        listed = computation.sequence or computation.instructions
+        line = cls(listed, {instruction.id: n for n, instruction in enumerate(listed)})
+        if len(listed) == len(computation.instructions) and all(
+            line.positions.get(earlier, -1) < n for n, one in enumerate(listed) for earlier in line.before(one)
+        ):
+            return line
+        by_id = {instruction.id: instruction for instruction in computation.instructions}
+        sorter = TopologicalSorter({n: [e for e in line.before(one) if e in by_id] for n, one in by_id.items()})
+        order = tuple([by_id[number] for number in sorter.static_order()])
+        return cls(order, {instruction.id: n for n, instruction in enumerate(order)})
+
+    def before(self, instruction: HloInstruction) -> tuple[int, ...]:
+        """Ids of what must come directly before it."""
+        return (*[operand.id for operand in instruction.operands], *instruction.control_predecessors)
 
 
 def compute_logical_times(module: HloModule) -> dict[int, int]:

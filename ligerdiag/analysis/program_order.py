@@ -7,25 +7,35 @@
   (3) A kernel's hidden write changes the storage of its operand, for everyone who reads it later.
   (4) An operation that autodiff derived from the value before the write reads it as it was (see `residuals`).
   (5) Loops run to a fixpoint; what a loop's predicate depends on, its results depend on.
-  (6) The edges of a shard_map take and return all its values at once; each result is its own operand's.
+  (6) In a program that MLIR has folded, what cannot be told is marked (see `doubts`).
+  (7) The edges of a shard_map take and return all its values at once; each result is its own operand's.
 Not modelled: infeed, send and recv are taken for operations on their operands alone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ligerdiag.analysis.carriers import Carriers
+from ligerdiag.analysis.doubts import Doubt, Reason, is_other_form
 from ligerdiag.analysis.kernel_call import transfer_call
 from ligerdiag.analysis.labels import Labels, LabelSpace
-from ligerdiag.analysis.residuals import compute_residual_lines, find_file_location, is_derivative
+from ligerdiag.analysis.residuals import (
+    ResidualLines,
+    compute_residual_lines,
+    find_file_location,
+    is_derivative,
+    is_differentiated,
+)
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.shape import is_tuple
-from ligerdiag.hlo.tags import TagPath, parse_tag_path
+from ligerdiag.hlo.tags import TagPath
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 
 _ELEMENT_BY_ELEMENT = frozenset({"xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"})
 """Custom calls whose result k is operand k in another sharding (xla/service/spmd/shardy/constants.h)."""
+
+_CONSTANTS = frozenset({"constant", "iota"})
 
 type Value = int | tuple["Value", ...]
 """An array's storage (index of its dependence set), or a tuple of values."""
@@ -59,24 +69,39 @@ def compute_intended(
     space: LabelSpace,
     *,
     marked: Mapping[TagPath, Labels] | None = None,
+    folded: bool = False,
+    records: bool = True,
 ) -> Intended:
-    """Evaluate the unoptimized module in program order; `marked`: marks that results of tagged operations get."""
-    evaluation = _Evaluation(module, writes, carriers, effects_of, space, marked or {})
-    arguments: list[Value] = []
-    for parameter in module.entry.parameters:
-        labels = 0
-        for write in carriers.parameters.get(parameter.proto.parameter_number, ()):
-            labels |= space.original(write)
-        arguments.append(evaluation.allocate(parameter.shape, labels))
-    root = evaluation.run(module.entry, arguments, (), 0)
-    return Intended(tuple(evaluation.leaves(root)), evaluation.tagged)
+    """Evaluate the unoptimized module in program order.
+
+    marked: marks that results of tagged operations get. folded: the module is not the program as written, (6).
+    records: `tagged` is wanted; without it, the evaluation is about its outputs.
+    """
+    to_constants: frozenset[int] = frozenset()
+    while True:
+        evaluation = _Evaluation(
+            module,
+            writes,
+            carriers,
+            effects_of,
+            space,
+            marked or {},
+            folded=folded,
+            to_constants=to_constants,
+            records=records,
+        )
+        intended = evaluation.run_entry()
+        found = frozenset(evaluation.found_to_constants)
+        if found == to_constants:
+            return intended
+        to_constants = found  # known only now, and constants come first
 
 
 def sort_by_program_order(computation: HloComputation) -> list[HloInstruction]:
     """The computation's instructions in the order of their tags, each after its operands."""
     keys: dict[int, int] = {}
     for instruction in computation.instructions:
-        path = parse_tag_path(instruction.op_name)
+        path = instruction.tag_path
         own = path[-1] if path else 0
         keys[instruction.id] = max([own, *[keys[o.id] for o in instruction.operands]])
     return sorted(computation.instructions, key=lambda i: keys[i.id])
@@ -90,6 +115,11 @@ class _Evaluation:
     effects_of: EffectsOf
     space: LabelSpace
     marked: Mapping[TagPath, Labels]
+    folded: bool
+    to_constants: frozenset[int]
+    """Indices of the hidden writes that overwrite what is computed from constants alone."""
+    records: bool = True
+    found_to_constants: set[int] = field(default_factory=set[int])
     tagged: dict[TagPath, TaggedSet] = field(default_factory=dict[TagPath, TaggedSet])
     _storage: list[Labels] = field(default_factory=list[Labels])
     _sorted: dict[int, list[HloInstruction]] = field(default_factory=dict[int, list[HloInstruction]])
@@ -100,7 +130,13 @@ class _Evaluation:
     )
     _before: dict[int, tuple[int, Labels]] = field(default_factory=dict[int, tuple[int, Labels]])
     """Overwritten storage: (HiddenWrite index, its set just before)."""
-    _residual_lines: Mapping[int, frozenset[int]] = field(init=False)
+    _origin: dict[int, int] = field(default_factory=dict[int, int])
+    """Storage to the storage that it is another form of, through every such form."""
+    _overwritten: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict[int, list[tuple[int, int, int]]])
+    """Origin to (HiddenWrite index, storage, first storage that is newer) of its forms that were overwritten."""
+    _constant: set[int] = field(default_factory=set[int])
+    """Storage of what is computed from constants alone."""
+    _residual_lines: Mapping[int, ResidualLines] = field(init=False)
     _seen: set[int] = field(default_factory=set[int])
     """Indices of the hidden writes met so far."""
 
@@ -109,6 +145,17 @@ class _Evaluation:
         for write in self.writes:
             key = (write.tag_path, write.call.id)
             self._by_call[key] = (*self._by_call.get(key, ()), write)
+
+    def run_entry(self) -> Intended:
+        """Evaluate the whole module."""
+        arguments: list[Value] = []
+        for parameter in self.module.entry.parameters:
+            labels = 0
+            for write in self.carriers.parameters.get(parameter.proto.parameter_number, ()):
+                labels |= self.space.original(write)
+            arguments.append(self.allocate(parameter.shape, labels))
+        root = self.run(self.module.entry, arguments, (), 0)
+        return Intended(tuple(self.read_leaves(self.module.entry.root, root)), self.tagged)
 
     def allocate(self, shape: ShapeProto, labels: Labels) -> Value:
         """New storage of this shape, every leaf with the same set."""
@@ -151,7 +198,7 @@ class _Evaluation:
                 return whole[instruction.proto.tuple_index]
             case "call":
                 callee = self.module.computations[instruction.called_computations[0]]
-                return self.run(callee, operands, (*prefix, *parse_tag_path(instruction.op_name)), level)
+                return self.run(callee, operands, (*prefix, *instruction.tag_path), level)
             case "while":
                 return self._run_loop(instruction, operands[0], prefix, level + 1)
             case "conditional":
@@ -160,57 +207,132 @@ class _Evaluation:
                 return self._compute(instruction, operands, prefix)
 
     def _compute(self, instruction: HloInstruction, operands: list[Value], prefix: TagPath) -> Value:
-        sets = [self._union(value) for value in operands]
+        storage = self._storage
+        sets = [storage[value] if isinstance(value, int) else self._union(value) for value in operands]
         if self._before and is_derivative(instruction):
             sets = [self._as_it_was(instruction, value, one) for value, one in zip(operands, sets, strict=True)]
+        doubts = self._doubt(instruction, operands) if self._overwritten else 0
+        if doubts:
+            sets = [one | doubts for one in sets]
         labels = 0
         opcode = instruction.opcode
-        tags = parse_tag_path(instruction.op_name)
+        tags = instruction.tag_path
         path = (*prefix, *tags)
         if opcode == "custom-call":
             own = self._by_call.get((path, instruction.id), ())
+            certain = ~self._mark_constants(self.to_constants & {write.index for write in own})
+            sets = [one & certain for one in sets]  # the call itself reads what it overwrites, folded or not
             transfer = transfer_call(self.effects_of(instruction), sets, own, self.space)
             labels = transfer.results
             for number, dropped, added in transfer.written:
                 write = next(w for w in own if w.operand == number)
                 for index in _flatten(operands[number]):
                     self._before[index] = (write.index, self._storage[index])
+                    if self.folded:
+                        if index in self._constant:
+                            self.found_to_constants.add(write.index)
+                        self._overwritten.setdefault(self._origin.get(index, index), []).append(
+                            (write.index, index, len(self._storage))
+                        )
                     self._storage[index] = self._storage[index] & ~dropped | added | self.marked.get(path, 0)
                     self._upstream[index] = self._upstream.get(index, frozenset()) | {path}
             self._seen.update(write.index for write in own)
             if instruction.proto.custom_call_target in _ELEMENT_BY_ELEMENT and len(operands) > 1:
-                return tuple([self._copy(operand) for operand in operands])  # (6)
+                return tuple([self._copy(operand) for operand in operands])  # (7)
         elif opcode == "opt-barrier":
-            return self._copy(operands[0])
+            return self._add(self._copy(operands[0]), doubts)
         else:
             for one in sets:
                 labels |= one
         for write in self.carriers.instructions.get((path, instruction.id), ()):
             labels |= self.space.original(write)
         labels |= self.marked.get(path, 0)
+        if opcode in _CONSTANTS:
+            labels |= self._mark_constants(self.to_constants)
         value = self.allocate(instruction.shape, labels)
-        if labels or tags:
+        if self.folded:
+            self._follow_folded(instruction, operands, value)
+        if self.records and (labels or tags):
             self._record(opcode, path if tags else (), labels, operands, value)
         return value
 
-    def _record(self, opcode: str, path: TagPath, labels: Labels, operands: list[Value], value: Value) -> None:
-        upstream: frozenset[TagPath] = frozenset()
+    def _follow_folded(self, instruction: HloInstruction, operands: list[Value], value: Value) -> None:
+        """What is computed from constants alone, and what is another form of what."""
+        constant = self._constant
         for operand in operands:
-            for index in _flatten(operand):
-                upstream |= self._upstream.get(index, frozenset())
+            if operand not in constant if isinstance(operand, int) else not constant.issuperset(_flatten(operand)):
+                break
+        else:
+            if operands or instruction.opcode in _CONSTANTS:
+                constant.update(_flatten(value))
+        if isinstance(value, int) and is_other_form(instruction) and isinstance(operands[0], int):
+            self._origin[value] = self._origin.get(operands[0], operands[0])
+
+    def _record(self, opcode: str, path: TagPath, labels: Labels, operands: list[Value], value: Value) -> None:
+        found: set[TagPath] = set()
+        known = self._upstream
+        for operand in operands:
+            for index in (operand,) if isinstance(operand, int) else _flatten(operand):
+                if index in known:
+                    found |= known[index]
+        upstream = frozenset(found)
         if path:
-            self.tagged[path] = TaggedSet(opcode, labels, upstream - {path})
+            found.discard(path)
+            self.tagged[path] = TaggedSet(opcode, labels, frozenset(found))
             upstream = frozenset({path})
-        for index in _flatten(value):
-            self._upstream[index] = upstream
+        for index in (value,) if isinstance(value, int) else _flatten(value):
+            known[index] = upstream
 
     def _as_it_was(self, reader: HloInstruction, value: Value, labels: Labels) -> Labels:
         """(4): the set from before the write, when that is what the reader was derived from."""
         if isinstance(value, int) and value in self._before:
             write, before = self._before[value]
-            if find_file_location(self.module, reader) in self._residual_lines[write]:
+            if find_file_location(self.module, reader) in self._residual_lines[write].locations:
                 return before
         return labels
+
+    def _doubt(self, reader: HloInstruction, operands: list[Value]) -> Labels:
+        """(6): marks for what cannot be told about this reader."""
+        labels = 0
+        for value in operands:
+            for index in (value,) if isinstance(value, int) else _flatten(value):
+                if self._origin.get(index, index) in self._overwritten:
+                    labels |= self._doubt_storage(reader, index)
+        return labels
+
+    def _doubt_storage(self, reader: HloInstruction, index: int) -> Labels:
+        labels = 0
+        for write, other, newer in self._overwritten.get(self._origin.get(index, index), ()):
+            if index >= newer:
+                continue  # made after the write, from what it says
+            if other != index:
+                labels |= self.space.mark(Doubt(write, Reason.OTHER_FORM, reader.id))
+            elif self._may_want_original(reader, self._residual_lines[write]):
+                labels |= self.space.mark(Doubt(write, Reason.DERIVATIVE, reader.id))
+        return labels
+
+    def _may_want_original(self, reader: HloInstruction, lines: ResidualLines) -> bool:
+        """Whether a reader of the overwritten value may read a residual, or be given one that was folded into it."""
+        if lines.may_save and not is_differentiated(reader):
+            return True
+        location = find_file_location(self.module, reader)
+        return is_derivative(reader) and (not location or location in lines.locations or not lines.is_complete)
+
+    def read_leaves(self, reader: HloInstruction, value: Value) -> list[Labels]:
+        """Sets of the leaves of a value that a computation returns, with what cannot be told about them."""
+        return [self._storage[index] | self._doubt_storage(reader, index) for index in _flatten(value)]
+
+    def _mark_constants(self, writes: Iterable[int]) -> Labels:
+        labels = 0
+        for write in writes:
+            labels |= self.space.mark(Doubt(write, Reason.CONSTANT, 0))
+        return labels
+
+    def _add(self, value: Value, labels: Labels) -> Value:
+        """The value, with these labels added to each of its leaves."""
+        for index in _flatten(value) if labels else ():
+            self._storage[index] |= labels
+        return value
 
     def _copy(self, value: Value) -> Value:
         if isinstance(value, tuple):
@@ -243,7 +365,7 @@ class _Evaluation:
             inside = frozenset(self._seen)
             following = [
                 before | self.space.advance(after | predicate, level, inside)
-                for before, after in zip(head, self.leaves(result), strict=True)
+                for before, after in zip(head, self.read_leaves(body.root, result), strict=True)
             ]
             if following == head:
                 self._seen |= seen_outside
@@ -261,7 +383,8 @@ class _Evaluation:
         ends: list[list[Labels]] = []
         for callee, operand in zip(instruction.called_computations, operands[1:], strict=True):
             self._storage[: len(before)] = before
-            leaves = self.leaves(self.run(self.module.computations[callee], [operand], prefix, level))
+            branch = self.module.computations[callee]
+            leaves = self.read_leaves(branch.root, self.run(branch, [operand], prefix, level))
             merged = [a | b for a, b in zip(merged, leaves, strict=True)] if merged else leaves
             ends.append(self._storage[: len(before)])
         for index in range(len(before)):

@@ -8,36 +8,63 @@ reads is what its author wrote, in program order.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.module import HloInstruction, HloModule
-from ligerdiag.hlo.tags import parse_tag_path
+
+_RESULT_NOT_SAVED = frozenset({
+    "add", "broadcast", "concatenate", "convert", "convolution", "custom-call", "dot", "dynamic-slice",
+    "dynamic-update-slice", "gather", "iota", "multiply", "negate", "pad", "parameter", "reshape", "reverse", "scatter",
+    "select", "slice", "subtract", "transpose", "constant", "get-tuple-element", "opt-barrier", "while", "call",
+})  # fmt: skip
+"""Opcodes whose derivatives need their operands at most; others, such as `exponential` or `tanh`, save their result."""
 
 
-def compute_residual_lines(module: HloModule, writes: tuple[HiddenWrite, ...]) -> Mapping[int, frozenset[int]]:
-    """HiddenWrite index to the file locations of the forward operations that used its operand before the write."""
-    found: dict[int, frozenset[int]] = {}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResidualLines:
+    """Where the forward operations stand that used the operand of one hidden write before it."""
+
+    locations: frozenset[int]
+    """Numbers of file locations."""
+    is_complete: bool
+    """Every one of them has a location."""
+    may_save: bool
+    """Some of them are differentiated, and their derivatives may need the operand as it was."""
+
+
+def compute_residual_lines(module: HloModule, writes: tuple[HiddenWrite, ...]) -> Mapping[int, ResidualLines]:
+    """HiddenWrite index to the forward operations that used its operand before the write."""
+    found: dict[int, ResidualLines] = {}
     for write in writes:
         forward: list[HloInstruction] = []
         value = write.call.operands[write.operand]
         for frame in reversed(write.frames):
             users = frame.computation.users[value.id]
-            tag = parse_tag_path(frame.instruction.op_name)[-1:]
-            forward += [_skip_barrier(value), *[u for u in users if parse_tag_path(u.op_name)[-1:] < tag]]
+            tag = frame.instruction.tag_path[-1:]
+            forward += [_skip_barrier(value), *[u for u in users if u.tag_path[-1:] < tag]]
             if value.opcode != "parameter" or len(write.frames) == 1:
                 break
             outer = write.frames[write.frames.index(frame) - 1].instruction
             if outer.opcode != "call":
                 break
             value = outer.operands[value.proto.parameter_number]
-        lines = {find_file_location(module, one) for one in forward if "transpose(" not in one.op_name}
-        found[write.index] = frozenset(lines - {0})
+        forward = [one for one in forward if not is_derivative(one)]
+        lines = {find_file_location(module, one) for one in forward}
+        found[write.index] = ResidualLines(
+            locations=frozenset(lines - {0}),
+            is_complete=0 not in lines,
+            may_save=any(
+                is_differentiated(one) and (value in one.operands or one.opcode not in _RESULT_NOT_SAVED)
+                for one in forward
+            ),
+        )
     return found
 
 
 def _skip_barrier(value: HloInstruction) -> HloInstruction:
     """What defines the value: the translation as written has put barriers without a tag behind operations."""
-    while value.opcode == "opt-barrier" and not parse_tag_path(value.op_name):
+    while value.opcode == "opt-barrier" and not value.tag_path:
         value = value.operands[0]
     return value
 
@@ -47,6 +74,11 @@ def find_file_location(module: HloModule, instruction: HloInstruction) -> int:
     number = instruction.proto.metadata.stack_frame_id
     frames = module.stack_frames.stack_frames
     return frames[number - 1].file_location_id if 0 < number <= len(frames) else 0
+
+
+def is_differentiated(instruction: HloInstruction) -> bool:
+    """Whether the operation belongs to a forward pass that autodiff went through."""
+    return "jvp(" in instruction.op_name and not is_derivative(instruction)
 
 
 def is_derivative(instruction: HloInstruction) -> bool:

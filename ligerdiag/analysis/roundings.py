@@ -15,7 +15,7 @@ from ligerdiag.analysis.program_order import Intended
 from ligerdiag.analysis.twins import number_values
 from ligerdiag.analysis.writes import HiddenWrite, call_tags_of
 from ligerdiag.hlo.module import HloInstruction
-from ligerdiag.hlo.tags import TagPath, parse_tag_path
+from ligerdiag.hlo.tags import TagPath
 
 _LOOKED_THROUGH = frozenset({"opt-barrier", "broadcast", "reshape", "convert", "bitcast"})
 
@@ -83,7 +83,7 @@ def _find_pairs(write: HiddenWrite) -> Iterator[Rounding]:
                 continue
             if _look_through(subtraction.operands[0]) is not addition:
                 continue
-            own = parse_tag_path(subtraction.op_name)
+            own = subtraction.tag_path
             yield Rounding(
                 write=write,
                 addition=addition,

@@ -3,7 +3,8 @@
 (1) Computations run in the order of their sequence; the called ones of `while`, `call` and `conditional` where the caller
     stands. A fusion reads its operands at once and is evaluated inside, so that several outputs are told apart.
 (2) Only instructions that define a buffer change memory: tuples, bitcasts and loop parameters are places, not copies.
-(3) An async span reads at its start and still may at its done: when memory changed in between, either may be what it saw.
+(3) An async operation is executed at its start. What a kernel may overwrite while it reads is marked where it is done, and
+    nowhere else: what it sees is up to the hardware (see `races`).
 (4) All devices run the same module in step, so a collective's result has the set of its operand.
 (5) Loops run to a fixpoint, as in the intended program; see `labels` for what crosses an iteration.
 (6) A custom call inside a fusion gets addresses: an operand that is a slice or bitcast of a fusion parameter is that
@@ -14,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ligerdiag.analysis.carriers import Carriers, is_carrier
+from ligerdiag.analysis.carriers import Carriers
 from ligerdiag.analysis.fused import FusionEvaluator, Read
 from ligerdiag.analysis.kernel_call import transfer_call
 from ligerdiag.analysis.labels import Labels, LabelSpace
@@ -25,7 +26,7 @@ from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.positions import Positions
-from ligerdiag.hlo.tags import TagPath, parse_tag_path
+from ligerdiag.hlo.tags import TagPath
 
 _SILENT = frozenset({"parameter", "tuple", "get-tuple-element", "bitcast", "after-all", "opt-barrier"})
 """Opcodes that move no bytes."""
@@ -84,9 +85,16 @@ class ScheduleEvaluation:
     """Tag paths whose sightings to keep."""
     marked: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
     """Instruction id, scheduled or fused, to marks that its results get."""
+    carried: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
+    """Instruction id to the ORIG labels that start there (see `carriers`)."""
+    sights: bool = True
+    """Sightings are wanted; without them, an evaluation is about its outputs."""
+    raced: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
+    """Id of an async start that races with a kernel to the marks that its results get."""
     memory: Memory = field(init=False)
     notes: dict[str, None] = field(default_factory=dict[str, None])
     _sightings: dict[TagPath, dict[int, Sighting]] = field(init=False)
+    _by_call: defaultdict[int, list[ActualWrite]] = field(init=False)
     _frames: dict[int, Frames] = field(default_factory=dict[int, Frames])
     _met: set[int] = field(default_factory=set[int])
     _traced: set[int] = field(default_factory=set[int])
@@ -95,10 +103,11 @@ class ScheduleEvaluation:
 
     def __post_init__(self) -> None:
         self._sightings = defaultdict(dict)
+        self._by_call = defaultdict(list)
         self.memory = Memory(self.buffers, self.positions, self.space, Order())
         for write in self.actual_writes:
-            for number in write.slices:
-                self.memory.targets.setdefault(number, []).append(write)
+            self._by_call[write.call.id].append(write)
+        self.memory.expect(self.actual_writes)
 
     def run(self) -> Actual:
         """Evaluate the whole module."""
@@ -136,7 +145,7 @@ class ScheduleEvaluation:
                 case "async-start":
                     self._start_async(instruction, frames, level)
                 case "async-done" | "async-update":
-                    self._finish_async(instruction, frames, level)
+                    self._finish_async(instruction)
                 case "custom-call":
                     self._call_kernel(instruction, frames)
                 case "fusion":
@@ -144,14 +153,16 @@ class ScheduleEvaluation:
                 case _:
                     self._compute(instruction, frames)
 
-    def _read_operands(self, instruction: HloInstruction, reader: Frames) -> list[Read]:
+    def _read_operands(self, instruction: HloInstruction, reader: Frames) -> tuple[Read, ...]:
         """(operand_number, slice number, set) for every leaf of every operand."""
         memory = self.memory
-        return [
-            (number, place, memory.read(place, reader))
-            for number, operand in enumerate(instruction.operands)
-            for place in memory.locate(operand)
-        ]
+        return tuple(
+            [
+                (number, place, memory.read(place, reader))
+                for number, operand in enumerate(instruction.operands)
+                for place in memory.locate(operand)
+            ]
+        )
 
     def _compute(self, instruction: HloInstruction, frames: Frames) -> None:
         reads = self._read_operands(instruction, frames)
@@ -159,14 +170,14 @@ class ScheduleEvaluation:
         for _, _, one in reads:
             labels |= one
         if instruction.opcode.endswith("-done") and instruction.operands:
-            changed = self._changed_since_start(instruction, frames)
-            labels |= changed
-            for number in self.memory.locate(instruction) if changed else ():  # the start's own bytes
-                self.memory.put(number, self.memory.sets.get(number, 0) | changed)
+            raced = self.raced.get(instruction.operands[0].id, 0)
+            labels |= raced
+            for number in self.memory.locate(instruction) if raced else ():  # the start's own bytes
+                self.memory.put(number, self.memory.sets.get(number, 0) | raced)
         value = follow_parts(instruction, self._parted(instruction, reads)) if self.memory.parts else None
         if value is not None:
             labels = union_of(value)
-        labels |= self.carried(instruction)
+        labels |= self.carried.get(instruction.id, 0)
         if value is not None:
             marks = labels | self.marked.get(instruction.id, 0)
             extra = marks & ~union_of(value)
@@ -178,7 +189,7 @@ class ScheduleEvaluation:
             self._define(instruction, labels)
         self.sight(instruction, instruction, labels, reads)
 
-    def _parted(self, instruction: HloInstruction, reads: list[Read]) -> list[PartedValue]:
+    def _parted(self, instruction: HloInstruction, reads: tuple[Read, ...]) -> list[PartedValue]:
         """The operands' sets, in pieces where these are known."""
         values: list[PartedValue] = [0] * len(instruction.operands)
         for number, place, labels in reads:
@@ -189,9 +200,9 @@ class ScheduleEvaluation:
                 values[number] = parts.add(labels & ~parts.union)
         return values
 
-    def _define_elements(self, collective: HloInstruction, reads: list[Read]) -> None:
+    def _define_elements(self, collective: HloInstruction, reads: tuple[Read, ...]) -> None:
         """Results of a combined collective: the last number of a leaf's ShapeIndex names the operand."""
-        marks = self.marked.get(collective.id, 0) | self.carried(collective)
+        marks = self.marked.get(collective.id, 0) | self.carried.get(collective.id, 0)
         for index, number in self.buffers.definitions.get(collective.id, ()):
             labels = marks
             for operand, _, one in reads:
@@ -199,52 +210,43 @@ class ScheduleEvaluation:
                     labels |= one
             self.memory.put(number, labels)
 
-    def _changed_since_start(self, done: HloInstruction, frames: Frames) -> Labels:
-        """(3), for collectives and copies that are async without a computation of their own."""
-        start = done.operands[0]
-        if not start.opcode.endswith("-start"):
-            return 0
-        labels = 0
-        for operand in start.operands:
-            for place in self.memory.locate(operand):
-                if place in self.memory.raw:
-                    labels |= self.memory.read(place, frames)
-        return labels
-
     def _define(self, instruction: HloInstruction, labels: Labels) -> None:
         labels |= self.marked.get(instruction.id, 0)
         for number in self.memory.defines(instruction):
             self.memory.put(number, labels)
 
-    def carried(self, instruction: HloInstruction) -> Labels:
-        """ORIG labels that start at this instruction (see `carriers`)."""
-        found = self.carriers.paths.get(self._path(instruction))
-        labels = 0
-        for operation, write in found or ():
-            if is_carrier(operation, instruction):
-                labels |= self.space.original(write)
-        return labels
+    def conclude(
+        self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
+    ) -> Labels:
+        """The set of what a fused instruction computes, with all that starts there; a tagged operation is kept."""
+        number = instruction.id
+        labels |= self.carried.get(number, 0)
+        if self.sights:
+            self.sight(instruction, scheduled, labels, reads)
+        return labels | self.marked.get(number, 0)
 
-    def marks_of(self, instruction: HloInstruction) -> Labels:
-        """Marks that this instruction's results get."""
-        return self.marked.get(instruction.id, 0)
+    def find_started(self, instruction: HloInstruction) -> Labels:
+        """ORIG labels and marks that start at this instruction."""
+        return self.carried.get(instruction.id, 0) | self.marked.get(instruction.id, 0)
 
     def sight(
         self,
         instruction: HloInstruction,
         scheduled: HloInstruction,
         labels: Labels,
-        reads: list[Read],
+        reads: tuple[Read, ...],
     ) -> None:
         """Keep what a tagged operation depends on here."""
+        if not self.sights:
+            return
         path = self._path(instruction)
         if path and (labels or path in self.wanted):
-            self._sightings[path][instruction.id] = Sighting(instruction, scheduled, labels, tuple(reads))
+            self._sightings[path][instruction.id] = Sighting(instruction, scheduled, labels, reads)
 
     def _path(self, instruction: HloInstruction) -> TagPath:
         path = self._paths.get(instruction.id)
         if path is None:
-            path = self._paths[instruction.id] = parse_tag_path(instruction.op_name)
+            path = self._paths[instruction.id] = instruction.tag_path
         return path
 
     def _run_fusion(self, instruction: HloInstruction, frames: Frames) -> None:
@@ -282,7 +284,7 @@ class ScheduleEvaluation:
         operands = [0] * len(instruction.operands)
         for number, _, labels in reads:
             operands[number] |= labels
-        labels = self.call_fused(instruction, operands) | self.carried(instruction)
+        labels = self.call_fused(instruction, operands) | self.carried.get(instruction.id, 0)
         self._define(instruction, labels)
         self.sight(instruction, instruction, labels, reads)
 
@@ -294,7 +296,7 @@ class ScheduleEvaluation:
             self._met.add(write.index)
             if operands[write.operand] & self.space.all_original(write.index):
                 self._traced.add(write.index)
-            for actual in self.actual_writes:
+            for actual in self._by_call.get(call.id, ()):
                 if actual.call is call and actual.write == write.index:
                     self.memory.overwrite(actual, dropped, added | self.marked.get(call.id, 0))
         return transfer.results
@@ -309,24 +311,18 @@ class ScheduleEvaluation:
         for number in self.memory.defines(instruction):
             self.memory.put(number, labels)
 
-    def _finish_async(self, instruction: HloInstruction, frames: Frames, level: int) -> None:
+    def _finish_async(self, instruction: HloInstruction) -> None:
         start = instruction.operands[0]
         while start.opcode == "async-update":
             start = start.operands[0]
-        callee_ids = start.called_computations
-        raced = [
-            place for operand in start.operands for place in self.memory.locate(operand) if place in self.memory.raw
-        ]
-        labels = self._pending.get(start.id, 0)
-        for place in raced:
-            labels |= self.memory.read(place, frames)
-        if raced and callee_ids:
-            self.notes[f"`{start.name}` may run while a kernel overwrites what it reads"] = None
-        for number in {*self.memory.defines(instruction), *self.memory.locate(instruction)}:
-            if raced:
-                self.memory.put(number, self.memory.sets.get(number, 0) | labels)
-            elif number in self.memory.defines(instruction):
-                self.memory.put(number, labels)
+        raced = self.raced.get(start.id, 0)
+        labels = self._pending.get(start.id, 0) | raced
+        defined = self.memory.defines(instruction)
+        for number in defined:
+            self.memory.put(number, labels)
+        for number in self.memory.locate(instruction) if raced else ():
+            if number not in defined:
+                self.memory.put(number, self.memory.sets.get(number, 0) | raced)
 
     def _run_loop(self, instruction: HloInstruction, frames: Frames, level: int) -> None:
         memory = self.memory

@@ -1,22 +1,22 @@
 """Which operations make outputs wrong, and which outputs each of them reaches."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from ligerdiag.analysis.carriers import Carriers
 from ligerdiag.analysis.comparison import Cause, Comparison, OutputComparison
-from ligerdiag.analysis.evidence import WrongRead, find_wrong_reads, find_wrong_sightings
-from ligerdiag.analysis.labels import Labels, LabelSpace, WrongAbout
-from ligerdiag.analysis.matching import Matching
+from ligerdiag.analysis.evidence import Differing, WrongRead, find_own_sightings, find_wrong_reads
+from ligerdiag.analysis.labels import Labels
 from ligerdiag.analysis.memory import LuckyRead
-from ligerdiag.analysis.program_order import Intended, compute_intended
-from ligerdiag.analysis.schedule_order import Actual, ScheduleEvaluation, Sighting
-from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
+from ligerdiag.analysis.program_order import Intended
+from ligerdiag.analysis.reaching import find_reached
+from ligerdiag.analysis.runner import Runner
+from ligerdiag.analysis.schedule_order import Actual
+from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.findings import Verdict
-from ligerdiag.hlo.buffers import BufferAssignment
-from ligerdiag.hlo.module import HloInstruction, HloModule
-from ligerdiag.hlo.positions import Positions
-from ligerdiag.hlo.tags import TagPath
+from ligerdiag.hlo.module import HloInstruction
+
+LIMIT = 300_000
+"""Pairs of a write and a wrong operation that outputs are asked about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -37,46 +37,8 @@ class Found:
     outputs: Mapping[str, OutputComparison]
     stale: tuple[ReadFinding, ...]
     clobbered: tuple[ReadFinding, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Runner:
-    """Evaluates either program, as often as needed."""
-
-    program: HloModule
-    optimized: HloModule
-    buffers: BufferAssignment
-    positions: Positions
-    writes: tuple[HiddenWrite, ...]
-    space: LabelSpace
-    carriers: Carriers
-    effects_of: EffectsOf
-    matching: Matching
-
-    def with_marks(
-        self, operations: Mapping[TagPath, Labels], instructions: Mapping[int, Labels]
-    ) -> tuple[Intended, Actual]:
-        """Both programs, with marks on what these operations and instructions compute."""
-        return self.run_intended(operations), self.run_actual(frozenset(), instructions)
-
-    def run_intended(self, marked: Mapping[TagPath, Labels] | None = None) -> Intended:
-        """The program as written."""
-        return compute_intended(self.program, self.writes, self.carriers, self.effects_of, self.space, marked=marked)
-
-    def run_actual(self, wanted: frozenset[TagPath], marked: Mapping[int, Labels] | None = None) -> Actual:
-        """The schedule; `wanted`: operations to look out for even where they depend on no write."""
-        return ScheduleEvaluation(
-            module=self.optimized,
-            buffers=self.buffers,
-            positions=self.positions,
-            space=self.space,
-            carriers=self.carriers,
-            effects_of=self.effects_of,
-            writes=self.matching.by_call,
-            actual_writes=self.matching.actual,
-            wanted=wanted,
-            marked=marked or {},
-        ).run()
+    crowded: Mapping[str, set[int]] = field(default_factory=dict[str, set[int]])
+    """Output name to the writes about which there are too many wrong operations to ask which of them it depends on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -86,6 +48,7 @@ class Search:
     writes: tuple[HiddenWrite, ...]
     intended: Intended
     actual: Actual
+    differing: tuple[Differing, ...]
     comparison: Comparison
     run: Runner
     instructions: Mapping[int, HloInstruction]
@@ -96,52 +59,84 @@ class Search:
         An output that mixes several values can depend on all the right writes and still have one wrong part.
         """
         outputs = self._blame_merged(outputs)
-        wrong = [
-            (Cause(write.index, verdict), path, sighting)
-            for verdict, is_wrong in self._kinds()
-            for write in self.writes
-            if not write.unknown and write.index not in self.comparison.moved
-            for path, sighting in find_wrong_sightings(write, self.intended, self.actual, is_wrong)
-        ]
-        concerned = {(c.verdict, c.write) for o in outputs.values() for c in o.causes}
-        concerned |= {(cause.verdict, cause.write) for cause, _, _ in wrong}
-        reads = [
-            (verdict, read)
-            for verdict, is_wrong in self._kinds()
-            for write in self.writes
-            if (verdict, write.index) in concerned
-            for read in find_wrong_reads(write, self.intended, self.actual, self.comparison, is_wrong)
-        ]
-        if not wrong and not reads:
-            return Found({**outputs}, (), ())
-        reached = self._reach(
-            [(cause.write, path, sighting) for cause, path, sighting in wrong]
-            + [(read.write, read.path, read.sighting) for _, read in reads]
-        )
-        refined = {
-            name: output.join(
-                tuple(
-                    dict.fromkeys(
-                        cause
-                        for cause, path, sighting in wrong
-                        if (path, WrongAbout(cause.write, sighting.instruction.id)) in reach
-                    )
+        own = find_own_sightings(self.differing, self.run.is_own)
+        wrong: list[tuple[Cause, Differing]] = []
+        reads: list[tuple[Verdict, WrongRead]] = []
+        crowded: set[Cause] = set()
+        space = self.run.space
+        for verdict in (Verdict.CLOBBERED, Verdict.STALE):
+            open_ = self._find_open(verdict, outputs)
+            concerned = space.bits_of(c.write for o in outputs.values() for c in o.causes if c.verdict is verdict)
+            total = sum([(one.wrong(verdict) & open_).bit_count() for one in own]) if open_ else 0
+            for one in own:
+                concerned |= one.wrong(verdict) & open_
+            if total > LIMIT - len(wrong):
+                crowded |= {Cause(write, verdict) for write in space.writes_of(open_)}
+            else:
+                wrong += [
+                    (Cause(write, verdict), one) for one in own for write in space.writes_of(one.wrong(verdict) & open_)
+                ]
+            reads += [
+                (verdict, read)
+                for read in find_wrong_reads(
+                    concerned, self.intended, self.actual, self.differing, self.comparison, verdict=verdict
                 )
-            )
-            for (name, output), reach in zip(outputs.items(), reached, strict=True)
+            ]
+        if not wrong and not reads and not crowded:
+            return Found({**outputs}, (), ())
+        answer = find_reached(self.run, len(outputs), wrong, [read for _, read in reads])
+        reached = answer.reads
+        crowded |= answer.open
+        refined = {
+            name: output.join(tuple([cause for cause in dict.fromkeys(c for c, _ in wrong) if cause in found]))
+            for (name, output), found in zip(outputs.items(), answer.causes, strict=True)
         }
         return Found(
             refined,
             self._report(Verdict.STALE, reads, refined, reached),
             self._report(Verdict.CLOBBERED, reads, refined, reached),
+            self._find_crowded(crowded, refined),
         )
+
+    def _find_open(self, verdict: Verdict, outputs: Mapping[str, OutputComparison]) -> Labels:
+        """Writes, a bit each, about which a wrong operation may make some output worse than it is known to be."""
+        found = 0
+        space = self.run.space
+        for output, intended, actual in zip(outputs.values(), self.intended.outputs, self.actual.outputs, strict=False):
+            touched = space.any_fresh(actual)
+            if verdict is Verdict.STALE:
+                touched = space.any_fresh(intended) | space.any_original(actual)
+            found |= touched & ~space.bits_of(c.write for c in output.causes if c.verdict is verdict)
+        never = {write.index for write in self.writes if write.unknown} | self.comparison.moved
+        return found & ~space.bits_of(never)
+
+    def _find_crowded(self, crowded: set[Cause], outputs: Mapping[str, OutputComparison]) -> Mapping[str, set[int]]:
+        """Outputs, with HiddenWrite indices, that one of too many wrong operations may make worse."""
+        if not crowded:
+            return {}
+        found: dict[str, set[int]] = {}
+        for (name, output), intended, actual in zip(
+            outputs.items(), self.intended.outputs, self.actual.outputs, strict=False
+        ):
+            space = self.run.space
+            touched = {
+                Verdict.STALE: space.any_fresh(intended) | space.any_original(actual),
+                Verdict.CLOBBERED: space.any_fresh(actual),
+            }
+            stale = {cause.write for cause in output.causes if cause.verdict is Verdict.STALE}
+            found[name] = {
+                cause.write
+                for cause in crowded
+                if cause.write not in stale and touched[cause.verdict] & space.bits_of((cause.write,))
+            }
+        return found
 
     def _report(
         self,
         verdict: Verdict,
         reads: list[tuple[Verdict, WrongRead]],
         outputs: Mapping[str, OutputComparison],
-        reached: list[set[tuple[TagPath, WrongAbout]]],
+        reached: tuple[frozenset[int], ...],
     ) -> tuple[ReadFinding, ...]:
         """Readers that make outputs this wrong; those that reach no such output are left out."""
         found = [
@@ -153,11 +148,10 @@ class Search:
                 outputs=tuple(
                     name
                     for (name, output), reach in zip(outputs.items(), reached, strict=True)
-                    if (read.path, WrongAbout(read.write, read.sighting.instruction.id)) in reach
-                    and any(c.write == read.write and c.verdict is verdict for c in output.causes)
+                    if number in reach and any(c.write == read.write and c.verdict is verdict for c in output.causes)
                 ),
             )
-            for kind, read in reads
+            for number, (kind, read) in enumerate(reads)
             if kind is verdict
         ]
         return tuple([read for read in found if read.outputs])
@@ -179,29 +173,6 @@ class Search:
             name: output.join(tuple(cause for path, cause in gone.items() if labels & marked[path]))
             for (name, output), labels in zip(outputs.items(), reached, strict=True)
         }
-
-    def _reach(self, sightings: list[tuple[int, TagPath, Sighting]]) -> list[set[tuple[TagPath, WrongAbout]]]:
-        """For each output those of the (HiddenWrite index, path, sighting) that it depends on, in both programs.
-
-        One instruction can stand for several operations that the compiler merged: it tells something about an output
-        only if the program, too, computes the output from the operation that it is named after.
-        """
-        mark = self.run.space.mark
-        keys = [(path, WrongAbout(write, sighting.instruction.id)) for write, path, sighting in sightings]
-        marked: dict[int, Labels] = {}
-        for _, wrong in keys:
-            marked[wrong.instruction] = marked.get(wrong.instruction, 0) | mark(wrong)
-        intended, actual = self.run.with_marks({path: mark(("operation", path)) for path, _ in keys}, marked)
-        return [
-            {(path, wrong) for path, wrong in keys if wanted & mark(("operation", path)) and seen & mark(wrong)}
-            for wanted, seen in zip(intended.outputs, actual.outputs, strict=True)
-        ]
-
-    def _kinds(self) -> tuple[tuple[Verdict, Callable[[HiddenWrite, Labels, Labels], bool]], ...]:
-        return (
-            (Verdict.CLOBBERED, self.comparison.is_clobbered),
-            (Verdict.STALE, self.comparison.is_stale),
-        )
 
 
 def find_latent(

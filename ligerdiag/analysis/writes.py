@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ligerdiag.effects.access import Access, CallEffects
+from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
-from ligerdiag.hlo.tags import TagPath, parse_tag_path
+from ligerdiag.hlo.tags import TagPath
 
 type EffectsOf = Callable[[HloInstruction], CallEffects]
 """From a custom-call to what it does to its buffers."""
@@ -17,6 +18,9 @@ type EffectsOf = Callable[[HloInstruction], CallEffects]
 LOOPS = frozenset({"while"})
 CALLERS = frozenset({"call", "while", "conditional", "async-start", "fusion"})
 """Opcodes whose called computations are part of the program's own flow (a reduction's to_apply is not)."""
+
+_MOST_STEPS = 200_000
+"""Of all call paths together; a module of 1,000 kernels in a few nested calls has some thousands."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,16 +75,21 @@ def find_hidden_writes(module: HloModule, effects_of: EffectsOf) -> tuple[Hidden
     for frames, call in iterate_kernel_calls(module):
         effects = effects_of(call)
         path = tag_path_of(frames)
-        depth = sum(frame.instruction.opcode in LOOPS for frame in frames)
+        depth = count_loops(frames)
         for number in find_hidden_operands(call, effects):
             unknown = effects.operands[number] is Access.UNKNOWN
             found.append(HiddenWrite(len(found), effects.kernel, number, unknown, path, depth, frames))
     return tuple(found)
 
 
+def count_loops(frames: Frames) -> int:
+    """Number of loops around the last frame's instruction."""
+    return sum(frame.instruction.opcode in LOOPS for frame in frames)
+
+
 def tag_path_of(frames: Frames) -> TagPath:
     """The instance's tags: those of the (not yet inlined) calls on the way, then its own."""
-    return (*call_tags_of(frames[:-1]), *parse_tag_path(frames[-1].instruction.op_name))
+    return (*call_tags_of(frames[:-1]), *frames[-1].instruction.tag_path)
 
 
 def call_tags_of(frames: Frames) -> TagPath:
@@ -88,18 +97,26 @@ def call_tags_of(frames: Frames) -> TagPath:
     path: list[int] = []
     for frame in frames:
         if frame.instruction.opcode == "call":
-            path += parse_tag_path(frame.instruction.op_name)
+            path += frame.instruction.tag_path
     return tuple(path)
 
 
 def iterate_kernel_calls(module: HloModule) -> Iterator[tuple[Frames, HloInstruction]]:
-    """Every custom-call instance that is reachable from the entry computation, with its call path."""
+    """Every custom-call instance that is reachable from the entry computation, with its call path.
+
+    Raises ArtifactError where the paths are so many that they are no program's: calls of calls multiply.
+    """
     holds = _compute_holders(module)
+    steps = 0
 
     def walk(computation: HloComputation, prefix: Frames) -> Iterator[tuple[Frames, HloInstruction]]:
+        nonlocal steps
         for instruction in computation.instructions:
             if instruction.opcode == "custom-call":
                 frames = (*prefix, Frame(computation, instruction))
+                steps += len(frames)
+                if steps > _MOST_STEPS:
+                    raise ArtifactError(f"`{module.name}` calls kernels in more ways than can be followed")
                 yield frames, instruction
             elif instruction.opcode in CALLERS:
                 for callee in instruction.called_computations:

@@ -1,15 +1,17 @@
 """`ligerdiag check`: are these schedules right?"""
 
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ligerdiag.cli.exit_codes import PRECEDENCE, FailOn, compute_exit_code, render_table
-from ligerdiag.cli.output import require_writable, write_atomically
+from ligerdiag.cli.output import require_writable
+from ligerdiag.cli.report_output import Format, write_report
 from ligerdiag.cli.sizes import parse_size
+
+DEFAULT_TARGETS = ("h100",)
 
 HELP = """Are these schedules right? Compile each case for the GPU, with no GPU needed, and say
 for every output whether it is computed from what the kernels wrote. Then replay the
@@ -55,13 +57,6 @@ Exit codes:
 """
 
 
-class Format(StrEnum):
-    """How a report is written."""
-
-    TERMINAL = "terminal"
-    JSON = "json"
-
-
 def check(  # noqa: PLR0917 - typer reads the options from the signature
     selectors: Annotated[
         list[str] | None, typer.Argument(help="Ids, globs, files, module:name.", show_default=False)
@@ -82,9 +77,15 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
         typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Longest to compile a case, and to replay it."),
     ] = 300.0,
     fail_on: Annotated[
-        FailOn, typer.Option("--fail-on", help="Least severity that fails a case without expectation.")
-    ] = FailOn.WARNING,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 4 when a case is inconclusive.")] = False,
+        FailOn | None,
+        typer.Option("--fail-on", help="Least severity that fails a case without expectation. [default: warning]"),
+    ] = None,
+    strict: Annotated[
+        bool | None,
+        typer.Option(
+            "--strict/--no-strict", help="Exit with 4 when a case is inconclusive, with 1 for an unused suppression."
+        ),
+    ] = None,
     cache_dir: Annotated[
         Path | None,
         typer.Option("--cache-dir", metavar="DIR", help="Where artifacts are kept. [default: the user's cache]"),
@@ -108,20 +109,27 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
         bool,
         typer.Option("--device", help="Compile for this machine's GPUs, too, run there and compare."),
     ] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="Read [tool.ligerdiag] there. [default: nearest pyproject.toml]"),
+    ] = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Numbers of each output; findings of expected cases by themselves.")
     ] = False,
 ) -> None:
     """Runs the check and exits with its code."""
     from ligerdiag import api
+    from ligerdiag.cli.settings import read_settings
     from ligerdiag.replay.plan import Bounds
     from ligerdiag.report.terminal import ProgressDisplay
 
     if output is not None:
         require_writable(output)
+    settings = read_settings(config, fail_on=fail_on, strict=strict)
+    usual = settings.config.targets or DEFAULT_TARGETS
     options = api.CheckOptions(
         selectors=tuple(selectors or ()),
-        targets=parse_targets(target or []),
+        targets=parse_targets(target or []) or usual,
         jobs=jobs,
         timeout=timeout,
         cache_directory=cache_dir,
@@ -130,33 +138,18 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
         bounds=Bounds(seconds=replay_seconds, memory=parse_size(replay_memory), full=full),
         rows=rows,
         device=device,
+        suppress=settings.config.suppress,
+        effects=settings.config.effects,
+        usual_targets=usual,
     )
     with ProgressDisplay(sys.stderr) as show:
         report = api.check(options, show)
-    code = compute_exit_code(report, fail_on=fail_on, strict=strict)
-
-    from ligerdiag.report.json import render_json
-    from ligerdiag.report.terminal import compute_colour, compute_stream_width, render_terminal
-
-    def render_table_here() -> str:
-        colour, width = compute_colour(sys.stdout), compute_stream_width(sys.stdout)
-        return render_terminal(report, width=width, colour=colour, verbose=verbose)
-
-    match format, output:
-        case Format.JSON, None:
-            sys.stdout.write(render_json(report, exit_code=code))
-        case Format.TERMINAL, None:
-            sys.stdout.write(render_table_here())
-        case Format.JSON, Path():
-            write_atomically(output, render_json(report, exit_code=code))
-            sys.stdout.write(render_table_here())
-        case Format.TERMINAL, Path():
-            write_atomically(output, render_terminal(report, verbose=verbose))
-            sys.stdout.write(render_table_here())
+    code = compute_exit_code(report, fail_on=settings.fail_on, strict=settings.strict)
+    write_report(report, form=format, output=output, verbose=verbose, code=code)
     raise typer.Exit(code)
 
 
 def parse_targets(names: list[str]) -> tuple[str, ...]:
-    """Comma lists, each name once, in the order given; `h100` when there is none."""
+    """Comma lists, each name once, in the order given."""
     parts = [part.strip() for name in names for part in name.split(",")]
-    return tuple(dict.fromkeys(part for part in parts if part)) or ("h100",)
+    return tuple(dict.fromkeys(part for part in parts if part))

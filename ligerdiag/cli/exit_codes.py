@@ -1,4 +1,4 @@
-"""What the process's exit code says about a run of `check`. One table: the help, the docs and the code read it."""
+"""What the exit code says about a run of `check` or `inspect`. One table: the help, the docs and the code read it."""
 
 from collections.abc import Mapping
 from enum import IntEnum, StrEnum
@@ -21,11 +21,12 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-MEANINGS: Mapping[ExitCode, str] = {
+MEANINGS: dict[ExitCode, str] = {
     ExitCode.AS_EXPECTED: "as expected",
     ExitCode.FINDINGS: (
         "findings at or above --fail-on in a case without expectation, or a case that "
-        "does not match its expectation, also when it is unexpectedly right"
+        "does not match its expectation, also when it is unexpectedly right; under --strict "
+        "also a suppression that is not used or gives no reason"
     ),
     ExitCode.INPUT: "usage or input error",
     ExitCode.NOT_ANALYSED: (
@@ -36,6 +37,16 @@ MEANINGS: Mapping[ExitCode, str] = {
     ExitCode.NOTHING_CHECKED: "nothing checked",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
 }
+
+MEANINGS_WITHOUT_EXPECTATION: Mapping[ExitCode, str] = MEANINGS | {
+    ExitCode.AS_EXPECTED: "no findings at or above --fail-on",
+    ExitCode.FINDINGS: (
+        "findings at or above --fail-on; under --strict also a suppression that is not used or gives no reason"
+    ),
+    ExitCode.NOT_ANALYSED: "could not analyse: a file that is damaged or of a form that is not known",
+    ExitCode.NOTHING_CHECKED: "nothing checked: no module has an in-place kernel",
+}
+"""The same codes, of `inspect`."""
 
 PRECEDENCE = "Where several apply: 130, then 2, 3, 1, 4, 5, 0."
 
@@ -62,7 +73,7 @@ def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> 
         return ExitCode.INPUT if ExitCode.INPUT in errors else ExitCode.NOT_ANALYSED
     if any(case.status is Status.DISAGREEMENT or _replay_died(case) for case in cases):
         return ExitCode.NOT_ANALYSED
-    if any(_fails(case, fail_on) for case in cases):
+    if any(_fails(case, fail_on) for case in cases) or (strict and report.unused_suppressions):
         return ExitCode.FINDINGS
     if strict and any(case.status is Status.INCONCLUSIVE for case in cases):
         return ExitCode.INCONCLUSIVE
@@ -83,11 +94,15 @@ def _fails(case: CaseReport, fail_on: FailOn) -> bool:
         return True
     if case.expected is not None or fail_on is FailOn.NEVER:
         return False
+    from ligerdiag.report.allowed import compute_allowed_outputs, list_counted  # imports the rules, which no help needs
+
     least = _BY_SEVERITY.index(Severity(fail_on.value))
-    weights = [_BY_SEVERITY.index(finding.severity) for finding in case.findings]
-    weights += [_weight(verdict) for verdict in case.outputs.values()]
+    allowed = compute_allowed_outputs(case.outputs, case.findings)
+    weights = [_BY_SEVERITY.index(finding.severity) for finding in list_counted(case.findings)]
+    weights += [_weight(verdict) for name, verdict in case.outputs.items() if name not in allowed]
     if case.device is not None:
-        weights += [_weight(Verdict(word)) for word in case.device.verdicts.values()]
+        there = {name: Verdict(word) for name, word in case.device.verdicts.items()}
+        weights += [_weight(verdict) for name, verdict in there.items() if allowed.get(name) is not verdict]
     return any(weight >= least for weight in weights)
 
 
@@ -104,10 +119,10 @@ def _weight(verdict: Verdict) -> int:
             assert_never(verdict)
 
 
-def render_table() -> str:
+def render_table(meanings: Mapping[ExitCode, str] = MEANINGS) -> str:
     """The table for a help text, one code a line."""
     lines: list[str] = []
-    for code, meaning in MEANINGS.items():
+    for code, meaning in meanings.items():
         head, *rest = _broken(meaning)
         lines += [f"{code.value:>5}  {head}", *(f"       {line}" for line in rest)]
     return "\n".join(lines)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ligerdiag.cli import check, explain, list, targets
+from ligerdiag.cli import check, explain, inspect, list, targets
 from ligerdiag.cli.exit_codes import ExitCode
 from ligerdiag.errors import LigerdiagError
 
@@ -19,6 +19,7 @@ First run:
   ligerdiag check               the cases that come with it, on a GPU that is not there
   ligerdiag explain LD001       what a finding means
   ligerdiag check mine.py       a file of yours that defines CASE
+  ligerdiag inspect /tmp/dump   what XLA left behind with --xla_dump_to=/tmp/dump
 
 Every command has a --help of its own.
 """
@@ -33,6 +34,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("check", short_help="are these schedules right?", help=check.HELP, epilog=check.EPILOG)(check.check)
+app.command(
+    "inspect", short_help="are these schedules right, compiled elsewhere?", help=inspect.HELP, epilog=inspect.EPILOG
+)(inspect.inspect)
 app.command("list", short_help="which cases are there?", help=list.HELP, epilog=list.EPILOG)(list.list_cases)
 app.command("explain", short_help="what does a rule mean?", help=explain.HELP, epilog=explain.EPILOG)(explain.explain)
 app.command("targets", short_help="for which GPUs can be compiled?", help=targets.HELP, epilog=targets.EPILOG)(

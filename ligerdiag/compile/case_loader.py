@@ -9,6 +9,7 @@
 
 import importlib
 import importlib.util
+import json
 import linecache
 import os
 import sys
@@ -96,6 +97,7 @@ def describe_case(case: Case, source: Source) -> CaseSpec:
         mesh={str(axis): int(size) for axis, size in case.mesh.items()},
         expected=expected if expected is None or isinstance(expected, dict) else str(expected),
         expected_rules=None if case.expected_rules is None else tuple(str(rule) for rule in case.expected_rules),
+        effects=json.loads(json.dumps(case.effects, default=repr)),
         about=case.about,
         draws=compute_draws(case, str(source)),
     )

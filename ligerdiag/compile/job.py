@@ -54,6 +54,8 @@ class CaseSpec:
     """sha256 of the arguments' records and of which reference the case has: two cases with the same program and the same
     `draws` compute the same numbers."""
     expected_rules: tuple[str, ...] | None = None
+    effects: Mapping[str, object] = field(default_factory=dict[str, object])
+    """What the case declares of custom calls, as JSON has it; nobody has looked at it yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +259,7 @@ def _parse_case(fields: Json) -> CaseSpec:
         mesh=read_int_map(fields, "mesh"),
         expected=expected,
         expected_rules=None if fields.get("expected_rules") is None else read_strs(fields, "expected_rules"),
+        effects=read_object(fields, "effects"),
         about=read_str(fields, "about"),
         draws=read_str(fields, "draws"),
     )

@@ -12,6 +12,7 @@ Where fewer calls of one kernel through the same lines arrive than were traced, 
 that are missing: the others cannot be dropped.
 """
 
+import inspect
 import re
 import zlib
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -48,6 +49,8 @@ class TracedCall:
     lines: Lines
     function: str
     """Name of the innermost frame's function."""
+    whole_stack: bool = False
+    """Whether `lines` go on beyond the traced function: they are Python's, where JAX's hold no frame of the user's."""
     name_stack: str
     traced: bool
     outputs_used: bool
@@ -81,6 +84,9 @@ def record_binds(primitives: Sequence[Any]) -> Generator[list[TracedCall]]:
             results = bind(*args, **params)
             source_info: Any = source_info_util.current()
             lines, function = _read_traceback(source_info.traceback)
+            whole_stack = not lines  # Pallas binds in a function of its own, where JAX's traceback begins anew
+            if whole_stack:
+                lines, function = _read_stack()
             calls.append(
                 TracedCall(
                     kernel=compute_kernel_name(params),
@@ -89,6 +95,7 @@ def record_binds(primitives: Sequence[Any]) -> Generator[list[TracedCall]]:
                     outputs=len(results) if primitive.multiple_results else 1,
                     lines=lines,
                     function=function,
+                    whole_stack=whole_stack,
                     name_stack="",
                     traced=False,
                     outputs_used=False,
@@ -116,8 +123,7 @@ def find_traced_calls(closed: Any, binds: Sequence[TracedCall]) -> tuple[TracedC
         for index, equation in enumerate(jaxpr.eqns)
         if equation.primitive.name in PRIMITIVES
     ]
-    seen = {(call.kernel, call.lines) for call in calls}
-    dropped = {(call.kernel, call.lines): call for call in binds if (call.kernel, call.lines) not in seen}
+    dropped = {(bind.kernel, bind.lines): bind for bind in binds if not any(_is_bind_of(bind, call) for call in calls)}
     return (*calls, *dropped.values())
 
 
@@ -180,8 +186,16 @@ def compute_kernel_name(params: Mapping[str, Any]) -> str:
         if isinstance(name, str):
             return name
         kernel = getattr(kernel, "fn", None)
-    info = params.get("name_and_src_info")
-    return str(getattr(info, "name", None) or params.get("name") or "unknown")
+    debug_info = getattr(params.get("jaxpr"), "debug_info", None)
+    older = params.get("name_and_src_info")
+    return str(
+        getattr(debug_info, "func_name", None) or getattr(older, "name", None) or params.get("name") or "unknown"
+    )
+
+
+def _is_bind_of(bind: TracedCall, call: TracedCall) -> bool:
+    lines = bind.lines[: len(call.lines)] if bind.whole_stack else bind.lines
+    return bind.kernel == call.kernel and lines == call.lines
 
 
 def _walk_jaxprs(jaxpr: Any, seen: set[int]) -> Iterator[Any]:
@@ -227,6 +241,18 @@ def _describe_equation(jaxpr: Any, index: int, equation: Any) -> TracedCall:
 def _read_traceback(traceback: Any) -> tuple[Lines, str]:
     frames = [] if traceback is None else [f for f in traceback.frames if is_project_file(f.file_name)]
     return tuple((f.file_name, f.line_num) for f in frames), frames[0].function_name if frames else ""
+
+
+def _read_stack() -> tuple[Lines, str]:
+    lines: list[tuple[str, int]] = []
+    function = ""
+    frame = inspect.currentframe()
+    while frame is not None:
+        if is_project_file(frame.f_code.co_filename):
+            function = function or frame.f_code.co_name
+            lines.append((frame.f_code.co_filename, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(lines), function
 
 
 def _read_location(location: Any) -> Iterator[tuple[str, int]]:

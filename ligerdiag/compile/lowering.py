@@ -70,6 +70,7 @@ def lower_case(
     started = perf_counter()
     with (
         _assume_compute_capability(compute_capability),
+        _assume_pallas_device(compute_capability),
         jax.set_mesh(mesh) if case.mesh else nullcontext(),
         _blame_function(case),
     ):
@@ -173,6 +174,30 @@ def _assume_compute_capability(compute_capability: int) -> Generator[None]:
         yield
     finally:
         library.get_compute_capability = original
+
+
+@contextmanager
+def _assume_pallas_device(compute_capability: int) -> Generator[None]:
+    """Pallas on Triton asks the default device what GPU it is: here that is a CPU."""
+    library = _pallas_devices()
+    if library is None:
+        yield
+        return
+    original = library.get_gpu_info
+    name = f"{compute_capability // 10}.{compute_capability % 10}"
+    info = library.GpuInfo(gpu_version=None, arch_name=name, compute_capability=compute_capability)
+    library.get_gpu_info = lambda: info
+    try:
+        yield
+    finally:
+        library.get_gpu_info = original
+
+
+def _pallas_devices() -> Any:
+    try:
+        return importlib.import_module("jax._src.pallas.triton.gpu_info")
+    except ImportError:
+        return None
 
 
 @contextmanager

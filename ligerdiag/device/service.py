@@ -39,7 +39,7 @@ RUNS = 3
 
 type OnCase = Callable[[str, CaseSpec, int, int], None]
 """Called with `started` or `finished`, the case, how many are done, and how many there are."""
-type Judge = Callable[[Artifact], tuple[Mapping[str, str], tuple[str, ...]]]
+type Judge = Callable[[CaseSpec, Artifact], tuple[Mapping[str, str], tuple[str, ...]]]
 """From the device's own artifact to the static verdict on each output, and what that does not cover."""
 
 
@@ -107,7 +107,7 @@ class _Bench:
         if artifact is None:
             raise CompileError(f"the artifact of case `{case.id}` disappeared from `{self.devices.cache.artifacts}`")
         outputs, source, note = self._compare(case, artifact, request, answer)
-        verdicts, not_covered = self.judge(artifact)
+        verdicts, not_covered = self.judge(case, artifact)
         return DeviceRun(
             device=answer.device,
             count=answer.count,

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from ligerdiag.effects.operand_use import UNUSED, Coverage, Neighbours, OperandUse, ReadsBeforeWrite
+
 
 class Access(Enum):
     """What may happen to one buffer: every member is an upper bound, UNKNOWN the highest.
@@ -46,6 +48,21 @@ def join_all(accesses: Iterable[Access]) -> Access:
     return result
 
 
+def compute_plain_use(access: Access, reason: str, *, zeroed: bool = False) -> OperandUse:
+    """What follows from whether a buffer is read and written alone."""
+    if access is Access.NONE and not zeroed:
+        return UNUSED
+    if access is Access.UNKNOWN:
+        return OperandUse(reason=reason)
+    coverage = Coverage.UNKNOWN if access.writes or zeroed else Coverage.NONE
+    return OperandUse(
+        reads_before_write=ReadsBeforeWrite.UNKNOWN if access.reads else ReadsBeforeWrite.NO,
+        coverage=coverage,
+        neighbours=Neighbours.UNKNOWN if access.writes else Neighbours.DISJOINT,
+        reason=reason if access.reads or access.writes or zeroed else "",
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallEffects:
     """What one custom call does to its buffers.
@@ -67,6 +84,16 @@ class CallEffects:
     """How many configurations the launcher may choose between (and runs, when it autotunes); the effects cover all."""
     grid: tuple[int, int, int] = (0, 0, 0)
     """Programs in x, y, z of the first configuration; zeros where there is no grid."""
+    operand_uses: tuple[OperandUse, ...] = ()
+    """One per operand, through the operand's own pointer; where none are given, what follows from the accesses."""
+    output_uses: tuple[OperandUse, ...] = ()
+    """One per output, likewise."""
+
+    def __post_init__(self) -> None:
+        """Fills in the uses that were not given."""
+        for name, accesses in (("operand_uses", self.operands), ("output_uses", self.outputs)):
+            if not getattr(self, name):
+                object.__setattr__(self, name, tuple(compute_plain_use(access, "") for access in accesses))
 
 
 def create_unknown_effects(*, kernel: str, operands: int, outputs: int, reason: str) -> CallEffects:
@@ -76,4 +103,6 @@ def create_unknown_effects(*, kernel: str, operands: int, outputs: int, reason: 
         operands=(Access.UNKNOWN,) * operands,
         outputs=(Access.UNKNOWN,) * outputs,
         reasons=(reason,),
+        operand_uses=(OperandUse(reason=reason),) * operands,
+        output_uses=(OperandUse(reason=reason),) * outputs,
     )

@@ -1,6 +1,6 @@
 """The effects of one custom call, whatever its target: the door of this room."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ligerdiag.effects.access import CallEffects, create_unknown_effects
@@ -25,6 +25,8 @@ class CustomCall:
     """How many operands it has."""
     outputs: int
     """How many outputs it has: the leaves of a tuple, one for an array."""
+    sizes: tuple[int | None, ...] = ()
+    """Bytes of each operand, then of each output, None where not known; () where none are."""
 
 
 def carries_kernel(target: str) -> bool:
@@ -32,19 +34,23 @@ def carries_kernel(target: str) -> bool:
     return target in _KERNEL_PARSERS
 
 
-def compute_call_effects(*, target: str, backend_config: bytes, operands: int, outputs: int) -> CallEffects:
+def compute_call_effects(
+    *, target: str, backend_config: bytes, operands: int, outputs: int, sizes: Sequence[int | None] = ()
+) -> CallEffects:
     """What the call does to each buffer; UNKNOWN, with a reason, where its payload cannot be read.
+
+    sizes: see `CustomCall`. Without them it is not known whether a kernel writes all of a buffer.
 
     For a target that carries a kernel this imports Triton and gives its MLIR parser the payload's bytes: a hostile
     payload can kill the process. `isolated` does the same in another one.
     """
     parse = _KERNEL_PARSERS.get(target)
     if parse is None:
-        return compute_listed_effects(target=target, operands=operands, outputs=outputs)
+        return compute_listed_effects(target=target, backend_config=backend_config, operands=operands, outputs=outputs)
     try:
         calls = parse(backend_config)
     except ArtifactError as error:
         return create_unknown_effects(kernel=target, operands=operands, outputs=outputs, reason=str(error))
     from ligerdiag.effects.kernel_effects import compute_kernel_effects
 
-    return compute_kernel_effects(calls, operands=operands, outputs=outputs)
+    return compute_kernel_effects(calls, operands=operands, outputs=outputs, sizes=sizes)

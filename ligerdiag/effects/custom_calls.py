@@ -1,7 +1,9 @@
 """Custom calls that carry no kernel to read: which targets only read their operands and write their outputs.
 
 Where such a call overwrites an operand, XLA knows: the instruction's `output_to_operand_aliasing` says so, and the
-output is what is written. A target that stands in no table is UNKNOWN.
+output is what is written. A target that stands in no table is UNKNOWN, until somebody declares it (`declared`).
+
+There are no targets of NCCL: XLA's collectives are instructions of their own. Files without a repository are XLA's.
 """
 
 import re
@@ -33,17 +35,29 @@ _EXACT = frozenset(
         "MoveToDevice",
         "AllocateBuffer",
         "dce_sink_gpu_ffi",
-        # JAX's FFI kernels for linear algebra and random bits: jaxlib/gpu/{solver,linalg,prng,rnn,sparse}_kernels_ffi.cc.
-        # They copy an input that is not aliased to its output before the library overwrites it.
+        "dce_sink",
+        # JAX's FFI kernels for linear algebra and random bits: jaxlib/gpu/{solver,linalg,prng,rnn,sparse}_kernels_ffi.cc,
+        # jaxlib/gpu/hybrid_kernels.cc. An input that is not aliased to its output is copied before it is overwritten.
         "cu_threefry2x32_ffi",
         "cu_cholesky_update_ffi",
         "cu_lu_pivots_to_permutation",
+        "cu_tridiagonal_solve_perturbed",
         "cudnn_rnn_ffi",
         "cudnn_rnn_bwd_ffi",
-        # Host callbacks: operands are copied to NumPy arrays (jax/_src/callback.py, xla/python/py_client_gpu.cc).
+        "cuhybrid_eig_real",
+        "cuhybrid_eig_comp",
+        "cuhybrid_geqp3",
+        # The same on the CPU: jaxlib/cpu/{lapack,sparse}_kernels.cc.
+        "tridiagonal_solve_perturbed_ffi",
+        "cpu_csr_sparse_dense_ffi",
+        # Host callbacks: operands are copied to NumPy arrays, on the CPU read-only views of them
+        # (jax/_src/callback.py, jaxlib/gpu/py_client_gpu.cc, jaxlib/py_client_cpu.cc).
         "xla_ffi_python_gpu_callback",
         "xla_ffi_partitioned_python_gpu_callback",
         "xla_python_gpu_callback",
+        "xla_ffi_python_cpu_callback",
+        "xla_ffi_partitioned_python_cpu_callback",
+        "xla_python_cpu_callback",
     }
 )
 
@@ -60,13 +74,33 @@ _FAMILIES = re.compile(
             # jaxlib/gpu/solver_kernels_ffi.cc, jaxlib/gpu/sparse_kernels.cc.
             r"cusolver_\w+_ffi",
             r"cusparse_\w+_ffi",
+            # jaxlib/cpu/lapack_kernels.cc.
+            r"lapack_[sdcz]\w+_ffi",
         )
     ),
     re.ASCII,
 )
 
 
-def compute_listed_effects(*, target: str, operands: int, outputs: int) -> CallEffects:
+_BUFFER_CALLBACK = "it hands the operands' own buffers to a Python function"
+_MOSAIC = "a Mosaic GPU kernel, whose IR is not followed"
+
+_EXPLAINED = {
+    "mosaic_gpu": _MOSAIC,
+    "mosaic_gpu_v2": _MOSAIC,
+    "__gpu$xla.gpu.ptx": "a kernel in PTX, which is not followed",
+    # jax/_src/buffer_callback.py, jaxlib/gpu/py_client_gpu.cc
+    "xla_buffer_python_gpu_callback": _BUFFER_CALLBACK,
+    "xla_buffer_python_gpu_callback_cmd_buffer": _BUFFER_CALLBACK,
+    "xla_buffer_python_cpu_callback": _BUFFER_CALLBACK,
+}
+"""What is known of targets that are known for doing what their users please."""
+
+# jax/experimental/mosaic/gpu/core.py names the kernel's host function so; in MLIR's bytecode strings end with a zero.
+_MOSAIC_NAME = re.compile(rb"(?:\x00|\\00|^)([A-Za-z_][\w.$-]*?)_mosaic_gpu(?:\x00|\\00)", re.ASCII)
+
+
+def compute_listed_effects(*, target: str, backend_config: bytes, operands: int, outputs: int) -> CallEffects:
     """Effects of a call to a known target; UNKNOWN for any other."""
     if target in _EXACT or _FAMILIES.fullmatch(target):
         return CallEffects(
@@ -74,5 +108,21 @@ def compute_listed_effects(*, target: str, operands: int, outputs: int) -> CallE
             operands=(Access.READ,) * operands,
             outputs=(Access.WRITE,) * outputs,
         )
-    reason = f"no table entry for custom-call target `{target}`"
-    return create_unknown_effects(kernel=target, operands=operands, outputs=outputs, reason=reason)
+    kernel = _find_mosaic_name(backend_config) if _EXPLAINED.get(target) is _MOSAIC else ""
+    what = (
+        f"`{target}`: {_EXPLAINED[target]}"
+        if target in _EXPLAINED
+        else f"no table entry for custom-call target `{target}`"
+    )
+    return create_unknown_effects(
+        kernel=kernel or target,
+        operands=operands,
+        outputs=outputs,
+        reason=f"{what}; say what it writes under [tool.ligerdiag.effects]",
+    )
+
+
+def _find_mosaic_name(backend_config: bytes) -> str:
+    """The name of the Pallas kernel inside of a Mosaic GPU module; empty where it could not be told."""
+    match = _MOSAIC_NAME.search(backend_config)
+    return match[1].decode("ascii") if match else ""

@@ -4,6 +4,7 @@ import json
 from typing import cast
 
 from ligerdiag.effects.access import Access, CallEffects
+from ligerdiag.effects.operand_use import Coverage, Neighbours, OperandUse, ReadsBeforeWrite
 
 
 def render_effects(effects: CallEffects) -> str:
@@ -16,8 +17,14 @@ def render_effects(effects: CallEffects) -> str:
             "reasons": list(effects.reasons),
             "configurations": effects.configurations,
             "grid": list(effects.grid),
+            "operand_uses": [_render_use(use) for use in effects.operand_uses],
+            "output_uses": [_render_use(use) for use in effects.output_uses],
         }
     )
+
+
+def _render_use(use: OperandUse) -> list[str]:
+    return [use.reads_before_write.value, use.coverage.value, use.neighbours.value, use.reason]
 
 
 def parse_effects(text: bytes, *, operands: int, outputs: int) -> CallEffects | None:
@@ -33,6 +40,8 @@ def parse_effects(text: bytes, *, operands: int, outputs: int) -> CallEffects | 
     reasons = _parse_strings(fields.get("reasons"))
     operand_accesses = _parse_accesses(fields.get("operands"), operands)
     output_accesses = _parse_accesses(fields.get("outputs"), outputs)
+    operand_uses = _parse_uses(fields.get("operand_uses"), operands)
+    output_uses = _parse_uses(fields.get("output_uses"), outputs)
     grid = fields.get("grid")
     sizes = [size for size in cast(list[object], grid) if type(size) is int] if isinstance(grid, list) else []
     if (
@@ -41,6 +50,8 @@ def parse_effects(text: bytes, *, operands: int, outputs: int) -> CallEffects | 
         or reasons is None
         or operand_accesses is None
         or output_accesses is None
+        or operand_uses is None
+        or output_uses is None
         or len(sizes) != 3
     ):
         return None
@@ -51,6 +62,8 @@ def parse_effects(text: bytes, *, operands: int, outputs: int) -> CallEffects | 
         reasons=reasons,
         configurations=configurations,
         grid=(sizes[0], sizes[1], sizes[2]),
+        operand_uses=operand_uses,
+        output_uses=output_uses,
     )
 
 
@@ -70,3 +83,24 @@ def _parse_accesses(raw: object, count: int) -> tuple[Access, ...] | None:
         return tuple(Access(string) for string in strings)
     except ValueError:
         return None
+
+
+def _parse_uses(raw: object, count: int) -> tuple[OperandUse, ...] | None:
+    if not isinstance(raw, list):
+        return None
+    uses: list[OperandUse] = []
+    for item in cast(list[object], raw):
+        strings = _parse_strings(item)
+        if strings is None or len(strings) != 4:
+            return None
+        try:
+            use = OperandUse(
+                reads_before_write=ReadsBeforeWrite(strings[0]),
+                coverage=Coverage(strings[1]),
+                neighbours=Neighbours(strings[2]),
+                reason=strings[3],
+            )
+        except ValueError:
+            return None
+        uses.append(use)
+    return tuple(uses) if len(uses) == count else None

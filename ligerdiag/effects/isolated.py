@@ -19,7 +19,7 @@ from ligerdiag.effects.access import CallEffects, create_unknown_effects
 from ligerdiag.effects.call import CustomCall, carries_kernel, compute_call_effects
 from ligerdiag.effects.effects_json import parse_effects, render_effects
 
-ANALYSIS_VERSION = 1
+ANALYSIS_VERSION = 2
 """Part of every cache key; raise it with every change that can change an answer."""
 
 _WORKER_MEMORY = 16 * 2**30
@@ -48,6 +48,7 @@ def compute_effects_isolated(
                 backend_config=call.backend_config,
                 operands=call.operands,
                 outputs=call.outputs,
+                sizes=call.sizes,
             )
             continue
         effects = _load_cached(cache_directory, key, call)
@@ -87,7 +88,11 @@ def _compute_in_workers(
 
 def _compute(call: CustomCall) -> CallEffects:
     return compute_call_effects(
-        target=call.target, backend_config=call.backend_config, operands=call.operands, outputs=call.outputs
+        target=call.target,
+        backend_config=call.backend_config,
+        operands=call.operands,
+        outputs=call.outputs,
+        sizes=call.sizes,
     )
 
 
@@ -116,7 +121,9 @@ def _get_triton_version() -> str:
 
 
 def _compute_key(call: CustomCall) -> str:
-    head = f"{ANALYSIS_VERSION}\0{_get_triton_version()}\0{call.target}\0{call.operands}\0{call.outputs}\0"
+    head = (
+        f"{ANALYSIS_VERSION}\0{_get_triton_version()}\0{call.target}\0{call.operands}\0{call.outputs}\0{call.sizes}\0"
+    )
     return hashlib.sha256(head.encode("utf-8", "surrogatepass") + call.backend_config).hexdigest()
 
 

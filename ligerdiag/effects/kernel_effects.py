@@ -11,17 +11,25 @@ An autotuning launcher runs all configurations on the real buffers before it pic
 
 from collections.abc import Sequence
 
-from ligerdiag.effects.access import Access, CallEffects, create_unknown_effects, join_all
+from ligerdiag.effects.access import Access, CallEffects, compute_plain_use, create_unknown_effects, join_all
+from ligerdiag.effects.launch_uses import Argument, compute_launch_uses
+from ligerdiag.effects.operand_use import UNUSED, OperandUse, join_uses
 from ligerdiag.effects.pointer_flow import ArgumentEffects, compute_argument_effects
-from ligerdiag.effects.triton_payload import KernelCall
+from ligerdiag.effects.triton_payload import KernelCall, Parameter
 from ligerdiag.effects.ttir_module import TtirModule, parse_ttir
 from ligerdiag.errors import ArtifactError
 
 
-def compute_kernel_effects(calls: Sequence[KernelCall], *, operands: int, outputs: int) -> CallEffects:
-    """Effects of a custom call that launches one of `calls` on its buffers; UNKNOWN where in doubt."""
+def compute_kernel_effects(
+    calls: Sequence[KernelCall], *, operands: int, outputs: int, sizes: Sequence[int | None] = ()
+) -> CallEffects:
+    """Effects of a custom call that launches one of `calls` on its buffers; UNKNOWN where in doubt.
+
+    sizes: bytes of each operand, then each output; () where they are not known.
+    """
     modules: dict[bytes, TtirModule | str] = {}
-    per_call = [_compute_configuration(call, operands, outputs, modules) for call in calls]
+    sizes = tuple(sizes) if len(sizes) == operands + outputs else (None,) * (operands + outputs)
+    per_call = [_compute_configuration(call, operands, outputs, sizes, modules) for call in calls]
     return CallEffects(
         kernel=calls[0].function,
         operands=tuple(join_all(effects.operands[index] for effects in per_call) for index in range(operands)),
@@ -29,11 +37,17 @@ def compute_kernel_effects(calls: Sequence[KernelCall], *, operands: int, output
         reasons=tuple(dict.fromkeys(reason for effects in per_call for reason in effects.reasons)),
         configurations=len(calls),
         grid=calls[0].grid,
+        operand_uses=tuple(join_uses(effects.operand_uses[index] for effects in per_call) for index in range(operands)),
+        output_uses=tuple(join_uses(effects.output_uses[index] for effects in per_call) for index in range(outputs)),
     )
 
 
 def _compute_configuration(
-    call: KernelCall, operands: int, outputs: int, modules: dict[bytes, TtirModule | str]
+    call: KernelCall,
+    operands: int,
+    outputs: int,
+    sizes: Sequence[int | None],
+    modules: dict[bytes, TtirModule | str],
 ) -> CallEffects:
     if call.mlir not in modules:
         try:
@@ -47,15 +61,22 @@ def _compute_configuration(
         effects = compute_argument_effects(module, call.function)
     except ArtifactError as error:
         return _create_unknown(call, operands, outputs, str(error))
-    buffers = _assign_buffers(call, effects, operands + outputs)
-    if isinstance(buffers, str):
-        return _create_unknown(call, operands, outputs, buffers)
+    numbers = _assign_buffers(call, effects, operands + outputs)
+    if isinstance(numbers, str):
+        return _create_unknown(call, operands, outputs, numbers)
+    accesses = [Access.NONE] * (operands + outputs)
+    for number, access, parameter in zip(numbers, effects.accesses, _get_parameters(call, effects), strict=True):
+        if number is not None:
+            accesses[number] = access.join(Access.WRITE) if parameter.bytes_to_zero else access
+    uses = _compute_uses(call, effects, numbers, sizes, module)
     return CallEffects(
         kernel=call.function,
-        operands=tuple(buffers[:operands]),
-        outputs=tuple(buffers[operands:]),
-        reasons=effects.reasons if Access.UNKNOWN in buffers else (),
+        operands=tuple(accesses[:operands]),
+        outputs=tuple(accesses[operands:]),
+        reasons=effects.reasons if Access.UNKNOWN in accesses else (),
         grid=call.grid,
+        operand_uses=tuple(uses[:operands]),
+        output_uses=tuple(uses[operands:]),
     )
 
 
@@ -63,21 +84,62 @@ def _create_unknown(call: KernelCall, operands: int, outputs: int, reason: str) 
     return create_unknown_effects(kernel=call.function, operands=operands, outputs=outputs, reason=reason)
 
 
-def _assign_buffers(call: KernelCall, effects: ArgumentEffects, total: int) -> list[Access] | str:
-    """The access to each of the call's buffers, or why the kernel's arguments do not fit them."""
+def _get_parameters(call: KernelCall, effects: ArgumentEffects) -> Sequence[Parameter]:
+    return call.parameters if call.parameters is not None else [Parameter(is_buffer=True)] * len(effects.accesses)
+
+
+def _assign_buffers(call: KernelCall, effects: ArgumentEffects, total: int) -> list[int | None] | str:
+    """Per argument the number of its buffer, None for a scalar; or why the kernel's arguments do not fit the call."""
     arguments = len(effects.accesses)
     if call.parameters is None:
         if arguments != total or not all(effects.is_pointer):
             return f"`{call.function}` takes {arguments} arguments where the call has {total} buffers"
-        return list(effects.accesses)
+        return list(range(total))
     if arguments != len(call.parameters):
         return f"`{call.function}` takes {arguments} arguments where the call passes {len(call.parameters)} parameters"
-    taken: list[Access] = []
-    for parameter, access, is_pointer in zip(call.parameters, effects.accesses, effects.is_pointer, strict=True):
+    numbers: list[int | None] = []
+    taken = 0
+    for parameter, is_pointer in zip(call.parameters, effects.is_pointer, strict=True):
         if parameter.is_buffer != is_pointer:
             return f"the parameters of the call do not match the arguments of `{call.function}`"
-        if parameter.is_buffer:
-            taken.append(access.join(Access.WRITE) if parameter.bytes_to_zero else access)
-    if len(taken) > total:
-        return f"`{call.function}` takes {len(taken)} buffers where the call has {total}"
-    return taken + [Access.NONE] * (total - len(taken))
+        numbers.append(taken if parameter.is_buffer else None)
+        taken += parameter.is_buffer
+    if taken > total:
+        return f"`{call.function}` takes {taken} buffers where the call has {total}"
+    return numbers
+
+
+def _compute_uses(
+    call: KernelCall,
+    effects: ArgumentEffects,
+    numbers: Sequence[int | None],
+    sizes: Sequence[int | None],
+    module: TtirModule,
+) -> list[OperandUse]:
+    """The use of each of the call's buffers."""
+    arguments = [
+        Argument(
+            is_buffer=number is not None,
+            size=sizes[number] if number is not None else None,
+            zeroed=parameter.bytes_to_zero,
+            value=parameter.value,
+            is_descriptor=parameter.is_descriptor,
+        )
+        for number, parameter in zip(numbers, _get_parameters(call, effects), strict=True)
+    ]
+    try:
+        found = compute_launch_uses(
+            module, call.function, arguments=arguments, accesses=effects.accesses, grid=call.grid
+        )
+    except (ArithmeticError, AssertionError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
+        # A payload from anywhere may hold IR that nobody's compiler makes: what it does to memory stands all the same.
+        reason = f"following `{call.function}` raised {type(error).__name__}"
+        found = tuple(
+            compute_plain_use(access, reason, zeroed=bool(argument.zeroed)) if argument.is_buffer else UNUSED
+            for argument, access in zip(arguments, effects.accesses, strict=True)
+        )
+    uses = [UNUSED] * len(sizes)
+    for number, use in zip(numbers, found, strict=True):
+        if number is not None:
+            uses[number] = use
+    return uses

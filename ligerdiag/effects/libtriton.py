@@ -6,7 +6,7 @@ Importing this module imports Triton. Operations and values are handles into a m
 import importlib
 import os
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from ligerdiag.errors import ArtifactError
 
@@ -58,6 +58,7 @@ class Module(Protocol):
     """`mlir::ModuleOp`."""
 
     def walk(self, visit: Callable[[Operation], None], /) -> None: ...
+    def str_nodebug(self) -> str: ...
 
 
 class _Context(Protocol):
@@ -78,12 +79,39 @@ _BACKENDS = ("nvidia", "amd")
 """Submodules that bring the dialects of one vendor's kernels; a build of Triton may lack one."""
 
 
+_BYTECODE = b"ML\xefR"
+
+
 def parse_module(source: bytes) -> tuple[Module, _Context]:
     """The verified MLIR module in `source` (text or bytecode) and the context that must outlive it.
 
-    Raises ArtifactError where Triton's parser or verifier refuses it. Hostile input can also kill the process: see
-    `isolated`.
+    Bytecode is bound to the version of the dialects that wrote it. Pallas's is written by jaxlib, and where Triton refuses
+    it, jaxlib is asked for its text. Raises ArtifactError where Triton's parser or verifier refuses that, too. Hostile
+    input can also kill the process: see `isolated`.
     """
+    try:
+        return _parse(source)
+    except ArtifactError:
+        text = _render_by_jaxlib(source) if source.startswith(_BYTECODE) else b""
+        if not text:
+            raise
+        return _parse(text)
+
+
+def _render_by_jaxlib(bytecode: bytes) -> bytes:
+    """The text of a module in bytecode, empty where jaxlib does not take it."""
+    try:
+        ir: Any = importlib.import_module("jaxlib.mlir.ir")
+        dialect: Any = importlib.import_module("jaxlib.triton.dialect")
+        context = ir.Context()
+        dialect.register_dialect(context)
+        with context:
+            return str(ir.Module.parse(bytecode).operation.get_asm()).encode()
+    except Exception:  # MLIR's own exceptions have no common base
+        return b""
+
+
+def _parse(source: bytes) -> tuple[Module, _Context]:
     library = importlib.import_module("triton._C.libtriton")
     ir = cast(_Ir, library.ir)
     context = ir.context()

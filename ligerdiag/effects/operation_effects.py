@@ -24,7 +24,9 @@ FREE_OPERATIONS = frozenset(
         "ttg.memdesc_reshape", "ttg.memdesc_subslice", "ttg.memdesc_trans", "ttg.async_commit_group",
         "ttg.async_wait", "ttng.init_barrier", "ttng.inval_barrier", "ttng.barrier_expect", "ttng.wait_barrier",
         "ttng.arrive_barrier", "ttng.fence_async_shared", "ttng.async_tma_store_wait", "ttng.warp_group_dot",
-        "ttng.warp_group_dot_wait",
+        "ttng.warp_group_dot_wait", "ttng.async_copy_mbarrier_arrive", "ttng.cluster_arrive", "ttng.cluster_wait",
+        "ttng.tc_gen5_commit", "ttng.tc_gen5_mma", "ttng.tc_gen5_mma_scaled", "ttng.tmem_alloc", "ttng.tmem_copy",
+        "ttng.tmem_load", "ttng.tmem_store", "ttng.tmem_subslice", "ttg.fp4_to_fp", "ttg.predicate_stage", "cf.assert",
     }
 )
 # fmt: on

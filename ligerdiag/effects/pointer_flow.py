@@ -31,7 +31,7 @@ from ligerdiag.effects.pointer_edges import compute_edges
 from ligerdiag.effects.ttir_module import Function, Operation, TtirModule
 from ligerdiag.errors import ArtifactError
 
-_ELSEWHERE = 1
+ELSEWHERE_BIT = 1
 """Bit of a root set for addresses of unknown origin; argument `i` has bit `i + 1`."""
 
 
@@ -62,7 +62,7 @@ def compute_argument_effects(module: TtirModule, entry: str) -> ArgumentEffects:
     function = module.functions.get(entry)
     if function is None or not function.blocks:
         raise ArtifactError(f"the kernel's MLIR has no function `{entry}`")
-    summary = _compute_summaries(module, entry)[entry]
+    summary = compute_summaries(module, entry)[entry]
     is_pointer = tuple(argument in function.pointers for argument in function.arguments)
     return ArgumentEffects(
         accesses=tuple(
@@ -75,13 +75,14 @@ def compute_argument_effects(module: TtirModule, entry: str) -> ArgumentEffects:
 
 
 def _get_access(summary: Summary, bit: int) -> Access:
-    if (summary.unknown & (bit | _ELSEWHERE)) or summary.writes & _ELSEWHERE:
+    if (summary.unknown & (bit | ELSEWHERE_BIT)) or summary.writes & ELSEWHERE_BIT:
         return Access.UNKNOWN
-    read = Access.READ if summary.reads & (bit | _ELSEWHERE) else Access.NONE
+    read = Access.READ if summary.reads & (bit | ELSEWHERE_BIT) else Access.NONE
     return read.join(Access.WRITE) if summary.writes & bit else read
 
 
-def _compute_summaries(module: TtirModule, entry: str) -> dict[str, Summary]:
+def compute_summaries(module: TtirModule, entry: str) -> dict[str, Summary]:
+    """The summary of each function that the one called `entry` may call, and its own."""
     callees = {
         name: tuple(dict.fromkeys(op.callee for op in function.operations if op.name == "tt.call"))
         for name, function in module.functions.items()
@@ -125,27 +126,27 @@ def _sort_callees_first(callees: dict[str, tuple[str, ...]], entry: str) -> list
 
 def _summarise(function: Function, summaries: dict[str, Summary]) -> Summary:
     if not function.blocks:
-        return Summary(unknown=_ELSEWHERE, reasons=(f"`{function.name}` is called and has no body",))
-    roots = _compute_roots(function, summaries)
+        return Summary(unknown=ELSEWHERE_BIT, reasons=(f"`{function.name}` is called and has no body",))
+    roots = compute_roots(function, summaries)
     address_in_integer = any(op.name == "tt.ptr_to_int" for op in function.operations)
     reads = writes = unknown = 0
     results: list[int] = []
     reasons: list[str] = []
     for op in function.operations:
-        first = roots.get(op.operands[0], _ELSEWHERE) if op.operands else _ELSEWHERE
+        first = roots.get(op.operands[0], ELSEWHERE_BIT) if op.operands else ELSEWHERE_BIT
         access = FIRST_OPERAND_ACCESS.get(op.name, Access.NONE)
         if access is not Access.NONE:
             reads |= first if access.reads else 0
             writes |= first if access.writes else 0
-            if access.writes and first & _ELSEWHERE:
+            if access.writes and first & ELSEWHERE_BIT:
                 reasons.append(f"`{op.name}` in `{function.name}` writes through an address of unknown origin")
         elif op.name == "tt.call":
             callee = summaries.get(op.callee)
             if callee is None:
-                unknown |= _ELSEWHERE
+                unknown |= ELSEWHERE_BIT
                 reasons.append(f"`{function.name}` calls `{op.callee}`, which the module does not hold")
                 continue
-            actual = [roots.get(operand, _ELSEWHERE) for operand in op.operands]
+            actual = [roots.get(operand, ELSEWHERE_BIT) for operand in op.operands]
             reads |= _translate(callee.reads, actual)
             writes |= _translate(callee.writes, actual)
             unknown |= _translate(callee.unknown, actual)
@@ -162,7 +163,7 @@ def _summarise(function: Function, summaries: dict[str, Summary]) -> Summary:
             if reason:
                 pointers = [roots[operand] for operand in op.operands if operand in roots]
                 is_contained = bool(pointers) and not op.regions and not address_in_integer and not op.assembly
-                unknown |= _union(pointers) if is_contained else _ELSEWHERE
+                unknown |= _union(pointers) if is_contained else ELSEWHERE_BIT
                 reasons.append(reason)
     return Summary(
         reads=reads,
@@ -188,8 +189,8 @@ def _explain_unknown(op: Operation, function: Function) -> str:
     return f"{where} is not an operation whose effects are known"
 
 
-def _compute_roots(function: Function, summaries: dict[str, Summary]) -> dict[int, int]:
-    """Root set of every pointer of the function."""
+def compute_roots(function: Function, summaries: dict[str, Summary]) -> dict[int, int]:
+    """Root set, as bits, of every pointer of the function: ELSEWHERE_BIT, and bit `i + 1` for its argument `i`."""
     pointers = function.pointers
     roots = dict.fromkeys(pointers, 0)
     for index, argument in enumerate(function.arguments):
@@ -209,21 +210,21 @@ def _compute_roots(function: Function, summaries: dict[str, Summary]) -> dict[in
                     continue
                 if callee is None or index >= len(callee.results):
                     # A summary without results is one of a recursion not reached yet, or of a function without body.
-                    roots[result] |= _ELSEWHERE if callee is None or callee.unknown & _ELSEWHERE else 0
+                    roots[result] |= ELSEWHERE_BIT if callee is None or callee.unknown & ELSEWHERE_BIT else 0
                     continue
-                roots[result] |= callee.results[index] & _ELSEWHERE
+                roots[result] |= callee.results[index] & ELSEWHERE_BIT
                 for number, operand in enumerate(op.operands):
                     if not callee.results[index] & (1 << (number + 1)):
                         continue
                     if operand in pointers:
                         targets.setdefault(operand, []).append(result)
                     else:
-                        roots[result] |= _ELSEWHERE
+                        roots[result] |= ELSEWHERE_BIT
         elif op.name not in REGION_OPERATIONS and op.name not in NULL_POINTERS:
             follows = is_free(op.name) and any(operand in pointers for operand in op.operands)
             if not follows:
                 for result in made:
-                    roots[result] |= _ELSEWHERE
+                    roots[result] |= ELSEWHERE_BIT
     queue = deque(value for value, mask in roots.items() if mask)
     while queue:
         source = queue.popleft()
@@ -237,7 +238,7 @@ def _compute_roots(function: Function, summaries: dict[str, Summary]) -> dict[in
 
 def _translate(mask: int, actual: list[int]) -> int:
     """A callee's root set in terms of the caller's roots of the `actual` arguments."""
-    result = mask & _ELSEWHERE
+    result = mask & ELSEWHERE_BIT
     for index, roots in enumerate(actual):
         if mask & (1 << (index + 1)):
             result |= roots

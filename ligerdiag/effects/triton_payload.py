@@ -29,6 +29,10 @@ class Parameter:
     """Whether it takes the next of the call's buffers (as a pointer or as a tensor descriptor); a scalar otherwise."""
     bytes_to_zero: int = 0
     """How many bytes of the buffer the launcher sets to zero before the kernel runs."""
+    value: int | None = None
+    """Of a scalar that is an integer or a truth value."""
+    is_descriptor: bool = False
+    """Whether the buffer is passed as a tensor descriptor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +115,10 @@ def _read_parameter(parameter: triton_call_pb2.TritonKernelCall.Parameter) -> Pa
         case "array":
             return Parameter(is_buffer=True, bytes_to_zero=parameter.array.bytes_to_zero)
         case "tensor_descriptor":
-            return Parameter(is_buffer=True)
+            return Parameter(is_buffer=True, is_descriptor=True)
         case None:
             raise ArtifactError("the payload holds a parameter of a kind that is not known")
+        case "bool_" | "i32" | "u32" | "i64" | "u64" as kind:
+            return Parameter(is_buffer=False, value=int(getattr(parameter, kind)))
         case _:
             return Parameter(is_buffer=False)

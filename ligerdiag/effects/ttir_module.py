@@ -5,12 +5,14 @@
 2. A value is the number of its MLIR implementation, unique in its module. Only values whose type contains a pointer or
    a tensor descriptor are kept apart as `pointers`; integers never are, so an address that went through an integer is
    the analysis's business (`pointer_flow`, 4).
-3. Successors of branches are not visible through Triton's bindings; blocks are only known by their arguments.
+3. Neither attributes nor successors of branches are visible through Triton's bindings. Where an operation's line of the
+   printed module could be told, `text` holds it (`ttir_text`); `pointer_flow` does without.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ligerdiag.effects import libtriton
+from ligerdiag.effects.ttir_text import align_lines
 from ligerdiag.errors import ArtifactError
 
 _POINTER_TYPES = ("!tt.ptr", "tensordesc", "!llvm.ptr")
@@ -37,12 +39,22 @@ class Operation:
     """Index of the operation, in the same function, whose region holds this one; -1 in the function's own body."""
     region: int
     """Number of the region of `parent` that holds this one; 0 in the function's own body."""
+    block: int
+    """Number of the block of that region that holds this one."""
+    index: int
+    """Its own index in the function."""
+    text: str
+    """Its line of the printed module; empty where it could not be told, and for operations with regions."""
     callee: str
     """Of `tt.call`: the function's name. Empty otherwise."""
     assembly: str
     """Of inline assembly: its text. Empty otherwise."""
     is_pure: bool
     """What the operation's `pure` attribute says; false where it has none."""
+
+
+type _Members = dict[tuple[int, int, int], list[Operation]]
+"""(parent, region, block) to the operations of that block."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -57,6 +69,16 @@ class Function:
     operations: tuple[Operation, ...]
     pointers: frozenset[int]
     """The values, of this function, that can carry an address."""
+    types: dict[int, str]
+    """Of every value of this function, as MLIR prints it."""
+    _members: _Members = field(default_factory=dict[tuple[int, int, int], list[Operation]])
+
+    def get_operations(self, parent: int, region: int, block: int) -> list[Operation]:
+        """The operations of one block, in order; parent -1 is the function's own body."""
+        if not self._members:
+            for op in self.operations:
+                self._members.setdefault((op.parent, op.region, op.block), []).append(op)
+        return self._members.get((parent, region, block), [])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -64,6 +86,8 @@ class TtirModule:
     """All functions of a kernel's module, by name."""
 
     functions: dict[str, Function]
+    has_lines: bool
+    """Whether the operations without regions know their lines."""
 
 
 @dataclass(slots=True)
@@ -78,7 +102,8 @@ def parse_ttir(source: bytes) -> TtirModule:
     module, context = libtriton.parse_module(source)
     handles: list[libtriton.Operation] = []
     module.walk(handles.append)
-    reader = _Reader(handles)
+    lines = _align(module, handles)
+    reader = _Reader(handles, lines)
     functions: dict[str, Function] = {}
     for handle in handles:
         if handle.get_name() == "tt.func":
@@ -87,13 +112,29 @@ def parse_ttir(source: bytes) -> TtirModule:
     del module, context
     if not functions:
         raise ArtifactError("the kernel's MLIR has no tt.func")
-    return TtirModule(functions=functions)
+    return TtirModule(functions=functions, has_lines=bool(lines))
+
+
+def _align(module: libtriton.Module, handles: list[libtriton.Operation]) -> dict[int, str]:
+    """Position in the walk to the line of the printed module; empty where the text does not fit."""
+    leaves = [
+        position
+        for position, handle in enumerate(handles)
+        if not handle.get_num_regions() and not _is_left_out(handle.get_name(), handle.get_num_operands())
+    ]
+    lines = align_lines(module.str_nodebug(), [handles[position].get_name() for position in leaves])
+    return dict(zip(leaves, lines, strict=True)) if lines else {}
+
+
+def _is_left_out(name: str, operands: int) -> bool:
+    return name == "scf.yield" and not operands
 
 
 class _Reader:
     """The regions of one module, found from the operations inside them: bindings give no way down."""
 
-    def __init__(self, handles: list[libtriton.Operation]) -> None:
+    def __init__(self, handles: list[libtriton.Operation], lines: dict[int, str]) -> None:
+        self._lines = lines
         self._regions: dict[int, _Region] = {}
         self._home: list[int] = []
         self._handles = handles
@@ -102,6 +143,8 @@ class _Reader:
                 region = handle.get_region(index)
                 self._regions[region.id()] = _Region(handle, index, {})
         self._members: dict[int, list[int]] = {number: [] for number in self._regions}
+        self._block_of: dict[int, int] = {}
+        numbers: dict[int, int] = {}
         for position, handle in enumerate(handles):
             if handle.get_name() == "builtin.module":
                 continue
@@ -109,9 +152,11 @@ class _Reader:
             number = block.get_parent().id()
             self._regions[number].blocks.setdefault(block.id(), block)
             self._members[number].append(position)
+            blocks = self._regions[number].blocks
+            self._block_of[position] = numbers.setdefault(block.id(), len(blocks) - 1)
 
     def read_function(self, handle: libtriton.Operation) -> Function:
-        pointers: set[int] = set()
+        types: dict[int, str] = {}
         body = handle.get_region(0).id()
         order: list[tuple[int, int]] = []
         pending = [(body, position) for position in self._members[body]]
@@ -131,51 +176,58 @@ class _Reader:
             for index in range(inner.get_num_regions())
         }
         operations = tuple(
-            self._read_operation(self._handles[position], owner_of.get(number, -1), number, pointers)
-            for position, number in order
+            self._read_operation(position, owner_of.get(number, -1), number, index, types)
+            for index, (position, number) in enumerate(order)
         )
-        blocks = self._read_blocks(body, pointers)
+        blocks = self._read_blocks(body, types)
         return Function(
             name=handle.get_str_attr("sym_name") or "",
             arguments=blocks[0].arguments if blocks else (),
             blocks=blocks,
             operations=operations,
-            pointers=frozenset(pointers),
+            pointers=frozenset(number for number, text in types.items() if _carries_address(text)),
+            types=types,
         )
 
-    def _read_operation(self, handle: libtriton.Operation, parent: int, region: int, pointers: set[int]) -> Operation:
+    def _read_operation(self, position: int, parent: int, region: int, index: int, types: dict[int, str]) -> Operation:
+        handle = self._handles[position]
         name = handle.get_name()
         has_assembly = name == "tt.elementwise_inline_asm"
         may_be_pure = has_assembly or name in ("tt.extern_elementwise", "tt.map_elementwise")
         return Operation(
             name=name,
-            operands=tuple(handle.get_operand(index).id() for index in range(handle.get_num_operands())),
-            results=tuple(_read_value(handle.get_result(index), pointers) for index in range(handle.get_num_results())),
+            operands=tuple(handle.get_operand(number).id() for number in range(handle.get_num_operands())),
+            results=tuple(_read_value(handle.get_result(number), types) for number in range(handle.get_num_results())),
             regions=tuple(
-                self._read_blocks(handle.get_region(index).id(), pointers) for index in range(handle.get_num_regions())
+                self._read_blocks(handle.get_region(number).id(), types) for number in range(handle.get_num_regions())
             ),
             parent=parent,
             region=self._regions[region].index,
+            block=self._block_of[position],
+            index=index,
+            text=self._lines.get(position, ""),
             callee=(handle.get_flat_symbol_ref_attr("callee") or "") if name == "tt.call" else "",
             assembly=(handle.get_str_attr("asm_string") or "") if has_assembly else "",
             is_pure=bool(handle.get_bool_attr("pure")) if may_be_pure else False,
         )
 
-    def _read_blocks(self, region: int, pointers: set[int]) -> tuple[Block, ...]:
+    def _read_blocks(self, region: int, types: dict[int, str]) -> tuple[Block, ...]:
         return tuple(
             Block(
                 arguments=tuple(
-                    _read_value(block.get_argument(index), pointers) for index in range(block.get_num_arguments())
+                    _read_value(block.get_argument(number), types) for number in range(block.get_num_arguments())
                 )
             )
             for block in self._regions[region].blocks.values()
         )
 
 
-def _read_value(value: libtriton.Value, pointers: set[int]) -> int:
+def _read_value(value: libtriton.Value, types: dict[int, str]) -> int:
     number = value.id()
-    text = str(value.get_type())
-    # What lies in shared memory is not followed: a pointer that is read from there comes from anywhere.
-    if "!ttg.memdesc" not in text and any(name in text for name in _POINTER_TYPES):
-        pointers.add(number)
+    types[number] = str(value.get_type())
     return number
+
+
+def _carries_address(text: str) -> bool:
+    # What lies in shared memory is not followed: a pointer that is read from there comes from anywhere.
+    return "!ttg.memdesc" not in text and any(name in text for name in _POINTER_TYPES)

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.evidence import Place
-from ligerdiag.findings import Finding, Severity
+from ligerdiag.findings import Finding, Severity, Verdict
 from ligerdiag.hazards.examples import ALIASED_SCAN, SCANNED_GRADIENT
+from ligerdiag.hazards.reports import STALE_READ
 from ligerdiag.hazards.rule import Rule
 from ligerdiag.hazards.wording import (
     conjugate,
@@ -70,7 +71,9 @@ pick other GEMMs and so another order; check the artifact of that compile, too."
         "github.com/NVIDIA/warp/issues/745",
         "github.com/flatironinstitute/jaxmg/issues/12",
     ),
+    reproduced=STALE_READ,
     bad=(SCANNED_GRADIENT,),
     good=(ALIASED_SCAN,),
     check=check,
+    explains=Verdict.STALE,
 )

@@ -7,6 +7,7 @@ from ligerdiag.analysis.evidence import Place
 from ligerdiag.analysis.search import ReadFinding
 from ligerdiag.findings import Finding, Severity, Verdict
 from ligerdiag.hazards.examples import ALIASED_BF16, FOLDED_CONVERT
+from ligerdiag.hazards.reports import STALE_COPY
 from ligerdiag.hazards.rule import Rule
 from ligerdiag.hazards.wording import (
     conjugate,
@@ -133,7 +134,9 @@ finding says that the write is missing, but not which value was read instead."""
         "github.com/openxla/xla/issues/20440",
         "github.com/jax-ml/jax/issues/25399",
     ),
+    reproduced=STALE_COPY,
     bad=(FOLDED_CONVERT,),
     good=(ALIASED_BF16,),
     check=check,
+    explains=Verdict.STALE,
 )

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.findings import Finding, Severity, Verdict
 from ligerdiag.hazards.examples import ALIASED, LUCKY_READER
+from ligerdiag.hazards.reports import LATENT_ORDER
 from ligerdiag.hazards.rule import Rule
 from ligerdiag.hazards.wording import conjugate, describe_write, find_source, name_instructions, name_outputs
 
@@ -52,7 +53,9 @@ The same as for LD001: make the overwritten operand an output of the call and re
     limits="""\
 Only the order of this artifact's schedule is judged. How likely another order is, is not.""",
     references=('github.com/phlippe/liger_kernels (README: "seems to be by chance")',),
+    reproduced=LATENT_ORDER,
     bad=(LUCKY_READER,),
     good=(ALIASED,),
     check=check,
+    explains=Verdict.LATENT,
 )

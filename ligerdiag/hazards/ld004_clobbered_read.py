@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.findings import Finding, Severity, Verdict
 from ligerdiag.hazards.examples import MERGED_OPERANDS, TWO_COPIES
+from ligerdiag.hazards.reports import CLOBBERED_READ
 from ligerdiag.hazards.residual_examples import COPIED_RESIDUAL, SAVED_RESIDUAL
 from ligerdiag.hazards.rule import Rule
 from ligerdiag.hazards.wording import conjugate, describe_write, find_source, name_instructions, name_outputs
@@ -79,7 +80,9 @@ the source line of a forward operation that used the value before the kernel. Wi
         "github.com/linkedin/Liger-Kernel/issues/272 (the PyTorch twin)",
         "github.com/linkedin/Liger-Kernel/issues/1251",
     ),
+    reproduced=CLOBBERED_READ,
     bad=(MERGED_OPERANDS, SAVED_RESIDUAL),
     good=(TWO_COPIES, COPIED_RESIDUAL),
     check=check,
+    explains=Verdict.CLOBBERED,
 )

@@ -3,10 +3,13 @@
 from collections.abc import Iterator
 
 from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.writes import HiddenWrite
+from ligerdiag.effects.declared import is_declared
 from ligerdiag.findings import Finding, Severity
 from ligerdiag.hazards.examples import ALIASED, MATMUL_GRADIENT
+from ligerdiag.hazards.reports import UNDECLARED_WRITE
 from ligerdiag.hazards.rule import Rule
-from ligerdiag.hazards.wording import describe_callers, describe_value
+from ligerdiag.hazards.wording import describe_accesses, describe_callers, describe_value
 from ligerdiag.hlo.source import find_user_line
 
 
@@ -27,10 +30,19 @@ def check(context: Context) -> Iterator[Finding]:
             instructions=(call.name if call is not None else write.call.name,),
             evidence=(
                 *describe_callers(context.program, write.call),
-                ("kernel", f"the Triton IR of `{write.kernel}` stores through the pointer of that operand"),
+                ("kernel", _describe_kernel(context, write)),
+                *describe_accesses(context, write),
             ),
             help="declare it: a Ref argument (jax-triton 0.4 and later) or `input_output_aliases` (before)",
         )
+
+
+def _describe_kernel(context: Context, write: HiddenWrite) -> str:
+    """Where the write is known from."""
+    effects = next((effects for call, effects in context.calls if call is write.call), None)
+    if effects is not None and is_declared(effects.operand_uses[write.operand]):
+        return effects.operand_uses[write.operand].reason
+    return f"the Triton IR of `{write.kernel}` stores through the pointer of that operand"
 
 
 RULE = Rule(
@@ -50,6 +62,7 @@ Declare the write, and read the declared output instead of the operand.""",
     limits="""\
 A masked store counts as a store: that a mask is never true is not proved.""",
     references=("github.com/NVIDIA/warp/issues/745", "github.com/SpeedyWeather/SpeedyWeather.jl/pull/985"),
+    reproduced=UNDECLARED_WRITE,
     bad=(MATMUL_GRADIENT,),
     good=(ALIASED,),
     check=check,

@@ -6,6 +6,7 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.vanished import DroppedBy
 from ligerdiag.findings import Finding, Severity
 from ligerdiag.hazards.examples import ALIASED, NO_OUTPUTS
+from ligerdiag.hazards.reports import VANISHED_CALL
 from ligerdiag.hazards.rule import Rule
 
 
@@ -52,6 +53,7 @@ hide behind one that is kept.""",
         "github.com/jax-ml/jax/issues/11620",
         "github.com/NVIDIA/warp/pull/1240",
     ),
+    reproduced=VANISHED_CALL,
     bad=(NO_OUTPUTS,),
     good=(ALIASED,),
     check=check,

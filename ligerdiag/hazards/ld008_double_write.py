@@ -9,6 +9,7 @@ from ligerdiag.analysis.names import are_exclusive, resolve_name
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.findings import Finding, Severity
 from ligerdiag.hazards.double_examples import MEANT_TWICE, TWICE_ON_ONE_VALUE, TWO_DECLARED_ROWS, TWO_ROWS
+from ligerdiag.hazards.reports import DOUBLE_WRITE
 from ligerdiag.hazards.rule import Rule
 from ligerdiag.hazards.wording import describe_write, find_producer
 from ligerdiag.hlo.source import find_user_line
@@ -143,6 +144,7 @@ not recognised as one.""",
         "github.com/pytorch/pytorch/issues/196657",
         "github.com/EnzymeAD/Enzyme-JAX/issues/2968",
     ),
+    reproduced=DOUBLE_WRITE,
     bad=(TWO_ROWS, TWICE_ON_ONE_VALUE),
     good=(TWO_DECLARED_ROWS, MEANT_TWICE),
     check=check,

@@ -1,5 +1,6 @@
 """LD009 caller-clobbered: the kernel overwrites bytes that are not the program's: an argument's, or a constant's."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -13,12 +14,14 @@ from ligerdiag.hazards.caller_examples import (
     OVERWRITTEN_ARGUMENT,
 )
 from ligerdiag.hazards.measured import Measured, render_error
+from ligerdiag.hazards.reports import CALLER_CLOBBERED
 from ligerdiag.hazards.rule import Rule
 from ligerdiag.hazards.wording import conjugate, describe_write, name_outputs
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.shape import ShapeIndex
 from ligerdiag.hlo.source import find_user_line
 
+_KEY = re.compile(r"\[(['\"]?)([^\[\]]*)\1\]")
 _ARGUMENT_HELP = "declare the write, and XLA copies the argument first; or donate it, if the caller is done with it"
 _CONSTANT_HELP = "declare the write, and XLA copies the constant first"
 
@@ -76,10 +79,15 @@ def find_donated(module: HloModule) -> frozenset[tuple[int, ShapeIndex]]:
     )
 
 
+def spell_argument(path: str) -> str:
+    """`state.0.w` for `state[0]['w']`, as JAX names a parameter in the module: the name that replay has for it."""
+    return _KEY.sub(r".\2", path)
+
+
 def _report_argument(context: Context, write: ActualWrite, number: int, index: ShapeIndex) -> Finding:
     hidden = context.writes[write.write]
     parameter = context.optimized.entry.parameters[number]
-    name = parameter.op_name or f"{number}{''.join(f'.{step}' for step in index)}"
+    name = spell_argument(parameter.op_name) or f"{number}{''.join(f'.{step}' for step in index)}"
     return Finding(
         rule=RULE.id,
         severity=RULE.severity,
@@ -146,6 +154,7 @@ donated. Whether the caller looks at the array again is not known.""",
         "github.com/jax-ml/jax/issues/39625 (donation and the order of outputs)",
         "github.com/pytorch/xla/issues/8422",
     ),
+    reproduced=CALLER_CLOBBERED,
     bad=(OVERWRITTEN_ARGUMENT, CONSTANT_LOGITS),
     good=(DECLARED_ARGUMENT, DONATED_ARGUMENT),
     check=check,

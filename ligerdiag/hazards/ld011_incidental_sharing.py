@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from ligerdiag.findings import Finding, Severity
 from ligerdiag.hazards.measured import Measured, render_error
 from ligerdiag.hazards.measured_examples import REVERSED_IN_PLACE, REVERSED_OUT_OF_PLACE
+from ligerdiag.hazards.measured_reports import INCIDENTAL_SHARING
 from ligerdiag.hazards.rule import Rule, Settled, check_nothing
 
 ROUNDING = 1e-5
@@ -60,6 +61,7 @@ the same time, is not seen. Differences up to 1e-5 count as the rounding of atom
         "github.com/NVIDIA/TransformerEngine/pull/2730 (half of the gradients wrong, in the full test suite only)",
         "github.com/NVIDIA/TransformerEngine/pull/2975",
     ),
+    reproduced=INCIDENTAL_SHARING,
     bad=(REVERSED_IN_PLACE,),
     good=(REVERSED_OUT_OF_PLACE,),
     check=check_nothing,

@@ -8,6 +8,7 @@ from ligerdiag.findings import Finding, Severity
 from ligerdiag.hazards.examples import ALIASED
 from ligerdiag.hazards.measured import Measured, render_error
 from ligerdiag.hazards.measured_examples import LOSSY_SUM
+from ligerdiag.hazards.measured_reports import LOSSY_WORKAROUND
 from ligerdiag.hazards.rule import Rule, Settled
 from ligerdiag.hazards.wording import conjugate, name_outputs
 from ligerdiag.hlo.source import find_user_line
@@ -133,6 +134,7 @@ rounding: see LD016.""",
         "github.com/phlippe/liger_kernels (add_trivial_operations)",
         "docs/measurements: bias gradients on H200s",
     ),
+    reproduced=LOSSY_WORKAROUND,
     bad=(LOSSY_SUM,),
     good=(ALIASED,),
     check=check,

@@ -1,30 +1,86 @@
 """LD013 partial-write: the kernel leaves elements of an output as they were, and that is nothing in particular."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from ligerdiag.analysis.context import Context
+from ligerdiag.effects.operand_use import Coverage
 from ligerdiag.findings import Finding, Severity
 from ligerdiag.hazards.examples import ALIASED
 from ligerdiag.hazards.measured import Measured
 from ligerdiag.hazards.measured_examples import HALF_WRITTEN
-from ligerdiag.hazards.rule import Rule, Settled, check_nothing
+from ligerdiag.hazards.measured_reports import PARTIAL_WRITE
+from ligerdiag.hazards.rule import Rule, Settled
+from ligerdiag.hlo.shape import iterate_leaves
+from ligerdiag.hlo.source import find_user_line
+from ligerdiag.outcomes import LaunchNumbers
+
+HELP = "write every element, or alias the output to an operand that holds what is to stay there"
 
 
-def measure(measured: Measured) -> Iterator[Finding]:
-    """One finding for each output of a call with elements that no program of the grid wrote."""
-    numbers = measured.numbers
-    for launch in numbers.launches if numbers is not None else ():
-        for output, (unwritten, elements) in launch.unwritten.items():
-            if not unwritten:
+def check(context: Context) -> Iterator[Finding]:
+    """One finding for each output of a call that its kernel is shown not to write completely."""
+    for call, effects in context.calls:
+        aliased = set(call.operand_output_aliases.values())
+        leaves = iterate_leaves(call.shape)
+        for output, (leaf, use) in enumerate(zip(leaves, effects.output_uses, strict=False)):
+            if use.coverage is not Coverage.PARTIAL or leaf in aliased:
                 continue
+            grid = " x ".join(map(str, effects.grid))
             yield Finding(
                 rule=RULE.id,
                 severity=RULE.severity,
-                message=f"`{launch.kernel}` leaves {unwritten} of {elements} elements of its output {output} unwritten",
-                kernel=launch.kernel,
-                instructions=(launch.instruction,),
-                evidence=(("replay", f"%{launch.instruction}, worst of {launch.launches} launches"),),
-                help="write every element, or alias the output to an operand that holds what is to stay there",
+                message=f"`{effects.kernel}` leaves elements of its output {output} unwritten",
+                source=find_user_line(context.program, call),
+                kernel=effects.kernel,
+                instructions=(call.name,),
+                evidence=(
+                    ("kernel", f"no program of the grid {grid} stores to all of output {output}, whatever the data"),
+                ),
+                help=HELP,
             )
+
+
+def measure(measured: Measured) -> Iterator[Finding]:
+    """The static findings, with what was counted, and one for each other output with elements that nobody wrote."""
+    numbers = measured.numbers
+    counted: dict[tuple[str, int], tuple[LaunchNumbers, int, int]] = {}
+    for launch in numbers.launches if numbers is not None else ():
+        for output, (unwritten, elements) in launch.unwritten.items():
+            if unwritten:
+                worst = counted.get((launch.instruction, output))
+                if worst is None or unwritten > worst[1]:
+                    counted[launch.instruction, output] = (launch, unwritten, elements)
+    for finding in measured.findings_of(RULE.id):
+        yield _add_count(finding, counted)
+    for (_, output), (launch, unwritten, elements) in counted.items():
+        yield Finding(
+            rule=RULE.id,
+            severity=RULE.severity,
+            message=_render_count(launch, output, unwritten, elements),
+            kernel=launch.kernel,
+            instructions=(launch.instruction,),
+            evidence=(_describe_launch(launch),),
+            help=HELP,
+        )
+
+
+def _add_count(finding: Finding, counted: dict[tuple[str, int], tuple[LaunchNumbers, int, int]]) -> Finding:
+    """The finding with the count of its output, which is taken out of `counted`."""
+    for (instruction, output), (launch, unwritten, elements) in counted.items():
+        if launch.kernel == finding.kernel and finding.message.endswith(f" its output {output} unwritten"):
+            del counted[instruction, output]
+            message = _render_count(launch, output, unwritten, elements)
+            return replace(finding, message=message, evidence=(*finding.evidence, _describe_launch(launch)))
+    return finding
+
+
+def _render_count(launch: LaunchNumbers, output: int, unwritten: int, elements: int) -> str:
+    return f"`{launch.kernel}` leaves {unwritten} of {elements} elements of its output {output} unwritten"
+
+
+def _describe_launch(launch: LaunchNumbers) -> tuple[str, str]:
+    return "replay", f"%{launch.instruction}, worst of {launch.launches} launches"
 
 
 RULE = Rule(
@@ -33,20 +89,23 @@ RULE = Rule(
     severity=Severity.WARNING,
     summary="an output that the kernel does not write completely",
     what_it_does="""\
-Replay runs each kernel of the schedule and counts, output by output, the elements that no program of its grid stored to.
-An output that is aliased to an operand holds the operand's values there, and is not counted.""",
+Follows the addresses and masks of every store for all programs of the launch's grid, and reports an output that they
+cannot cover whatever the data. Replay runs each kernel of the schedule as well and counts, output by output, the elements
+that no program of its grid stored to. An output that is aliased to an operand holds the operand's values there, and is not
+counted.""",
     why="""\
 XLA takes an output for written. What the kernel leaves out is whatever stood in those bytes before: zeros in a test,
 somebody else's activations in a training run, NaN once in a while.""",
     what_to_do="""\
 Make the grid and the masks cover the output; or alias the output to an operand that holds the values that are to stay.""",
     limits="""\
-Needs a replay, and holds for the inputs drawn. Whether anybody reads those elements is not asked: padding that is cut off
-later is reported all the same. That is why it is a warning.""",
+Where stores depend on data it needs a replay, and holds for the inputs drawn. Whether anybody reads those elements is
+not asked: padding that is cut off later is reported all the same. That is why it is a warning.""",
     references=("github.com/jax-ml/jax/issues/20227", "github.com/jax-ml/jax/issues/24023"),
+    reproduced=PARTIAL_WRITE,
     bad=(HALF_WRITTEN,),
     good=(ALIASED,),
-    check=check_nothing,
+    check=check,
     measure=measure,
     settled=Settled.BY_REPLAY,
 )

@@ -6,6 +6,7 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.effects.access import Access
 from ligerdiag.findings import Finding, Severity, Verdict
 from ligerdiag.hazards.examples import ALIASED, FORGED_POINTER
+from ligerdiag.hazards.measured_reports import UNKNOWN_EFFECT
 from ligerdiag.hazards.rule import Rule
 from ligerdiag.hlo.source import find_user_line
 
@@ -52,7 +53,9 @@ Write through pointers that are derived from the operand's own pointer. For a li
     limits="""\
 The verdict `unknown` is given to every output that hangs on the call in either program.""",
     references=("github.com/pytorch/pytorch/issues/129372 (users ask for a pessimistic mode)",),
+    reproduced=UNKNOWN_EFFECT,
     bad=(FORGED_POINTER,),
     good=(ALIASED,),
     check=check,
+    explains=Verdict.UNKNOWN,
 )

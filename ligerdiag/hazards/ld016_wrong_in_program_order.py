@@ -6,6 +6,7 @@ from ligerdiag.findings import Finding, Severity
 from ligerdiag.hazards.ld012_lossy_workaround import find_rounded
 from ligerdiag.hazards.measured import Measured, render_error
 from ligerdiag.hazards.measured_examples import REFERENCE_OF_ANOTHER, SAME_AS_REFERENCE
+from ligerdiag.hazards.measured_reports import WRONG_IN_PROGRAM_ORDER
 from ligerdiag.hazards.rule import Rule, Settled, check_nothing
 from ligerdiag.hazards.wording import conjugate, name_outputs
 
@@ -63,6 +64,7 @@ dtypes and the lengths of the sums of the program; a reference that computes som
         "github.com/linkedin/Liger-Kernel/issues/272 (the PyTorch twin)",
         "github.com/phlippe/liger_kernels (last_layer=False: the cotangent is dropped)",
     ),
+    reproduced=WRONG_IN_PROGRAM_ORDER,
     bad=(REFERENCE_OF_ANOTHER,),
     good=(SAME_AS_REFERENCE,),
     check=check_nothing,

@@ -8,16 +8,19 @@ from ligerdiag.hazards import (
     ld002_stale_copy,
     ld003_latent_order,
     ld004_clobbered_read,
+    ld005_concurrent_access,
     ld006_undeclared_write,
     ld007_vanished_call,
     ld008_double_write,
     ld009_caller_clobbered,
+    ld010_autotuned_in_place,
     ld011_incidental_sharing,
     ld012_lossy_workaround,
     ld013_partial_write,
     ld014_unknown_effect,
     ld016_wrong_in_program_order,
     ld017_unsteady_output,
+    ld018_contradicted_declaration,
 )
 from ligerdiag.hazards.measured import Measured
 from ligerdiag.hazards.rule import Rule, Settled
@@ -27,16 +30,19 @@ RULES: tuple[Rule, ...] = (
     ld002_stale_copy.RULE,
     ld003_latent_order.RULE,
     ld004_clobbered_read.RULE,
+    ld005_concurrent_access.RULE,
     ld006_undeclared_write.RULE,
     ld007_vanished_call.RULE,
     ld008_double_write.RULE,
     ld009_caller_clobbered.RULE,
+    ld010_autotuned_in_place.RULE,
     ld011_incidental_sharing.RULE,
     ld012_lossy_workaround.RULE,
     ld013_partial_write.RULE,
     ld014_unknown_effect.RULE,
     ld016_wrong_in_program_order.RULE,
     ld017_unsteady_output.RULE,
+    ld018_contradicted_declaration.RULE,
 )
 
 

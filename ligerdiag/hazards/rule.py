@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.findings import Finding, Severity
+from ligerdiag.findings import Finding, Severity, Verdict
 from ligerdiag.hazards.measured import Measured
 
 
@@ -29,6 +29,20 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reproduction:
+    """A real report that a rule stands for, and what was rebuilt of it."""
+
+    report: str
+    """`owner/repository#number`, or where else it stands."""
+    case: str
+    """Id of the case in cases/ that stands for it; empty where there is none."""
+    reproduced: str
+    """What was seen of it here; a phrase, no full stop."""
+    missing: str
+    """What was not; a phrase, no full stop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """One hazard. The texts become docs/rules/<id>-<name>.md and `ligerdiag explain <id>`."""
 
@@ -49,9 +63,14 @@ class Rule:
     """Each must not."""
     check: Callable[[Context], Iterable[Finding]]
     """The rule's findings from the program alone."""
+    reproduced: tuple[Reproduction, ...] = ()
+    """The reports behind the rule, each as near as it could be rebuilt."""
     measure: Callable[[Measured], Iterable[Finding]] | None = None
     """The rule's findings once there are numbers: all of them, those of `check` included that stay. None: `check` stands."""
     settled: Settled = Settled.STATICALLY
+    explains: Verdict | None = None
+    """The verdict that its findings give the reasons of: every output with that verdict has a finding of such a rule, unless
+    the analysis does not know why."""
 
 
 def check_nothing(context: Context) -> Iterable[Finding]:

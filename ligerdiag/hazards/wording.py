@@ -1,6 +1,6 @@
 """The sentences that several rules share: names, places and times, in the form of the findings."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.search import ReadFinding
@@ -12,6 +12,7 @@ from ligerdiag.hlo.source import find_user_line, iterate_user_frames
 
 _PLACES = frozenset({"bitcast", "get-tuple-element"})
 _MAX_PATH = 64
+_MAX_READERS = 8
 
 
 def name_outputs(names: Sequence[str]) -> str:
@@ -42,6 +43,34 @@ def describe_write(context: Context, write: HiddenWrite) -> tuple[str, str]:
     value = find_producer(call.operands[write.operand])
     time = context.logical_times.get(call.id)
     return "write", f"%{call.name} overwrites operand {write.operand}, %{value.name}, at logical time {time}"
+
+
+def describe_accesses(context: Context, write: HiddenWrite) -> tuple[tuple[str, str], ...]:
+    """Evidence lines: who reads around the write, where there is no program that would say who wants what."""
+    found = context.accesses.get(write.index)
+    if found is None:
+        return ()
+    times = context.logical_times
+    lines = [
+        ("before", _list_readers(found.before, times, "reads the operand before the kernel", "read")),
+        ("after", _list_readers(found.after, times, "reads the operand after the kernel", "read")),
+    ]
+    for source in dict.fromkeys(source for _, source in found.sources):
+        readers = tuple(reader for reader, one in found.sources if one is source)
+        what = f"%{source.name}, from which the operand was made"
+        lines.append(("copy", _list_readers(readers, times, f"reads {what}", "read")))
+    return tuple((label, line) for label, line in lines if line)
+
+
+def _list_readers(readers: Sequence[HloInstruction], times: Mapping[int, int], singular: str, verb: str) -> str:
+    """`%a (7) and %b (9) read …`, by name and logical time; "" for none."""
+    if not readers:
+        return ""
+    named = [f"%{reader.name} (logical time {times[reader.id]})" for reader in readers[:_MAX_READERS]]
+    if len(readers) > _MAX_READERS:
+        named.append(f"{len(readers) - _MAX_READERS} more")
+    listed = f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else named[0]
+    return f"{listed} {singular if len(named) == 1 else verb + singular.removeprefix('reads')}"
 
 
 def find_read_operand(read: ReadFinding) -> HloInstruction | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from ligerdiag.hlo.tags import TagPath, parse_tag_path
 from ligerdiag.hlo.xla_pb2 import (
     HloComputationProto,
     HloInputOutputAliasProto,
@@ -29,6 +30,13 @@ class HloInstruction:
     called_computations: tuple[int, ...]
     """Computation ids; `while`: (body, condition)."""
     proto: HloInstructionProto
+    given_tags: TagPath | None = None
+    """Tags that were worked out afterwards, in the place of those in `op_name` (see `analysis.retag`)."""
+
+    @property
+    def tag_path(self) -> TagPath:
+        """Which operation of the author this is; () when that is not known."""
+        return parse_tag_path(self.op_name) if self.given_tags is None else self.given_tags
 
     @property
     def shape(self) -> ShapeProto:

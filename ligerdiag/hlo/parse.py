@@ -38,13 +38,30 @@ def parse_hlo(data: bytes) -> tuple[HloModule, BufferAssignment | None]:
     try:
         proto.ParseFromString(data)
     except DecodeError as error:
-        raise ArtifactError("truncated or not an HloProto") from error
+        raise _describe_decoding(error, "HloProto") from error
     if not proto.hlo_module.computations:
         raise ArtifactError("holds no HLO module (expected an HloProto, as `--xla_dump_hlo_as_proto` writes it)")
     module = parse_module(proto.hlo_module)
     if not proto.HasField("buffer_assignment"):
         return module, None
     return module, parse_buffer_assignment(proto.buffer_assignment, module)
+
+
+def parse_hlo_module(data: bytes) -> HloModule:
+    """Parse a serialized HloModuleProto, without what an HloProto has around it; raises ArtifactError as `parse_hlo`."""
+    proto = HloModuleProto()
+    try:
+        proto.ParseFromString(data)
+    except DecodeError as error:
+        raise _describe_decoding(error, "HloModuleProto") from error
+    if not proto.computations:
+        raise ArtifactError("holds no HLO module")
+    return parse_module(proto)
+
+
+def _describe_decoding(error: DecodeError, message: str) -> ArtifactError | MemoryError:
+    """What to raise for it: protobuf tells of memory that it did not get in the same way as of bytes that are no message."""
+    return MemoryError() if "alloc" in str(error) else ArtifactError(f"truncated or not an {message}")
 
 
 def parse_module(proto: HloModuleProto) -> HloModule:

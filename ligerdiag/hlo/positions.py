@@ -48,10 +48,11 @@ class Positions:
             defined = self._definitions.get(position[0].id)
             if defined is not None and position[1] in defined:
                 return defined[position[1]]
-            position = self._follow(*position)
+            position = self.follow(*position)
         return None
 
-    def _follow(self, instruction: HloInstruction, index: ShapeIndex) -> Position | None:
+    def follow(self, instruction: HloInstruction, index: ShapeIndex) -> Position | None:
+        """The next position of the same value towards its definition; None where it is defined here."""
         operands, opcode = instruction.operands, instruction.opcode
         if opcode in _SAME:
             return operands[0], index

@@ -1,5 +1,6 @@
 """Shapes as the analysis needs them: how many leaves, and where each stands (XLA's ShapeIndex)."""
 
+import re
 from collections.abc import Iterator
 from math import prod
 
@@ -10,6 +11,9 @@ TOKEN = 17
 
 type ShapeIndex = tuple[int, ...]
 """Path into a nested tuple shape; () is the whole shape."""
+
+_PRED = 1
+_ELEMENT_BITS = re.compile(r"^[a-z]+?(\d+)(?:e|$)", re.ASCII)
 
 DTYPE_NAMES = {
     1: "pred", 2: "s8", 3: "s16", 4: "s32", 5: "s64", 6: "u8", 7: "u16", 8: "u32", 9: "u64", 10: "f16", 11: "f32",
@@ -45,6 +49,15 @@ def iterate_leaf_shapes(shape: ShapeProto, prefix: ShapeIndex = ()) -> Iterator[
 def count_elements(shape: ShapeProto) -> int:
     """Elements of an array shape."""
     return prod(shape.dimensions)
+
+
+def compute_byte_size(shape: ShapeProto) -> int | None:
+    """Bytes of a dense array; None for a tuple, a token, and types whose elements are packed or not known."""
+    match = _ELEMENT_BITS.search(DTYPE_NAMES.get(shape.element_type, ""))
+    if shape.element_type == _PRED:
+        return count_elements(shape)
+    bits = int(match[1]) if match else 0
+    return None if bits < 8 else count_elements(shape) * bits // 8
 
 
 def render_shape(shape: ShapeProto) -> str:

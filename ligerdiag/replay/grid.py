@@ -157,7 +157,11 @@ def _patched_once(interpreter: Any) -> Generator[None]:
     spends most of a small program's time. Here it patches each module once and takes all of it back at the end. Its
     check for overflow of integers computes everything twice and then, unless it debugs, drops the result.
     """
-    builder, patch = interpreter.interpreter_builder, interpreter._patch_lang
+    builder, patch, patch_tensor = (
+        interpreter.interpreter_builder,
+        interpreter._patch_lang,
+        interpreter._patch_lang_tensor,
+    )
     seen: set[int] = set()
     patched: set[int] = set()
     scopes: list[Any] = []
@@ -172,8 +176,16 @@ def _patched_once(interpreter: Any) -> Generator[None]:
                 scopes.append(patch(function))
         return interpreter._LangPatchScope()
 
+    def patch_tensor_too(tensor: Any, scope: Any) -> None:
+        # Triton 3.6 converts arrays of one element by int(), which NumPy takes no more since 2.5.
+        def read_index(self: Any) -> int:
+            return int(self.handle.data.item())
+
+        patch_tensor(tensor, scope)
+        scope.set_attr(tensor, "__index__", read_index)
+
     with ExitStack() as stack:
-        stack.enter_context(override(interpreter, _patch_lang=patch_once))
+        stack.enter_context(override(interpreter, _patch_lang=patch_once, _patch_lang_tensor=patch_tensor_too))
         if not builder.options.debug:
             stack.enter_context(override(builder, options=replace(builder.options, sanitize_overflow=False)))
         try:

@@ -20,7 +20,7 @@ from typing import Protocol
 import numpy as np
 
 from ligerdiag.analysis.program_order import sort_by_program_order
-from ligerdiag.analysis.residuals import compute_residual_lines, find_file_location, is_derivative
+from ligerdiag.analysis.residuals import ResidualLines, compute_residual_lines, find_file_location, is_derivative
 from ligerdiag.analysis.writes import find_hidden_writes
 from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.effects.call import carries_kernel
@@ -75,8 +75,13 @@ def run_program(
     return tuple([cell.array for cell in list_cells(root)])
 
 
+_PALLAS = "__gpu$xla.gpu.triton"
+
+
 def compute_payload_key(call: HloInstruction) -> str:
-    """The key under which the artifact keeps how this kernel was launched."""
+    """The key under which the artifact keeps how this kernel was launched; NotCoveredError where it cannot keep that."""
+    if call.proto.custom_call_target == _PALLAS:
+        raise NotCoveredError("a Pallas kernel: Triton's interpreter runs Triton's own Python source, and it has none")
     return sha256(call.proto.backend_config).hexdigest()
 
 
@@ -87,7 +92,7 @@ class _Run:
     isolated: bool
     devices: int
     _evaluator: Evaluator = field(init=False)
-    _residual_lines: Mapping[int, frozenset[int]] = field(init=False)
+    _residual_lines: Mapping[int, ResidualLines] = field(init=False)
     _writes: dict[tuple[TagPath, int, int], int] = field(default_factory=dict[tuple[TagPath, int, int], int])
     """(tag path, call id, operand_number) to HiddenWrite index."""
     _orders: dict[int, list[HloInstruction]] = field(default_factory=dict[int, list[HloInstruction]])
@@ -215,7 +220,7 @@ class _Run:
         if isinstance(cells, Cell) and cells.before and is_derivative(reader):
             location = find_file_location(self.module, reader)
             for write, before in cells.before.items():
-                if location in self._residual_lines[write]:
+                if location in self._residual_lines[write].locations:
                     return before
         return read_cells(cells)
 

@@ -9,7 +9,8 @@
 A clobbered read saw what it should not: its numbers are wrong in whatever way. A sum with one stale term looks lossy
 (`replay.compare`, 6): numbers that are lossy against program order contradict no verdict and confirm none. Those that
 equal program order and are lossy against the case's reference only are what the schedule should give. A device is held
-against the verdict on its own artifact, and against the replay of that.
+against the verdict on its own artifact, and against the replay of that. Where a finding says that an output races
+(LD005), the device may compute one thing or the other: it contradicts nobody there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,10 @@ from ligerdiag.report.numbers import render_device_numbers, render_figure, rende
 
 WRONG = frozenset({Attribution.STALE, Attribution.PARTLY_STALE, Attribution.NEITHER})
 """Numbers that are not the intended ones, by more than precision."""
+
+
+_RACES = "LD005"
+"""Id of the rule whose outputs hang on what runs at the same time."""
 
 
 class Agreement(StrEnum):
@@ -75,12 +80,17 @@ def compute_replay_agreements(outputs: Mapping[str, Verdict], replay: Replay | N
     }
 
 
-def compute_device_agreements(device: DeviceRun | None) -> dict[str, Agreement]:
+def find_racing(findings: Sequence[Finding]) -> frozenset[str]:
+    """Names of the outputs that race."""
+    return frozenset(name for finding in findings if finding.rule == _RACES for name in finding.outputs)
+
+
+def compute_device_agreements(device: DeviceRun | None, racing: frozenset[str] = frozenset()) -> dict[str, Agreement]:
     """Output name to what the device says to the verdict on its own artifact; empty when nothing was run."""
     if device is None:
         return {}
     verdicts = {name: Verdict(word) for name, word in device.verdicts.items()}
-    return {
+    found = {
         name: compute_agreement(
             verdicts[name],
             output.attribution,
@@ -89,6 +99,10 @@ def compute_device_agreements(device: DeviceRun | None) -> dict[str, Agreement]:
         )
         for name, output in device.outputs.items()
         if name in verdicts
+    }
+    return {
+        name: Agreement.SILENT if said is Agreement.DISAGREES and name in racing else said
+        for name, said in found.items()
     }
 
 
@@ -102,11 +116,12 @@ def compute_disagreements(
             evidence = _find_evidence(name, findings)
             found.append(_between_verdict_and_replay(name, outputs[name], replay.outputs[name], evidence))
     if device is not None:
-        for name, agreement in compute_device_agreements(device).items():
+        racing = find_racing(findings)
+        for name, agreement in compute_device_agreements(device, racing).items():
             if agreement is Agreement.DISAGREES:
                 found.append(_between_verdict_and_device(name, device))
         for name, output in device.outputs.items():
-            if contradicts_replay(output):
+            if name not in racing and contradicts_replay(output):
                 found.append(_between_replay_and_device(name, device))
     return tuple(found)
 

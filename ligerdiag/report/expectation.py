@@ -8,7 +8,8 @@
    about the other outputs is compared all the same, and a contradiction there wins. What the analysis met and does not
    cover makes a case inconclusive that would else be as expected; a hazard that was expected and found stays found.
 5. Without an expectation, a finding of error severity or a stale or clobbered output outweighs what is unknown, and
-   what is unknown outweighs the rest. "Not covered" counts as unknown here.
+   what is unknown outweighs the rest. "Not covered" counts as unknown here. What is allowed (`allowed`) weighs nothing here;
+   an expectation is compared with everything, allowed or not.
 6. Beside the verdicts a case can expect rules, see `expected_rules`. A rule that fires and is not expected contradicts, and
    so does one that is expected and does not fire, unless the case is inconclusive anyway.
 """
@@ -18,6 +19,7 @@ from typing import assert_never
 
 from ligerdiag.errors import InputError
 from ligerdiag.findings import Finding, Severity, Verdict
+from ligerdiag.report.allowed import compute_allowed_outputs, hides_unknown, list_counted
 from ligerdiag.report.expected_rules import compare_rules, parse_expected_rules
 from ligerdiag.report.model import Coverage, Status
 
@@ -54,13 +56,17 @@ def compute_status(
     *,
     expected_rules: Sequence[str] | None = None,
     unsettled: frozenset[str] = frozenset(),
+    allowed: Mapping[str, Verdict] | None = None,
 ) -> tuple[Status, str]:
     """The status of a case that could be analysed, and one line on how it contradicts its expectation.
 
-    The line is empty unless the status is `unexpected`. unsettled: ids of rules that are not compared. Raises
-    InputError for an expectation that cannot be read.
+    The line is empty unless the status is `unexpected`. unsettled: ids of rules that are not compared. allowed: the
+    outputs whose verdict is allowed, by default those that the findings say. Raises InputError for an expectation that
+    cannot be read.
     """
-    status, mismatch = _compute_status_of_verdicts(outputs, findings, expected, coverage)
+    if allowed is None:
+        allowed = compute_allowed_outputs(outputs, findings)
+    status, mismatch = _compute_status_of_verdicts(outputs, findings, expected, coverage, allowed)
     rules = compare_rules(findings, parse_expected_rules(expected_rules, beside=expected), unsettled)
     if rules.extra or (rules.missing and status is not Status.INCONCLUSIVE):
         return Status.UNEXPECTED, "; ".join(line for line in (mismatch, rules.missing, rules.extra) if line)
@@ -72,10 +78,11 @@ def _compute_status_of_verdicts(
     findings: Sequence[Finding],
     expected: Expectation,
     coverage: Coverage,
+    allowed: Mapping[str, Verdict],
 ) -> tuple[Status, str]:
     wanted = parse_expectation(expected)
     if wanted is None:
-        return _status_without_expectation(outputs, findings, coverage), ""
+        return _status_without_expectation(outputs, findings, coverage, allowed), ""
     undecided = any(verdict is Verdict.UNKNOWN for verdict in outputs.values())
     if wanted == "hazard":
         if any(verdict in HAZARDOUS for verdict in outputs.values()):
@@ -83,13 +90,13 @@ def _compute_status_of_verdicts(
         if undecided:
             return Status.INCONCLUSIVE, ""
         return Status.UNEXPECTED, "expected a stale, clobbered or latent output but every output is fresh"
-    allowed = {_ALL: _FRESH} if isinstance(wanted, str) else wanted
-    contradictions = _compute_contradictions(outputs, allowed)
+    named = {_ALL: _FRESH} if isinstance(wanted, str) else wanted
+    contradictions = _compute_contradictions(outputs, named)
     if contradictions:
         return Status.UNEXPECTED, "; ".join(contradictions)
-    rest = allowed.get(_ALL, _FRESH)
+    rest = named.get(_ALL, _FRESH)
     unsettled = bool(coverage.not_covered) or any(
-        v is Verdict.UNKNOWN and v not in allowed.get(name, rest) for name, v in outputs.items()
+        v is Verdict.UNKNOWN and v not in named.get(name, rest) for name, v in outputs.items()
     )
     return (Status.INCONCLUSIVE if unsettled else Status.EXPECTED), ""
 
@@ -121,13 +128,19 @@ def _compute_contradictions(outputs: Mapping[str, Verdict], allowed: Mapping[str
 
 
 def _status_without_expectation(
-    outputs: Mapping[str, Verdict], findings: Sequence[Finding], coverage: Coverage
+    outputs: Mapping[str, Verdict],
+    findings: Sequence[Finding],
+    coverage: Coverage,
+    allowed: Mapping[str, Verdict],
 ) -> Status:
-    verdicts = set(outputs.values())
-    if verdicts & {Verdict.STALE, Verdict.CLOBBERED} or any(f.severity is Severity.ERROR for f in findings):
+    counted = list_counted(findings)
+    verdicts = {verdict for name, verdict in outputs.items() if name not in allowed}
+    if verdicts & {Verdict.STALE, Verdict.CLOBBERED} or any(f.severity is Severity.ERROR for f in counted):
         return Status.FINDINGS
-    if Verdict.UNKNOWN in verdicts or coverage.not_covered:
+    if Verdict.UNKNOWN in verdicts or coverage.not_covered or hides_unknown(findings):
         return Status.INCONCLUSIVE
-    if findings or Verdict.LATENT in verdicts:
+    if counted or Verdict.LATENT in verdicts:
         return Status.FINDINGS
+    if findings:
+        return Status.ALLOWED
     return Status.CLEAN if coverage.hidden_writes else Status.NOTHING

@@ -1,9 +1,10 @@
-"""Which findings are said once for many cases, and in which order."""
+"""Which findings are said once for many cases, and in which order; those that are allowed are said elsewhere."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ligerdiag.findings import Finding, Severity
+from ligerdiag.report.allowed import list_counted
 from ligerdiag.report.model import CaseReport
 
 _SEVERITIES = tuple(Severity)
@@ -22,7 +23,7 @@ def compute_shared_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ..
     members: dict[tuple[object, ...], list[CaseReport]] = {}
     first: dict[tuple[object, ...], Finding] = {}
     for case in cases:
-        for finding in case.findings:
+        for finding in list_counted(case.findings):
             key = (finding.rule, finding.message, finding.source)
             first.setdefault(key, finding)
             met_in = members.setdefault(key, [])
@@ -37,7 +38,7 @@ def compute_single_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ..
     return tuple(
         group
         for case in cases
-        for group in sorted((FindingGroup(finding=f, cases=(case,)) for f in case.findings), key=_weight)
+        for group in sorted((FindingGroup(finding=f, cases=(case,)) for f in list_counted(case.findings)), key=_weight)
     )
 
 

@@ -6,9 +6,9 @@ from importlib import resources
 from typing import Any
 
 import ligerdiag
-from ligerdiag.findings import Finding
+from ligerdiag.findings import Finding, Suppression
 from ligerdiag.report.json_numbers import render_device, render_replay
-from ligerdiag.report.model import SCHEMA_VERSION, CaseReport, CheckReport, Coverage, Disagreement
+from ligerdiag.report.model import SCHEMA_VERSION, CaseReport, CheckReport, Coverage, Disagreement, UnusedSuppression
 
 type Json = dict[str, Any]
 
@@ -27,6 +27,8 @@ def render_json(report: CheckReport, *, exit_code: int | None = None, version: s
         "seconds": round(report.seconds, 6),
         "interrupted": report.interrupted,
         "exit_code": exit_code,
+        "notes": list(report.notes),
+        "unused_suppressions": [_unused(one) for one in report.unused_suppressions],
         "cases": [_case(case) for case in report.cases],
     }
     return json.dumps(top, indent=2, allow_nan=False) + "\n"
@@ -86,6 +88,21 @@ def _finding(finding: Finding) -> Json:
         else {"file": source.file, "line": source.line or None, "function": source.function},
         "evidence": [{"label": label, "text": text} for label, text in finding.evidence],
         "help": finding.help,
+        "suppressed": None if finding.suppressed is None else _suppression(finding.suppressed),
+    }
+
+
+def _suppression(one: Suppression) -> Json:
+    return {"kind": one.kind.value, "reason": one.reason, "where": one.where}
+
+
+def _unused(one: UnusedSuppression) -> Json:
+    return {
+        "kind": one.kind.value,
+        "rule": one.rule,
+        "reason": one.reason,
+        "where": one.where,
+        "message": one.message,
     }
 
 

@@ -1,4 +1,4 @@
-"""What a run of `check` found out, as plain data: the only thing that a renderer sees.
+"""What a run of `check` or `inspect` found out, as plain data: the only thing that a renderer sees.
 
 A report holds no text that a renderer would have to parse; a renderer holds no decision about the program.
 """
@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ligerdiag.findings import Finding, Verdict
+from ligerdiag.findings import Finding, SuppressionKind, Verdict
 from ligerdiag.outcomes import Attribution, DeviceRun, Replay
 
-SCHEMA_VERSION = "2"
+SCHEMA_VERSION = "3"
 """Version of the JSON form of these records (docs/json.md); a change that breaks a reader raises it."""
 
 
@@ -21,6 +21,8 @@ class Status(StrEnum):
     """No expectation given; every output is fresh, everything was analysed, no finding at all."""
     EXPECTED = "as expected"
     """The verdicts match the case's expectation, be it fresh or a hazard."""
+    ALLOWED = "allowed"
+    """No expectation given, and every finding is allowed, with a reason."""
     FINDINGS = "findings"
     """No expectation given, and there are findings."""
     UNEXPECTED = "unexpected"
@@ -105,6 +107,30 @@ class CaseReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnusedSuppression:
+    """Somebody allows what is not there, or does not say why."""
+
+    kind: SuppressionKind
+    rule: str
+    """Rule id; as it was written where there is no such rule."""
+    reason: str
+    """Empty where there is none."""
+    where: str
+    """`file:line` of the comment, or file and number of the entry."""
+    message: str
+    """One line: what is wrong with it."""
+
+
+class Noun(StrEnum):
+    """What the entries of a report are."""
+
+    CASE = "case"
+    """Programs that were compiled for the report, with an expectation or without."""
+    MODULE = "module"
+    """Modules that somebody else compiled, without expectation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
     """A whole run."""
 
@@ -116,6 +142,11 @@ class CheckReport:
     seconds: float = 0.0
     interrupted: bool = False
     """Ctrl-C came before every case was done; `cases` holds those that were."""
+    notes: tuple[str, ...] = ()
+    """What was found and is no case of the report, one line each, and how a case was read where that is in question."""
+    noun: Noun = Noun.CASE
+    unused_suppressions: tuple[UnusedSuppression, ...] = ()
+    """As far as the run can tell; see docs/suppressions.md."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from ligerdiag.report.agreement import (
     compute_device_agreements,
     compute_replay_agreements,
     contradicts_replay,
+    find_racing,
 )
 from ligerdiag.report.model import CaseReport
 from ligerdiag.report.numbers import compute_worst, render_figure
@@ -42,8 +43,13 @@ def render_device_word(case: CaseReport) -> Line:
         return ()
     if device.error:
         return (Span("not run", Style.BAD),)
-    agreements = compute_device_agreements(device)
-    agreements |= {name: Agreement.DISAGREES for name, o in device.outputs.items() if contradicts_replay(o)}
+    racing = find_racing(case.findings)
+    agreements = compute_device_agreements(device, racing)
+    agreements |= {
+        name: Agreement.DISAGREES
+        for name, output in device.outputs.items()
+        if name not in racing and contradicts_replay(output)
+    }
     lossy = {name: compute_worst(o.errors) for name, o in device.outputs.items() if is_lossy(o.attribution)}
     word = _render_word(agreements, lossy)
     worse = find_worse(case)

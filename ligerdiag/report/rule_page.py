@@ -7,9 +7,10 @@ import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
-from ligerdiag.hazards.rule import Example, Rule
+from ligerdiag.hazards.rule import Example, Reproduction, Rule
 from ligerdiag.report.pages import run_page_command
 
+_REPORTS = "Reports, and what was rebuilt of them"
 USAGE = "python -m ligerdiag.report.rule_page DIRECTORY [--check]"
 
 
@@ -26,6 +27,9 @@ def render_rule_markdown(rule: Rule) -> str:
     ]
     for heading, text in _sections(rule):
         parts += [f"## {heading}", text.strip() or "None known."]
+    parts += ["## How to allow it", f"{_render_allowing(rule)}: see [suppressions](../suppressions.md)."]
+    if rule.reproduced:
+        parts += [f"## {_REPORTS}", _render_reports(rule.reproduced)]
     parts += ["## References", "\n".join(f"- {reference}" for reference in rule.references) or "None."]
     for heading, examples in _examples(rule):
         parts.append(f"## {heading}")
@@ -42,6 +46,9 @@ def render_rule_text(rule: Rule, width: int = 100) -> str:
     parts = [f"{rule.id} {rule.name} ({rule.severity.value})", f"{_flow(rule.summary)}"]
     for heading, text in _sections(rule):
         parts.append(f"{heading}\n{_filled(text.strip() or 'None known.', width)}")
+    parts.append(f"How to allow it\n{_fill(f'{_render_allowing(rule)}: see docs/suppressions.md.', width)}")
+    if rule.reproduced:
+        parts.append(f"{_REPORTS}\n" + "\n".join(_fill(line, width) for line in _list_reports(rule.reproduced)))
     references = "\n".join(f"- {reference}" for reference in rule.references) or "None."
     parts.append(f"References\n{_indented(references)}")
     for heading, examples in _examples(rule):
@@ -78,6 +85,26 @@ def _sections(rule: Rule) -> tuple[tuple[str, str], ...]:
         ("What to do", rule.what_to_do),
         ("Limits", rule.limits),
     )
+
+
+def _render_allowing(rule: Rule) -> str:
+    """How to allow the rule's findings, as Markdown."""
+    return f"`# ligerdiag: allow {rule.name} REASON` on the line that the finding names, or an entry in pyproject.toml"
+
+
+def _render_reports(reports: Iterable[Reproduction]) -> str:
+    cells = [
+        (report.report, f"`{report.case}`" if report.case else "none", report.reproduced, report.missing)
+        for report in reports
+    ]
+    rows = (("report", "case", "reproduced", "not reproduced"), ("---",) * 4, *cells)
+    return "\n".join(f"| {' | '.join(_flow(cell).replace('|', '\\|') for cell in row)} |" for row in rows)
+
+
+def _list_reports(reports: Iterable[Reproduction]) -> Iterable[str]:
+    for report in reports:
+        case = f"case {report.case}" if report.case else "no case"
+        yield f"- {report.report}, {case}. Reproduced: {_flow(report.reproduced)}. Not: {_flow(report.missing)}."
 
 
 def _examples(rule: Rule) -> Iterable[tuple[str, tuple[Example, ...]]]:

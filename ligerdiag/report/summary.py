@@ -2,17 +2,19 @@
 
 from collections import Counter
 
-from ligerdiag.report.model import CaseReport, CheckReport, Status
+from ligerdiag.report.model import CaseReport, CheckReport, Noun, Status
 from ligerdiag.report.spans import BLANK, Line, Span, Style, compute_wrapped
 
 MAX_LOG_LINES = 12
 MAX_NOT_COVERED = 12
 
 _ALWAYS = (Status.EXPECTED, Status.UNEXPECTED, Status.INCONCLUSIVE, Status.ERROR)
+_ALWAYS_WITHOUT_EXPECTATION = (Status.CLEAN, Status.FINDINGS, Status.INCONCLUSIVE, Status.ERROR)
 DISAGREEMENT_HELP = "one of the two is wrong, and that is a bug in ligerdiag: trust neither for this output"
 _TOTALS: tuple[tuple[Status, str, Style], ...] = (
     (Status.EXPECTED, "as expected", Style.GOOD),
     (Status.CLEAN, "fresh, with no expectation", Style.GOOD),
+    (Status.ALLOWED, "allowed, with no expectation", Style.GOOD),
     (Status.NOTHING, "nothing to check", Style.PLAIN),
     (Status.FINDINGS, "with findings and no expectation", Style.BAD),
     (Status.UNEXPECTED, "unexpected", Style.BAD),
@@ -86,24 +88,35 @@ def render_coverage(report: CheckReport, width: int | None) -> tuple[Line, ...]:
     return tuple(lines)
 
 
+def render_notes(report: CheckReport, width: int | None) -> tuple[Line, ...]:
+    """What was found and is no entry of the report."""
+    lines: list[Line] = []
+    for note in report.notes:
+        lines += compute_wrapped((Span("note: ", Style.NOTE), Span(note)), width, 4)
+    return tuple(lines)
+
+
 def render_totals(report: CheckReport, width: int | None) -> tuple[Line, ...]:
     """The last line: how many of what, where and how long; and whether Ctrl-C cut it short."""
     if not report.cases:
-        nothing = "interrupted before any case was done" if report.interrupted else "nothing was checked"
+        noun = report.noun.value
+        nothing = f"interrupted before any {noun} was done" if report.interrupted else "nothing was checked"
         return ((Span(nothing, Style.BAD),),)
     counts = Counter(case.status for case in report.cases)
     cases = len({case.id for case in report.cases})
     spans = [
-        Span(f"{_count(cases, 'case')} on {', '.join(report.targets)}", Style.STRONG),
+        Span(f"{_count(cases, report.noun.value)} on {', '.join(report.targets)}", Style.STRONG),
         Span(f" in {report.seconds:.1f} s"),
     ]
-    for position, (status, words, style) in enumerate(t for t in _TOTALS if counts[t[0]] or t[0] in _ALWAYS):
+    always = _ALWAYS if report.noun is Noun.CASE else _ALWAYS_WITHOUT_EXPECTATION
+    for position, (status, words, style) in enumerate(t for t in _TOTALS if counts[t[0]] or t[0] in always):
+        said = words if report.noun is Noun.CASE else words.split(",")[0].removesuffix(" and no expectation")
         spans += [
             Span(", " if position else ": "),
-            Span(f"{counts[status]} {words}", style if counts[status] else Style.FAINT),
+            Span(f"{counts[status]} {said}", style if counts[status] else Style.FAINT),
         ]
     if report.interrupted:
-        spans.append(Span("; interrupted, the other cases were not done", Style.BAD))
+        spans.append(Span(f"; interrupted, the other {report.noun.value}s were not done", Style.BAD))
     return compute_wrapped(tuple(spans), width, 4)
 
 

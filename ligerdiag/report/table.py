@@ -3,9 +3,10 @@
 Where the columns do not fit the terminal, a case takes a line for its id and status and one for each target.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ligerdiag.findings import Verdict
+from ligerdiag.report.allowed import compute_allowed_outputs
 from ligerdiag.report.model import CaseReport, CheckReport, Status
 from ligerdiag.report.numbers_cell import (
     render_device_word,
@@ -26,6 +27,7 @@ from ligerdiag.report.spans import (
 
 STATUS_WORDS: Mapping[Status, str] = {
     Status.CLEAN: "fresh",
+    Status.ALLOWED: "allowed",
     Status.EXPECTED: "as expected",
     Status.FINDINGS: "FINDINGS",
     Status.UNEXPECTED: "UNEXPECTED",
@@ -38,6 +40,7 @@ STATUS_WORDS: Mapping[Status, str] = {
 
 STATUS_STYLES: Mapping[Status, Style] = {
     Status.CLEAN: Style.GOOD,
+    Status.ALLOWED: Style.GOOD,
     Status.EXPECTED: Style.GOOD,
     Status.FINDINGS: Style.BAD,
     Status.UNEXPECTED: Style.BAD,
@@ -51,6 +54,7 @@ _GAP = "  "
 _BY_WEIGHT = (
     Status.NOTHING,
     Status.CLEAN,
+    Status.ALLOWED,
     Status.EXPECTED,
     Status.INCONCLUSIVE,
     Status.FINDINGS,
@@ -92,12 +96,16 @@ def render_table(report: CheckReport, width: int | None, *, verbose: bool = Fals
     return tuple(lines)
 
 
-def render_outputs(outputs: Mapping[str, Verdict]) -> Line:
-    """`loss fresh · input STALE`, in the program's order; the name is plain, the verdict has its style."""
+def render_outputs(outputs: Mapping[str, Verdict], allowed: Collection[str] = ()) -> Line:
+    """`loss fresh · input STALE`, in the program's order; the name is plain, the verdict has its style.
+
+    allowed: names of the outputs whose verdict is allowed.
+    """
     spans: list[Span] = []
     for name, verdict in outputs.items():
         spans += [Span(" · ", Style.FAINT)] if spans else []
         spans += [Span(f"{name} "), Span(render_verdict(verdict), verdict_style(verdict))]
+        spans += [Span(" (allowed)", Style.FAINT)] if name in allowed else []
     return tuple(spans)
 
 
@@ -172,7 +180,7 @@ def _target_cell(row: Row, target: str) -> Line:
         return (Span("not done", Style.FAINT),)
     differ = len({other.status for other in row.values()}) > 1
     status = Span(STATUS_WORDS[case.status], STATUS_STYLES[case.status])
-    outputs = render_outputs(case.outputs)
+    outputs = render_outputs(case.outputs, compute_allowed_outputs(case.outputs, case.findings))
     if not differ:
         return outputs
     return (status, Span(": "), *outputs) if outputs else (status,)

@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self, TextIO
 
+from ligerdiag.report.allowed import list_counted
+from ligerdiag.report.allowed_text import render_allowed, render_unused
 from ligerdiag.report.finding_text import render_group
 from ligerdiag.report.grouping import FindingGroup, compute_shared_groups, compute_single_groups
-from ligerdiag.report.model import CheckReport, Progress, Status
+from ligerdiag.report.model import CheckReport, Noun, Progress, Status
 from ligerdiag.report.printable import compute_printable
 from ligerdiag.report.replay_summary import render_devices, render_replays
 from ligerdiag.report.spans import BLANK, Line, Span, Style, compute_text
-from ligerdiag.report.summary import render_coverage, render_totals, render_trouble
+from ligerdiag.report.summary import render_coverage, render_notes, render_totals, render_trouble
 from ligerdiag.report.table import render_table
 
 MIN_WIDTH = 40
@@ -61,15 +63,18 @@ def render_terminal(
     if groups:
         lines += [(Span("findings in cases that are as expected", Style.STRONG),), BLANK]
     add(groups)
-    if any(case.findings or case.status in _TROUBLED for case in others):
+    if report.noun is Noun.CASE and any(list_counted(case.findings) or case.status in _TROUBLED for case in others):
         lines += [(Span("the other cases", Style.STRONG),), BLANK]
     for case in others:
         add(compute_single_groups((case,)))
         lines.extend(render_trouble(case, width=width, verbose=verbose))
+    lines.extend(render_allowed(report, width=width, verbose=verbose))
+    lines.extend(render_unused(report, width))
     if report.cases:
         lines.extend(render_coverage(report, width))
         lines.extend(render_replays(report, width=width, verbose=verbose))
         lines.extend(render_devices(report, width=width, verbose=verbose))
+    lines.extend(render_notes(report, width))
     lines.extend(render_totals(report, width))
     return _paint(lines) if colour else "".join(f"{compute_text(line)}\n" for line in lines)
 

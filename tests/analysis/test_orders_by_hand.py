@@ -1,9 +1,11 @@
 """What forces an order, the flattened times, and where operands come from."""
 
+import pytest
+
 from ligerdiag.analysis.order import Order, compute_logical_times
 from ligerdiag.analysis.origins import find_origins
 from ligerdiag.analysis.twins import number_values
-from ligerdiag.analysis.writes import find_hidden_writes
+from ligerdiag.analysis.writes import Frame, find_hidden_writes
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.hlo.xla_pb2 import HloInstructionProto
@@ -26,18 +28,33 @@ def origins(program: Program) -> list[tuple[list[int], int]]:
     )
 
 
-def test_operands_and_control_edges_force_and_lists_do_not() -> None:
+@pytest.mark.parametrize("from_second", [False, True])
+def test_operands_and_control_edges_force_and_lists_do_not(*, from_second: bool) -> None:
     program = Program()
     entry = program.computation("entry")
     x = program.op(entry, "parameter")
     a, b = program.op(entry, "negate", x), program.op(entry, "abs", x)
     c = program.op(entry, "sine", b)
+    d = program.op(entry, "cosine", a)
     b.control_predecessor_ids.append(a.id)
     module = read(program)
-    order = Order()
-    assert order.successors(module.entry, a.id) == {b.id, c.id}
-    assert order.successors(module.entry, x.id) == {a.id, b.id, c.id}
-    assert order.successors(module.entry, c.id) == set()
+    frames = {i.id: (Frame(module.entry, i),) for i in module.entry.instructions}
+    forced = {
+        (x.id, a.id),
+        (x.id, b.id),
+        (x.id, c.id),
+        (x.id, d.id),
+        (a.id, b.id),
+        (a.id, c.id),
+        (a.id, d.id),
+        (b.id, c.id),
+    }
+    asked = [(one, other) for one in (x, a, b, c, d) for other in (d, c, b, a, x) if one is not other]
+    for questions in (asked, asked[::-1]):  # what was asked before changes nothing
+        order = Order()
+        for first, second in questions:
+            is_forced = order.is_forced(frames[first.id], frames[second.id], from_second=from_second)
+            assert is_forced == ((first.id, second.id) in forced)
 
 
 def test_a_loops_condition_is_timed_before_its_body_and_both_before_the_loop() -> None:

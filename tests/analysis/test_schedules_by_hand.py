@@ -154,7 +154,8 @@ def test_bytes_that_are_used_again_are_no_longer_overwritten_ones() -> None:
 
 @pytest.mark.parametrize("pair", ["async", "copy", "all-reduce"])
 def test_a_kernel_that_runs_while_its_operand_is_being_read_is_never_fresh(pair: str) -> None:
-    # started before the kernel, done after it: nobody knows what is read
+    # started before the kernel, done after it: nobody knows what is read. One that wants the result begins too early in
+    # any case; one that wants the original may get it
     schedule = Program()
     if pair == "async":
         callee = schedule.computation("callee")
@@ -190,7 +191,7 @@ def test_a_kernel_that_runs_while_its_operand_is_being_read_is_never_fresh(pair:
             swapped = {"#ld2": "#ld3", "#ld3": "#ld2"}
             name = instruction.metadata.op_name
             instruction.metadata.op_name = name[:-4] + swapped.get(name[-4:], name[-4:])
-    assert verdicts(judge(before, schedule, "sums", "y"))[1] == "clobbered"
+    assert verdicts(judge(before, schedule, "sums", "y"))[1] == "unknown"
 
 
 def test_a_kernel_inside_a_fusion_overwrites_the_part_that_it_is_given() -> None:

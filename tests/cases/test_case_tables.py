@@ -7,33 +7,55 @@ from collections import Counter
 import pytest
 
 from cases import (
+    accumulated_sum,
+    autotuned,
+    barrier_copy,
     bf16_flce,
     constant,
+    donated_outputs,
     dropped_backward,
     flce_modes,
+    in_flight,
     loop_carry,
+    pallas_cross_entropy,
+    partial_write,
+    permuted_rows,
+    same_buffer_twice,
     saved_residual,
     seed_cross_entropy,
     seed_flce,
     sharded_flce,
+    sub_views,
     two_losses,
     undonated_parameter,
+    unknown_effect,
 )
 from ligerdiag.case import Case
 from ligerdiag.report.expected_rules import parse_expected_rules
 
 TABLES = {
+    accumulated_sum: 8,
+    autotuned: 2,
+    barrier_copy: 5,
     bf16_flce: 8,
     constant: 2,
+    donated_outputs: 4,
     dropped_backward: 2,
     flce_modes: 24,
+    in_flight: 4,
     loop_carry: 4,
-    saved_residual: 12,
+    pallas_cross_entropy: 9,
+    partial_write: 5,
+    permuted_rows: 2,
+    same_buffer_twice: 3,
+    saved_residual: 18,
     seed_cross_entropy: 8,
     seed_flce: 16,
     sharded_flce: 18,
+    sub_views: 2,
     two_losses: 6,
     undonated_parameter: 4,
+    unknown_effect: 2,
 }
 CASES = tuple(case for table in TABLES for case in table.CASES)
 
@@ -94,6 +116,13 @@ def test_the_bfloat16_rows_of_the_seed_compute_in_float32_and_those_beside_them_
         ("undonated_parameter[kept-hidden]", "fresh"),
         ("constant[hidden]", "fresh"),
         ("dropped_backward[hidden]", "fresh"),
+        ("accumulated_sum[twice-hidden]", {"copy": "fresh", "*": "stale"}),
+        ("barrier_copy[kernel-hidden]", {"updated": "stale"}),
+        ("pallas_cross_entropy[bfloat16-hidden]", {"loss": "fresh", "*": "stale"}),
+        ("pallas_cross_entropy[bfloat16-aliased]", "fresh"),
+        ("same_buffer_twice[hidden]", {"squares": "fresh", "step": "latent"}),
+        ("saved_residual[softmax-loss-out_of_place]", "fresh"),
+        ("unknown_effect[hidden]", {"norm": "fresh", "*": "unknown"}),
     ],
 )
 def test_a_case_is_expected_to_be(id, expected):
@@ -111,6 +140,11 @@ def test_a_case_is_expected_to_be(id, expected):
         ("dropped_backward[hidden]", ("LD007", "LD016")),
         ("loop_carry[descent-hidden]", ("LD006", "LD016")),
         ("two_losses[same-hidden]", ("LD002", "LD006", "LD008", "LD016")),
+        ("accumulated_sum[unused-hidden]", ("LD007", "LD016")),
+        ("permuted_rows[aliased]", ("LD011", "LD016")),
+        ("partial_write[range-pallas-out_of_place]", ("LD013", "LD016")),
+        ("partial_write[nothing-pallas-aliased]", ()),
+        ("unknown_effect[hidden]", ("LD014",)),
         ("seed_flce[False-float32-True-1-4-32-16]", None),
     ],
 )

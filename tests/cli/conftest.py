@@ -9,9 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 import ligerdiag
+from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.errors import InputError
 from ligerdiag.replay.plan import Bounds
 from ligerdiag.report.model import CheckReport, Progress
+from ligerdiag.suppressions.entry import ConfigEntry
 from tests.report.samples import make_case, make_report
 
 
@@ -29,6 +31,9 @@ class CheckOptions:
     bounds: Bounds = field(default_factory=Bounds)
     rows: bool = False
     device: bool = False
+    suppress: tuple[ConfigEntry, ...] = ()
+    effects: tuple[DeclaredEffects, ...] = ()
+    usual_targets: tuple[str, ...] = ("h100",)
 
 
 @dataclass

@@ -218,7 +218,7 @@ def test_a_size_is_read_as_people_write_it(text: str, size: int) -> None:
 
 def test_targets_are_split_once_each_in_order() -> None:
     assert parse_targets(["b200, a100", "a100", ","]) == ("b200", "a100")
-    assert parse_targets([]) == ("h100",)
+    assert parse_targets([]) == ()
 
 
 def test_help_imports_neither_rich_nor_jax_nor_the_analysis() -> None:

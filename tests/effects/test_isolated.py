@@ -107,13 +107,26 @@ assert not {{"triton", "pebble", "jax"}} & set(sys.modules)
         b"[" * 100000,
         b"\xff\xfe",
         b'{"kernel": "k", "operands": ["read", "read"], "outputs": ["write"], "reasons": [], "configurations": 1, '
-        b'"grid": [1, 1, 1]}',
+        b'"grid": [1, 1, 1], '
+        b'"operand_uses": [["no", "none", "disjoint", ""]], '
+        b'"output_uses": [["no", "none", "disjoint", ""]]}',
         b'{"kernel": "k", "operands": ["nothing"], "outputs": ["write"], "reasons": [], "configurations": 1, '
-        b'"grid": [1, 1, 1]}',
+        b'"grid": [1, 1, 1], '
+        b'"operand_uses": [["no", "none", "disjoint", ""]], '
+        b'"output_uses": [["no", "none", "disjoint", ""]]}',
         b'{"kernel": "k", "operands": ["read"], "outputs": ["write"], "reasons": [3], "configurations": 1, '
-        b'"grid": [1, 1, 1]}',
+        b'"grid": [1, 1, 1], '
+        b'"operand_uses": [["no", "none", "disjoint", ""]], '
+        b'"output_uses": [["no", "none", "disjoint", ""]]}',
         b'{"kernel": "k", "operands": ["read"], "outputs": ["write"], "reasons": [], "configurations": 1, '
-        b'"grid": [1, 1]}',
+        b'"grid": [1, 1], '
+        b'"operand_uses": [["no", "none", "disjoint", ""]], '
+        b'"output_uses": [["no", "none", "disjoint", ""]]}',
+        *(
+            b'{"kernel": "k", "operands": ["read"], "outputs": ["write"], "reasons": [], "configurations": 1, '
+            b'"grid": [1, 1, 1], "operand_uses": %s, "output_uses": [["no", "none", "disjoint", ""]]}' % uses
+            for uses in (b"[]", b"3", b'["no"]', b'[["no", "none", "disjoint"]]', b'[["no", "all", "disjoint", ""]]')
+        ),
     ],
 )
 def test_a_damaged_cache_file_is_a_miss(
@@ -148,6 +161,7 @@ def test_the_key_depends_on_everything_that_the_answer_depends_on(
         make_call(payload, operands=2),
         CustomCall(target="triton_kernel_call", backend_config=payload, operands=1, outputs=2),
         CustomCall(target="triton_kernel_call_ffi", backend_config=payload, operands=1, outputs=1),
+        CustomCall(target="triton_kernel_call", backend_config=payload, operands=1, outputs=1, sizes=(4, 4)),
     ]
     keys = {isolated._compute_key(variant) for variant in variants}  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(isolated, "ANALYSIS_VERSION", 0)

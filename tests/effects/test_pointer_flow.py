@@ -147,6 +147,13 @@ KERNELS: dict[str, tuple[str, dict[str, str], dict[str, Any], tuple[Access, ...]
         (UNKNOWN, UNKNOWN),
     ),
     "reductions and scans are followed": ("reductions", {"x": F, "o": F}, {}, (READ, WRITE)),
+    "pointers keep their roots in every shape": (
+        "shapes_of_pointers",
+        {"x": F, "y": F, "o": F},
+        {},
+        (WRITE, READ, WRITE),
+    ),
+    "pointers in a tuple stay apart": ("pointers_in_tuples", {"x": F, "y": F, "o": F}, {}, (READ, WRITE, WRITE)),
     "an empty kernel does nothing": ("nothing", {"x": F, "o": F}, {}, (NONE, NONE)),
 }
 
@@ -300,6 +307,28 @@ def test_a_pointer_kept_in_shared_memory_comes_back_as_anything() -> None:
         tt.return } }"""
     effects = compute_argument_effects(parse_ttir(text), "k")
     assert effects.accesses == (UNKNOWN, UNKNOWN)
+
+
+def test_copies_between_shared_and_global_memory_reach_what_their_descriptor_describes() -> None:
+    text = b"""#s = #ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>
+    #b = #ttg.swizzled_shared<{vec = 1, perPhase = 1, maxPhase = 1, order = [0]}>
+    #m = #ttg.shared_memory
+    module attributes {"ttg.num-warps" = 4 : i32, "ttg.num-ctas" = 1 : i32, "ttg.threads-per-warp" = 32 : i32} {
+      tt.func public @k(%x: !tt.tensordesc<tensor<64x64xf16, #s>>, %y: !tt.tensordesc<tensor<64x64xf16, #s>>,
+                        %o: !tt.tensordesc<tensor<64x64xf16, #s>>, %n: i32, %c: i1) {
+        %a = ttg.local_alloc : () -> !ttg.memdesc<64x64xf16, #s, #m, mutable>
+        %r = ttg.local_alloc : () -> !ttg.memdesc<1xi64, #b, #m, mutable>
+        ttng.init_barrier %r, 1 : !ttg.memdesc<1xi64, #b, #m, mutable>
+        ttng.async_tma_copy_global_to_local %x[%n, %n] %a, %r, %c : !tt.tensordesc<tensor<64x64xf16, #s>>,
+          !ttg.memdesc<1xi64, #b, #m, mutable> -> !ttg.memdesc<64x64xf16, #s, #m, mutable>
+        ttng.async_tma_copy_local_to_global %y[%n, %n] %a : !tt.tensordesc<tensor<64x64xf16, #s>>,
+          !ttg.memdesc<64x64xf16, #s, #m, mutable>
+        ttng.async_tma_reduce add, %o[%n, %n] %a : !tt.tensordesc<tensor<64x64xf16, #s>>,
+          !ttg.memdesc<64x64xf16, #s, #m, mutable>
+        ttng.async_tma_store_wait {pendings = 0 : i32}
+        tt.return } }"""
+    effects = compute_argument_effects(parse_ttir(text), "k")
+    assert effects.accesses == (READ, WRITE, BOTH, NONE, NONE)
 
 
 def test_a_long_kernel_is_followed_to_its_end() -> None:

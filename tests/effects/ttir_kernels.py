@@ -277,3 +277,25 @@ def plain_read_into(x, n, o):
 @triton.jit
 def nothing(x, o):
     pass
+
+
+@triton.jit
+def shapes_of_pointers(x, y, o):
+    i = tl.arange(0, 16)
+    p = tl.broadcast_to((x + i)[:, None], (16, 16))
+    q = tl.reshape(tl.trans((y + i)[None, :]), (4, 4))
+    tl.store(p, 1.0)
+    tl.store(o + tl.arange(0, 4)[:, None] * 4 + tl.arange(0, 4)[None, :], tl.load(q))
+
+
+@triton.jit
+def swap(pair):
+    return pair[1], pair[0]
+
+
+@triton.jit
+def pointers_in_tuples(x, y, o):
+    pair = swap((x, y))
+    first, second = pair
+    tl.store(first, tl.load(second))
+    tl.store(o, 1.0)

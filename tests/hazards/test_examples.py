@@ -24,6 +24,7 @@ CONSEQUENCES = {
     "LD002": Verdict.STALE,
     "LD003": Verdict.LATENT,
     "LD004": Verdict.CLOBBERED,
+    "LD005": Verdict.UNKNOWN,
     "LD014": Verdict.UNKNOWN,
 }
 """The verdict that a rule gives its outputs."""
@@ -36,7 +37,7 @@ def findings_of(rule: Rule, example: Example, judge: Judge) -> list[Finding]:
     return [finding for finding in judge(example).findings if finding.rule == rule.id]
 
 
-WITHOUT_A_LINE = {"LD011", "LD013", "LD016"}
+WITHOUT_A_LINE = {"LD011", "LD016"}
 """Rules whose findings come from numbers alone: a launch or an output, and no line."""
 
 
@@ -95,11 +96,14 @@ def test_a_finding_names_a_line_of_the_example_and_the_kernel_in_it(rule: Rule, 
         ("LD002", "h.astype(jnp.bfloat16) @ w.T"),
         ("LD003", "h.sum(0)"),
         ("LD004", "two = sum_and_double(second"),
+        ("LD005", "everyone = jax.lax.all_gather(h"),
         ("LD006", "return jt.triton_call("),
         ("LD007", "jt.triton_call(h, kernel=scale_kernel"),
         ("LD008", "return jt.triton_call(x, kernel=negate_kernel"),
         ("LD009", "return jt.triton_call("),
+        ("LD010", "return jt.triton_call(x, kernel=tuned_kernel"),
         ("LD012", "h = h - large"),
+        ("LD013", "copy = jt.triton_call(x, kernel=copy_kernel"),
         ("LD014", "jt.triton_call(h, kernel=forging_kernel"),
     ],
 )
@@ -142,11 +146,12 @@ def test_a_stale_read_reads_the_very_bytes_before_the_kernel_does(judge: Judge) 
 
 @pytest.mark.parametrize(("rule", "example"), [*BAD, *GOOD])
 def test_the_numbers_of_an_example_say_the_same_as_its_schedule(rule: Rule, example: Example, judge: Judge) -> None:
-    """Numbers that cannot be had are no agreement: an example is replayed, unless its kernel cannot be analysed at all."""
+    """Numbers that cannot be had are no agreement: an example is replayed, unless its kernel cannot be analysed at all, or
+    has several configurations."""
     report = judge(example)
     assert report.disagreements == ()
     assert report.replay is not None
-    if rule.id != "LD014" or example in rule.good:
+    if (rule.id != "LD014" or example in rule.good) and "triton.autotune" not in example.code:
         assert report.replay.state is ReplayState.DONE, report.replay.reason
 
 

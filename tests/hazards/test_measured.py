@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ligerdiag.findings import Finding, Severity, Verdict
+from ligerdiag.hazards.ld009_caller_clobbered import spell_argument
 from ligerdiag.hazards.measured import Measured
 from ligerdiag.hazards.registry import RULES, check_measured, find_unsettled, get_rule
 from ligerdiag.outcomes import (
@@ -80,6 +81,14 @@ def test_a_clobbered_argument_quotes_how_much_of_it_changed() -> None:
     assert finding.evidence == (("replay", "75% of the elements of `x` differ after the program has run"),)
 
 
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [("x", "x"), ("arrays[1]", "arrays.1"), ("state[0]['w']", "state.0.w"), ("model.layers[2]", "model.layers.2")],
+)
+def test_an_argument_has_the_name_that_replay_has_for_it(path: str, name: str) -> None:
+    assert spell_argument(path) == name
+
+
 def test_a_changed_argument_that_no_static_finding_names_is_a_finding_of_its_own() -> None:
     first, second = measure(ARGUMENT, changed_inputs={"y": 1.0})
     assert first == ARGUMENT
@@ -109,6 +118,18 @@ def test_an_output_that_is_not_written_completely_is_named_with_its_count() -> N
     (finding,) = measure(launches=(launch(unwritten={1: (3, 8)}), launch(unwritten={0: (0, 8)})))
     assert finding.rule == "LD013"
     assert finding.message == "`k` leaves 3 of 8 elements of its output 1 unwritten"
+
+
+def test_what_was_counted_joins_what_was_shown() -> None:
+    shown = Finding(
+        rule="LD013", severity=Severity.WARNING, message="`k` leaves elements of its output 1 unwritten", kernel="k"
+    )
+    (finding,) = measure(shown, launches=(launch(unwritten={1: (3, 8)}), launch(unwritten={1: (2, 8)})))
+    assert finding.message == "`k` leaves 3 of 8 elements of its output 1 unwritten"
+    assert finding.evidence == (("replay", "%call.1, worst of 3 launches"),)
+    first, second = measure(shown, launches=(launch(unwritten={0: (3, 8)}),))
+    assert first == shown
+    assert second.message == "`k` leaves 3 of 8 elements of its output 0 unwritten"
 
 
 def test_an_output_that_is_lossy_against_program_order_is_a_finding_without_any_pattern() -> None:

@@ -26,6 +26,7 @@ GIVEN_AWAY = {
     "LD015": "schedule-drift",
     "LD016": "wrong-in-program-order",
     "LD017": "unsteady-output",
+    "LD018": "contradicted-declaration",
 }
 """Every id that was ever given away, whether its rule exists (still, already) or not. Lines are only added."""
 

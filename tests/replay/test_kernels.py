@@ -308,6 +308,16 @@ def test_f8_is_rounded_to_nearest_and_saturates_or_is_not_covered(interpreted: C
     assert np.array_equal(out.astype(np.float32), np.clip(x, -limit, limit).astype(narrow).astype(np.float32))
 
 
+def test_a_loop_may_be_bounded_by_a_scalar(interpreted: Call) -> None:
+    n = 3 * BLOCK + 1
+    x, scalars = draw(1, 4 * BLOCK), (Scalar(position=1, type="i32", value=n),)
+    _, (copy,), _ = interpreted(
+        run, "rounds_kernel", [x], [np.zeros_like(x)], grid=(1,), scalars=scalars, constants={"BLOCK": BLOCK}
+    )
+    assert np.array_equal(copy[:n], x[:n])
+    assert np.isnan(copy[n:]).all()
+
+
 def test_scalars_and_constants_have_the_types_that_jax_triton_gives_them(interpreted: Call) -> None:
     x = draw(1, BLOCK)
     scalars = (Scalar(position=1, type="fp64", value=0.1), Scalar(position=2, type="i32", value=1))

@@ -135,3 +135,13 @@ def test_fresh_numbers_of_a_device_contradict_a_stale_verdict_where_they_can_tel
 
 def test_a_device_on_which_nothing_ran_says_nothing() -> None:
     assert compute_disagreements(OUTPUTS, (), None, make_device(error="no GPU", outputs={})) == ()
+
+
+def test_what_a_device_computes_for_an_output_that_races_contradicts_nobody() -> None:
+    output = with_input(attribution=Attribution.FRESH, errors=(1e-7,), distance=12345.0, replay_error=2e-4)
+    device = make_device(outputs={"input": output})
+    assert len(compute_disagreements({"input": Verdict.STALE}, (), None, device)) == 2
+    races = make_finding(rule="LD005", outputs=("input",))
+    assert compute_disagreements({"input": Verdict.STALE}, (races,), None, device) == ()
+    elsewhere = make_finding(rule="LD005", outputs=("bias",))
+    assert len(compute_disagreements({"input": Verdict.STALE}, (elsewhere,), None, device)) == 2

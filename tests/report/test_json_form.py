@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from ligerdiag.findings import SourceLine, Verdict
+from ligerdiag.findings import SourceLine, Suppression, SuppressionKind, Verdict
 from ligerdiag.outcomes import (
     Attribution,
     DeviceOutput,
@@ -19,7 +19,7 @@ from ligerdiag.outcomes import (
 )
 from ligerdiag.report.agreement import compute_disagreements
 from ligerdiag.report.json import load_schema, render_json
-from ligerdiag.report.model import SCHEMA_VERSION, CheckReport, Status
+from ligerdiag.report.model import SCHEMA_VERSION, CheckReport, Status, UnusedSuppression
 from tests.report.samples import (
     LAUNCH,
     make_case,
@@ -71,6 +71,18 @@ REPORTS = {
                 {"w": Verdict.STALE}, (make_finding(outputs=("w",)),), make_replay({"w": make_numbers()}), None
             ),
         )
+    ),
+    "suppressions": make_report(
+        make_case(
+            status=Status.ALLOWED,
+            findings=tuple(
+                make_finding(suppressed=Suppression(kind=kind, reason="r", where="a.py:1")) for kind in SuppressionKind
+            ),
+        ),
+        unused_suppressions=tuple(
+            UnusedSuppression(kind=kind, rule="LD003", reason="", where="a.py:1", message="needs a reason")
+            for kind in SuppressionKind
+        ),
     ),
     "hostile names": make_report(make_case("[red]\x1b]0;x\x07\udcff\u202e", outputs={"\x00": Verdict.FRESH})),
 }

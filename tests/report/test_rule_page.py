@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.findings import Severity
-from ligerdiag.hazards.rule import Example, Rule
+from ligerdiag.hazards.rule import Example, Reproduction, Rule
 from ligerdiag.report.pages import run_page_command
 from ligerdiag.report.rule_page import (
     compute_page_name,
@@ -39,6 +39,7 @@ HEADINGS = [
     "Why it is a hazard",
     "What to do",
     "Limits",
+    "How to allow it",
     "References",
     "Example that is flagged",
     "Example that is not",
@@ -51,6 +52,33 @@ def test_a_page_has_the_fixed_headings_in_order() -> None:
     assert [line[3:] for line in page.splitlines() if line.startswith("## ")] == HEADINGS
     assert "Reads too early" not in page
     assert "reads too early. Target: h100.\n\n```python\nCASE = 1\n```" in page
+
+
+REBUILT = dataclasses.replace(
+    RULE,
+    reproduced=(
+        Reproduction(report="a/b#1", case="mine[a-b]", reproduced="a | b", missing="the\n rest"),
+        Reproduction(report="a/b#2", case="", reproduced="nothing", missing="all"),
+    ),
+)
+
+
+def test_the_reports_behind_a_rule_are_a_table_before_the_references() -> None:
+    page = render_rule_markdown(REBUILT)
+    assert (
+        "## Reports, and what was rebuilt of them\n\n"
+        "| report | case | reproduced | not reproduced |\n"
+        "| --- | --- | --- | --- |\n"
+        "| a/b#1 | `mine[a-b]` | a \\| b | the rest |\n"
+        "| a/b#2 | none | nothing | all |\n\n"
+        "## References\n"
+    ) in page
+
+
+def test_a_terminal_gets_the_reports_as_a_list() -> None:
+    text = render_rule_text(REBUILT)
+    assert "    - a/b#1, case mine[a-b]. Reproduced: a | b. Not: the rest.\n" in text
+    assert "    - a/b#2, no case. Reproduced: nothing. Not: all.\n" in text
 
 
 def test_a_terminal_gets_the_same_sections_without_marks() -> None:

@@ -1,0 +1,44 @@
+"""A donated state that is returned as it came in, beside other outputs of its shapes
+(https://github.com/jax-ml/jax/issues/39625: on GPUs, with the state donated and returned last, two of the six numbers
+were wrong).
+
+No kernel is in it. What is on trial is XLA's own: the copies that it inserts where an output may stand in the bytes
+of an argument. The schedule has them in the right order, and replay computes the right numbers. What the CUDA graph
+of these copies may do is not judged here: the wrong numbers of the report are a GPU's.
+"""
+
+import itertools
+from functools import partial
+from typing import Any
+
+from ligerdiag.case import Arg, Case, Draw
+
+
+def make_args(*, donated: bool) -> tuple[Any, ...]:
+    """Returns three numbers of a state, and another one."""
+    return (
+        tuple(Arg(shape=(), draw=Draw(seed=seed), donate=donated) for seed in range(3)),
+        Arg(shape=(), draw=Draw(seed=3)),
+    )
+
+
+def compute(order: str, state: Any, value: Any) -> Any:
+    """Returns the state and three zeros, in the order that is asked for."""
+    zero = value - value
+    zeros = (zero, zero, zero)
+    return (zeros, state) if order == "last" else (state, zeros)
+
+
+CASES = tuple(
+    Case(
+        name="donated_outputs",
+        function=partial(compute, order),
+        args=make_args(donated=donated),
+        params=("donated" if donated else "kept", order),
+        expected="fresh",
+        expected_rules=(),
+        reference=partial(compute, order),
+        about="jax issue 39625: donation and the order of outputs",
+    )
+    for donated, order in itertools.product((True, False), ("last", "first"))
+)

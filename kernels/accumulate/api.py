@@ -1,0 +1,36 @@
+"""A sum that is added to a number where it stands."""
+
+import jax
+import jax.numpy as jnp
+import triton
+
+from kernels.accumulate.triton import add_sum_kernel
+from kernels.modes import Mode
+from kernels.triton_call import inplace_call
+
+BLOCK = 64
+"""Elements that one program adds up."""
+
+
+def add_sum(values: jax.Array, total: jax.Array, *, mode: str = "aliased") -> tuple[jax.Array, jax.Array]:
+    """Returns a copy of the values and `total + sum(values)`, as `mode` gets hold of it.
+
+    values: f32[size]; total: f32[1]. ValueError for `out_of_place`: the programs add to what stands there.
+    """
+    mode = Mode(mode)
+    if mode is Mode.OUT_OF_PLACE:
+        raise ValueError("Expected a mode other than 'out_of_place': the kernel adds to what stands in its destination")
+    if values.ndim != 1 or total.shape != (1,):
+        raise ValueError(f"Expected values (size,) and total (1,) but got {values.shape=} and {total.shape=}")
+    (copy,), total = inplace_call(
+        add_sum_kernel,
+        values,
+        total,
+        written=1,
+        outputs=(jax.ShapeDtypeStruct(values.shape, jnp.float32),),
+        grid=(triton.cdiv(values.size, BLOCK),),
+        mode=mode,
+        SIZE=values.size,
+        BLOCK=BLOCK,
+    )
+    return copy, total

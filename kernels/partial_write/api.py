@@ -1,0 +1,48 @@
+"""Arrays of which a kernel stores a part."""
+
+import jax
+import triton
+
+from kernels.modes import UNDECLARED, Mode
+from kernels.partial_write.pallas import leave_pallas, multiply_range_pallas
+from kernels.partial_write.triton import multiply_range_kernel
+from kernels.triton_call import inplace_call
+
+
+def multiply_range(  # the kernel's own parameters
+    x: jax.Array, y: jax.Array, start: int, end: int, *, mode: str = "aliased", backend: str = "triton"
+) -> jax.Array:
+    """Returns `x` with the elements from start to end multiplied by those of `y`; not in mode `out_of_place`.
+
+    x, y: float[size]. Out of place the other elements are whatever stood in the bytes. backend: `triton` or `pallas`;
+    Pallas wants `end - start` to be a power of two. ValueError in the modes that declare no output.
+    """
+    mode = Mode(mode)
+    if mode in UNDECLARED:
+        raise ValueError(
+            f"Expected mode 'aliased' or 'out_of_place' but got mode='{mode}': the kernel has no other output"
+        )
+    if backend not in ("triton", "pallas"):
+        raise ValueError(f"Expected backend 'triton' or 'pallas' but got {backend=}")
+    if not 0 <= start < end <= x.size:
+        raise ValueError(f"Expected a range inside of [0, {x.size}) but got {start=} and {end=}")
+    if backend == "pallas":
+        return multiply_range_pallas(x, y, start=start, end=end, aliased=mode is Mode.ALIASED)
+    _, product = inplace_call(
+        multiply_range_kernel,
+        x,
+        y,
+        written=0,
+        outputs=(),
+        grid=(1,),
+        mode=mode,
+        START=start,
+        END=end,
+        BLOCK=triton.next_power_of_2(end - start),
+    )
+    return product
+
+
+def leave(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Returns both arrays as they are, by a Pallas kernel that declares to overwrite them and does not."""
+    return leave_pallas(x, y)

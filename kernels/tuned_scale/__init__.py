@@ -1,0 +1,1 @@
+"""A kernel with several configurations that overwrites its operand."""

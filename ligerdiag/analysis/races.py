@@ -1,0 +1,204 @@
+"""Who may read the bytes that a kernel overwrites at the same time: no order of the two exists, not even the schedule's.
+
+(1) What stands between a start and its done may run while the operation is in flight, on a stream of its own. XLA orders
+    nothing there: it believes that the kernel only reads its operand, and two reads may overlap.
+      - The operation is in flight while the kernel runs, and touches bytes that the kernel overwrites.
+      - The kernel itself is in flight, as part of an asynchronous computation, while another instruction reads them.
+    A call, loop or branch around the kernel is as good as the kernel, on every level of the nesting.
+(2) A start without a done in its computation is in flight to the computation's end.
+(3) A collective that XLA has made synchronous (`is_sync`) is not in flight.
+(4) Commands of one command buffer that XLA leaves without an order (see `commands`) may run at the same time, too, if the
+    command buffer keeps no other order (`command_order`).
+(5) Two instructions on one stream are ordered, and so are a kernel and one that is launched before it has ended
+    (programmatic dependent launch): that one waits before its first load.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from ligerdiag.analysis.commands import CommandBuffer, find_unordered
+from ligerdiag.analysis.labels import Labels, LabelSpace
+from ligerdiag.analysis.memory import ActualWrite
+from ligerdiag.analysis.writes import Frame
+from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.module import HloComputation, HloInstruction
+from ligerdiag.hlo.positions import Positions
+
+_STARTS = frozenset({"send", "recv"})
+_PASSES = frozenset({"async-update", "get-tuple-element", "bitcast", "opt-barrier"})
+"""What may stand between a start and its done, along the first operand."""
+_READS_NOTHING = frozenset(
+    {"parameter", "tuple", "get-tuple-element", "bitcast", "after-all", "opt-barrier", "constant"}
+)
+_SYNCHRONOUS = b'"is_sync":true'
+
+
+class RaceKind(Enum):
+    """What runs at the same time."""
+
+    READER_IN_FLIGHT = "reader in flight"
+    KERNEL_IN_FLIGHT = "kernel in flight"
+    ONE_COMMAND_BUFFER = "one command buffer"
+
+
+@dataclass(frozen=True, slots=True)
+class RacedRead:
+    """Key of a mark: `reader` may see any part of what the hidden write overwrites, old or new."""
+
+    write: int
+    """HiddenWrite index."""
+    reader: int
+    """Id of the scheduled instruction that reads; of its start, where it has one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Race:
+    """One hidden write and one reader that nothing keeps apart."""
+
+    write: int
+    """HiddenWrite index."""
+    kind: RaceKind
+    kernel: HloInstruction
+    """The instruction that runs the kernel, in the reader's computation."""
+    reader: HloInstruction
+    start: HloInstruction | None
+    """Of what is in flight; None in a command buffer."""
+    done: HloInstruction | None
+
+    @property
+    def key(self) -> RacedRead:
+        """What its mark stands for."""
+        return RacedRead(self.write, self.reader.id)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Span:
+    """An asynchronous operation: in flight between two positions of its computation's sequence, these excluded."""
+
+    start: HloInstruction
+    done: HloInstruction | None
+    first: int
+    last: int
+
+
+def find_spans(computation: HloComputation) -> tuple[Span, ...]:
+    """The asynchronous operations that are started in this computation."""
+    sequence = computation.sequence
+    started: dict[int, int] = {}
+    """Id of a start, or of what passes it on, to the start's position."""
+    done: dict[int, int] = {}
+    for at, instruction in enumerate(sequence):
+        opcode = instruction.opcode
+        if _is_start(instruction):
+            if _SYNCHRONOUS not in instruction.proto.backend_config:
+                started[instruction.id] = at
+        elif instruction.operands and instruction.operands[0].id in started:
+            first = started[instruction.operands[0].id]
+            if opcode.endswith("-done"):
+                done[first] = at
+            elif opcode in _PASSES:
+                started[instruction.id] = first
+    return tuple(
+        Span(sequence[first], sequence[done[first]] if first in done else None, first, done.get(first, len(sequence)))
+        for first in dict.fromkeys(started.values())
+    )
+
+
+def find_races(
+    writes: tuple[ActualWrite, ...],
+    buffers: BufferAssignment,
+    positions: Positions,
+    command_buffers: tuple[CommandBuffer, ...] = (),
+) -> tuple[Race, ...]:
+    """Every race about these writes; command_buffers: those that keep no order but the declared one."""
+    search = _Search(buffers, positions, command_buffers)
+    found: dict[RacedRead, Race] = {}
+    for write in writes:
+        for frame in write.frames:
+            for race in search.find(write, frame):
+                found.setdefault(race.key, race)
+    return tuple(found.values())
+
+
+class _Search:
+    def __init__(
+        self, buffers: BufferAssignment, positions: Positions, command_buffers: tuple[CommandBuffer, ...]
+    ) -> None:
+        self._buffers = buffers
+        self._positions = positions
+        self._command_buffers = command_buffers
+        self._spans: dict[int, tuple[Span, ...]] = {}
+        self._places: dict[int, dict[int, int]] = {}
+        """Computation id to the position of each instruction in its sequence."""
+
+    def find(self, write: ActualWrite, frame: Frame) -> Iterator[Race]:
+        """Races of one write with instructions of one computation around it."""
+        computation, kernel = frame.computation, frame.instruction
+        sequence = computation.sequence
+        if computation.id not in self._places:
+            self._places[computation.id] = {instruction.id: n for n, instruction in enumerate(sequence)}
+        at = self._places[computation.id].get(kernel.id)
+        if at is None:
+            return
+        overwritten = frozenset(n for place in write.slices if place >= 0 for n in self._buffers.overlapping[place])
+        if computation.id not in self._spans:
+            self._spans[computation.id] = find_spans(computation)
+        for span in self._spans[computation.id]:
+            if span.first < at < span.last and not overwritten.isdisjoint(self._touch(span)):
+                yield _make(write, RaceKind.READER_IN_FLIGHT, kernel, span.start, span)
+            elif span.start is kernel:
+                for reader in sequence[span.first + 1 : span.last]:
+                    if self._reads(reader, overwritten):
+                        yield _make(write, RaceKind.KERNEL_IN_FLIGHT, kernel, reader, span)
+        for one in self._command_buffers:
+            if one.computation is computation:
+                for reader in find_unordered(one, kernel, self._buffers, self._positions):
+                    if self._reads(reader, overwritten):
+                        yield _make(write, RaceKind.ONE_COMMAND_BUFFER, kernel, reader, None)
+
+    def _reads(self, reader: HloInstruction, overwritten: frozenset[int]) -> bool:
+        if reader.opcode in _READS_NOTHING or reader.opcode.endswith("-done"):
+            return False
+        return any(not overwritten.isdisjoint(self._positions.locate(operand)) for operand in reader.operands)
+
+    def _touch(self, span: Span) -> Iterator[int | None]:
+        for operand in span.start.operands:
+            yield from self._positions.locate(operand)
+        for instruction in (span.start, span.done):
+            if instruction is not None:
+                yield from (number for _, number in self._buffers.definitions.get(instruction.id, ()))
+
+
+def mark_races(races: tuple[Race, ...], space: LabelSpace) -> tuple[Mapping[int, Labels], Mapping[int, Labels]]:
+    """Instruction id to the marks of its results: of the starts of what is in flight, and of other readers."""
+    in_flight: dict[int, Labels] = {}
+    others: dict[int, Labels] = {}
+    for race in races:
+        marks = in_flight if _is_start(race.reader) else others
+        marks[race.reader.id] = marks.get(race.reader.id, 0) | space.mark(race.key)
+    return in_flight, others
+
+
+def join_marks(one: Mapping[int, Labels], other: Mapping[int, Labels]) -> Mapping[int, Labels]:
+    """The marks of both."""
+    if not other:
+        return one
+    return {number: one.get(number, 0) | other.get(number, 0) for number in one.keys() | other.keys()}
+
+
+def _is_start(instruction: HloInstruction) -> bool:
+    return instruction.opcode.endswith("-start") or instruction.opcode in _STARTS
+
+
+def _make(
+    write: ActualWrite, kind: RaceKind, kernel: HloInstruction, reader: HloInstruction, span: Span | None
+) -> Race:
+    return Race(
+        write=write.write,
+        kind=kind,
+        kernel=kernel,
+        reader=reader,
+        start=span.start if span is not None else None,
+        done=span.done if span is not None else None,
+    )

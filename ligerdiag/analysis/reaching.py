@@ -1,0 +1,180 @@
+"""Which outputs depend on which wrong operations, in both programs.
+
+One instruction can stand for several operations that the compiler merged: it tells something about an output only if the
+program, too, computes the output from the operation that it is named after. So each question needs two marks, one on the
+operation and one on the instruction, and an output is reached where it has both.
+
+A kernel takes away the marks that say that something is wrong about its own write. A mark behind its last call, by the
+schedule, is not taken away by anybody, and stands for all writes that the operation is wrong about.
+
+Sets of many marks are large. Of wrong operations it is enough to know one that an output depends on, for each cause:
+  (1) There are at most MARKS questions in one evaluation; where there are more wrong operations, several share a question.
+  (2) An output without both marks of such a question depends on none of them.
+  (3) With both, it may still depend on one of them here and on another there: the first question that an output answers
+      so is asked again in pieces, until it is one operation or none is left.
+  (4) What is not known after ROUNDS evaluations stays open.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import batched
+from math import inf
+
+from ligerdiag.analysis.comparison import Cause
+from ligerdiag.analysis.evidence import Differing, WrongRead
+from ligerdiag.analysis.labels import Labels, WrongAbout
+from ligerdiag.analysis.order import compute_logical_times
+from ligerdiag.analysis.runner import Runner
+from ligerdiag.analysis.schedule_order import Sighting
+from ligerdiag.hlo.tags import TagPath
+
+MARKS = 4096
+ROUNDS = 6
+NOBODY = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reached:
+    """What each output depends on, in the order of the outputs."""
+
+    causes: tuple[set[Cause], ...]
+    reads: tuple[frozenset[int], ...]
+    """Positions in the list of reads."""
+    open: frozenset[Cause] = frozenset()
+    """Causes of which some output may still depend on one of their operations, (4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Spot:
+    """One wrong operation, and the instruction that stands for it."""
+
+    path: TagPath
+    instruction: int
+    write: int
+    """HiddenWrite index where W's own kernel may still follow, which takes W's marks away; else NOBODY."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Question:
+    """Whether an output depends on any of these wrong operations."""
+
+    write: int
+    """Whose kernel takes the mark away; NOBODY if none does."""
+    spots: tuple[_Spot, ...]
+    cause: Cause | None = None
+
+
+def find_reached(
+    run: Runner, outputs: int, wrong: Iterable[tuple[Cause, Differing]], reads: list[WrongRead]
+) -> Reached:
+    """The causes of wrong operations, and the reads, that each output depends on."""
+    last = _find_last_calls(run)
+    times = compute_logical_times(run.optimized)
+
+    def make_spot(write: int, path: TagPath, sighting: Sighting) -> _Spot:
+        is_late = times.get(sighting.scheduled.id, -1) > last.get(write, -1)
+        return _Spot(path, sighting.instruction.id, NOBODY if is_late else write)
+
+    by_cause: dict[Cause, dict[_Spot, None]] = {}
+    for cause, one in wrong:
+        by_cause.setdefault(cause, {})[make_spot(cause.write, one.path, one.sighting)] = None
+    read_at: dict[_Spot, list[int]] = {}
+    for number, read in enumerate(reads):
+        read_at.setdefault(make_spot(read.write, read.path, read.sighting), []).append(number)
+    known: tuple[set[Cause], ...] = tuple([set() for _ in range(outputs)])
+    single = dict(read_at)
+    for spots in by_cause.values():
+        for spot in spots:
+            single.setdefault(spot, [])
+    is_few = len(single) <= len(read_at) + MARKS
+    asked = list(single if is_few else read_at)
+    if not asked and not by_cause:
+        return Reached(known, tuple([frozenset[int]() for _ in known]))
+    hits = [{asked[n] for n in hit} for hit in _ask(run, [_Question(s.write, (s,)) for s in asked], outputs)]
+    reached = tuple([frozenset([number for spot in hit for number in read_at.get(spot, ())]) for hit in hits])
+    if not is_few:
+        return Reached(known, reached, _find_causes(run, by_cause, known))
+    for found, hit in zip(known, hits, strict=True):
+        found.update(cause for cause, spots in by_cause.items() if not hit.isdisjoint(spots))
+    return Reached(known, reached)
+
+
+def _find_last_calls(run: Runner) -> Mapping[int, float]:
+    """HiddenWrite index to the LogicalTime after which none of its kernel's calls follows."""
+    times = compute_logical_times(run.optimized)
+    last: dict[int, float] = {}
+    for one in run.matching.actual:
+        last[one.write] = max(last.get(one.write, -1), times.get(one.frames[0].instruction.id, inf))
+    placed = {(one.call.id, one.write) for one in run.matching.actual}
+    for call, writes in run.matching.by_call.items():
+        last |= {write.index: inf for write in writes if (call, write.index) not in placed}
+    return last
+
+
+def _find_causes(
+    run: Runner, by_cause: Mapping[Cause, Mapping[_Spot, None]], known: tuple[set[Cause], ...]
+) -> frozenset[Cause]:
+    """Adds to `known`, by (1) to (3), and returns what stays open, (4)."""
+    size = -(-sum(map(len, by_cause.values())) // MARKS)
+    questions = [
+        _Question(cause.write, some, cause) for cause, spots in by_cause.items() for some in batched(spots, size)
+    ]
+    waiting = [
+        (output, questions[number])
+        for output, hit in enumerate(_ask(run, questions, len(known)))
+        for number in sorted(hit)
+    ]
+    for _ in range(ROUNDS):
+        waiting = _settle(waiting, known)
+        if not waiting:
+            break
+        first = {(output, question.cause): question for output, question in reversed(waiting)}
+        pieces = {question: _split(question, len(first)) for question in first.values()}
+        asked = [piece for found in pieces.values() for piece in found]
+        hits = [{asked[n] for n in hit} for hit in _ask(run, asked, len(known))]
+        waiting = [
+            (output, piece)
+            for output, question in waiting
+            for piece in pieces.get(question, (question,))
+            if question not in pieces or piece in hits[output]
+        ]
+    return frozenset([q.cause for _, q in _settle(waiting, known) if q.cause is not None])
+
+
+def _settle(waiting: list[tuple[int, _Question]], known: tuple[set[Cause], ...]) -> list[tuple[int, _Question]]:
+    """Adds what is certain to `known`, and returns what is left to ask."""
+    for output, question in waiting:
+        if len(question.spots) == 1 and question.cause is not None:
+            known[output].add(question.cause)
+    return [(output, question) for output, question in waiting if question.cause not in known[output]]
+
+
+def _split(question: _Question, others: int) -> tuple[_Question, ...]:
+    """As many pieces as there are marks for, one operation each if possible."""
+    pieces = max(2, MARKS // others)
+    size = -(-len(question.spots) // pieces)
+    return tuple([_Question(question.write, some, question.cause) for some in batched(question.spots, size)])
+
+
+def _ask(run: Runner, questions: list[_Question], outputs: int) -> list[set[int]]:
+    """For each output the numbers of the questions of which it has both marks."""
+    found: list[set[int]] = [set() for _ in range(outputs)]
+    for first in range(0, len(questions), MARKS):
+        some = questions[first : first + MARKS]
+        space = run.space.without_marks()
+        operations: dict[TagPath, Labels] = {}
+        instructions: dict[int, Labels] = {}
+        for number, question in enumerate(some):
+            operation, instruction = space.mark(("operation", number)), space.mark(WrongAbout(question.write, number))
+            for spot in question.spots:
+                operations[spot.path] = operations.get(spot.path, 0) | operation
+                instructions[spot.instruction] = instructions.get(spot.instruction, 0) | instruction
+        intended, actual = replace(run, space=space).with_marks(operations, instructions)
+        for hit, wanted, seen in zip(found, intended.outputs, actual.outputs, strict=True):
+            marks = set(space.marks_in(wanted))
+            hit.update(
+                first + key.instruction
+                for key in space.marks_in(seen)
+                if isinstance(key, WrongAbout) and ("operation", key.instruction) in marks
+            )
+    return found

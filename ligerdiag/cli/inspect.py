@@ -1,0 +1,99 @@
+"""`ligerdiag inspect`: are these schedules right, that somebody else compiled?"""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ligerdiag.cli.exit_codes import MEANINGS_WITHOUT_EXPECTATION, PRECEDENCE, FailOn, compute_exit_code, render_table
+from ligerdiag.cli.output import require_writable
+from ligerdiag.cli.report_output import Format, write_report
+
+HELP = """Are these schedules right, that somebody else compiled? Reads what XLA left behind and
+says for every output whether it is computed from what the kernels wrote. It needs
+neither the program's Python nor a GPU.
+
+\b
+PATHS are any of:
+  a directory of XLA_FLAGS=--xla_dump_to=DIR, with any number of modules and
+    folders; those with custom calls are inspected
+  a file: .hlo.pb, or HLO text (compiled.as_text()), as they are or as gzip;
+    the other files of its module are taken from beside it
+  an artifact directory of `ligerdiag check`
+
+\b
+What helps:
+  --xla_dump_hlo_as_proto   holds the buffer assignment: which values share bytes
+  the module before optimizations says what the author meant: without it little
+    can be decided
+What is not there is said under "not covered", and nothing is called right for it.
+"""
+
+EPILOG = f"""\b
+Examples:
+  XLA_FLAGS='--xla_dump_to=/tmp/dump --xla_dump_hlo_as_proto' python train.py
+  ligerdiag inspect /tmp/dump
+  ligerdiag inspect /tmp/dump --module '*train_step*'
+  ligerdiag inspect step.txt.gz --format json
+
+\b
+Exit codes:
+{render_table(MEANINGS_WITHOUT_EXPECTATION)}
+
+{PRECEDENCE}
+"""
+
+
+def inspect(  # noqa: PLR0917 - typer reads the options from the signature
+    paths: Annotated[list[Path], typer.Argument(help="Directories and files.", show_default=False)],
+    module: Annotated[
+        str, typer.Option("--module", metavar="GLOB", help="Only modules whose name matches, such as '*step*'.")
+    ] = "",
+    format: Annotated[Format, typer.Option("--format", help="Form of the report.")] = Format.TERMINAL,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Write the report there and keep the table here.")
+    ] = None,
+    fail_on: Annotated[
+        FailOn | None, typer.Option("--fail-on", help="Least severity that fails the run. [default: warning]")
+    ] = None,
+    strict: Annotated[
+        bool | None,
+        typer.Option(
+            "--strict/--no-strict", help="Exit with 4 when a module is inconclusive, with 1 for a bad suppression."
+        ),
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Longest for a module. [default: by its size]"),
+    ] = None,
+    cache_dir: Annotated[
+        Path | None, typer.Option("--cache-dir", metavar="DIR", help="Where kernels' effects are kept.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="Read [tool.ligerdiag] there. [default: nearest pyproject.toml]"),
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Evidence in full.")] = False,
+) -> None:
+    """Runs the inspection and exits with its code."""
+    from ligerdiag import api
+    from ligerdiag.cli.settings import read_settings
+    from ligerdiag.report.terminal import ProgressDisplay
+
+    if output is not None:
+        require_writable(output)
+    settings = read_settings(config, fail_on=fail_on, strict=strict)
+    options = api.InspectOptions(
+        paths=tuple(paths),
+        module=module,
+        timeout=timeout,
+        cache_directory=cache_dir,
+        suppress=settings.config.suppress,
+        effects=settings.config.effects,
+    )
+    with ProgressDisplay(sys.stderr) as show:
+        report = api.inspect(options, show)
+    code = compute_exit_code(report, fail_on=settings.fail_on, strict=settings.strict)
+    write_report(report, form=format, output=output, verbose=verbose, code=code)
+    raise typer.Exit(code)

@@ -1,0 +1,165 @@
+"""`[tool.ligerdiag]` of a pyproject.toml: what is allowed, what kernels do, and defaults of options.
+
+| key | value |
+|---|---|
+| `suppress` | array of tables: `rule` and `reason`; `case`, `kernel`, `output` and `source` are globs that narrow it |
+| `effects` | table from a custom-call target or kernel to its effects: see `effects.declared` |
+| `targets`, `fail_on`, `strict` | defaults of the options of the same names |
+
+The file is that of the project where the command runs: the nearest pyproject.toml from the working directory upwards.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from ligerdiag.effects.declared import DeclaredEffects, parse_declarations
+from ligerdiag.errors import InputError
+from ligerdiag.findings import Severity
+from ligerdiag.hazards.registry import get_rule
+from ligerdiag.suppressions.entry import ConfigEntry
+
+NAME = "pyproject.toml"
+NEVER = "never"
+TABLE = "[tool.ligerdiag]"
+
+_KEYS = ("suppress", "effects", "targets", "fail_on", "strict")
+_FILTERS = ("case", "kernel", "output", "source")
+_FAIL_ON = (*(severity.value for severity in Severity), NEVER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """What a configuration file says; empty where it says nothing."""
+
+    suppress: tuple[ConfigEntry, ...] = ()
+    effects: tuple[DeclaredEffects, ...] = ()
+    targets: tuple[str, ...] = ()
+    """Names, or paths of descriptions, relative ones made absolute from the file's directory."""
+    fail_on: str = ""
+    """A severity or `never`."""
+    strict: bool | None = None
+
+
+def load_config(path: Path | None, directory: Path) -> Config:
+    """Returns what `path` says, or without one the nearest pyproject.toml from `directory` upwards; empty without any.
+
+    Raises InputError, in one line with file and key, for what is not as the table above has it, and for a `path` that has
+    no such table.
+    """
+    file = path or _find_file(directory.absolute())
+    if file is None:
+        return Config()
+    raw = _read_table(file)
+    if raw is None:
+        if path is not None:
+            raise InputError(f"expected {TABLE} in `{file}` but there is none")
+        return Config()
+    try:
+        return _parse(raw, file)
+    except InputError as error:
+        raise InputError(f"`{file}`: {error}") from None
+
+
+def _find_file(directory: Path) -> Path | None:
+    return next((folder / NAME for folder in (directory, *directory.parents) if (folder / NAME).is_file()), None)
+
+
+def _read_table(file: Path) -> Mapping[str, object] | None:
+    """The table [tool.ligerdiag], None where there is none."""
+    try:
+        with file.open("rb") as stream:
+            top = cast("dict[str, object]", tomllib.load(stream))
+    except OSError as error:
+        raise InputError(f"expected to read `{file}` but: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"expected TOML in `{file}` but: {error}") from None
+    tool = top.get("tool")
+    table = cast("Mapping[str, object]", tool).get("ligerdiag") if isinstance(tool, Mapping) else None
+    if table is None:
+        return None
+    if not isinstance(table, Mapping):
+        raise InputError(f"`{file}`: expected the table {TABLE} but got {_describe(table)}")
+    return cast("Mapping[str, object]", table)
+
+
+def _parse(raw: Mapping[str, object], file: Path) -> Config:
+    _require_known(raw, _KEYS, TABLE)
+    effects = raw.get("effects", {})
+    if not isinstance(effects, Mapping):
+        raise InputError(f"expected a table for `effects` in {TABLE} but got {_describe(effects)}")
+    strict = raw.get("strict")
+    if strict is not None and not isinstance(strict, bool):
+        raise InputError(f"expected true or false for `strict` in {TABLE} but got {_describe(strict)}")
+    fail_on = raw.get("fail_on", "")
+    if "fail_on" in raw and fail_on not in _FAIL_ON:
+        raise InputError(f"expected one of {', '.join(_FAIL_ON)} for `fail_on` in {TABLE} but got {_describe(fail_on)}")
+    return Config(
+        suppress=_parse_entries(raw.get("suppress", []), file),
+        effects=parse_declarations(cast("Mapping[str, object]", effects)),
+        targets=_parse_targets(raw.get("targets", []), file),
+        fail_on=str(fail_on),
+        strict=strict,
+    )
+
+
+def _parse_targets(value: object, file: Path) -> tuple[str, ...]:
+    names = cast("Sequence[object]", value) if isinstance(value, list) else ()
+    if not isinstance(value, list) or not all(isinstance(name, str) and name for name in names):
+        got = _describe(cast("object", value))
+        raise InputError(f'expected a list such as ["h100"] for `targets` in {TABLE} but got {got}')
+    beside = file.absolute().parent
+    targets = [str(name) for name in names]
+    return tuple(dict.fromkeys(str(beside / name) if (beside / name).is_file() else name for name in targets))
+
+
+def _parse_entries(value: object, file: Path) -> tuple[ConfigEntry, ...]:
+    where = "[[tool.ligerdiag.suppress]]"
+    if not isinstance(value, list):
+        raise InputError(f"expected an array of tables {where} but got {_describe(value)}")
+    items = cast("Sequence[object]", value)
+    return tuple(_parse_entry(item, f"{where} number {number}", file) for number, item in enumerate(items, start=1))
+
+
+def _parse_entry(value: object, where: str, file: Path) -> ConfigEntry:
+    if not isinstance(value, Mapping):
+        raise InputError(f"expected a table with `rule` and `reason` for {where} but got {_describe(value)}")
+    fields = cast("Mapping[str, object]", value)
+    _require_known(fields, ("rule", "reason", *_FILTERS), where)
+    for key in ("rule", "reason"):
+        if key not in fields:
+            raise InputError(f"expected `{key}` in {where}: a suppression needs its rule and a reason")
+    words = {key: _read_words(fields[key], key, where) for key in fields}
+    try:
+        rule = get_rule(words["rule"])
+    except InputError as error:
+        raise InputError(f"expected the id or the name of a rule for `rule` in {where}: {error}") from None
+    return ConfigEntry(
+        rule=rule.id,
+        reason=words["reason"],
+        directory=str(file.resolve().parent),
+        where=f"{file.name} {where}",
+        **{key: words[key] for key in _FILTERS if key in words},
+    )
+
+
+def _read_words(value: object, key: str, where: str) -> str:
+    """A string with something in it, on one line."""
+    if not isinstance(value, str) or not value.strip():
+        raise InputError(f"expected a string with something in it for `{key}` in {where} but got {_describe(value)}")
+    return " ".join(value.split())
+
+
+def _require_known(fields: Mapping[str, object], known: Sequence[str], where: str) -> None:
+    for key in fields:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, 1)
+            hint = f", did you mean `{near[0]}`" if near else ""
+            raise InputError(f"expected one of {', '.join(known)} in {where} but got `{key}`{hint}")
+
+
+def _describe(value: object) -> str:
+    return f"{value!r:.60} (type={type(value).__name__})"

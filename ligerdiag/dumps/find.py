@@ -1,0 +1,208 @@
+"""Which compilations a path holds: files of one module belong together, and of each the best form is read.
+
+1. A directory is looked through with all that is below it; symbolic links that lead out of it are left alone.
+2. Of a module the optimized form decides: a protobuf before text, for it holds the buffer assignment. The other forms stay
+   as second choices, for a file that is cut off.
+3. A file that is named itself is read whatever its name is. Where its name is one of XLA's, the rest of its module is taken
+   from the files beside it.
+4. Modules without custom calls hold no kernel: they are counted, not read (`load`).
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ligerdiag.dumps.names import DumpName, Role, parse_dump_name
+from ligerdiag.errors import InputError
+
+ARTIFACT_MANIFEST = "manifest.json"
+ARTIFACT_MODULE = "optimized.hlo.pb"
+MAXIMUM_FILES = 500_000
+MAXIMUM_DEPTH = 12
+_ENDINGS = (".hlo.pb", ".hlo.pb.gz", ".hlo", ".hlo.gz")
+"""Files of a directory that hold a module, whatever their name is else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleFiles:
+    """The files of one compilation, each part's forms in the order in which to try them."""
+
+    id: str
+    """Such as `host0/module_0003.jit_step`; a file's name where that is not one of XLA's."""
+    target: str
+    """What the names say, such as `sm_9.0a`; else empty."""
+    optimized: tuple[Path, ...]
+    """Never empty."""
+    program: tuple[Path, ...] = ()
+    buffers: tuple[Path, ...] = ()
+    is_guess: bool = False
+    """Found in a directory, by its ending alone: nobody says that it is the optimized module."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dump:
+    """What a path holds."""
+
+    modules: tuple[ModuleFiles, ...] = ()
+    artifacts: tuple[Path, ...] = ()
+    """Artifact directories of ligerdiag's own."""
+    unscheduled: int = 0
+    """Modules that have files and no optimized form."""
+    snapshots: int = 0
+    """Files between two passes, which are not read."""
+    links: int = 0
+    """Symbolic links that were not followed."""
+
+
+@dataclass(slots=True)
+class _Group:
+    """The files of one module, while they come in."""
+
+    name: str = ""
+    target: str = ""
+    files: dict[Role, list[tuple[bool, Path]]] = field(default_factory=dict[Role, "list[tuple[bool, Path]]"])
+
+    def add(self, parsed: DumpName, path: Path) -> None:
+        self.name = self.name or parsed.module
+        if parsed.role is Role.OPTIMIZED:
+            self.target = self.target or parsed.target
+        self.files.setdefault(parsed.role, []).append((not parsed.is_proto, path))
+
+    def list_files(self, role: Role) -> tuple[Path, ...]:
+        return tuple(path for _, path in sorted(self.files.get(role, ())))
+
+
+type _Key = tuple[Path, str, str]
+"""Directory, timestamp and number."""
+
+
+def find_modules(path: Path) -> Dump:
+    """What there is under the path. Raises InputError when it does not exist or is neither file nor directory."""
+    try:
+        if path.is_dir():
+            return _find_in_directory(path)
+        if path.is_file():
+            return _find_beside(path)
+        if not path.exists():
+            raise InputError(f"no file or directory `{path}`")
+    except OSError as error:
+        raise InputError(f"cannot read `{path}`: {error.strerror or error}") from error
+    raise InputError(f"expected a file or a directory but `{path}` is neither")
+
+
+def _find_in_directory(root: Path) -> Dump:
+    if (root / ARTIFACT_MANIFEST).is_file() and (root / ARTIFACT_MODULE).exists():
+        return Dump(artifacts=(root,))
+    artifacts: list[Path] = []
+    named: list[tuple[Path, DumpName]] = []
+    others: list[Path] = []
+    links = 0
+    for directory, names, is_cut in _walk(root):
+        if directory != root and ARTIFACT_MANIFEST in names and ARTIFACT_MODULE in names:
+            artifacts.append(directory)
+            continue
+        links += is_cut
+        for name in names:
+            path = directory / name
+            if path.is_symlink() and not _is_inside(path, root):
+                links += 1
+                continue
+            parsed = parse_dump_name(name)
+            if parsed is not None:
+                named.append((path, parsed))
+            elif name.endswith(_ENDINGS):
+                others.append(path)
+    groups = _group(named)
+    modules = [_make_module(key, group, root) for key, group in groups if group.list_files(Role.OPTIMIZED)]
+    modules += [
+        ModuleFiles(id=path.relative_to(root).as_posix(), target="", optimized=(path,), is_guess=True)
+        for path in others
+    ]
+    return Dump(
+        modules=tuple(modules),
+        artifacts=tuple(artifacts),
+        unscheduled=sum(_is_unscheduled(group) for _, group in groups),
+        snapshots=sum(parsed.role is Role.SNAPSHOT for _, parsed in named),
+        links=links,
+    )
+
+
+def _find_beside(path: Path) -> Dump:
+    """The module that one file belongs to, this file before all others."""
+    parsed = parse_dump_name(path.name)
+    if parsed is None or parsed.role in (Role.SNAPSHOT, Role.OTHER, Role.BUFFERS):
+        return Dump(modules=(ModuleFiles(id=path.name, target="", optimized=(path,)),))
+    siblings = [
+        (sibling, other)
+        for sibling in sorted(path.parent.iterdir())
+        if sibling.is_file()
+        and (other := parse_dump_name(sibling.name)) is not None
+        and (other.stamp, other.number) == (parsed.stamp, parsed.number)
+        and (other.role is not parsed.role or sibling.name == path.name)
+        and (not other.module or not parsed.module or other.module == parsed.module)
+    ]
+    for key, group in _group(siblings):
+        if path in group.list_files(parsed.role) and group.list_files(Role.OPTIMIZED):
+            return Dump(modules=(_make_module(key, group, path.parent),))
+    return Dump(modules=(ModuleFiles(id=path.name, target="", optimized=(path,)),))
+
+
+def _walk(root: Path) -> Iterator[tuple[Path, list[str], int]]:
+    """Each directory, the names of its files, and how many directories below it are links; in order of names."""
+    count = 0
+    for directory, folders, names in os.walk(root, onerror=_raise):
+        here = Path(directory)
+        folders.sort()
+        is_link = [(here / folder).is_symlink() for folder in folders]
+        if len(here.relative_to(root).parts) >= MAXIMUM_DEPTH:
+            folders.clear()
+        count += len(names)
+        if count > MAXIMUM_FILES:
+            raise InputError(f"`{root}` holds more than {MAXIMUM_FILES} files: name the folder that has the dump")
+        yield here, sorted(names), sum(is_link)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _is_inside(path: Path, root: Path) -> bool:
+    try:
+        return path.resolve(strict=True).is_relative_to(root.resolve())
+    except (OSError, RuntimeError):
+        return False
+
+
+def _group(named: Sequence[tuple[Path, DumpName]]) -> list[tuple[_Key, _Group]]:
+    """The files by module, in the order of directories, timestamps and numbers."""
+    names: dict[_Key, set[str]] = {}
+    for path, parsed in named:
+        names.setdefault((path.parent, parsed.stamp, parsed.number), set()).add(parsed.module)
+    groups: dict[tuple[_Key, str], _Group] = {}
+    for path, parsed in named:
+        if parsed.role in (Role.SNAPSHOT, Role.OTHER):
+            continue
+        key = (path.parent, parsed.stamp, parsed.number)
+        known = names[key] - {""}
+        module = next(iter(known)) if not parsed.module and len(known) == 1 else parsed.module
+        groups.setdefault((key, module), _Group()).add(parsed, path)
+    return sorted(((key, group) for (key, _), group in groups.items()), key=lambda entry: (*entry[0], entry[1].name))
+
+
+def _is_unscheduled(group: _Group) -> bool:
+    return bool(group.list_files(Role.PROGRAM)) and not group.list_files(Role.OPTIMIZED)
+
+
+def _make_module(key: _Key, group: _Group, root: Path) -> ModuleFiles:
+    directory, stamp, number = key
+    folder = directory.relative_to(root).as_posix()
+    parts = [stamp, number, group.name]
+    name = ".".join(part for part in parts if part)
+    return ModuleFiles(
+        id=name if folder == "." else f"{folder}/{name}",
+        target=group.target,
+        optimized=group.list_files(Role.OPTIMIZED),
+        program=group.list_files(Role.PROGRAM),
+        buffers=group.list_files(Role.BUFFERS),
+    )

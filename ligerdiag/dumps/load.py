@@ -1,0 +1,151 @@
+"""From the files of one compilation to its modules: the first form that can be read, and what else there is.
+
+1. A module without the words `custom-call` in either program holds no kernel, in text and in protobuf alike.
+2. The buffer assignment is the protobuf's own; where it has none, the text beside it.
+3. The text of the module before optimizations has lost the order of operations, unless they have tags: it stands for several
+   programs (`program_orders`).
+4. A form that cannot be read is left for the next one, and said.
+"""
+
+import gc
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ligerdiag.dumps.buffer_text import parse_buffer_text
+from ligerdiag.dumps.content import Form, compute_form, read_content
+from ligerdiag.dumps.find import ModuleFiles
+from ligerdiag.dumps.program_orders import make_program_orders
+from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.module import HloModule
+from ligerdiag.hlo.parse import parse_hlo, parse_hlo_module, parse_module
+from ligerdiag.hlo.xla_pb2 import HloModuleProto
+
+CUSTOM_CALL = b"custom-call"
+_TAG = b"#ld"
+
+type Translate = Callable[[bytes, str], bytes]
+"""From HLO text and a name for messages to a serialized HloModuleProto; raises ArtifactError."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LoadedModule:
+    """One compilation, read."""
+
+    files: ModuleFiles
+    optimized: HloModule
+    programs: tuple[HloModule, ...]
+    """The module before optimizations: none where there is none, several where its order is not known."""
+    buffers: BufferAssignment | None
+    notes: tuple[str, ...]
+    """What was there and could not be read, one line each."""
+
+
+class NoScheduleError(ArtifactError):
+    """The module can be read and holds no schedule: it is not what runs."""
+
+
+def may_hold_kernels(files: ModuleFiles) -> bool:
+    """Whether the module holds custom calls, by a look at the bytes; true as well where they cannot be read."""
+    try:
+        forms = (files.optimized, files.program)
+        return any(CUSTOM_CALL in _read_first(paths, read_content, [])[0] for paths in forms if paths)
+    except ArtifactError:
+        return True
+
+
+def load_module(files: ModuleFiles, translate: Translate) -> LoadedModule:
+    """Reads the module. Raises ArtifactError when no form of its optimized program can be read, NoScheduleError when it
+    holds no schedule."""
+    notes: list[str] = []
+    with _without_collector():
+        (optimized, buffers), path = _read_first(files.optimized, lambda path: _parse(path, translate), notes)
+        if not optimized.is_scheduled:
+            raise NoScheduleError(f"`{path.name}` holds no schedule: expected the module after optimizations")
+        if buffers is None and files.buffers:
+            buffers = _read_buffers(files.buffers, optimized, notes)
+        programs: tuple[HloModule, ...] = ()
+        if files.program:
+            try:
+                programs, _ = _read_first(files.program, lambda path: _parse_programs(path, translate), notes)
+            except ArtifactError as error:
+                notes.append(str(error))
+    return LoadedModule(files=files, optimized=optimized, programs=programs, buffers=buffers, notes=tuple(notes))
+
+
+@contextmanager
+def _without_collector() -> Generator[None]:
+    """The views hold many small objects that stay: looking through them again and again for cycles doubles the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _parse(path: Path, translate: Translate) -> tuple[HloModule, BufferAssignment | None]:
+    data = read_content(path)
+    if _require_module(path, data) is Form.TEXT:
+        return parse_hlo_module(translate(data, path.name)), None
+    try:
+        return _parse_proto(data)
+    except ArtifactError as error:
+        raise ArtifactError(f"`{path.name}`: {error}") from error
+
+
+def _parse_programs(path: Path, translate: Translate) -> tuple[HloModule, ...]:
+    data = read_content(path)
+    if _require_module(path, data) is not Form.TEXT or _TAG in data:
+        return (_parse(path, translate)[0],)
+    proto = HloModuleProto()
+    proto.ParseFromString(translate(data, path.name))
+    return tuple(parse_module(ordered) for ordered in make_program_orders(proto))
+
+
+def _require_module(path: Path, data: bytes) -> Form:
+    try:
+        form = compute_form(data)
+    except ArtifactError as error:
+        raise ArtifactError(f"`{path.name}`: {error}") from error
+    if form is Form.BUFFERS:
+        raise ArtifactError(f"`{path.name}` is a buffer assignment: expected the file without `-buffer-assignment`")
+    return form
+
+
+def _parse_proto(data: bytes) -> tuple[HloModule, BufferAssignment | None]:
+    """Of an HloProto, as XLA dumps it, or of a bare HloModuleProto, as JAX hands it out."""
+    try:
+        return parse_hlo(data)
+    except ArtifactError as error:
+        try:
+            return parse_hlo_module(data), None
+        except ArtifactError:
+            raise error from None
+
+
+def _read_buffers(paths: Sequence[Path], module: HloModule, notes: list[str]) -> BufferAssignment | None:
+    def parse(path: Path) -> BufferAssignment:
+        try:
+            return parse_buffer_text(read_content(path).decode("utf-8"), module)
+        except (ArtifactError, UnicodeDecodeError) as error:
+            raise ArtifactError(f"`{path.name}`: {error}") from error
+
+    try:
+        return _read_first(paths, parse, notes)[0]
+    except ArtifactError as error:
+        notes.append(str(error))
+        return None
+
+
+def _read_first[A](paths: Sequence[Path], read: Callable[[Path], A], notes: list[str]) -> tuple[A, Path]:
+    """What the first path holds that can be read, and which one it is; why those before it could not goes to `notes`."""
+    for path in paths[:-1]:
+        try:
+            return read(path), path
+        except ArtifactError as error:
+            notes.append(str(error))
+    return read(paths[-1]), paths[-1]

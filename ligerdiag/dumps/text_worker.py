@@ -1,0 +1,62 @@
+"""Worker side: `python -m ligerdiag.dumps.text_worker` turns HLO text into protobuf, with jaxlib's own parser.
+
+The parser is private to jaxlib, aborts the process for some inputs and knows no bounds: hence a process of its own. A
+schedule comes along: of `is_scheduled=true` the order of the lines is the order of the protobuf's sequences.
+"""
+
+import importlib
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ligerdiag.compile.fields import Json
+from ligerdiag.compile.worker_loop import Answerer, serve
+from ligerdiag.dumps.text_job import parse_text_request, render_text_answer
+from ligerdiag.errors import CompileError
+
+PARSER_MODULES = ("jaxlib._hlo", "jaxlib._jax")
+"""Where versions of jaxlib keep it."""
+MAXIMUM_MESSAGE = 300
+
+
+def prepare() -> Answerer:
+    """Imports jaxlib, not jax."""
+    parse = _find_parser()
+
+    def answer(job: Json, log: Path) -> str:
+        del log
+        request = parse_text_request(job)
+        text = Path(request.text).read_text(encoding="utf-8")
+        try:
+            proto: bytes = parse(text).as_serialized_hlo_module_proto()
+        except MemoryError:
+            raise
+        except Exception as fault:
+            traceback.print_exception(fault)
+            raise CompileError(f"no HLO text that jaxlib can parse: {_shorten(fault)}") from fault
+        Path(request.proto).write_bytes(proto)
+        return render_text_answer(request)
+
+    return answer
+
+
+def _find_parser() -> Callable[[str], Any]:
+    for name in PARSER_MODULES:
+        try:
+            library: Any = importlib.import_module(name)
+        except ImportError:
+            continue
+        parse = getattr(library, "hlo_module_from_text", None)
+        if parse is not None:
+            return parse
+    raise CompileError("this jaxlib has no parser for HLO text: give the protobuf, `--xla_dump_hlo_as_proto`")
+
+
+def _shorten(fault: Exception) -> str:
+    """The fault's first lines in one."""
+    return " ".join(str(fault).split())[:MAXIMUM_MESSAGE] or type(fault).__name__
+
+
+if __name__ == "__main__":
+    serve(prepare)

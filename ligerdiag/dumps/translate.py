@@ -1,0 +1,96 @@
+"""Parent side of the text worker: HLO text in, protobuf out. A worker is started when the first text comes."""
+
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.pool import Pool
+from ligerdiag.compile.toolchain import current_toolchain
+from ligerdiag.dumps.text_job import TextRequest, make_text_job
+from ligerdiag.errors import ArtifactError, CompileError, LigerdiagError
+
+TEXT_WORKER = "ligerdiag.dumps.text_worker"
+BASE_BYTES = 2 << 30
+"""Memory of a worker beside what the text needs."""
+BYTES_PER_CHARACTER = 40
+BASE_SECONDS = 20.0
+BYTES_A_SECOND = 1 << 20
+"""A tenth of what the parser was seen to do."""
+MAXIMUM_TEXT_BYTES = 1 << 30
+
+
+class Translator:
+    """Turns HLO text into protobuf; a context manager."""
+
+    def __init__(self, *, cache: Cache, timeout: float | None = None) -> None:
+        """timeout: seconds for one text; None means by its size."""
+        self._cache = cache
+        self._timeout = timeout
+        self._stack = ExitStack()
+        self._pool: Pool | None = None
+        self._scratch: Path | None = None
+        self._memory = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def translate(self, data: bytes, name: str) -> bytes:
+        """The serialized HloModuleProto of HLO text, UTF-8. name: of the file, for messages.
+
+        Raises ArtifactError when the text is not one that jaxlib parses, or when parsing it ends the worker.
+        """
+        if len(data) > MAXIMUM_TEXT_BYTES:
+            raise ArtifactError(
+                f"`{name}` has {len(data)} bytes of text, more than {MAXIMUM_TEXT_BYTES}: give a protobuf"
+            )
+        try:
+            data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise ArtifactError(f"`{name}` is no HLO text: {error.reason} at byte {error.start}") from error
+        pool, scratch = self._start(len(data))
+        text, proto = scratch / "module.txt", scratch / "module.pb"
+        try:
+            text.write_bytes(data)
+            seconds = self._timeout or BASE_SECONDS + len(data) / BYTES_A_SECOND
+            job = make_text_job(TextRequest(text=str(text), proto=str(proto)), "this text", seconds)
+            pool.submit(job).result()
+            return proto.read_bytes()
+        except CompileError as error:
+            raise ArtifactError(f"`{name}`: {error}") from error
+        except OSError as error:
+            raise LigerdiagError(f"cannot use the directory `{scratch}`: {error.strerror or error}") from error
+        except BaseException:
+            self._drop()  # its worker may still be at this text
+            raise
+        finally:
+            text.unlink(missing_ok=True)
+            proto.unlink(missing_ok=True)
+
+    def _start(self, size: int) -> tuple[Pool, Path]:
+        """A pool whose worker may have as much memory as a text of that size needs."""
+        needed = BASE_BYTES + BYTES_PER_CHARACTER * size
+        if self._scratch is None:
+            self._scratch = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="ligerdiag-")))
+        if needed > self._memory:
+            self._drop()
+        if self._pool is None:
+            self._memory = needed
+            toolchain = current_toolchain()
+            self._pool = self._stack.enter_context(
+                Pool(cache=self._cache, toolchain=toolchain, jobs=1, module=TEXT_WORKER, memory_limit=needed)
+            )
+        return self._pool, self._scratch
+
+    def _drop(self) -> None:
+        """Ends the worker; the next text gets another."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None

@@ -1,0 +1,168 @@
+"""What users say that their custom calls write, for the calls that carry no IR to read.
+
+```toml
+[tool.ligerdiag.effects.my_ffi_target]
+writes = [0]        # numbers of the operands that the call overwrites
+reads = [1, 2]      # optional; all operands where it is left out
+```
+
+1. The name is a custom call's target or its kernel's name; where both are declared, the kernel's own counts.
+2. A declaration is believed about an operand that is UNKNOWN. An operand whose effects are known stays as it was found,
+   and where that contradicts the declaration, the contradiction is handed on.
+3. A declared write is no promise to overwrite every element, nor that the old content does not count. Outputs of a call
+   that is declared count as written.
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from ligerdiag.effects.access import Access, CallEffects, compute_plain_use
+from ligerdiag.effects.operand_use import Coverage, OperandUse
+from ligerdiag.errors import InputError
+
+_KEYS = ("writes", "reads")
+_NOT_FOLLOWED = "is declared, and its kernel was not followed"
+_LARGEST = 10_000
+"""An operand number above it is a slip of the keyboard."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredEffects:
+    """What one custom-call target or kernel does to its operands, by its user's word."""
+
+    name: str
+    """Custom-call target, or name of the kernel."""
+    writes: frozenset[int]
+    """Numbers of the operands that it may overwrite; it overwrites no others."""
+    reads: frozenset[int] | None = None
+    """Numbers of the operands that it may read; None for all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contradiction:
+    """A declaration that is not so."""
+
+    target: str
+    """The name under which it was declared."""
+    kernel: str
+    """Name of the call's kernel, or its target."""
+    operand: int
+    declared: Access
+    """NONE where the call has no such operand, and `declared` names one."""
+    found: Access
+    """What the call's own IR, or the table of known targets, says; NONE where there is no such operand."""
+
+
+def parse_declarations(
+    raw: Mapping[str, object], *, place: str = "[tool.ligerdiag.effects.{}]"
+) -> tuple[DeclaredEffects, ...]:
+    """The table `[tool.ligerdiag.effects]`, as TOML or JSON gives it; raises InputError for anything else.
+
+    place: for messages, with `{}` for the name of the target or kernel.
+    """
+    return tuple(_parse_declaration(name, value, place.replace("{}", name)) for name, value in raw.items())
+
+
+def _parse_declaration(name: str, value: object, where: str) -> DeclaredEffects:
+    if not name:
+        raise InputError("expected the name of a custom-call target or kernel in [tool.ligerdiag.effects] but got ''")
+    if not isinstance(value, Mapping):
+        raise InputError(f"expected a table such as {{ writes = [0] }} for {where} but got {value!r:.60}")
+    fields = cast(Mapping[str, object], value)
+    for key in fields:
+        if key not in _KEYS:
+            near = difflib.get_close_matches(key, _KEYS, 1)
+            hint = f", did you mean `{near[0]}`" if near else ""
+            raise InputError(f"expected `writes` or `reads` in {where} but got `{key}`{hint}")
+    if "writes" not in fields:
+        raise InputError(f"expected `writes` in {where}: the operands that are overwritten, [] for none")
+    return DeclaredEffects(
+        name=name,
+        writes=_parse_numbers(where, "writes", fields["writes"]),
+        reads=_parse_numbers(where, "reads", fields["reads"]) if "reads" in fields else None,
+    )
+
+
+def _parse_numbers(where: str, key: str, value: object) -> frozenset[int]:
+    if not isinstance(value, list | tuple):
+        raise InputError(f"expected a list of operand numbers for `{key}` in {where} but got {value!r:.60}")
+    numbers: list[int] = []
+    for item in cast(Sequence[object], value):
+        if type(item) is not int or not 0 <= item <= _LARGEST:
+            raise InputError(f"expected operand numbers from 0 on for `{key}` in {where} but got {item!r:.60}")
+        numbers.append(item)
+    twice = sorted({number for number in numbers if numbers.count(number) > 1})
+    if twice:
+        raise InputError(f"expected each operand once for `{key}` in {where} but got {twice[0]} twice")
+    return frozenset(numbers)
+
+
+def find_declaration(declarations: Sequence[DeclaredEffects], *, target: str, kernel: str) -> DeclaredEffects | None:
+    """The declaration for a call of this target with this kernel; see 1 above."""
+    by_name = {declaration.name: declaration for declaration in declarations}
+    return by_name.get(kernel) or by_name.get(target)
+
+
+def apply_declarations(
+    effects: CallEffects, *, target: str, declarations: Sequence[DeclaredEffects]
+) -> tuple[CallEffects, tuple[Contradiction, ...]]:
+    """The effects of a call of `target` with what is declared of it, and where that contradicts what was found."""
+    declared = find_declaration(declarations, target=target, kernel=effects.kernel)
+    if declared is None:
+        return effects, ()
+    count = len(effects.operands)
+    contradictions = [
+        _contradict(declared, effects, number, Access.NONE)
+        for number in sorted(declared.writes | (declared.reads or frozenset()))
+        if number >= count
+    ]
+    operands = list(effects.operands)
+    uses = list(effects.operand_uses)
+    for number, found in enumerate(effects.operands):
+        said = _get_declared(declared, number)
+        if found is Access.UNKNOWN:
+            operands[number] = said
+            uses[number] = compute_plain_use(said, f"`{declared.name}` {_NOT_FOLLOWED}")
+        elif _contradicts(declared, said, found, uses[number]):
+            contradictions.append(_contradict(declared, effects, number, found))
+    outputs = tuple(Access.WRITE if output is Access.UNKNOWN else output for output in effects.outputs)
+    output_uses = tuple(
+        compute_plain_use(now, use.reason) if before is Access.UNKNOWN else use
+        for now, before, use in zip(outputs, effects.outputs, effects.output_uses, strict=True)
+    )
+    return (
+        replace(
+            effects,
+            operands=tuple(operands),
+            outputs=outputs,
+            operand_uses=tuple(uses),
+            output_uses=output_uses,
+            reasons=() if Access.UNKNOWN not in (*operands, *outputs) else effects.reasons,
+        ),
+        tuple(sorted(contradictions, key=lambda contradiction: contradiction.operand)),
+    )
+
+
+def _contradict(declared: DeclaredEffects, effects: CallEffects, number: int, found: Access) -> Contradiction:
+    said = _get_declared(declared, number)
+    return Contradiction(target=declared.name, kernel=effects.kernel, operand=number, declared=said, found=found)
+
+
+def is_declared(use: OperandUse) -> bool:
+    """Whether what is said of an operand is its user's word alone."""
+    return use.reason.endswith(_NOT_FOLLOWED)
+
+
+def _get_declared(declared: DeclaredEffects, number: int) -> Access:
+    reads = declared.reads is None or number in declared.reads
+    access = Access.READ if reads else Access.NONE
+    return access.join(Access.WRITE) if number in declared.writes else access
+
+
+def _contradicts(declared: DeclaredEffects, said: Access, found: Access, use: OperandUse) -> bool:
+    """A write that is not declared, or declared and not there; a read only where the reads are declared one by one."""
+    if said.writes != found.writes:
+        return said.writes or use.coverage is not Coverage.NONE
+    return declared.reads is not None and found.reads and not said.reads

@@ -1,0 +1,293 @@
+"""Integers, truth values and addresses of a kernel, for all programs of a launch at once.
+
+An array's first dimension is the program, of size 1 where all agree. Then come the dimensions of the tensor.
+
+1. `Linear` is the integer `base + sum(step[k] * i[k])` at position `i`: what offsets mostly are, and cheap at any size.
+2. `Box` is true where the program's gate is and each coordinate lies in an interval: what masks mostly are.
+3. `Dense` holds every element. 4. `Unknown` is anything else: data from memory, floats, and what is not followed.
+
+Integers are kept as 64 bits; `wrap` brings them back into the range of their type. What does not fit 62 bits is Unknown.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+type Array = npt.NDArray[np.int64]
+type Mask = npt.NDArray[np.bool_]
+type Elements = npt.NDArray[np.int64 | np.bool_]
+type Shape = tuple[int, ...]
+
+LARGEST = 2**62
+
+
+class TooLargeError(Exception):
+    """The launch is beyond what is followed."""
+
+
+class TooManyElementsError(TooLargeError):
+    """One array would have more elements than are followed."""
+
+
+class Budget:
+    """How many array elements and operations one launch may cost; a count, so that the answer is always the same."""
+
+    def __init__(self, *, elements: int, operations: int, array: int) -> None:
+        """array: elements of the largest single array."""
+        self._elements, self._operations, self._array = elements, operations, array
+
+    def spend(self, elements: int) -> None:
+        """Counts an operation on so many elements; TooManyElementsError or TooLargeError where that is too much."""
+        if elements > self._array:
+            raise TooManyElementsError
+        self._elements -= elements
+        self._operations -= 1
+        if self._elements < 0 or self._operations < 0:
+            raise TooLargeError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """A value of which nothing is known but the arguments that it may point into."""
+
+    roots: frozenset[int] = frozenset()
+    """Of a pointer: the kernel's arguments it may come from, ELSEWHERE among them."""
+
+
+ELSEWHERE = -1
+"""Root of an address that comes from no argument that is known."""
+
+UNKNOWN = Unknown()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Linear:
+    """See 1 above."""
+
+    base: Array
+    """[programs or 1]"""
+    steps: tuple[Array | None, ...] = ()
+    """Per dimension [programs or 1]; None where the coordinate makes no difference, as in every dimension of size 1."""
+    shape: Shape = ()
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all elements of a program's tensor are equal."""
+        return all(step is None for step in self.steps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Box:
+    """See 2 above."""
+
+    gate: Mask
+    """[programs or 1]"""
+    intervals: tuple[tuple[Array, Array] | None, ...] = ()
+    """Per dimension first and one past the last coordinate, each [programs or 1]; None where all will do."""
+    shape: Shape = ()
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all elements of a program's tensor are equal."""
+        return all(interval is None for interval in self.intervals)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Dense:
+    """See 3 above."""
+
+    data: Elements
+    """[programs or 1, *shape, each size or 1]"""
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pointer:
+    """Addresses inside of one argument's buffer."""
+
+    root: int
+    offset: "Linear | Dense"
+    """In bytes from the argument's own address."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BlockPointer:
+    """A tensor descriptor, or a block pointer with its offsets."""
+
+    base: "Pointer"
+    sizes: tuple[Linear, ...]
+    strides: tuple[Linear, ...]
+    """In elements."""
+    offsets: tuple[Linear, ...]
+    """In elements; () for a descriptor, whose operations say where."""
+    block: Shape
+
+
+type Number = Linear | Box | Dense
+type Value = Number | Unknown | Pointer | BlockPointer
+
+
+def make_scalar(value: int | Array) -> Linear:
+    """A number of its own for each program, or one for all."""
+    return Linear(base=np.atleast_1d(np.asarray(value, np.int64)))
+
+
+def make_splat(value: int, shape: Shape) -> Linear:
+    """A tensor of one number."""
+    return Linear(base=np.array([value], np.int64), steps=(None,) * len(shape), shape=shape)
+
+
+def make_truth(value: bool, shape: Shape) -> Box:
+    """A tensor of one truth value."""
+    return Box(gate=np.array([value]), intervals=(None,) * len(shape), shape=shape)
+
+
+def make_range(start: int, end: int) -> Linear:
+    """`tt.make_range`."""
+    size = max(end - start, 0)
+    step = np.array([1], np.int64) if size > 1 else None
+    return Linear(base=np.array([start], np.int64), steps=(step,), shape=(size,))
+
+
+def _along[T: (np.int64, np.bool_)](array: npt.NDArray[T], rank: int) -> npt.NDArray[T]:
+    return array.reshape(-1, *(1,) * rank)
+
+
+def make_dense(value: Number, budget: Budget) -> Dense:
+    """Every element."""
+    if isinstance(value, Dense):
+        return value
+    rank = len(value.shape)
+    if isinstance(value, Linear):
+        parts = [step for step in value.steps if step is not None]
+        budget.spend(_count(value.shape, value.steps) * max([value.base.size, *(part.size for part in parts)]))
+        data = _along(value.base, rank)
+        for axis, step in enumerate(value.steps):
+            if step is not None:
+                data = data + _along(step, rank) * _make_coordinates(axis, value.shape)
+        return Dense(data=data, shape=value.shape)
+    sizes = [value.gate.size, *(bound.size for interval in value.intervals if interval for bound in interval)]
+    budget.spend(_count(value.shape, value.intervals) * max(sizes))
+    mask = _along(value.gate, rank)
+    for axis, interval in enumerate(value.intervals):
+        if interval is not None:
+            coordinates = _make_coordinates(axis, value.shape)
+            mask = mask & (coordinates >= _along(interval[0], rank)) & (coordinates < _along(interval[1], rank))
+    return Dense(data=mask, shape=value.shape)
+
+
+def _count(shape: Shape, axes: Sequence[object]) -> int:
+    return prod(size for size, axis in zip(shape, axes, strict=True) if axis is not None)
+
+
+def _make_coordinates(axis: int, shape: Shape) -> Array:
+    sizes = [1] * (len(shape) + 1)
+    sizes[axis + 1] = shape[axis]
+    return np.arange(shape[axis], dtype=np.int64).reshape(sizes)
+
+
+def compute_bounds(value: Linear | Dense) -> tuple[int, int]:
+    """The smallest and the largest element; of a `Linear` an upper bound, by dimension."""
+    if isinstance(value, Dense):
+        if not value.data.size:
+            return 0, 0
+        return int(value.data.min()), int(value.data.max())
+    low, high = int(value.base.min(initial=LARGEST)), int(value.base.max(initial=-LARGEST))
+    for step, size in zip(value.steps, value.shape, strict=True):
+        if step is not None:
+            ends = int(step.min()) * (size - 1), int(step.max()) * (size - 1)
+            low += min(0, *ends)
+            high += max(0, *ends)
+    return (low, high) if low <= high else (0, 0)
+
+
+def wrap(value: Linear | Dense, bits: int, budget: Budget) -> Linear | Dense | Unknown:
+    """The number as a signed integer of so many bits has it; Unknown where it may be beyond what is kept."""
+    low, high = compute_bounds(value)
+    if low < -LARGEST or high > LARGEST:
+        return UNKNOWN
+    half = 1 << (bits - 1)
+    if -half <= low and high < half:
+        return value
+    if bits >= 63:
+        return UNKNOWN
+    data = (make_dense(value, budget).data.astype(np.int64) + half) % (2 * half) - half
+    if isinstance(value, Linear) and value.is_uniform:
+        return Linear(base=data.reshape(-1), steps=value.steps, shape=value.shape)
+    return Dense(data=data, shape=value.shape)
+
+
+def choose(taken: Mask, new: Value, old: Value, budget: Budget) -> Value:
+    """Per program `new` where taken, `old` elsewhere; taken: [programs]."""
+    if new is old or taken.all():
+        return new
+    if not taken.any():
+        return old
+    try:
+        return _choose(taken, new, old, budget)
+    except TooManyElementsError:
+        return forget(new, old)
+
+
+def _choose(taken: Mask, new: Value, old: Value, budget: Budget) -> Value:
+    match new, old:
+        case Linear(), Linear() if new.shape == old.shape:
+            budget.spend(taken.size)
+            zero = np.zeros(1, np.int64)
+            steps = tuple(
+                None if a is None and b is None else np.where(taken, zero if a is None else a, zero if b is None else b)
+                for a, b in zip(new.steps, old.steps, strict=True)
+            )
+            return Linear(base=np.where(taken, new.base, old.base), steps=steps, shape=new.shape)
+        case Box(), Box() if new.shape == old.shape and new.is_uniform and old.is_uniform:
+            return Box(gate=np.where(taken, new.gate, old.gate), intervals=new.intervals, shape=new.shape)
+        case ((Linear() | Dense() | Box()), (Linear() | Dense() | Box())) if new.shape == old.shape:
+            one, other = make_dense(new, budget), make_dense(old, budget)
+            budget.spend(taken.size * max(one.data[0].size, other.data[0].size) if one.data.size else 0)
+            data = np.where(_along(taken, len(new.shape)), one.data, other.data)
+            return Dense(data=data, shape=new.shape)
+        case Pointer(), Pointer() if new.root == old.root:
+            offset = choose(taken, new.offset, old.offset, budget)
+            if isinstance(offset, Linear | Dense):
+                return Pointer(root=new.root, offset=offset)
+        case BlockPointer(), BlockPointer() if new.block == old.block:
+            merged = _choose_blocks(taken, new, old, budget)
+            if merged is not None:
+                return merged
+        case _:
+            pass
+    return forget(new, old)
+
+
+def _choose_blocks(taken: Mask, new: BlockPointer, old: BlockPointer, budget: Budget) -> BlockPointer | None:
+    base = choose(taken, new.base, old.base, budget)
+    parts: list[tuple[Linear, ...]] = []
+    for ours, theirs in ((new.sizes, old.sizes), (new.strides, old.strides), (new.offsets, old.offsets)):
+        if len(ours) != len(theirs):
+            return None
+        chosen = [choose(taken, a, b, budget) for a, b in zip(ours, theirs, strict=True)]
+        parts.append(tuple(value for value in chosen if isinstance(value, Linear)))
+    if not isinstance(base, Pointer) or any(len(part) != len(new.block) for part in parts[:2]):
+        return None
+    return BlockPointer(base=base, sizes=parts[0], strides=parts[1], offsets=parts[2], block=new.block)
+
+
+def get_roots(value: Value) -> frozenset[int]:
+    """The arguments that it may point into."""
+    match value:
+        case Pointer():
+            return frozenset((value.root,))
+        case BlockPointer():
+            return frozenset((value.base.root,))
+        case Unknown():
+            return value.roots
+        case _:
+            return frozenset()
+
+
+def forget(*values: Value) -> Unknown:
+    """Any of them, or something computed from them."""
+    return Unknown(roots=frozenset[int]().union(*(get_roots(value) for value in values)))

@@ -1,0 +1,127 @@
+"""LD005 concurrent-access: something reads the operand while the kernel overwrites it."""
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.races import Race, RaceKind
+from ligerdiag.analysis.writes import HiddenWrite
+from ligerdiag.findings import Finding, Severity, SourceLine, Verdict
+from ligerdiag.hazards.concurrent_examples import GATHERED_AFTER, GATHERED_BESIDE, GATHERED_BESIDE_DECLARED
+from ligerdiag.hazards.concurrent_reports import CONCURRENT_ACCESS
+from ligerdiag.hazards.rule import Rule
+from ligerdiag.hazards.wording import describe_write
+from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.source import find_user_line
+
+
+def check(context: Context) -> Iterator[Finding]:
+    """One finding for each reader that nothing keeps apart from a hidden write."""
+    for race in context.concurrency.races:
+        write = context.writes[race.write]
+        names = tuple(
+            name for name, output in context.outputs.items() if any(race.key in cause.raced for cause in output.causes)
+        )
+        yield Finding(
+            rule=RULE.id,
+            severity=RULE.severity,
+            message=f"`%{race.reader.name}` may read what `{write.kernel}` overwrites at the same time",
+            outputs=names,
+            source=_find_line(context, race, write),
+            kernel=write.kernel,
+            operand=write.operand,
+            instructions=tuple(dict.fromkeys((_find_call(context, race, write).name, race.reader.name))),
+            evidence=(describe_write(context, write), _describe_overlap(context, race)),
+            help="declare the write (a Ref or `input_output_aliases`): XLA then orders the two, or gives one a copy",
+        )
+
+
+def _find_call(context: Context, race: Race, write: HiddenWrite) -> HloInstruction:
+    return context.optimized_call(write) or race.kernel
+
+
+def _find_line(context: Context, race: Race, write: HiddenWrite) -> SourceLine | None:
+    """The user's line that reads; of what is in flight, that of the operation in it; else the kernel's."""
+    inner = [
+        context.optimized.computations[callee].root
+        for callee in race.reader.called_computations
+        if race.reader.opcode != "fusion"
+    ]
+    for instruction in (race.reader, *inner):
+        found = find_user_line(context.optimized, instruction)
+        if found is not None:
+            return found
+    return find_user_line(context.program, write.call)
+
+
+def _describe_overlap(context: Context, race: Race) -> tuple[str, str]:
+    """Evidence line: why no order keeps the two apart."""
+    times = context.logical_times
+    match race.kind:
+        case RaceKind.ONE_COMMAND_BUFFER:
+            return (
+                "read",
+                f"%{race.reader.name} is a command of the same command buffer, and no buffer that the two declare puts one"
+                " before the other",
+            )
+        case RaceKind.READER_IN_FLIGHT | RaceKind.KERNEL_IN_FLIGHT:
+            start = race.start or race.reader
+            what = "it" if race.kind is RaceKind.READER_IN_FLIGHT else "the kernel"
+            end = (
+                f"done at {times.get(race.done.id)}, %{race.done.name}"
+                if race.done is not None
+                else "not done before the end"
+            )
+            head = f"%{race.reader.name} reads at logical time {times.get(race.reader.id)}"
+            return "read", f"{head}: {what} is in flight from {times.get(start.id)}, %{start.name}, and {end}"
+        case _:
+            assert_never(race.kind)
+
+
+RULE = Rule(
+    id="LD005",
+    name="concurrent-access",
+    severity=Severity.ERROR,
+    summary="something reads the operand while the kernel overwrites it",
+    what_it_does="""\
+Reports a hidden write and a reader of the same bytes that no order keeps apart, not even that of the schedule:
+
+- the reader is in flight: between the start and the done of an asynchronous collective, copy, fusion or call, which runs on
+  a stream of its own, stands the kernel;
+- the kernel is in flight itself, and the reader stands between;
+- both are commands of one command buffer (CUDA graph), and XLA runs it in no order but that of the buffers which the
+  commands declare (`xla_gpu_command_buffer_scheduling_mode=CONCURRENT`).
+
+Who shares bytes is read off XLA's buffer assignment: what shares none with the overwritten operand is left alone.""",
+    why="""\
+XLA believes that the kernel only reads its operand, and two reads may overlap. So the reader sees old elements, new ones,
+or some of each, as the hardware pleases; the next run, with another load on the interconnect, may differ. Tests rarely
+catch it.""",
+    what_to_do="""\
+Declare the write, and read the declared output where the new value is meant: a reader of the old value then keeps an
+operand of its own, and one of the new value waits. A barrier does not help: it orders what is started, not what is in
+flight.""",
+    limits="""\
+An output behind such a reader is never fresh. In the order of the schedule, in which an asynchronous operation reads at its
+start, the output may be stale or clobbered; it is called so then. Where that order would make it right its verdict is
+`unknown`, for the hardware does not keep it. What a device computes for such an output contradicts no verdict, and replay,
+which runs an asynchronous operation at its start, cannot show the race.
+
+By default (`LHS`), and with `SERIALIZE`, command buffers keep the order of the schedule, async operations apart, and are no
+race. The flag is taken from the compile; for files from elsewhere XLA's default is assumed. Which commands get an edge is
+worked out from the buffers that they declare, as XLA does: the thunk sequence that it prints names only the nearest ones.
+
+Taken for granted: that a collective's done waits for the other devices' reads of this device's memory, and that a kernel
+which is launched early (programmatic dependent launch) waits before it reads.""",
+    references=(
+        "github.com/openxla/xla/pull/27412 (concurrent command buffers forgot control dependences)",
+        "github.com/openxla/xla/pull/48900 (async operations inside command buffers lost their order)",
+        "github.com/ROCm/xla/pull/839 (a command buffer and a collective on two streams)",
+        "xla/backends/gpu/runtime/command_executor.cc in github.com/openxla/xla (which commands get an edge)",
+    ),
+    bad=(GATHERED_BESIDE,),
+    good=(GATHERED_BESIDE_DECLARED, GATHERED_AFTER),
+    check=check,
+    reproduced=CONCURRENT_ACCESS,
+    explains=Verdict.UNKNOWN,
+)

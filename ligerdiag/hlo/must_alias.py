@@ -1,0 +1,152 @@
+"""Storage that values must share, worked out from XLA's rules where there is no buffer assignment.
+
+Every value gets storage of its own, except what XLA's buffer assignment always puts together:
+  (1) what passes a value on (tuples, bitcasts, calls; see `positions`), and the operand, the parameters, the body's result
+      and the result of a loop; the results of a conditional's branches and its own;
+  (2) in-place operations: dynamic-update-slice and scatter with what they update, a fusion that returns one of these with
+      the parameter that it updates, all-reduce-start with its operands
+      (HloDataflowAnalysis::GetInPlaceInputOutputPairs in xla/hlo/analysis/hlo_dataflow_analysis.cc);
+  (3) what `output_to_operand_aliasing` of an instruction and `input_output_alias` of the module declare.
+Not known is which values XLA puts into the same bytes because it holds the one for dead when the other comes.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from ligerdiag.hlo.buffers import BufferAssignment, Slice
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.positions import Position, Positions
+from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
+
+type _Key = tuple[int, ShapeIndex]
+
+_CALLERS = frozenset({"call", "while", "conditional", "async-start"})
+_NONE = BufferAssignment(slices=(), definitions={}, overlapping={}, parameters={})
+
+
+def build_must_alias_buffers(module: HloModule) -> BufferAssignment:
+    """A buffer assignment with one allocation for each set of values that must share storage; sizes are 1 byte."""
+    sharing = _Sharing(module)
+    sharing.run()
+    numbers: dict[_Key, int] = {}
+    definitions: defaultdict[int, list[tuple[ShapeIndex, int]]] = defaultdict(list)
+    for key in sharing.defined:
+        number = numbers.setdefault(sharing.find(key), len(numbers))
+        definitions[key[0]].append((key[1], number))
+    parameters = {
+        numbers[sharing.find((parameter.id, index))]: (parameter.proto.parameter_number, index)
+        for parameter in module.entry.parameters
+        for index in iterate_leaves(parameter.shape)
+    }
+    return BufferAssignment(
+        slices=tuple([Slice(number, 0, 1) for number in range(len(numbers))]),
+        definitions={key: tuple(value) for key, value in definitions.items()},
+        overlapping={number: (number,) for number in range(len(numbers))},
+        parameters=parameters,
+        constants=frozenset(numbers[sharing.find((constant, ()))] for constant in sharing.constants),
+    )
+
+
+class _Sharing:
+    """Sets of positions that share storage, joined step by step."""
+
+    def __init__(self, module: HloModule) -> None:
+        self._module = module
+        self._positions = Positions(module, _NONE)
+        self._parent: dict[_Key, _Key] = {}
+        self.defined: list[_Key] = []
+        self.constants: list[int] = []
+
+    def find(self, key: _Key) -> _Key:
+        """The set's representative."""
+        root = key
+        while (parent := self._parent.get(root, root)) != root:
+            root = parent
+        while key != root:
+            self._parent[key], key = root, self._parent.get(key, key)
+        return root
+
+    def run(self) -> None:
+        """Join what must be joined."""
+        for computation in self._find_flow():
+            for instruction in computation.instructions:
+                if instruction.opcode == "constant":
+                    self.constants.append(instruction.id)
+                for index in iterate_leaves(instruction.shape):
+                    self._place(instruction, index)
+                for index, operand in _find_in_place(self._module, instruction):
+                    self._join((instruction, index), operand)
+        for entry in self._module.input_output_alias.entries:
+            parameter = self._module.entry.parameters[entry.parameter_number]
+            self._join(
+                (self._module.entry.root, tuple(entry.output_shape_index)),
+                (parameter, tuple(entry.parameter_shape_index)),
+            )
+
+    def _find_flow(self) -> list[HloComputation]:
+        """Computations whose values have storage: all that run in sequence, none that is fused or applied."""
+        found = {self._module.entry.id: self._module.entry}
+        pending = [self._module.entry]
+        while pending:
+            for instruction in pending.pop().instructions:
+                for callee in instruction.called_computations if instruction.opcode in _CALLERS else ():
+                    if callee not in found:
+                        found[callee] = self._module.computations[callee]
+                        pending.append(found[callee])
+        return list(found.values())
+
+    def _place(self, instruction: HloInstruction, index: ShapeIndex) -> None:
+        """(1) for one leaf."""
+        passed_on = None if instruction.opcode == "all-reduce-start" else self._positions.follow(instruction, index)
+        if passed_on is None:
+            self.defined.append((instruction.id, index))
+        else:
+            self._join((instruction, index), passed_on)
+        called = [self._module.computations[callee] for callee in instruction.called_computations]
+        if instruction.opcode == "while":
+            self._join((instruction, index), (called[0].root, index))
+            for one in called:
+                self._join((instruction, index), (one.parameters[0], index))
+        elif instruction.opcode == "conditional":
+            for one in called:
+                self._join((instruction, index), (one.root, index))
+
+    def _join(self, one: Position, other: Position) -> None:
+        a, b = self.find((one[0].id, one[1])), self.find((other[0].id, other[1]))
+        if a != b:
+            self._parent[a] = b
+
+
+def _find_in_place(module: HloModule, instruction: HloInstruction) -> Iterator[tuple[ShapeIndex, Position]]:
+    """(2) and (3): leaves of the instruction's shape with the position that shares their storage."""
+    opcode, operands = instruction.opcode, instruction.operands
+    for alias in instruction.proto.output_operand_aliasing:
+        if alias.operand_index < len(operands):
+            yield tuple(alias.output_shape_index), (operands[alias.operand_index], tuple(alias.operand_shape_index))
+    if opcode in ("dynamic-update-slice", "scatter", "all-reduce-start"):
+        for number, index in enumerate(iterate_leaves(instruction.shape)):
+            if number < len(operands):
+                yield index, (operands[number], ())
+    elif opcode == "fusion":
+        yield from _find_fused_in_place(module, instruction)
+
+
+def _find_fused_in_place(module: HloModule, fusion: HloInstruction) -> Iterator[tuple[ShapeIndex, Position]]:
+    root = module.computations[fusion.called_computations[0]].root
+    for index in iterate_leaves(fusion.shape):
+        value, rest = _follow_tuples(root, index)
+        if value.opcode not in ("dynamic-update-slice", "scatter") or (value.opcode == "scatter" and len(rest) > 1):
+            continue
+        updated, inner = _follow_tuples(value.operands[rest[0] if rest else 0], ())
+        if updated.opcode == "parameter":
+            yield index, (fusion.operands[updated.proto.parameter_number], inner)
+
+
+def _follow_tuples(value: HloInstruction, index: ShapeIndex) -> Position:
+    while True:
+        if value.opcode == "tuple" and index:
+            value, index = value.operands[index[0]], index[1:]
+        elif value.opcode == "get-tuple-element":
+            value, index = value.operands[0], (value.proto.tuple_index, *index)
+        else:
+            return value, index

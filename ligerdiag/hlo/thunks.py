@@ -1,0 +1,129 @@
+"""The thunk sequence that XLA dumps as text: what is launched, on which stream, and inside of which command buffer.
+
+A line is a thunk: its id, its kind, in brackets the nearest thunks before and after it that it must not be swapped with, by
+the buffers that they declare, and what the kind has to say. What is indented further runs inside of it:
+
+    000: kCommandBuffer [source | sink]
+        001: kCustomKernel [source       | next=002 (1)] gemm_fusion_dot_3 grid: [4, 1, 1] threads: [64, 1, 1] ...
+    002: kAsyncStart   [prev=001 (1) | next=006 (3)] stream=communication_stream[0], async_id=2
+        003: kAllGather [source | sink] kAllGather
+    004: kWhile        [prev=002 (1) | sink        ]
+    condition:
+        005: kCustomKernel ...
+      body:
+        006: kCustomKernel ...
+
+(1) The brackets name one thunk on either side and no more, and say the same whatever order the command buffer keeps: they
+    are no graph of what runs, and are not read.
+(2) Thunks that a pass made, such as the command buffers, have the id 0.
+(3) XLA before 2025 wrote a kind and a tab, no id, and not always what runs inside of a thunk: command buffers were
+    computations of the module then.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ligerdiag.errors import ArtifactError
+
+COMMAND_BUFFER = "kCommandBuffer"
+ASYNC_START = "kAsyncStart"
+ASYNC_DONE = "kAsyncDone"
+
+_THUNK = re.compile(r"( *)(?:(\d+): )?(k[A-Z]\w*) *(?:\[[^\]]*\]|\t)?(.*)", re.ASCII)
+_LABEL = re.compile(r" *(condition|body|\w*branch\w*):", re.ASCII)
+_STREAM = re.compile(r"\bstream=(\w+(?:\[\d+\])?)", re.ASCII)
+_LARGEST = 64 << 20
+"""Bytes; a text above it is no thunk sequence that anybody ran."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Thunk:
+    """One thunk, and what runs inside of it."""
+
+    id: int
+    """XLA's, in the order of emission; 0 where a pass made it."""
+    kind: str
+    """XLA's name, such as `kCustomKernel`."""
+    text: str
+    """The rest of the line: a kernel's name and launch, a stream."""
+    nested: tuple[tuple[str, "ThunkSequence"], ...] = ()
+    """(label, sequence): the label is `condition`, `body` or a branch's, and empty elsewhere."""
+
+    @property
+    def stream(self) -> str:
+        """The stream that an async start launches on, such as `communication_stream[0]`; empty elsewhere."""
+        found = _STREAM.search(self.text) if self.kind == ASYNC_START else None
+        return found[1] if found else ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ThunkSequence:
+    """Thunks in the order of their launch."""
+
+    thunks: tuple[Thunk, ...]
+    shows_nested: bool = True
+    """Whether the text says all that runs inside of a thunk, see (3)."""
+
+    def walk(self) -> Iterator[Thunk]:
+        """Every thunk, a nested one after the one that it is nested in."""
+        for thunk in self.thunks:
+            yield thunk
+            for _, sequence in thunk.nested:
+                yield from sequence.walk()
+
+
+@dataclass(slots=True)
+class _Line:
+    indent: int
+    thunk: tuple[int, str, str]
+    label: str
+    """What the lines from here on belong to, in the thunk around them."""
+    inner: list["_Line"]
+    labels: list[str]
+    """Of everything in it, in order; one without lines ran nothing."""
+
+
+def parse_thunks(text: str) -> ThunkSequence:
+    """The thunk sequence of a dump. Raises ArtifactError at the first line that is of another form."""
+    if len(text) > _LARGEST:
+        raise ArtifactError(f"the thunk sequence has {len(text)} characters, more than {_LARGEST}")
+    root: list[_Line] = []
+    around: list[_Line] = []
+    labels: dict[int, str] = {}
+    """Depth to the label that was read last."""
+    pending: list[str] = []
+    shows_nested = True
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        label = _LABEL.fullmatch(line.rstrip())
+        if label:
+            pending.append(label[1])
+            continue
+        found = _THUNK.fullmatch(line)
+        if found is None:
+            raise ArtifactError(f"line {number} of the thunk sequence is none that is known: `{line.strip():.60}`")
+        indent, shows_nested = len(found[1]), shows_nested and found[2] is not None
+        while around and around[-1].indent >= indent:
+            around.pop()
+        if pending:
+            labels[len(around)] = pending[-1]
+            if around:
+                around[-1].labels += pending
+            pending = []
+        elif not around or not around[-1].inner:
+            labels[len(around)] = ""
+        added = _Line(indent, (int(found[2] or 0), found[3], found[4].strip(" ,")), labels.get(len(around), ""), [], [])
+        (around[-1].inner if around else root).append(added)
+        around.append(added)
+    return ThunkSequence(tuple([_build(line) for line in root]), shows_nested)
+
+
+def _build(line: _Line) -> Thunk:
+    sequences: dict[str, list[Thunk]] = {label: [] for label in line.labels}
+    for inner in line.inner:
+        sequences.setdefault(inner.label, []).append(_build(inner))
+    number, kind, text = line.thunk
+    nested = tuple((label, ThunkSequence(tuple(thunks))) for label, thunks in sequences.items())
+    return Thunk(id=number, kind=kind, text=text, nested=nested)

@@ -1,0 +1,59 @@
+"""An entry `[[tool.ligerdiag.suppress]]`: which findings it allows.
+
+Every filter that is given must hold. In the globs only `*` and `?` are special: ids are full of brackets.
+"""
+
+import os
+from dataclasses import dataclass
+
+from ligerdiag.compile.selectors import compile_glob
+from ligerdiag.findings import Finding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    """One entry; an empty glob is one that is not given."""
+
+    rule: str
+    """Rule id."""
+    reason: str
+    case: str = ""
+    """Glob over ids of cases, of `inspect` over ids of modules."""
+    kernel: str = ""
+    """Glob over the kernel's function name."""
+    output: str = ""
+    """Glob that every output that the finding reaches has to match; a finding that reaches none does not."""
+    source: str = ""
+    """Glob over the file that the finding names, relative to `directory` where it is below it."""
+    directory: str = ""
+    """Absolute path of the configuration file's directory."""
+    where: str
+    """For people: which file, which entry."""
+
+    def concerns(self, case_id: str) -> bool:
+        """Whether the entry can match a finding of this case."""
+        return not self.case or _matches(self.case, case_id)
+
+    def matches(self, case_id: str, finding: Finding) -> bool:
+        """Whether the entry allows this finding of this case."""
+        return (
+            finding.rule == self.rule
+            and self.concerns(case_id)
+            and (not self.kernel or _matches(self.kernel, finding.kernel))
+            and (not self.output or self._matches_outputs(finding))
+            and (not self.source or self._matches_source(finding))
+        )
+
+    def _matches_outputs(self, finding: Finding) -> bool:
+        return bool(finding.outputs) and all(_matches(self.output, name) for name in finding.outputs)
+
+    def _matches_source(self, finding: Finding) -> bool:
+        if finding.source is None:
+            return False
+        file = finding.source.file
+        below = file.removeprefix(self.directory.rstrip(os.sep) + os.sep)
+        return _matches(self.source, below) or _matches(self.source, file)
+
+
+def _matches(glob: str, text: str) -> bool:
+    return bool(text) and compile_glob(glob).fullmatch(text) is not None

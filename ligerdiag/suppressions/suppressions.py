@@ -1,0 +1,143 @@
+"""One run's suppressions: which findings are allowed, by whom, and what allowed nothing.
+
+1. A comment comes before an entry of the configuration file; whatever matches a finding counts as used.
+2. "Unused" is only said where the run would have seen the use: all cases that a comment or an entry can be about were in it
+   (`Scope`), each was analysed to the end, and the rule had its say (some need a replay or a device).
+3. Comments are looked for in the files that findings name and in the cases' own files. Other files that a case imports are
+   not known here.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from ligerdiag.findings import Finding, SourceLine, Suppression, SuppressionKind, Verdict
+from ligerdiag.hazards.registry import find_unsettled
+from ligerdiag.outcomes import ReplayState
+from ligerdiag.report.model import CaseReport, Status, UnusedSuppression
+from ligerdiag.report.source_text import compute_place
+from ligerdiag.suppressions.comments import AllowComment, load_comments
+from ligerdiag.suppressions.entry import ConfigEntry
+from ligerdiag.suppressions.scope import Scope
+
+
+@dataclass(slots=True)
+class Suppressions:
+    """Holds the entries, the comments read so far, and which of them were used."""
+
+    entries: Sequence[ConfigEntry] = ()
+    _comments: dict[str, tuple[AllowComment, ...]] = field(default_factory=dict[str, tuple[AllowComment, ...]])
+    """By the file's real path."""
+    _used_entries: set[int] = field(default_factory=set[int])
+    _used_comments: set[tuple[str, int, str]] = field(default_factory=set[tuple[str, int, str]])
+    """(real path, line of the comment, rule)."""
+
+    def apply(self, case_id: str, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+        """The findings of one case, those that are allowed marked."""
+        return tuple(replace(finding, suppressed=self._find(case_id, finding)) for finding in findings)
+
+    def list_unused(self, cases: Sequence[CaseReport], scope: Scope) -> tuple[UnusedSuppression, ...]:
+        """What is wrong with the suppressions, as far as the run can tell: comments by file and line, then entries."""
+        for file in scope.files:
+            self._load(file)
+        return (
+            *(
+                one
+                for file in sorted(self._comments)
+                for comment in self._comments[file]
+                for one in self._judge_comment(file, comment, cases, scope)
+            ),
+            *self._list_unused_entries(cases, scope),
+        )
+
+    def _find(self, case_id: str, finding: Finding) -> Suppression | None:
+        found: list[Suppression] = []
+        if finding.source is not None and finding.source.line > 0:
+            file, comments = self._load(finding.source.file)
+            for comment in comments:
+                if comment.allows == finding.source.line and comment.reason and finding.rule in comment.rules:
+                    self._used_comments.add((file, comment.line, finding.rule))
+                    where = compute_place(SourceLine(file=finding.source.file, line=comment.line))
+                    found.append(Suppression(kind=SuppressionKind.IN_CODE, reason=comment.reason, where=where))
+        for number, entry in enumerate(self.entries):
+            if entry.matches(case_id, finding):
+                self._used_entries.add(number)
+                found.append(Suppression(kind=SuppressionKind.CONFIG, reason=entry.reason, where=entry.where))
+        return found[0] if found else None
+
+    def _load(self, file: str) -> tuple[str, tuple[AllowComment, ...]]:
+        """The file's real path and its comments; each file is read once."""
+        try:
+            path = os.path.realpath(file)
+        except (OSError, ValueError):
+            return file, ()
+        if path not in self._comments:
+            self._comments[path] = load_comments(path)
+        return path, self._comments[path]
+
+    def _judge_comment(
+        self, file: str, comment: AllowComment, cases: Sequence[CaseReport], scope: Scope
+    ) -> Iterator[UnusedSuppression]:
+        about = next((found for own, found in scope.files.items() if os.path.realpath(own) == file), None)
+        if about is None and scope.everything:
+            about = cases
+
+        def report(rule: str, message: str) -> UnusedSuppression:
+            return UnusedSuppression(
+                kind=SuppressionKind.IN_CODE,
+                rule=rule,
+                reason=comment.reason,
+                where=compute_place(SourceLine(file=file, line=comment.line)),
+                message=message,
+            )
+
+        for word in comment.unknown:
+            yield report(word, f"names no rule: expected such as {_render_example('LD003')}")
+        if not comment.rules and not comment.unknown:
+            yield report("", f"names no rule: expected such as {_render_example('LD003')}")
+        for rule in comment.rules:
+            if not comment.reason:
+                yield report(rule, f"needs a reason, and allows nothing without: {_render_example(rule)}")
+            elif (file, comment.line, rule) not in self._used_comments and about and _are_settled(about, rule):
+                yield report(rule, f"is not used: no finding of {rule} at line {comment.allows}")
+
+    def _list_unused_entries(self, cases: Sequence[CaseReport], scope: Scope) -> Iterator[UnusedSuppression]:
+        for number, entry in enumerate(self.entries):
+            about = [case for case in cases if entry.concerns(case.id)]
+            seen = scope.everything or entry.case in scope.ids
+            if number in self._used_entries or not about or not seen or not _are_settled(about, entry.rule):
+                continue
+            yield UnusedSuppression(
+                kind=SuppressionKind.CONFIG,
+                rule=entry.rule,
+                reason=entry.reason,
+                where=entry.where,
+                message=f"is not used: no finding of {entry.rule} matches it in {_count(about)}",
+            )
+
+
+def _are_settled(cases: Sequence[CaseReport], rule: str) -> bool:
+    """Whether the rule would have fired in these cases if it could."""
+    return not any(
+        case.status is Status.ERROR
+        or case.coverage.not_covered
+        or Verdict.UNKNOWN in case.outputs.values()
+        or rule in _list_unsettled(case)
+        for case in cases
+    )
+
+
+def _list_unsettled(case: CaseReport) -> frozenset[str]:
+    return find_unsettled(
+        replayed=case.replay is not None and case.replay.state is ReplayState.DONE,
+        ran=case.device is not None and not case.device.error,
+    )
+
+
+def _render_example(rule: str) -> str:
+    return f"`# ligerdiag: allow {rule} why it is right all the same`"
+
+
+def _count(cases: Sequence[CaseReport]) -> str:
+    number = len({case.id for case in cases})
+    return f"`{cases[0].id}`" if number == 1 else f"{number} cases"

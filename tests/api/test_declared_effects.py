@@ -1,0 +1,77 @@
+"""What the configuration file declares of a kernel that cannot be followed, and of one that can."""
+
+from pathlib import Path
+
+import pytest
+
+from ligerdiag import api
+from ligerdiag.effects.declared import parse_declarations
+from ligerdiag.errors import InputError
+from ligerdiag.findings import Verdict
+from ligerdiag.hazards.examples import FORGED_POINTER, LUCKY_READER
+from ligerdiag.report.model import CheckReport, Status
+from tests.api.conftest import RunCli
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("declared")
+    (path / "forges.py").write_text(FORGED_POINTER.code)
+    (path / "lucky.py").write_text(LUCKY_READER.code)
+    return path
+
+
+def check(file: Path, cache: Path, effects: dict[str, object]) -> CheckReport:
+    options = api.CheckOptions(
+        selectors=(str(file),), cache_directory=cache, replay=False, effects=parse_declarations(effects)
+    )
+    return api.check(options)
+
+
+def test_what_is_unknown_is_believed_and_the_report_says_so(folder: Path, cache: Path) -> None:
+    report = check(folder / "forges.py", cache, {"forging_kernel": {"writes": [0]}})
+    (case,) = report.cases
+    assert set(case.outputs.values()) == {Verdict.FRESH}
+    (finding,) = case.findings
+    assert finding.rule == "LD006"
+    assert dict(finding.evidence)["kernel"] == "`forging_kernel` is declared, and its kernel was not followed"
+    assert report.notes == ("what `forging_kernel` does is declared, and believed where it could not be told",)
+
+
+def test_without_a_declaration_of_its_own_it_stays_unknown(folder: Path, cache: Path) -> None:
+    (case,) = check(folder / "forges.py", cache, {"another_kernel": {"writes": []}}).cases
+    assert (case.status, set(case.outputs.values())) == (Status.INCONCLUSIVE, {Verdict.UNKNOWN})
+
+
+def test_a_declaration_that_the_kernel_contradicts_is_a_finding_and_not_believed(folder: Path, cache: Path) -> None:
+    (case,) = check(folder / "lucky.py", cache, {"double_kernel": {"writes": []}}).cases
+    assert (case.status, case.outputs["columns"]) == (Status.FINDINGS, Verdict.LATENT)
+    assert [finding.message for finding in case.findings if finding.rule == "LD018"] == [
+        "operand 0 of `double_kernel` is declared to be read only and is read and written"
+    ]
+
+
+def test_what_a_case_declares_counts_before_the_configuration(folder: Path, cache: Path) -> None:
+    code = FORGED_POINTER.code.replace('name="forges"', 'name="own", effects={"forging_kernel": {"writes": []}}')
+    (folder / "own.py").write_text(code)
+    report = check(folder / "own.py", cache, {"forging_kernel": {"writes": [0]}})
+    (case,) = report.cases
+    assert (set(case.outputs.values()), case.findings) == ({Verdict.FRESH}, ())
+    assert report.notes == ("what `forging_kernel` does is declared, and believed where it could not be told",)
+
+
+def test_a_declaration_of_a_case_that_means_nothing_is_an_error(folder: Path, cache: Path) -> None:
+    code = FORGED_POINTER.code.replace('name="forges"', 'name="odd", effects={"forging_kernel": {"writes": ["x"]}}')
+    (folder / "odd.py").write_text(code)
+    with pytest.raises(InputError, match=r"for `writes` in `effects` of case `odd` for `forging_kernel` but got 'x'"):
+        check(folder / "odd.py", cache, {})
+
+
+def test_the_command_line_hands_the_declarations_of_the_file_on(folder: Path, run_cli: RunCli, tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text("[tool.ligerdiag.effects.forging_kernel]\nwrites = []\n")
+    words = ("forges.py", "--no-replay")
+    assert run_cli("check", *words, cwd=folder).code == 1
+    outcome = run_cli("check", *words, "--config", config, cwd=folder)
+    assert outcome.code == 5
+    assert "note: what `forging_kernel` does is declared" in outcome.out

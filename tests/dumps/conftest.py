@@ -1,0 +1,106 @@
+"""Dumps of real compilations, made once, in one process: a folder for each program and way of dumping."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ligerdiag import api
+from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.toolchain import current_toolchain, worker_environment
+from ligerdiag.dumps.find import ModuleFiles, find_modules
+from ligerdiag.report.model import CheckReport
+
+ROOT = Path(__file__).parents[2]
+BOTH = {"xla_dump_hlo_as_proto": True, "xla_dump_hlo_as_text": True}
+PASSES = BOTH | {"xla_dump_hlo_pass_re": ".*", "xla_dump_compress_protos": True, "xla_dump_include_timestamp": True}
+CASES = {
+    "losses": ("cases/two_losses.py", "two_losses[same-hidden]"),
+    "loop": ("cases/loop_carry.py", "loop_carry[gradient-hidden]"),
+    "flce": ("cases/seed_flce.py", "seed_flce[False-float32-True-1-4-32-16]"),
+    "fresh": ("cases/flce_modes.py", "flce_modes[out_of_place-float32-True-1-4-32-16]"),
+    "ordinary": ("tests/dumps/programs/ordinary.py", "ordinary"),
+}
+
+type Inspect = Callable[..., CheckReport]
+type Pick = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def dumps(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
+    """A folder `<program>` and `<program>-untagged` for each of CASES, and `passes` with all that XLA can dump."""
+    root = tmp_path_factory.mktemp("dumps")
+    jobs = [
+        {"file": str(ROOT / file), "id": case, "into": str(root / name), "tagged": tagged, "flags": flags}
+        for program, (file, case) in CASES.items()
+        for name, tagged, flags in ((program, True, BOTH), (f"{program}-untagged", False, BOTH))
+    ]
+    jobs.append(jobs[0] | {"into": str(root / "passes"), "flags": PASSES})
+    command = [sys.executable, "-m", "tests.dumps.make_dumps", json.dumps(jobs)]
+    environment = worker_environment(current_toolchain(), Cache(cache).root)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return root
+
+
+@pytest.fixture
+def pick(dumps: Path, tmp_path: Path) -> Pick:
+    """Copies the files of a dump whose names end so into a folder of their own."""
+
+    def copy(dump: str, *endings: str, into: str = "picked") -> Path:
+        folder = tmp_path / into
+        folder.mkdir(parents=True, exist_ok=True)
+        found = [path for path in sorted((dumps / dump).iterdir()) if path.name.endswith(endings)]
+        assert found, endings
+        for path in found:
+            shutil.copy(path, folder / path.name)
+        return folder
+
+    return copy
+
+
+@pytest.fixture(scope="session")
+def inspect(cache: Path) -> Inspect:
+    """Inspects the paths; keywords are those of InspectOptions."""
+
+    def run(*paths: Path, **keywords: object) -> CheckReport:
+        return api.inspect(api.InspectOptions(paths=paths, cache_directory=cache, **keywords))  # type: ignore[arg-type]
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def run_cli(cache: Path) -> "Callable[..., subprocess.CompletedProcess[str]]":
+    """Runs `ligerdiag` with these words in a process of its own."""
+
+    def run(*words: str | Path, cwd: Path = ROOT) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "ligerdiag.cli", *map(str, words)]
+        environment = os.environ | {"LIGERDIAG_CACHE_DIR": str(cache)}
+        return subprocess.run(
+            command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=300
+        )
+
+    return run
+
+
+def only(folder: Path) -> ModuleFiles:
+    """The one module of a folder."""
+    (module,) = find_modules(folder).modules
+    return module
+
+
+def outputs(report: CheckReport) -> list[str]:
+    """The verdicts of the one module of a report."""
+    (case,) = report.cases
+    assert not case.error, case.error
+    return [verdict.value for verdict in case.outputs.values()]

@@ -1,0 +1,31 @@
+"""Run as a process of its own: compiles cases for an H100 as a user would, with XLA's dump flags, into plain folders.
+
+python -m tests.dumps.make_dumps '[{"file": …, "id": …, "into": …, "tagged": …, "flags": {…}}, …]'
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from ligerdiag.compile.case_loader import CaseLoader
+from ligerdiag.compile.job import Source
+from ligerdiag.compile.lowering import configure_locations, lower_case
+from ligerdiag.compile.target import load_target
+
+ROOT = Path(__file__).parents[2]
+
+
+def main() -> None:
+    target = load_target("h100")
+    configure_locations(str(ROOT / "ligerdiag"))
+    loader = CaseLoader()
+    for job in json.loads(sys.argv[1]):
+        into = Path(job["into"])
+        into.mkdir(parents=True, exist_ok=True)
+        case = loader.load(Source(file=job["file"], root=str(ROOT)))[job["id"]]
+        program = lower_case(case, target.description, target.compute_capability, tagged=job["tagged"])
+        program.lowered.compile(compiler_options={**job["flags"], "xla_dump_to": str(into)})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""Bytes of files: unpacked within bounds, and known by their beginning."""
+
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+
+from ligerdiag.dumps.content import SMALL_BYTES, Form, compute_form, read_content, unpack
+from ligerdiag.errors import ArtifactError
+
+TEXT = b"HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n"
+PACKED = gzip.compress(TEXT, mtime=0)
+
+
+def test_a_gzip_file_of_any_number_of_members_is_unpacked() -> None:
+    assert unpack(TEXT) == TEXT
+    assert unpack(gzip.compress(TEXT)) == TEXT
+    assert unpack(gzip.compress(TEXT) + gzip.compress(TEXT) + b"\x00" * 512) == TEXT + TEXT
+    assert unpack(gzip.compress(b"")) == b""
+    large = os.urandom(3 << 20)
+    assert unpack(gzip.compress(large)) == large
+
+
+@pytest.mark.parametrize("unit", [b"\x00", b"\x1a\x00", b"HloModule m\n"])
+def test_a_bomb_ends_in_an_error_before_it_is_unpacked(unit: bytes) -> None:
+    bomb = gzip.compress(unit * ((64 << 20) // len(unit)), 9)
+    assert len(bomb) < SMALL_BYTES // 8
+    with pytest.raises(ArtifactError, match="unpacks to more than"):
+        unpack(bomb)
+    with pytest.raises(ArtifactError, match="unpacks to more than"):
+        unpack(gzip.compress(unit * ((2 << 20) // len(unit)), 9) * 20)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (PACKED[:-12], "ends too early"),
+        (PACKED[:5], "ends too early"),
+        (PACKED[:-8] + b"\x00" * 8, "damaged"),
+        (PACKED + b"rest", "damaged"),
+        (gzip.compress(PACKED, mtime=0), "in a gzip file"),
+    ],
+    ids=("cut off", "cut off in its head", "another checksum", "something behind", "packed twice"),
+)
+def test_a_damaged_gzip_file_is_told_so(data: bytes, said: str) -> None:
+    with pytest.raises(ArtifactError, match=said):
+        unpack(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "form"),
+    [
+        (TEXT, Form.TEXT),
+        (b"// by hand\n\n  " + TEXT, Form.TEXT),
+        (b"\xef\xbb\xbf" + TEXT, Form.TEXT),
+        (b"BufferAssignment:\nallocation 0: size 4:\n", Form.BUFFERS),
+        (b"\x0a\x03abc", Form.PROTO),
+    ],
+)
+def test_the_beginning_tells_the_form(data: bytes, form: Form) -> None:
+    assert compute_form(data) is form
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "empty"),
+        (b"module @jit_f attributes {}", "StableHLO"),
+        (b"#loc1 = loc(unknown)\nmodule @f {", "StableHLO"),
+        (b"ML\xefR\x01", "MLIR bytecode"),
+        (b"\xfd7zXZ\x00...", "xz file"),
+        (b"PK\x03\x04", "zip file"),
+    ],
+)
+def test_what_is_known_to_be_something_else_is_named(data: bytes, said: str) -> None:
+    with pytest.raises(ArtifactError, match=said):
+        compute_form(data)
+
+
+def test_what_is_no_file_cannot_be_read(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "missing", Path("/dev/zero")):
+        with pytest.raises(ArtifactError, match=r"not a file|cannot read"):
+            read_content(path)

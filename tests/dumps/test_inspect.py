@@ -1,0 +1,192 @@
+"""`inspect` on real dumps in all forms: the same verdicts, a report that says what was read, exit codes."""
+
+import gzip
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from ligerdiag import api
+from ligerdiag.errors import InputError
+from ligerdiag.hlo.xla_pb2 import HloProto
+from ligerdiag.report.json import load_schema, render_json
+from ligerdiag.report.model import Status
+from ligerdiag.report.terminal import render_terminal
+from tests.dumps.conftest import CASES, ROOT, Inspect, Pick, only, outputs
+
+PROTOS = ("optimizations.hlo.pb",)
+KERNELS = tuple(name for name in CASES if name != "ordinary")
+
+type RunCli = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def checked(cache: Path) -> dict[str, list[str]]:
+    """What `check` says of the same cases."""
+    selectors = tuple(f"{ROOT / file}::{case}" for file, case in CASES.values())
+    report = api.check(api.CheckOptions(selectors=selectors, cache_directory=cache, replay=False))
+    by_id = {case.id: [verdict.value for verdict in case.outputs.values()] for case in report.cases}
+    return {program: by_id[case] for program, (_, case) in CASES.items()}
+
+
+@pytest.mark.parametrize("program", KERNELS)
+def test_a_dump_gives_the_verdicts_of_check(
+    program: str, dumps: Path, inspect: Inspect, checked: dict[str, list[str]]
+) -> None:
+    assert outputs(inspect(dumps / program)) == checked[program]
+
+
+@pytest.mark.parametrize("program", KERNELS)
+def test_without_tags_nothing_is_better_than_check_says(
+    program: str, dumps: Path, inspect: Inspect, checked: dict[str, list[str]]
+) -> None:
+    found = outputs(inspect(dumps / f"{program}-untagged"))
+    assert all(verdict in (meant, "unknown") for verdict, meant in zip(found, checked[program], strict=True)), found
+
+
+def test_every_way_of_dumping_gives_the_same(dumps: Path, pick: Pick, inspect: Inspect) -> None:
+    whole = outputs(inspect(dumps / "losses"))
+    protos = pick("losses", *PROTOS)
+    files = only(protos)
+    packed = protos.parent / "packed"
+    packed.mkdir()
+    for path in (*files.optimized, *files.program):
+        (packed / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+    renamed = protos.parent / "step.bin"
+    shutil.copy(files.optimized[0], renamed)
+    assert outputs(inspect(protos)) == whole
+    assert outputs(inspect(packed)) == whole
+    assert outputs(inspect(files.optimized[0])) == whole
+    assert outputs(inspect(dumps / "passes")) == whole
+    assert len(outputs(inspect(renamed))) == len(whole)
+
+
+def test_a_bare_module_as_jax_hands_it_out_is_read(pick: Pick, inspect: Inspect) -> None:
+    folder = pick("losses", *PROTOS)
+    for path in folder.iterdir():
+        proto = HloProto()
+        proto.ParseFromString(path.read_bytes())
+        path.write_bytes(proto.hlo_module.SerializeToString())
+    report = inspect(folder)
+    assert len(outputs(report)) == 4
+    assert not report.cases[0].coverage.buffer_assignment
+
+
+def test_a_protobuf_without_its_buffer_assignment_takes_it_from_the_text(
+    dumps: Path, pick: Pick, inspect: Inspect
+) -> None:
+    folder = pick("losses", *PROTOS, "-buffer-assignment.txt")
+    (path,) = only(folder).optimized
+    proto = HloProto()
+    proto.ParseFromString(path.read_bytes())
+    proto.ClearField("buffer_assignment")
+    path.write_bytes(proto.SerializeToString())
+    report = inspect(folder)
+    assert report.cases[0].coverage.buffer_assignment
+    assert outputs(report) == outputs(inspect(dumps / "losses"))
+
+
+def test_a_protobuf_that_is_cut_off_is_replaced_by_the_text_and_said(dumps: Path, pick: Pick, inspect: Inspect) -> None:
+    folder = pick("losses", *PROTOS, "optimizations.txt", "-buffer-assignment.txt")
+    path = only(folder).optimized[0]
+    path.write_bytes(path.read_bytes()[:-1000])
+    report = inspect(folder)
+    assert outputs(report) == outputs(inspect(dumps / "losses"))
+    assert any("truncated" in note and path.name in note for note in report.notes)
+    assert report.cases[0].status is not Status.CLEAN
+
+
+def test_a_file_that_cannot_be_read_at_all_is_that_modules_error(pick: Pick, inspect: Inspect) -> None:
+    folder = pick("losses", *PROTOS)
+    pick("flce", *PROTOS, into="picked/other")
+    path = next(path for path in folder.iterdir() if "after" in path.name)
+    path.write_bytes(path.read_bytes()[:-1000])
+    report = inspect(folder)
+    broken, whole = report.cases
+    assert (broken.status, broken.error_exit_code) == (Status.ERROR, 3)
+    assert "truncated" in broken.error
+    assert whole.status is Status.FINDINGS
+    assert whole.id.startswith("other/")
+
+
+def test_a_module_before_optimizations_alone_holds_no_schedule(pick: Pick, inspect: Inspect) -> None:
+    folder = pick("losses", "before_optimizations.hlo.pb")
+    (path,) = folder.iterdir()
+    with pytest.raises(InputError, match="none after"):
+        inspect(folder)
+    (case,) = inspect(path).cases
+    assert "holds no schedule" in case.error
+    path.rename(folder / "step.hlo.pb")
+    report = inspect(folder)
+    assert not report.cases
+    assert any("holds no schedule" in note for note in report.notes)
+
+
+def test_an_artifact_of_check_is_inspected_with_all_that_it_holds(
+    dumps: Path, inspect: Inspect, cache: Path, checked: dict[str, list[str]]
+) -> None:
+    del dumps
+    file, name = CASES["losses"]
+    options = api.CheckOptions(selectors=(f"{ROOT / file}::{name}",), cache_directory=cache, replay=False)
+    (known,) = api.check(options).cases
+    report = inspect(Path(known.artifact))
+    (case,) = report.cases
+    assert (case.id, case.target, case.outputs) == (known.id, "h100", known.outputs)
+    assert outputs(report) == checked["losses"]
+    folder = Path(known.artifact).parent
+    assert len(inspect(folder).cases) == len(list(folder.glob("*/manifest.json")))
+
+
+def test_several_modules_are_one_report(dumps: Path, inspect: Inspect) -> None:
+    report = inspect(dumps / "losses", dumps / "fresh", dumps / "ordinary")
+    assert [case.status for case in report.cases] == [Status.FINDINGS, report.cases[1].status]
+    assert report.targets == ("sm_9.0a",)
+    assert "1 module without custom calls: nothing to check there" in report.notes
+    jsonschema.validate(json.loads(render_json(report)), load_schema())
+    text = render_terminal(report)
+    assert "2 modules on sm_9.0a" in text
+    assert "note: 1 module without custom calls" in text
+    assert "expect" not in text.splitlines()[-1]
+
+
+def test_ordinary_programs_have_nothing_to_check(dumps: Path, run_cli: RunCli) -> None:
+    done = run_cli("inspect", dumps / "ordinary", dumps / "ordinary-untagged")
+    assert done.returncode == 5
+    assert "nothing to check: 2 modules, none has an in-place kernel (2 without custom calls)" in done.stdout
+    done = run_cli("inspect", dumps / "fresh", "--format", "json")
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["exit_code"]) == (5, 5)
+    assert report["notes"] == ["nothing to check: 1 module, it has no in-place kernel (0 without custom calls)"]
+
+
+def test_exit_codes_are_those_of_the_help(dumps: Path, pick: Pick, run_cli: RunCli, tmp_path: Path) -> None:
+    assert run_cli("inspect", dumps / "losses").returncode == 1
+    assert run_cli("inspect", dumps / "losses", "--fail-on", "never").returncode == 0
+    missing = run_cli("inspect", tmp_path / "missing")
+    assert (missing.returncode, missing.stdout) == (2, "")
+    assert missing.stderr.startswith("error: no file or directory")
+    assert run_cli("inspect").returncode == 2
+    folder = pick("losses", *PROTOS)
+    (next(path for path in folder.iterdir() if "after" in path.name)).write_bytes(b"nothing")
+    assert run_cli("inspect", folder).returncode == 3
+
+
+def test_a_report_goes_to_a_file_and_the_table_stays(dumps: Path, run_cli: RunCli, tmp_path: Path) -> None:
+    done = run_cli("inspect", dumps / "losses", "--format", "json", "--output", tmp_path / "report.json")
+    assert done.returncode == 1
+    assert "STALE" in done.stdout
+    report = json.loads((tmp_path / "report.json").read_text())
+    jsonschema.validate(report, load_schema())
+    assert report["cases"][0]["target"] == "sm_9.0a"
+
+
+def test_a_module_is_chosen_by_its_name(dumps: Path, run_cli: RunCli) -> None:
+    done = run_cli("inspect", dumps / "losses", "--module", "jit_comp*")
+    assert done.returncode == 1
+    done = run_cli("inspect", dumps / "losses", "--module", "*eval*")
+    assert done.returncode == 2
+    assert "no module matches `*eval*`" in done.stderr

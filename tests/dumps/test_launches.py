@@ -1,0 +1,68 @@
+"""What lies beside a dumped module about its launch, under the names that XLA gives it."""
+
+from pathlib import Path
+
+import pytest
+
+from ligerdiag.dumps.launches import load_launches
+from ligerdiag.hlo.command_order import CommandOrder
+
+MODULE = "module_0003.jit_step.sm_9.0a_gpu_after_optimizations.hlo.pb"
+THUNKS = "001: kCopy [source | sink] kCopy\n"
+CAPTURED = f"000: kCommandBuffer [source | sink] \n    {THUNKS}"
+CONCURRENT = "xla_gpu_command_buffer_scheduling_mode: CONCURRENT\n"
+
+
+def write(folder: Path, **texts: str) -> Path:
+    """The files of `module_0003.jit_step`, by their endings."""
+    for ending, text in texts.items():
+        name = ending if ending == "debug_options" else f"{ending}.txt"
+        (folder / f"module_0003.jit_step.{name}").write_text(text, encoding="utf-8")
+    return folder / MODULE
+
+
+def test_the_sequence_with_command_buffers_comes_first(tmp_path: Path) -> None:
+    found = load_launches(write(tmp_path, thunk_sequence=THUNKS, thunk_sequence_after_thunk_passes=CAPTURED))
+    assert found.thunks is not None
+    assert [thunk.kind for thunk in found.thunks.walk()] == ["kCommandBuffer", "kCopy"]
+
+
+@pytest.mark.parametrize(
+    ("text", "order"), [(CONCURRENT, CommandOrder.DECLARED), ("xla_dump_hlo_as_text: true\n", CommandOrder.SCHEDULE)]
+)
+def test_the_flags_say_which_order_command_buffers_keep(text: str, order: CommandOrder, tmp_path: Path) -> None:
+    assert load_launches(write(tmp_path, debug_options=text)).command_order is order
+
+
+def test_what_is_not_there_is_not_known(tmp_path: Path) -> None:
+    found = load_launches(tmp_path / MODULE)
+    assert (found.thunks, found.command_order, found.notes) == (None, None, ())
+
+
+def test_the_files_of_another_module_are_left_alone(tmp_path: Path) -> None:
+    write(tmp_path, thunk_sequence=THUNKS, debug_options=CONCURRENT)
+    found = load_launches(tmp_path / MODULE.replace("0003", "0004"))
+    assert (found.thunks, found.command_order) == (None, None)
+
+
+def test_a_module_with_a_time_stamp_has_files_with_and_without_one(tmp_path: Path) -> None:
+    write(tmp_path, thunk_sequence=THUNKS)
+    (tmp_path / "17.module_0003.jit_step.debug_options").write_text(CONCURRENT, encoding="utf-8")
+    found = load_launches(tmp_path / f"17.{MODULE}")
+    assert found.thunks is not None
+    assert found.command_order is CommandOrder.DECLARED
+
+
+def test_a_text_that_is_not_understood_is_said_and_nothing_more(tmp_path: Path) -> None:
+    (note,) = load_launches(write(tmp_path, thunk_sequence="no thunks\n")).notes
+    assert note.startswith("the thunk sequence could not be read, and its command buffers are not seen: line 1")
+    (tmp_path / "module_0003.jit_step.thunk_sequence.txt").write_bytes(b"\xff\xfe")
+    (note,) = load_launches(tmp_path / MODULE).notes
+    assert "is no text" in note
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text(THUNKS, encoding="utf-8")
+    (tmp_path / "module_0003.jit_step.thunk_sequence.txt").symlink_to(elsewhere)
+    assert load_launches(tmp_path / MODULE).thunks is None

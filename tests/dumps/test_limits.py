@@ -1,0 +1,56 @@
+"""Memory is bounded by what a file has on disk."""
+
+import gzip
+import itertools
+import resource
+import signal
+from pathlib import Path
+
+import pytest
+
+from ligerdiag.dumps.limits import BASE_BYTES, BYTES_PER_BYTE, compute_allowance, limit_memory, limit_time
+from ligerdiag.errors import ArtifactError
+from tests.dumps.conftest import Inspect
+
+
+def test_what_a_file_may_cost_grows_with_its_size(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x" * 1000)
+    assert compute_allowance([]) == BASE_BYTES
+    assert compute_allowance([tmp_path / "a", tmp_path / "missing"]) == BASE_BYTES + 1000 * BYTES_PER_BYTE
+
+
+def test_too_much_memory_is_an_error_and_the_bound_is_lifted_again() -> None:
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    with pytest.raises(ArtifactError, match="`m` takes more than 64 MiB of memory"), limit_memory(64 << 20, "m"):
+        bytearray(128 << 20)
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
+    assert len(bytearray(128 << 20)) == 128 << 20
+    with limit_memory(64 << 20, "m"):
+        assert len(bytearray(16 << 20)) == 16 << 20
+
+
+def test_too_much_time_is_an_error_and_the_alarm_is_off_again() -> None:
+    before = signal.getsignal(signal.SIGPROF)
+    with pytest.raises(ArtifactError, match=r"`m` takes more than 0.05 s"), limit_time(0.05, "m"):
+        sum(itertools.repeat(0))
+    assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGPROF) is before
+    with limit_time(100, "m"):
+        assert signal.getitimer(signal.ITIMER_PROF)[0] > 0
+    assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
+
+
+def test_messages_that_take_forty_times_their_bytes_end_in_an_error(tmp_path: Path, inspect: Inspect) -> None:
+    """A module of 60 million empty computations, packed so that it is small and yet not refused as a bomb."""
+    inner = b"\x1a\x00" * 60_000_000 + b"\x0a\x0bcustom-call"
+    head, rest = bytearray(b"\x0a"), len(inner)
+    while rest > 127:
+        head.append(rest & 127 | 128)
+        rest >>= 7
+    head.append(rest)
+    path = tmp_path / "module_0001.jit_f.sm_9.0_gpu_after_optimizations.hlo.pb.gz"
+    packed = gzip.compress(bytes(head) + inner, 9)
+    path.write_bytes(packed + b"\x00" * (len(inner) // 200 - len(packed) + 1000))
+    (case,) = inspect(tmp_path).cases
+    assert "memory" in case.error
+    assert case.error_exit_code == 3

@@ -1,0 +1,129 @@
+"""HLO text through jaxlib's parser: what a protobuf says survives, and what cannot be parsed ends in one line."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ligerdiag.compile.cache import Cache
+from ligerdiag.dumps.translate import Translator
+from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.parse import load_hlo, parse_hlo_module
+from ligerdiag.hlo.source import iterate_frames
+from tests.dumps.conftest import CASES, Inspect, Pick, only, outputs
+
+TEXT_FORMS = ("optimizations.txt", "-buffer-assignment.txt")
+
+
+@pytest.fixture(scope="module")
+def translator(cache: Path) -> Iterator[Translator]:
+    with Translator(cache=Cache(cache), timeout=60) as opened:
+        yield opened
+
+
+def load_both(folder: Path, translator: Translator) -> tuple[HloModule, HloModule]:
+    """The optimized module from protobuf and from text."""
+    proto, text = only(folder).optimized
+    return load_hlo(proto)[0], parse_hlo_module(translator.translate(text.read_bytes(), text.name))
+
+
+def describe_schedule(module: HloModule) -> dict[str, list[str]]:
+    """Names in the schedule's order; text writes get-tuple-element without a name, at its reader."""
+    return {
+        computation.name: [i.name for i in computation.sequence if i.opcode != "get-tuple-element"]
+        for computation in module.computations.values()
+        if computation.sequence
+    }
+
+
+def list_shared(proto: HloModule, text: HloModule) -> list[tuple[HloInstruction, HloInstruction]]:
+    by_name = {i.name: i for c in text.computations.values() for i in c.instructions}
+    shared = [
+        (one, by_name[one.name]) for c in proto.computations.values() for one in c.instructions if one.name in by_name
+    ]
+    assert len(shared) > 20
+    return shared
+
+
+@pytest.mark.parametrize("program", CASES)
+def test_the_schedule_is_the_order_of_the_lines(program: str, dumps: Path, translator: Translator) -> None:
+    proto, text = load_both(dumps / program, translator)
+    assert describe_schedule(text) == describe_schedule(proto)
+    assert describe_schedule(text)[proto.entry.name]
+
+
+@pytest.mark.parametrize("program", CASES)
+def test_names_lines_and_payloads_survive(program: str, dumps: Path, translator: Translator) -> None:
+    proto, text = load_both(dumps / program, translator)
+    payloads = 0
+    for one, other in list_shared(proto, text):
+        assert other.opcode == one.opcode
+        assert other.op_name == one.op_name
+        assert list(iterate_frames(text, other)) == list(iterate_frames(proto, one))
+        payload, same = one.proto.backend_config, other.proto.backend_config
+        if payload.startswith(b"{"):
+            assert json.loads(same) == json.loads(payload)
+        else:
+            assert same == payload
+            payloads += bool(payload)
+    assert payloads or program == "ordinary"
+
+
+@pytest.mark.parametrize("program", CASES)
+def test_tagged_text_gives_the_verdicts_of_the_protobuf(
+    program: str, dumps: Path, pick: Pick, inspect: Inspect
+) -> None:
+    whole, text = inspect(dumps / program), inspect(pick(program, *TEXT_FORMS))
+    if program == "ordinary":
+        assert not whole.cases
+        assert not text.cases
+        return
+    assert outputs(text) == outputs(whole)
+    assert [f.rule for f in text.cases[0].findings] == [f.rule for f in whole.cases[0].findings]
+    assert text.cases[0].coverage.buffer_assignment
+
+
+@pytest.mark.parametrize("program", CASES)
+def test_text_without_tags_says_nothing_that_the_order_could_change(
+    program: str, dumps: Path, pick: Pick, inspect: Inspect
+) -> None:
+    tagged = inspect(dumps / program)
+    text = inspect(pick(f"{program}-untagged", *TEXT_FORMS))
+    assert len(text.cases) == len(tagged.cases)
+    for case, known in zip(text.cases, tagged.cases, strict=True):
+        pairs = list(zip(case.outputs.values(), known.outputs.values(), strict=True))
+        assert all(verdict.value == "unknown" or verdict is meant for verdict, meant in pairs), pairs
+        if any(verdict is not meant for verdict, meant in pairs):
+            assert any("does not say in which order" in line for line in case.coverage.not_covered)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n", "no HLO text that jaxlib can parse"),
+        (b"HloModule m\n\nENTRY e {\n  ROOT p = f32[] nonsense(q)\n}\n", "no HLO text that jaxlib can parse"),
+        (b"HloModule m, " + b"{" * 200_000, "x.txt"),
+        (b"HloModule m\n\nENTRY e {\n  ROOT p = " + b"(" * 300_000 + b"\n}\n", "x.txt"),
+        (b"HloModule m \xff\xfe", "no HLO text"),
+    ],
+    ids=("cut off", "no opcode", "braces", "deep", "no UTF-8"),
+)
+def test_what_cannot_be_parsed_is_one_line_and_the_next_text_is_parsed(
+    text: bytes, said: str, dumps: Path, translator: Translator
+) -> None:
+    with pytest.raises(ArtifactError, match=said) as error:
+        translator.translate(text, "x.txt")
+    assert "\n" not in str(error.value)
+    good = only(dumps / "losses").optimized[1]
+    assert translator.translate(good.read_bytes(), good.name)
+
+
+def test_a_text_that_takes_too_long_is_ended(dumps: Path, cache: Path) -> None:
+    good = only(dumps / "losses").optimized[1]
+    with (
+        Translator(cache=Cache(cache), timeout=1e-4) as hasty,
+        pytest.raises(ArtifactError, match=r"was ended after 0.0001 s"),
+    ):
+        hasty.translate(good.read_bytes(), good.name)

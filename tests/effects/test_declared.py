@@ -1,0 +1,120 @@
+"""Declarations: what they look like, what they settle, and where the IR knows better."""
+
+import tomllib
+
+import pytest
+
+from ligerdiag.effects.access import Access, CallEffects, create_unknown_effects
+from ligerdiag.effects.declared import Contradiction, DeclaredEffects, apply_declarations, parse_declarations
+from ligerdiag.effects.operand_use import UNUSED, Coverage, Neighbours, ReadsBeforeWrite
+from ligerdiag.errors import InputError
+
+NONE, READ, WRITE, BOTH, UNKNOWN = Access.NONE, Access.READ, Access.WRITE, Access.READ_WRITE, Access.UNKNOWN
+
+TOML = """
+[tool.ligerdiag.effects.my_ffi_target]
+writes = [0]
+reads = [1, 2]
+
+[tool.ligerdiag.effects."ns.other$target"]
+writes = []
+"""
+
+
+def test_a_table_of_a_project_file_is_read() -> None:
+    assert parse_declarations(tomllib.loads(TOML)["tool"]["ligerdiag"]["effects"]) == (
+        DeclaredEffects(name="my_ffi_target", writes=frozenset({0}), reads=frozenset({1, 2})),
+        DeclaredEffects(name="ns.other$target", writes=frozenset()),
+    )
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ({"f": 3}, r"expected a table such as { writes = \[0\] } for \[tool.ligerdiag.effects.f\] but got 3"),
+        ({"f": {}}, "expected `writes` in .*: the operands that are overwritten, \\[\\] for none"),
+        ({"f": {"reads": [0]}}, "expected `writes` in"),
+        ({"f": {"write": [0]}}, "got `write`, did you mean `writes`"),
+        ({"f": {"writes": [0], "colour": 1}}, "got `colour`$"),
+        ({"f": {"writes": 0}}, "expected a list of operand numbers for `writes` in .* but got 0"),
+        ({"f": {"writes": "01"}}, "but got '01'"),
+        ({"f": {"writes": [-1]}}, "expected operand numbers from 0 on for `writes` in .* but got -1"),
+        ({"f": {"writes": [True]}}, "but got True"),
+        ({"f": {"writes": [0.0]}}, "but got 0.0"),
+        ({"f": {"writes": [10**9]}}, "but got 1000000000"),
+        ({"f": {"writes": [2, 1, 2]}}, "got 2 twice"),
+        ({"": {"writes": [0]}}, "but got ''"),
+    ],
+)
+def test_nonsense_is_an_input_error_that_says_what_is_right(raw: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        parse_declarations(raw)
+    assert "\n" not in str(error.value)
+
+
+def make_unknown(kernel: str = "f") -> CallEffects:
+    return create_unknown_effects(kernel=kernel, operands=3, outputs=1, reason="not to be seen")
+
+
+def test_what_is_unknown_becomes_what_is_declared() -> None:
+    declared = DeclaredEffects(name="f", writes=frozenset({0, 1}), reads=frozenset({1, 2}))
+    effects, contradictions = apply_declarations(make_unknown(), target="f", declarations=(declared,))
+    assert contradictions == ()
+    assert (effects.operands, effects.outputs, effects.reasons) == ((WRITE, BOTH, READ), (WRITE,), ())
+    one, two, three = effects.operand_uses
+    assert one.reads_before_write is ReadsBeforeWrite.NO
+    assert (two.reads_before_write, two.coverage, two.neighbours) == (
+        ReadsBeforeWrite.UNKNOWN,
+        Coverage.UNKNOWN,
+        Neighbours.UNKNOWN,
+    )
+    assert (three.coverage, three.neighbours) == (Coverage.NONE, Neighbours.DISJOINT)
+    assert two.reason == "`f` is declared, and its kernel was not followed"
+
+
+def test_without_reads_every_operand_may_be_read() -> None:
+    declared = DeclaredEffects(name="f", writes=frozenset({1}))
+    effects, _ = apply_declarations(make_unknown(), target="f", declarations=(declared,))
+    assert effects.operands == (READ, BOTH, READ)
+
+
+def test_the_kernels_own_declaration_counts_before_its_targets() -> None:
+    declarations = (
+        DeclaredEffects(name="mosaic_gpu_v2", writes=frozenset({0})),
+        DeclaredEffects(name="my_kernel", writes=frozenset({2})),
+    )
+    effects, _ = apply_declarations(make_unknown("my_kernel"), target="mosaic_gpu_v2", declarations=declarations)
+    assert effects.operands == (READ, READ, BOTH)
+    effects, _ = apply_declarations(make_unknown("another"), target="mosaic_gpu_v2", declarations=declarations)
+    assert effects.operands == (BOTH, READ, READ)
+    untouched = make_unknown("another")
+    assert apply_declarations(untouched, target="other", declarations=declarations) == (untouched, ())
+
+
+def test_the_ir_wins_and_the_contradiction_is_handed_on() -> None:
+    found = CallEffects(kernel="k", operands=(BOTH, READ, NONE, UNKNOWN), outputs=(WRITE,), reasons=("why",))
+    declared = DeclaredEffects(name="k", writes=frozenset({1, 7}), reads=frozenset({0, 1}))
+    effects, contradictions = apply_declarations(found, target="t", declarations=(declared,))
+    assert effects.operands == (BOTH, READ, NONE, NONE)
+    assert effects.operand_uses[:3] == found.operand_uses[:3]
+    assert effects.operand_uses[3] == UNUSED
+    assert contradictions == (
+        Contradiction(target="k", kernel="k", operand=0, declared=READ, found=BOTH),
+        Contradiction(target="k", kernel="k", operand=1, declared=BOTH, found=READ),
+        Contradiction(target="k", kernel="k", operand=7, declared=WRITE, found=NONE),
+    )
+
+
+def test_a_declaration_that_is_right_contradicts_nothing() -> None:
+    found = CallEffects(kernel="k", operands=(BOTH, READ), outputs=(WRITE,))
+    for reads in (None, frozenset({0, 1})):
+        declared = DeclaredEffects(name="k", writes=frozenset({0}), reads=reads)
+        assert apply_declarations(found, target="t", declarations=(declared,)) == (found, ())
+
+
+def test_a_read_that_is_not_declared_is_a_contradiction_only_where_reads_are_declared() -> None:
+    found = CallEffects(kernel="k", operands=(READ,), outputs=())
+    some = DeclaredEffects(name="k", writes=frozenset(), reads=frozenset())
+    assert apply_declarations(found, target="t", declarations=(some,))[1] == (
+        Contradiction(target="k", kernel="k", operand=0, declared=NONE, found=READ),
+    )

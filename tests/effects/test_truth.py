@@ -1,0 +1,143 @@
+"""The static answer about each buffer of each launch, held against what Triton's interpreter was seen to do.
+
+Soundness: what is said is so, in every run. Exactness: `truth_cases` pins every answer, so that a loss of precision fails.
+"""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import zlib
+from typing import Any
+
+import pytest
+
+from ligerdiag.effects import triton_call_pb2
+from ligerdiag.effects.access import CallEffects
+from ligerdiag.effects.call import compute_call_effects
+from ligerdiag.effects.operand_use import OperandUse
+from tests.effects.conftest import build_ttir
+from tests.effects.truth_cases import CASES, SWEEP, TruthCase
+
+BYTES = {"fp32": 4, "fp16": 2, "i32": 4, "i64": 8, "i8": 1, "u8": 1, "fp8e4nv": 1}
+LETTERS = {
+    "yes": "y", "no": "n", "complete": "c", "partial": "p", "none": "-", "disjoint": "d", "shared": "s", "unknown": "?",
+}  # fmt: skip
+
+EXACT = {"reads before write": 174, "coverage": 173, "neighbours": 176}
+"""Buffers of interpreted kernels of which the analysis says what was seen; the others are UNKNOWN."""
+
+
+@pytest.fixture(scope="session")
+def truth() -> dict[str, list[dict[str, Any]]]:
+    """By case, one record per draw of the inputs; see `truth_run`."""
+    environment = os.environ | {"TRITON_INTERPRET": "1", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.effects.truth_run"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+@functools.cache
+def compute(name: str) -> CallEffects:
+    """The effects of the case's launch, by way of a payload as jax-triton makes it."""
+    case = (CASES | SWEEP)[name]
+    names = [parameter for parameter in case.kernel.arg_names if parameter not in case.constants]
+    signature = {
+        parameter: f"*{case.buffers[parameter][0]}"
+        if parameter in case.buffers
+        else ("i32" if isinstance(case.scalars[parameter], int) else "fp32")
+        for parameter in names
+    }
+    operands = [parameter for parameter in names if parameter in case.buffers]
+    proto = triton_call_pb2.TritonAnyKernelCall()
+    call = proto.kernel_call
+    call.kernel.kernel_name = case.kernel.__name__
+    call.kernel.ttir = build_ttir(case.kernel, signature, case.constants).decode()
+    call.grid_0, call.grid_1, call.grid_2 = case.grid
+    for parameter in names:
+        added = call.parameters.add()
+        if parameter in case.buffers:
+            added.array.SetInParent()
+        elif isinstance(case.scalars[parameter], int):
+            added.i32 = case.scalars[parameter]
+        else:
+            added.f32 = case.scalars[parameter]
+    return compute_call_effects(
+        target="triton_kernel_call",
+        backend_config=zlib.compress(proto.SerializeToString()),
+        operands=len(operands),
+        outputs=0,
+        sizes=tuple(BYTES[case.buffers[p][0]] * case.buffers[p][1] for p in operands),
+    )
+
+
+def get_uses(case: TruthCase, effects: CallEffects) -> dict[str, OperandUse]:
+    names = [parameter for parameter in case.kernel.arg_names if parameter in case.buffers]
+    return dict(zip(names, effects.operand_uses, strict=True))
+
+
+def render(use: OperandUse) -> str:
+    return "".join(LETTERS[kind.value] for kind in (use.reads_before_write, use.coverage, use.neighbours))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_answer_about_a_kernel_is_as_exact_as_it_was(name: str) -> None:
+    case = CASES[name]
+    uses = get_uses(case, compute(name))
+    assert {buffer: render(use) for buffer, use in uses.items()} == {
+        buffer: case.expected.get(buffer, "???") for buffer in uses
+    }, {buffer: use.reason for buffer, use in uses.items()}
+    for use in uses.values():
+        assert use.is_unknown == bool(use.reason)
+
+
+def check_soundness(case: TruthCase, effects: CallEffects, seen: dict[str, Any]) -> None:
+    """What is said is what was seen, or UNKNOWN."""
+    assert not seen["stray"]
+    for (buffer, use), access in zip(get_uses(case, effects).items(), effects.operands, strict=True):
+        letters = seen[buffer]["letters"]
+        assert access.reads or not seen[buffer]["reads"], buffer
+        assert access.writes or not seen[buffer]["changed"], buffer
+        assert access.writes or letters[1] == "-", buffer
+        for said, found in zip(render(use), letters, strict=True):
+            assert said in ("?", found), f"`{buffer}`: {render(use)} said, {letters} seen"
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.interpreted])
+def test_what_is_said_about_a_kernel_was_seen(name: str, truth: dict[str, list[dict[str, Any]]]) -> None:
+    for seen in truth[name]:
+        check_soundness(CASES[name], compute(name), seen)
+
+
+@pytest.mark.parametrize("name", SWEEP)
+def test_launches_of_every_size_are_told_exactly(name: str, truth: dict[str, list[dict[str, Any]]]) -> None:
+    case, effects = SWEEP[name], compute(name)
+    check_soundness(case, effects, truth[name][0])
+    for buffer, use in get_uses(case, effects).items():
+        # That no program at all reads a buffer that is only read is not shown.
+        letters = render(use) if truth[name][0][buffer]["reads"] else render(use)[1:]
+        assert "?" not in letters, buffer
+
+
+def test_how_often_the_answer_is_exact(truth: dict[str, list[dict[str, Any]]]) -> None:
+    counted = dict.fromkeys(EXACT, 0)
+    buffers = 0
+    names = [name for name in truth if name in CASES]
+    for name in names:
+        for use in get_uses(CASES[name], compute(name)).values():
+            buffers += 1
+            for what, letter in zip(EXACT, render(use), strict=True):
+                counted[what] += letter != "?"
+    print(f"{len(names)} kernels, {buffers} buffers, exact: {counted}")
+    assert (len(names), buffers, counted) == (64, 188, EXACT)
+
+
+def test_the_kernels_that_the_interpreter_cannot_run_are_these() -> None:
+    assert [name for name, case in CASES.items() if not case.interpreted] == [
+        "libdevice",
+        "block-scaled matmul",
+        "pure assembly",
+    ]

@@ -1,0 +1,115 @@
+"""LD010 on calls that have several configurations by our word: what counts as read, as shared, and as held too early."""
+
+import pytest
+
+from ligerdiag.analysis.context import Context, compute_context
+from ligerdiag.effects.access import Access, CallEffects
+from ligerdiag.effects.operand_use import OperandUse, ReadsBeforeWrite
+from ligerdiag.findings import Finding
+from ligerdiag.hazards.ld010_autotuned_in_place import check
+from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.parse import parse_hlo
+from tests.analysis.by_hand import Program
+
+LEGACY, FFI = "triton_kernel_call", "triton_kernel_call_ffi"
+
+
+def judge_call(
+    access: Access,
+    *,
+    configurations: int = 2,
+    reads: ReadsBeforeWrite = ReadsBeforeWrite.YES,
+    target: str = LEGACY,
+    on_argument: bool = False,
+    shared: bool = False,
+    declared: bool = False,
+    reuses: bool = False,
+) -> Context:
+    """A kernel on -x, or on the argument x itself; `shared`: its output stands in the bytes of its operand; `reuses`: in
+    those of x, which is donated."""
+    programs = Program(), Program()
+    for program in programs:
+        entry = program.computation("entry")
+        x = program.op(entry, "parameter")
+        value = x if on_argument else program.op(entry, "negate", x, tag=1)
+        call = program.kernel(entry, value, tag=2, target=target)
+        if declared:
+            call.output_operand_aliasing.add(operand_index=0)
+    schedule = programs[1]
+    schedule.define(x, offset=0)
+    assignment = schedule.proto.buffer_assignment.buffer_allocations[0]
+    assignment.is_entry_computation_parameter = on_argument or reuses
+    if not on_argument:
+        schedule.define(value, offset=None if reuses else 16)
+    own = not (shared or declared or reuses)
+    schedule.define(call, offset=None if own else 0 if on_argument or reuses else 16)
+    schedule.schedule(schedule.proto.hlo_module.computations[0])
+
+    def effects_of(call: HloInstruction) -> CallEffects:
+        return CallEffects(
+            kernel="tuned",
+            operands=(access,),
+            outputs=(Access.WRITE,),
+            configurations=configurations,
+            operand_uses=(OperandUse(reads_before_write=reads),),
+        )
+
+    optimized, buffers = parse_hlo(schedule.bytes())
+    assert buffers is not None
+    return compute_context(
+        program=parse_hlo(programs[0].bytes())[0],
+        optimized=optimized,
+        buffers=buffers,
+        effects_of=effects_of,
+        output_names=("sums",),
+        traced_calls=(),
+    )
+
+
+def find(context: Context) -> list[Finding]:
+    return list(check(context))
+
+
+@pytest.mark.parametrize(
+    ("reads", "found"), [(ReadsBeforeWrite.YES, 1), (ReadsBeforeWrite.UNKNOWN, 1), (ReadsBeforeWrite.NO, 0)]
+)
+def test_an_operand_that_may_be_read_before_it_is_overwritten_counts(reads: ReadsBeforeWrite, found: int) -> None:
+    assert len(find(judge_call(Access.READ_WRITE, reads=reads))) == found
+
+
+def test_one_configuration_is_not_tried() -> None:
+    assert find(judge_call(Access.READ_WRITE, configurations=1)) == []
+
+
+def test_an_operand_that_the_kernel_only_reads_counts_where_an_output_stands_in_its_bytes() -> None:
+    (finding,) = find(judge_call(Access.READ, shared=True))
+    assert "shares bytes with an output" in dict(finding.evidence)["kernel"]
+    assert find(judge_call(Access.READ)) == []
+
+
+@pytest.mark.parametrize("access", [Access.READ, Access.READ_WRITE])
+def test_what_is_declared_is_put_back(access: Access) -> None:
+    assert find(judge_call(access, declared=True)) == []
+
+
+def test_an_unknown_kernel_is_left_to_its_own_rule() -> None:
+    assert find(judge_call(Access.UNKNOWN)) == []
+
+
+@pytest.mark.parametrize(("target", "on_argument", "found"), [(LEGACY, False, 1), (FFI, False, 0), (FFI, True, 1)])
+def test_what_is_tried_before_the_program_runs_spoils_arguments_only(
+    target: str, on_argument: bool, found: int
+) -> None:
+    assert len(find(judge_call(Access.READ_WRITE, target=target, on_argument=on_argument))) == found
+
+
+@pytest.mark.parametrize(("target", "found"), [(LEGACY, []), (FFI, [None])])
+def test_what_is_tried_before_the_program_runs_spoils_a_donated_argument_whose_bytes_it_uses_again(
+    target: str, found: list[None]
+) -> None:
+    assert [finding.operand for finding in find(judge_call(Access.READ, target=target, reuses=True))] == found
+
+
+@pytest.mark.parametrize(("target", "found"), [(LEGACY, 1), (FFI, 1)])
+def test_an_argument_that_shares_bytes_with_an_output_is_spoilt_by_either_launcher(target: str, found: int) -> None:
+    assert len(find(judge_call(Access.READ, target=target, on_argument=True, shared=True))) == found

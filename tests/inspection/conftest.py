@@ -1,0 +1,65 @@
+"""Programs of the analysis' tests, compiled once more without tags: what a user's XLA dump of them holds."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ligerdiag.compile.artifacts import Artifact
+from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.pool import Pool
+from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.compile.target import load_target
+from ligerdiag.hlo.module import HloModule
+from ligerdiag.hlo.parse import load_hlo
+from ligerdiag.inspection import Compilation, Inspection, inspect_compilation
+from tests.analysis.compiled import PROGRAMS, Compiler, compiler
+
+__all__ = ["compiler"]
+
+ROOT = Path(__file__).parents[2]
+FILES = ("straight.py", "loops.py", "calls.py")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One program with tags and without."""
+
+    tagged: Artifact
+    untagged: Artifact
+    effects: Path
+
+    def load_dump(self) -> tuple[HloModule, Compilation]:
+        """What XLA dumps without tags; the program apart, as it is optional in the compilation."""
+        optimized, buffers = load_hlo(self.untagged.optimized)
+        program, _ = load_hlo(self.untagged.unoptimized)
+        return program, Compilation(
+            name=self.untagged.provenance.case_id,
+            program=program,
+            as_written=False,
+            optimized=optimized,
+            buffers=buffers,
+            output_names=self.untagged.provenance.outputs,
+        )
+
+    def inspect(self, compilation: Compilation) -> Inspection:
+        return inspect_compilation(compilation, effects_cache=self.effects)
+
+
+type Pairs = dict[str, Pair]
+
+
+@pytest.fixture(scope="session")
+def pairs(compiler: Compiler, tmp_path_factory: pytest.TempPathFactory) -> Pairs:
+    """By case id."""
+    cache = Cache(tmp_path_factory.mktemp("untagged"))
+    with Pool(cache=cache, jobs=2, module="tools.untagged_worker", environment={"PYTHONPATH": str(ROOT)}) as pool:
+        cases = discover_cases(list(FILES), pool=pool, directory=PROGRAMS)
+        results = list(compile_cases(cases, [load_target("h100")], pool=pool))
+    tagged = {case: program for file in FILES for case, program in compiler.compile(file).items()}
+    found: Pairs = {}
+    for result in results:
+        assert result.artifact is not None, result.error
+        program = tagged[result.case.id]
+        found[result.case.id] = Pair(program.artifact, result.artifact, program.effects)
+    return found

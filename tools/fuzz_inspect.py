@@ -1,0 +1,262 @@
+"""Hostile input for `inspect`: `python tools/fuzz_inspect.py SEED COUNT FOLDER...`.
+
+The folders hold dumps of real compilations, as protobuf and as text, that are mutated. Each input has to end in a report or
+in a LigerdiagError, within `SECONDS` and within `MEMORY` of a process. Everything else is kept in `fuzz-inspect-SEED/`
+and makes the exit code 1.
+"""
+
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from time import perf_counter
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from ligerdiag import api
+from ligerdiag.compile.cache import Cache
+from ligerdiag.dumps.select import select_modules
+from ligerdiag.dumps.translate import Translator
+from ligerdiag.errors import LigerdiagError
+from ligerdiag.hlo.xla_pb2 import HloProto
+from ligerdiag.inspected_modules import InspectedModules
+from ligerdiag.report.json import render_json
+from ligerdiag.report.model import CheckReport, Noun
+from ligerdiag.report.terminal import render_terminal
+from tools.mutations import make_bomb, make_structure, mutate_bytes, mutate_fields, mutate_text, pack
+
+SECONDS = 10
+MEMORY = 2 << 30
+OPTIMIZED = "module_0001.jit_f.sm_9.0_gpu_after_optimizations"
+PROGRAM = "module_0001.jit_f.before_optimizations"
+
+
+class Hang(BaseException):
+    """An input took longer than SECONDS; no Exception, so that nobody catches it."""
+
+
+@dataclass(frozen=True)
+class Seed:
+    """One good dump: the bytes of its four files."""
+
+    optimized: bytes
+    program: bytes
+    optimized_text: bytes
+    program_text: bytes
+    buffers_text: bytes
+
+
+@dataclass
+class Tally:
+    """What became of the inputs."""
+
+    outcomes: Counter[str] = field(default_factory=Counter[str])
+    kinds: Counter[str] = field(default_factory=Counter[str])
+    slowest: float = 0.0
+    slowest_kind: str = ""
+    failures: list[tuple[int, str, str]] = field(default_factory=list)
+
+
+def load_seeds(folders: list[Path]) -> list[Seed]:
+    """The last module of each folder."""
+
+    def read(folder: Path, pattern: str) -> bytes:
+        return sorted(folder.glob(pattern))[-1].read_bytes()
+
+    return [
+        Seed(
+            optimized=read(folder, "*after_optimizations.hlo.pb"),
+            program=read(folder, "*before_optimizations.hlo.pb"),
+            optimized_text=read(folder, "*after_optimizations.txt"),
+            program_text=read(folder, "*before_optimizations.txt"),
+            buffers_text=read(folder, "*-buffer-assignment.txt"),
+        )
+        for folder in folders
+    ]
+
+
+def write_input(folder: Path, seed: Seed, random: Random) -> str:
+    """Writes one hostile dump and returns its kind."""
+    kind = random.choices(list(_KINDS), [weight for weight, _ in _KINDS.values()])[0]
+    _KINDS[kind][1](folder, seed, random)
+    return kind
+
+
+def _write_proto(folder: Path, optimized: bytes, program: bytes | None) -> None:
+    (folder / f"{OPTIMIZED}.hlo.pb").write_bytes(optimized)
+    if program is not None:
+        (folder / f"{PROGRAM}.hlo.pb").write_bytes(program)
+
+
+def _bytes(folder: Path, seed: Seed, random: Random) -> None:
+    which = random.randrange(3)
+    optimized = mutate_bytes(seed.optimized, random) if which != 1 else seed.optimized
+    _write_proto(folder, optimized, mutate_bytes(seed.program, random) if which else seed.program)
+
+
+def _fields(folder: Path, seed: Seed, random: Random) -> None:
+    protos = [HloProto(), HloProto()]
+    which = random.randrange(3)
+    for proto, data in zip(protos, (seed.optimized, seed.program), strict=True):
+        proto.ParseFromString(data)
+    optimized = mutate_fields(protos[0], random) if which != 1 else seed.optimized
+    program = mutate_fields(protos[1], random) if which else seed.program
+    _write_proto(folder, optimized, None if random.random() < 0.1 else program)
+
+
+def _text(folder: Path, seed: Seed, random: Random) -> None:
+    which = random.randrange(3)
+    optimized = mutate_text(seed.optimized_text, random) if which != 1 else seed.optimized_text
+    (folder / f"{OPTIMIZED}.txt").write_bytes(optimized)
+    program = mutate_text(seed.program_text, random) if which == 1 else seed.program_text
+    (folder / f"{PROGRAM}.txt").write_bytes(program)
+    if random.random() < 0.5:
+        (folder / f"{OPTIMIZED}-buffer-assignment.txt").write_bytes(seed.buffers_text)
+
+
+def _buffers(folder: Path, seed: Seed, random: Random) -> None:
+    proto = HloProto()
+    proto.ParseFromString(seed.optimized)
+    proto.ClearField("buffer_assignment")
+    _write_proto(folder, proto.SerializeToString(), seed.program)
+    (folder / f"{OPTIMIZED}-buffer-assignment.txt").write_bytes(mutate_text(seed.buffers_text, random))
+
+
+def _packed(folder: Path, seed: Seed, random: Random) -> None:
+    (folder / f"{OPTIMIZED}.hlo.pb.gz").write_bytes(pack(seed.optimized, random))
+    (folder / f"{PROGRAM}.hlo.pb.gz").write_bytes(pack(seed.program, random))
+
+
+def _structure(folder: Path, seed: Seed, random: Random) -> None:
+    del seed
+    proto = make_structure(random)
+    program = HloProto()
+    program.CopyFrom(proto)
+    program.hlo_module.schedule.Clear()
+    _write_proto(folder, proto.SerializeToString(), None if random.random() < 0.2 else program.SerializeToString())
+
+
+def _mixed(folder: Path, seed: Seed, random: Random) -> None:
+    """Files of other kinds under names that promise a module."""
+    contents = (b"", b"HloModule", b"module @x {}", b"\x7fELF", b"BufferAssignment:\n", seed.optimized_text, seed.program,
+                make_bomb(random), random.randbytes(1000), b"HloModule m\n" + b"(" * 100_000)  # fmt: skip
+    endings = (".hlo.pb", ".txt", ".hlo.pb.gz", ".txt.gz")
+    for name in (OPTIMIZED, PROGRAM):
+        (folder / f"{name}{random.choice(endings)}").write_bytes(random.choice(contents))
+    if random.random() < 0.3:
+        (folder / f"{PROGRAM}.hlo").symlink_to(random.choice(("/dev/zero", "/etc/passwd", "nowhere", f"{PROGRAM}.hlo")))
+    if random.random() < 0.2:
+        (folder / f"{OPTIMIZED}.hlo.pb.d").mkdir()
+
+
+_KINDS: dict[str, tuple[float, Callable[[Path, Seed, Random], None]]] = {
+    "bytes": (25, _bytes),
+    "fields": (35, _fields),
+    "text": (10, _text),
+    "buffers": (10, _buffers),
+    "packed": (8, _packed),
+    "structure": (4, _structure),
+    "mixed": (3, _mixed),
+}
+
+
+def inspect_input(folder: Path, translator: Translator, cache: Cache) -> str:
+    """All that `inspect` does, with a text worker that is already there; one word for how it ended."""
+    try:
+        inspected = InspectedModules(select_modules((folder,)))
+        for _ in inspected.run(translator, effects_cache=cache.root / "effects"):
+            pass
+    except LigerdiagError:
+        return "input error"
+    cases = tuple(api.conclude(report) for report in inspected.reports)
+    targets = tuple({case.target: 0 for case in cases})
+    report = CheckReport(cases=cases, targets=targets, toolchain="", notes=inspected.list_notes(), noun=Noun.MODULE)
+    render_terminal(report, width=100, colour=True, verbose=True)
+    render_json(report)
+    return cases[0].status.value if cases else "not looked at"
+
+
+@contextmanager
+def limits() -> Iterator[None]:
+    """The process may not grow beyond MEMORY; `watched` ends what takes longer than SECONDS."""
+
+    def ring(number: int, frame: object) -> None:
+        raise Hang
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    before = signal.signal(signal.SIGUSR1, ring)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, hard))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+@contextmanager
+def watched() -> Iterator[None]:
+    """Raises Hang in this thread after SECONDS: not by an alarm, which `inspect` itself sets."""
+    watch = threading.Timer(SECONDS, signal.pthread_kill, (threading.get_ident(), signal.SIGUSR1))
+    watch.start()
+    try:
+        yield
+    finally:
+        watch.cancel()
+        watch.join()
+
+
+def run(seeds: list[Seed], first: int, count: int, cache: Cache, keep: Path | None = None) -> Tally:
+    """Inputs `first` to `first + count - 1`; after Ctrl-C what there is so far."""
+    tally = Tally()
+    with suppress(KeyboardInterrupt), Translator(cache=cache, timeout=SECONDS / 2) as translator, limits():
+        for number in range(first, first + count):
+            random = Random(number)
+            with tempfile.TemporaryDirectory() as name:
+                folder = Path(name)
+                kind = write_input(folder, random.choice(seeds), random)
+                started = perf_counter()
+                try:
+                    with watched():
+                        outcome = inspect_input(folder, translator, cache)
+                except (Exception, Hang) as fault:
+                    outcome = type(fault).__name__
+                    where = "".join(traceback.format_exception(fault)[-3:])
+                    tally.failures.append((number, kind, where))
+                    if keep is not None:
+                        shutil.copytree(folder, keep / str(number), symlinks=True, dirs_exist_ok=True)
+                seconds = perf_counter() - started
+            tally.outcomes[outcome] += 1
+            tally.kinds[kind] += 1
+            if seconds > tally.slowest:
+                tally.slowest, tally.slowest_kind = seconds, f"{kind} {number}"
+    return tally
+
+
+def main() -> int:
+    first, count, folders = int(sys.argv[1]), int(sys.argv[2]), [Path(name) for name in sys.argv[3:]]
+    tally = run(load_seeds(folders), first, count, Cache(), Path(f"fuzz-inspect-{first}"))
+    own, children = (
+        resource.getrusage(who).ru_maxrss >> 10 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    lines = [
+        f"{tally.kinds.total()} of {count} inputs: {dict(tally.kinds)}",
+        f"ended: {dict(tally.outcomes.most_common())}",
+        f"slowest {tally.slowest:.1f} s ({tally.slowest_kind}); largest memory {own} MiB, of a worker {children} MiB",
+        *(f"--- {number} {kind}\n{where}" for number, kind, where in tally.failures[:30]),
+        f"{len(tally.failures)} failures",
+    ]
+    sys.stdout.write("\n".join(lines) + "\n")
+    return 1 if tally.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,29 @@
+"""A compile worker that does not tag: `python -m tools.untagged_worker` leaves the modules that a user's own XLA dump holds.
+
+Started as any compile worker (`Pool(module=..., environment={"PYTHONPATH": ...})`), on a cache of its own: an artifact
+without tags answers the same question in the index as the one with them.
+"""
+
+from functools import partial
+
+from ligerdiag.compile.worker_loop import Answerer, serve
+
+FRAMES = 10
+"""JAX's own limit for the locations of an operation; a compile worker keeps more."""
+
+
+def prepare() -> Answerer:
+    """As a compile worker's, with modules as JAX lowers them."""
+    import jax
+
+    from ligerdiag.compile import compile_job, worker
+    from ligerdiag.compile.lowering import lower_case
+
+    answer = worker.prepare()
+    compile_job.lower_case = partial(lower_case, tagged=False)
+    jax.config.update("jax_traceback_in_locations_limit", FRAMES)
+    return answer
+
+
+if __name__ == "__main__":
+    serve(prepare)
