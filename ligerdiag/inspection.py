@@ -155,11 +155,11 @@ def inspect_compilation(
         leaves = sum(1 for _ in iterate_leaves(module.entry.root.shape))
         if leaves != len(names):
             raise ArtifactError(f"`{module.name}` has {leaves} outputs, the program {len(names)}")
-    effects, contradictions = _compute_effects(modules, effects_cache, declared)
+    effects = _Effects(modules, effects_cache, declared)
     try:
         with _without_collector():
-            context = _compute_context(compilation, names, lambda call: effects[_key(call)])
-            context = replace(context, contradictions=_find_contradictions(context, contradictions))
+            context = _compute_context(compilation, names, effects.find)
+            context = replace(context, contradictions=effects.list_contradictions(context))
     except (AssertionError, IndexError, KeyError, ValueError, RecursionError, StopIteration) as fault:
         if os.environ.get("LIGERDIAG_DEBUG"):  # shows where the modules do not hang together
             raise
@@ -216,30 +216,36 @@ def _compute_context(compilation: Compilation, names: tuple[str, ...], effects_o
     )
 
 
-def _compute_effects(
-    modules: tuple[HloModule, ...], cache: Path | None, declared: Sequence[DeclaredEffects]
-) -> tuple[dict[CustomCall, CallEffects], dict[CustomCall, tuple[Contradiction, ...]]]:
-    """Each call's effects with what is declared of it, and the declarations that are not so."""
-    calls = list(dict.fromkeys(_key(call) for module in modules for _, call in module.iterate_custom_calls()))
-    found = compute_effects_isolated(calls, cache_directory=cache, timeout=EFFECTS_TIMEOUT)
-    joined = {
-        call: apply_declarations(effects, target=call.target, declarations=declared)
-        for call, effects in zip(calls, found, strict=True)
-    }
-    return {call: effects for call, (effects, _) in joined.items()}, {
-        call: found for call, (_, found) in joined.items()
-    }
+class _Effects:
+    """What each custom call does, with what is declared of it. The same instructions are asked about again and again."""
 
+    def __init__(self, modules: Sequence[HloModule], cache: Path | None, declared: Sequence[DeclaredEffects]) -> None:
+        self._keys: dict[int, tuple[HloInstruction, CustomCall]] = {}
+        calls = [self._find_key(call) for module in modules for _, call in module.iterate_custom_calls()]
+        calls = list(dict.fromkeys(calls))
+        found = compute_effects_isolated(calls, cache_directory=cache, timeout=EFFECTS_TIMEOUT)
+        self._joined = {
+            call: apply_declarations(effects, target=call.target, declarations=declared)
+            for call, effects in zip(calls, found, strict=True)
+        }
 
-def _find_contradictions(
-    context: Context, found: Mapping[CustomCall, tuple[Contradiction, ...]]
-) -> tuple[tuple[HloInstruction, Contradiction], ...]:
-    """Each declaration that is not so, with the first call that shows it."""
-    first: dict[Contradiction, HloInstruction] = {}
-    for call, _ in (*context.calls, *context.optimized_calls):
-        for one in found[_key(call)]:
-            first.setdefault(one, call)
-    return tuple([(call, one) for one, call in first.items()])
+    def find(self, call: HloInstruction) -> CallEffects:
+        """The effects of one of the modules' custom calls."""
+        return self._joined[self._find_key(call)][0]
+
+    def list_contradictions(self, context: Context) -> tuple[tuple[HloInstruction, Contradiction], ...]:
+        """Each declaration that is not so, with the first call that shows it."""
+        first: dict[Contradiction, HloInstruction] = {}
+        for call, _ in (*context.calls, *context.optimized_calls):
+            for one in self._joined[self._find_key(call)][1]:
+                first.setdefault(one, call)
+        return tuple([(call, one) for one, call in first.items()])
+
+    def _find_key(self, call: HloInstruction) -> CustomCall:
+        known = self._keys.get(id(call))
+        if known is None:
+            known = self._keys[id(call)] = call, _key(call)
+        return known[1]
 
 
 def _key(call: HloInstruction) -> CustomCall:

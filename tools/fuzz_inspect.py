@@ -5,6 +5,7 @@ in a LigerdiagError, within `SECONDS` and within `MEMORY` of a process. Everythi
 and makes the exit code 1.
 """
 
+import gc
 import resource
 import shutil
 import signal
@@ -234,6 +235,7 @@ def run(seeds: list[Seed], first: int, count: int, cache: Cache, keep: Path | No
                     if keep is not None:
                         shutil.copytree(folder, keep / str(number), symlinks=True, dirs_exist_ok=True)
                 seconds = perf_counter() - started
+            gc.collect()  # an analysis that was broken off leaves cycles, which would count against the next input
             tally.outcomes[outcome] += 1
             tally.kinds[kind] += 1
             if seconds > tally.slowest:

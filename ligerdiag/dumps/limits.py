@@ -17,9 +17,9 @@ from ligerdiag.errors import ArtifactError
 BASE_BYTES = 3 << 29
 """What any module may take: 1.5 GiB."""
 BYTES_PER_BYTE = 100
-BASE_SECONDS = 8.0
+BASE_SECONDS = 4.0
 """What any module may take of a processor: the load of the machine does not count."""
-SECONDS_PER_BYTE = 1.0 / (1 << 20)
+SECONDS_PER_BYTE = 0.2 / (1 << 20)
 _STATM = Path("/proc/self/statm")
 
 

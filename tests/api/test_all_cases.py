@@ -172,7 +172,7 @@ def test_every_verdict_rests_on_the_buffer_assignment_and_nothing_is_left_out(ta
     for case in table.cases:
         assert case.coverage.buffer_assignment
         assert case.coverage.not_covered == ()
-        assert case.coverage.tags_found > 0
+        assert case.coverage.tags_found > 0 or not case.coverage.tags  # nothing is left of a program that vanished
 
 
 def test_the_json_form_of_all_of_it_meets_the_schema(table: CheckReport) -> None:
