@@ -12,6 +12,10 @@ from kernels.fused_linear_cross_entropy.shapes import SEED_LARGE, SEED_SMALL
 from kernels.modes import Mode
 from ligerdiag.case import Case
 
+LOST = (True, True, SEED_SMALL)
+"""The row whose workaround does not help even on one GPU, where one of these toolchains compiles it: the doubt is right."""
+LOSE = ("seed", "0.6", "0.9")
+
 CASES = tuple(
     Case(
         name="bf16_flce",
@@ -19,6 +23,9 @@ CASES = tuple(
         args=make_args(shape, dtype="bfloat16", bias=bias),
         params=(add_trivial_operations, bias, *shape),
         expected="fresh" if add_trivial_operations else "hazard",
+        expected_elsewhere={name: {"input": "stale"} for name in LOSE}
+        if (add_trivial_operations, bias, shape) == LOST
+        else {},
         reference=compute_reference,
         about="a convert of the overwritten logits, folded away",
     )

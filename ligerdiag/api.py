@@ -1,28 +1,31 @@
 """What the commands do, as functions of data: nothing here prints, nothing here knows a terminal."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 
 from ligerdiag.compile.artifacts import Artifact
 from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.environments import provide_toolchain
 from ligerdiag.compile.job import CaseSpec, Source
 from ligerdiag.compile.pool import Pool
 from ligerdiag.compile.service import CompileEvent, CompileResult, compile_cases, discover_cases
 from ligerdiag.compile.target import Target, list_targets, load_target
 from ligerdiag.compile.toolchain import Toolchain, current_toolchain
+from ligerdiag.compile.toolchain_table import DEFAULT
 from ligerdiag.device.service import DeviceOptions, require_gpu, run_cases
 from ligerdiag.dumps.select import select_modules
 from ligerdiag.dumps.translate import Translator
 from ligerdiag.effects.declared import DeclaredEffects, parse_declarations
-from ligerdiag.errors import CompileError, LigerdiagError
+from ligerdiag.errors import CompileError, InputError, LigerdiagError
 from ligerdiag.findings import Verdict
 from ligerdiag.hazards.measured import Measured
 from ligerdiag.hazards.registry import RULES, check_measured, find_unsettled, get_rule
 from ligerdiag.hazards.rule import Rule
 from ligerdiag.inspected_modules import InspectedModules
-from ligerdiag.inspection import inspect_artifact
+from ligerdiag.inspection import inspect_artifact, open_readers
 from ligerdiag.outcomes import DeviceRun, Replay, ReplayState
 from ligerdiag.replay.plan import ALONE_SECONDS, Bounds
 from ligerdiag.replay.service import ReplayOptions, ReplayTask, explain_refusal, replay_artifacts
@@ -34,17 +37,21 @@ from ligerdiag.report.model import CaseReport, CheckReport, Noun, Progress, Stat
 from ligerdiag.suppressions.entry import ConfigEntry
 from ligerdiag.suppressions.scope import Scope, compute_scope
 from ligerdiag.suppressions.suppressions import Suppressions
+from ligerdiag.toolchain_doctor import ToolchainStatus, diagnose, list_statuses
 
 __all__ = [
     "CheckOptions",
     "InspectOptions",
     "Progress",
     "check",
+    "create_toolchain",
+    "diagnose_toolchain",
     "get_rule",
     "inspect",
     "list_cases",
     "list_rules",
     "list_targets",
+    "list_toolchains",
 ]
 
 type OnProgress = Callable[[Progress], None]
@@ -80,6 +87,8 @@ class CheckOptions:
     """Count the rows of each output that are fresh and stale."""
     device: bool = False
     """Compile each case for the GPUs of this machine, too, run it on them and compare."""
+    toolchain: str = DEFAULT
+    """Compile with that one; see `list_toolchains`."""
     suppress: tuple[ConfigEntry, ...] = ()
     """Findings that the configuration file allows; comments in the code are always read."""
     effects: tuple[DeclaredEffects, ...] = ()
@@ -138,15 +147,18 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
             )
         )
 
+    if options.device and options.toolchain != DEFAULT:
+        raise InputError(f"a device runs what toolchain `{DEFAULT}` compiles, not `{options.toolchain}`")
     if options.device:
         require_gpu()
     targets = tuple(load_target(name) for name in dict.fromkeys(options.targets))
-    cache, toolchain = Cache(options.cache_directory), current_toolchain()
+    cache, own = Cache(options.cache_directory), current_toolchain()
+    toolchain = provide_toolchain(options.toolchain, cache, lambda step: tell(_make_step(step)))
     run, interrupted = _Run(), False
     suppressions = Suppressions(options.suppress)
     try:
         _compile(run, options, targets, cache=cache, toolchain=toolchain, relay=relay)
-        for key, replay in _replay(run, options, cache, toolchain, relay) if options.replay else ():
+        for key, replay in _replay(run, options, cache, own, relay) if options.replay else ():
             run.reports[key] = replace(run.reports[key], replay=replay)
         for key, device in _run_on_devices(run, options, cache, toolchain, tell) if options.device else ():
             run.reports[key] = replace(run.reports[key], device=device)
@@ -168,6 +180,7 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
         targets=tuple(target.name for target in targets),
         toolchain=toolchain.name,
         versions=toolchain.versions,
+        is_other_toolchain=not toolchain.is_own,
         seconds=perf_counter() - started,
         interrupted=interrupted,
         notes=_list_declared((*options.effects, *(one for task in run.tasks for one in _parse_declared(task.case)))),
@@ -212,6 +225,23 @@ def list_cases(selectors: Sequence[str]) -> tuple[CaseSpec, ...]:
         return discover_cases(selectors, pool=pool)
 
 
+def list_toolchains(cache_directory: Path | None = None) -> tuple[ToolchainStatus, ...]:
+    """The toolchains, the default one first, by what is on the disk: nothing is started."""
+    return list_statuses(Cache(cache_directory))
+
+
+def create_toolchain(name: str, tell: Callable[[str], None], cache_directory: Path | None = None) -> ToolchainStatus:
+    """Makes the toolchain's environment unless it is there; `tell` is told each step. Raises as `check` does."""
+    cache = Cache(cache_directory)
+    provide_toolchain(name, cache, tell)
+    return next(status for status in list_statuses(cache) if status.name == name)
+
+
+def diagnose_toolchain(name: str, target: str = "h100", cache_directory: Path | None = None) -> ToolchainStatus:
+    """Tries the toolchain on a small program for that GPU, if its environment is there; InputError for unknown names."""
+    return diagnose(name, Cache(cache_directory), load_target(target))
+
+
 def list_rules() -> tuple[Rule, ...]:
     """All rules, by id."""
     return RULES
@@ -227,8 +257,12 @@ def _compile(
     relay: Callable[[CompileEvent], None],
 ) -> None:
     """Compiles and judges every case; the reports have no status yet."""
-    with Pool(cache=cache, toolchain=toolchain, jobs=options.jobs, timeout=options.timeout) as pool:
+    with (
+        Pool(cache=cache, toolchain=toolchain, jobs=options.jobs, timeout=options.timeout) as pool,
+        open_readers(toolchain, cache) or nullcontext() as readers,
+    ):
         cases = discover_cases(options.selectors, pool=pool, refresh=options.refresh, on_event=relay)
+        cases = tuple(_expect_of(case, toolchain) for case in cases)
         for case in cases:
             parse_expectation(case.expected)
             parse_expected_rules(case.expected_rules, beside=case.expected)
@@ -236,10 +270,17 @@ def _compile(
         run.order = tuple((case.source, case.id, target.name) for case in cases for target in targets)
         for result in compile_cases(cases, targets, pool=pool, refresh=options.refresh, on_event=relay):
             declared = (*options.effects, *_parse_declared(result.case))
-            report = _judge(result, toolchain.name, cache, declared)
+            report = _judge(result, toolchain.name, cache, declared, readers)
             run.reports[result.case.source, result.case.id, result.target] = report
             if result.artifact is not None and not report.error:
                 run.tasks.append(ReplayTask(case=result.case, target=result.target, artifact=result.artifact))
+
+
+def _expect_of(case: CaseSpec, toolchain: Toolchain) -> CaseSpec:
+    """The case with what is expected when this toolchain compiles it."""
+    if toolchain.name not in case.expected_elsewhere:
+        return case
+    return replace(case, expected=case.expected_elsewhere[toolchain.name], expected_rules=None)
 
 
 def _replay(
@@ -297,7 +338,9 @@ def _run_on_devices(
                 yield key, device
 
 
-def _judge(result: CompileResult, toolchain: str, cache: Cache, declared: Sequence[DeclaredEffects]) -> CaseReport:
+def _judge(
+    result: CompileResult, toolchain: str, cache: Cache, declared: Sequence[DeclaredEffects], readers: Pool | None
+) -> CaseReport:
     """What the schedule says; the status is that of an error until `conclude`."""
     started = perf_counter()
     report = CaseReport(
@@ -317,7 +360,9 @@ def _judge(result: CompileResult, toolchain: str, cache: Cache, declared: Sequen
         return replace(report, error=str(error), error_exit_code=error.exit_code, log_tail=log_tail)
     report = replace(report, artifact=str(result.artifact.directory))
     try:
-        inspection = inspect_artifact(result.artifact, effects_cache=cache.root / "effects", declared=declared)
+        inspection = inspect_artifact(
+            result.artifact, effects_cache=cache.root / "effects", declared=declared, readers=readers
+        )
     except LigerdiagError as error:
         seconds = result.seconds + perf_counter() - started
         return replace(report, error=str(error), error_exit_code=error.exit_code, seconds=seconds)
@@ -384,6 +429,10 @@ def _list_declared(effects: Sequence[DeclaredEffects]) -> tuple[str, ...]:
     """A line for each declaration: a verdict can hang on it."""
     names = dict.fromkeys(one.name for one in effects)
     return tuple(f"what `{name}` does is declared, and believed where it could not be told" for name in names)
+
+
+def _make_step(step: str) -> Progress:
+    return Progress(phase="toolchain", event="started", done=0, total=1, case_id=step)
 
 
 def _ignore(progress: Progress) -> None:

@@ -54,6 +54,8 @@ class Case:
     effects: what custom calls do that carry no IR to follow: from the name of a target or kernel to the numbers of the
         operands that it overwrites and reads, such as {"my_ffi_target": {"writes": [0]}}; before those of the
         configuration file.
+    expected_elsewhere: what is expected, in the place of `expected` and `expected_rules`, when another toolchain than the
+        default one compiles: name of the toolchain to what `expected` may be.
     reference: the same function in plain jnp, when there is one.
     about: one line: which report or doubt it stands for.
     """
@@ -66,6 +68,9 @@ class Case:
     expected: str | Mapping[str, str] | None = None
     expected_rules: tuple[str, ...] | None = None
     effects: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict[str, Mapping[str, Sequence[int]]])
+    expected_elsewhere: Mapping[str, str | Mapping[str, str]] = field(
+        default_factory=dict[str, str | Mapping[str, str]]
+    )
     reference: Callable[..., Any] | None = None
     about: str = ""
 

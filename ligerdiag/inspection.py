@@ -16,10 +16,14 @@ from ligerdiag.analysis.vanished import TracedCall
 from ligerdiag.analysis.without_program import compute_context_without_program
 from ligerdiag.analysis.writes import EffectsOf, find_hidden_operands
 from ligerdiag.compile.artifacts import Artifact, Provenance
+from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.pool import Pool
+from ligerdiag.compile.toolchain import Toolchain
 from ligerdiag.effects.access import CallEffects
 from ligerdiag.effects.call import CustomCall
 from ligerdiag.effects.declared import Contradiction, DeclaredEffects, apply_declarations
 from ligerdiag.effects.isolated import compute_effects_isolated
+from ligerdiag.effects.job import EFFECTS_WORKER
 from ligerdiag.errors import ArtifactError
 from ligerdiag.findings import Finding, Verdict
 from ligerdiag.hazards.registry import check_all
@@ -89,11 +93,16 @@ _FOLDED = "the program could not be read as written; what MLIR folded on the way
 
 
 def inspect_artifact(
-    artifact: Artifact, *, effects_cache: Path | None, declared: Sequence[DeclaredEffects] = ()
+    artifact: Artifact,
+    *,
+    effects_cache: Path | None,
+    declared: Sequence[DeclaredEffects] = (),
+    readers: Pool | None = None,
 ) -> Inspection:
     """Judge one artifact. Raises ArtifactError when a file of it cannot be read as what it should be.
 
-    declared: what is believed of operands whose effects are unknown.
+    declared: what is believed of operands whose effects are unknown. readers: workers that read kernels with the Triton
+    that made them, where that is not ours; see `open_readers`.
     """
     program_path = artifact.as_written
     if not program_path.stat().st_size:
@@ -127,7 +136,7 @@ def inspect_artifact(
         thunks=thunks,
         command_order=_find_command_order(artifact.provenance),
     )
-    return inspect_compilation(compilation, effects_cache=effects_cache, declared=declared)
+    return inspect_compilation(compilation, effects_cache=effects_cache, declared=declared, readers=readers)
 
 
 def _read_thunks(path: Path) -> tuple[ThunkSequence | None, tuple[str, ...]]:
@@ -145,7 +154,11 @@ def _find_command_order(provenance: Provenance) -> CommandOrder:
 
 
 def inspect_compilation(
-    compilation: Compilation, *, effects_cache: Path | None, declared: Sequence[DeclaredEffects] = ()
+    compilation: Compilation,
+    *,
+    effects_cache: Path | None,
+    declared: Sequence[DeclaredEffects] = (),
+    readers: Pool | None = None,
 ) -> Inspection:
     """Judge one compilation. Raises ArtifactError when its modules do not belong together."""
     program, optimized = compilation.program, compilation.optimized
@@ -155,7 +168,7 @@ def inspect_compilation(
         leaves = sum(1 for _ in iterate_leaves(module.entry.root.shape))
         if leaves != len(names):
             raise ArtifactError(f"`{module.name}` has {leaves} outputs, the program {len(names)}")
-    effects = _Effects(modules, effects_cache, declared)
+    effects = _Effects(modules, effects_cache, declared, readers)
     try:
         with _without_collector():
             context = _compute_context(compilation, names, effects.find)
@@ -171,6 +184,13 @@ def inspect_compilation(
         findings=check_all(context),
         coverage=_compute_coverage(compilation, context),
     )
+
+
+def open_readers(toolchain: Toolchain, cache: Cache) -> Pool | None:
+    """A pool of one worker that reads kernels with the toolchain's Triton; None where that is our own."""
+    if toolchain.is_own:
+        return None
+    return Pool(cache=cache, toolchain=toolchain, jobs=1, timeout=EFFECTS_TIMEOUT, module=EFFECTS_WORKER)
 
 
 def _name_outputs(module: HloModule) -> tuple[str, ...]:
@@ -219,11 +239,17 @@ def _compute_context(compilation: Compilation, names: tuple[str, ...], effects_o
 class _Effects:
     """What each custom call does, with what is declared of it. The same instructions are asked about again and again."""
 
-    def __init__(self, modules: Sequence[HloModule], cache: Path | None, declared: Sequence[DeclaredEffects]) -> None:
+    def __init__(
+        self,
+        modules: Sequence[HloModule],
+        cache: Path | None,
+        declared: Sequence[DeclaredEffects],
+        readers: Pool | None,
+    ) -> None:
         self._keys: dict[int, tuple[HloInstruction, CustomCall]] = {}
         calls = [self._find_key(call) for module in modules for _, call in module.iterate_custom_calls()]
         calls = list(dict.fromkeys(calls))
-        found = compute_effects_isolated(calls, cache_directory=cache, timeout=EFFECTS_TIMEOUT)
+        found = compute_effects_isolated(calls, cache_directory=cache, timeout=EFFECTS_TIMEOUT, readers=readers)
         self._joined = {
             call: apply_declarations(effects, target=call.target, declarations=declared)
             for call, effects in zip(calls, found, strict=True)

@@ -48,6 +48,7 @@ Examples:
   ligerdiag check --format json --output report.json
   ligerdiag check --no-replay                   the schedules alone
   ligerdiag check --full --timeout 3600         also what takes long to replay
+  ligerdiag check 'seed_*' --toolchain seed     as jax 0.4.34 compiles them
 
 \b
 Exit codes:
@@ -113,6 +114,10 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
         Path | None,
         typer.Option("--config", metavar="FILE", help="Read [tool.ligerdiag] there. [default: nearest pyproject.toml]"),
     ] = None,
+    toolchain: Annotated[
+        str,
+        typer.Option("--toolchain", metavar="NAME", help="Compile with these versions, see `ligerdiag toolchains`."),
+    ] = "default",
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Numbers of each output; findings of expected cases by themselves.")
     ] = False,
@@ -141,6 +146,7 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
         suppress=settings.config.suppress,
         effects=settings.config.effects,
         usual_targets=usual,
+        toolchain=toolchain,
     )
     with ProgressDisplay(sys.stderr) as show:
         report = api.check(options, show)

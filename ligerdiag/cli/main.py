@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ligerdiag.cli import check, explain, inspect, list, targets
+from ligerdiag.cli import check, explain, inspect, list, targets, toolchains
 from ligerdiag.cli.exit_codes import ExitCode
 from ligerdiag.errors import LigerdiagError
 
@@ -42,6 +42,9 @@ app.command("explain", short_help="what does a rule mean?", help=explain.HELP, e
 app.command("targets", short_help="for which GPUs can be compiled?", help=targets.HELP, epilog=targets.EPILOG)(
     targets.targets
 )
+app.command(
+    "toolchains", short_help="which versions of JAX and Triton?", help=toolchains.HELP, epilog=toolchains.EPILOG
+)(toolchains.toolchains)
 
 
 def _print_version(asked: bool) -> None:

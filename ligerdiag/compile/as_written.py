@@ -6,10 +6,11 @@ with the old, and a kernel's write would be seen where it is not meant to be. So
 optimization barrier behind each operation that could be folded into its operand. Barriers carry no tag.
 """
 
-import importlib
 from typing import Any
 
 from jaxlib.mlir import ir
+
+from ligerdiag.compile.jax_generations import translate_to_hlo
 
 _KEPT = frozenset({
     "stablehlo.constant", "stablehlo.iota", "stablehlo.dot_general", "stablehlo.dot", "stablehlo.convolution",
@@ -28,13 +29,11 @@ def convert_as_written(module: Any) -> bytes:
 
     Raises what jaxlib's translation raises.
     """
-    library: Any = importlib.import_module("jaxlib._jax")
-
     with module.context:
         clone = ir.Module.parse(module.operation.get_asm(enable_debug_info=True, binary=False))
         _protect(clone.operation)
-        text = clone.operation.get_asm(enable_debug_info=True)
-    return library.mlir.mlir_module_to_xla_computation(text, False, False).as_serialized_hlo_module_proto()
+        text = str(clone.operation.get_asm(enable_debug_info=True))
+    return translate_to_hlo(text)
 
 
 def _protect(operation: Any) -> None:
@@ -59,4 +58,5 @@ def _put_barrier(operation: Any, following: Any) -> None:
         loc=ir.Location.unknown(operation.context),
         ip=ir.InsertionPoint(following),
     )
-    value.replace_all_uses_except(barrier.results[0], barrier)
+    value.replace_all_uses_with(barrier.results[0])
+    barrier.operands[0] = value

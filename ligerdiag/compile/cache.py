@@ -3,7 +3,8 @@
     <root>/artifacts/<sha256 of program, names, target, toolchain, flags>/   see `artifacts` and `artifact_store`
     <root>/index/<sha256 of the question>.json                               files it depended on, and the answer
     <root>/replays/<sha256 of the question>.json                             the same, for what replay computed
-    <root>/locks, <root>/triton
+    <root>/toolchains/<name>-<hash of the pins>/                             see `environments`
+    <root>/locks, <root>/packages, <root>/triton
 
 An index entry answers "the cases of this file" or "the artifact of this case on this target". It holds as long as each
 file of the project that was imported for the answer has the sha256 that it had. Whatever cannot be read is a miss.
@@ -26,8 +27,8 @@ from ligerdiag.compile.artifacts import MAXIMUM_JSON_BYTES, Artifact, compute_fi
 from ligerdiag.compile.fields import FieldError, Json, parse_object, read_object, read_str_map
 from ligerdiag.errors import InputError
 
-INDEX, REPLAYS = "index", "replays"
-"""Folders of questions and answers."""
+INDEX, REPLAYS, TOOLCHAINS = "index", "replays", "toolchains"
+"""Folders of questions and answers; of environments."""
 SCRATCH_PREFIX = ".tmp-"
 SCRATCH_SECONDS = 24 * 3600.0
 """A temporary directory that is older was left by a process that died."""
@@ -114,7 +115,7 @@ class Cache:
         return self._hashes[file]
 
     def _remove_abandoned(self) -> None:
-        for folder in (self.artifacts, self.root / INDEX, self.root / REPLAYS):
+        for folder in (self.artifacts, *(self.root / name for name in (INDEX, REPLAYS, TOOLCHAINS))):
             for path in folder.glob(f"{SCRATCH_PREFIX}*"):
                 try:
                     if time.time() - path.stat().st_mtime > SCRATCH_SECONDS:

@@ -14,7 +14,7 @@ import linecache
 import os
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import cast
@@ -86,21 +86,25 @@ class CaseLoader:
 
 def describe_case(case: Case, source: Source) -> CaseSpec:
     """What can be said about the case without its function."""
-    expected = case.expected
-    if expected is not None and not isinstance(expected, str):
-        expected = {str(name): str(verdict) for name, verdict in expected.items()}
     return CaseSpec(
         id=case.id,
         name=case.name,
         params=tuple(str(param) for param in case.params),
         source=source,
         mesh={str(axis): int(size) for axis, size in case.mesh.items()},
-        expected=expected if expected is None or isinstance(expected, dict) else str(expected),
+        expected=None if case.expected is None else _describe_expected(case.expected),
+        expected_elsewhere={str(name): _describe_expected(value) for name, value in case.expected_elsewhere.items()},
         expected_rules=None if case.expected_rules is None else tuple(str(rule) for rule in case.expected_rules),
         effects=json.loads(json.dumps(case.effects, default=repr)),
         about=case.about,
         draws=compute_draws(case, str(source)),
     )
+
+
+def _describe_expected(expected: str | Mapping[str, str]) -> str | dict[str, str]:
+    if isinstance(expected, str):
+        return str(expected)
+    return {str(name): str(verdict) for name, verdict in expected.items()}
 
 
 def _read_cases(source: Source) -> object:

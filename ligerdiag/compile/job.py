@@ -56,6 +56,10 @@ class CaseSpec:
     expected_rules: tuple[str, ...] | None = None
     effects: Mapping[str, object] = field(default_factory=dict[str, object])
     """What the case declares of custom calls, as JSON has it; nobody has looked at it yet."""
+    expected_elsewhere: Mapping[str, str | Mapping[str, str]] = field(
+        default_factory=dict[str, str | Mapping[str, str]]
+    )
+    """Name of a toolchain to what is expected of it, in the place of the two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,22 +248,22 @@ def _parse_compiled(answer: Json) -> CompileAnswer:
 
 
 def _parse_case(fields: Json) -> CaseSpec:
-    match fields.get("expected"):
-        case None:
-            expected = None
-        case str(text):
-            expected = text
-        case _:
-            expected = read_str_map(fields, "expected")
+    elsewhere = read_object(fields, "expected_elsewhere")
     return CaseSpec(
         id=read_str(fields, "id"),
         name=read_str(fields, "name"),
         params=read_strs(fields, "params"),
         source=parse_source(read_object(fields, "source")),
         mesh=read_int_map(fields, "mesh"),
-        expected=expected,
+        expected=None if fields.get("expected") is None else _parse_expected(fields, "expected"),
         expected_rules=None if fields.get("expected_rules") is None else read_strs(fields, "expected_rules"),
         effects=read_object(fields, "effects"),
+        expected_elsewhere={name: _parse_expected(elsewhere, name) for name in elsewhere},
         about=read_str(fields, "about"),
         draws=read_str(fields, "draws"),
     )
+
+
+def _parse_expected(fields: Json, name: str) -> str | Mapping[str, str]:
+    value = fields.get(name)
+    return value if isinstance(value, str) else read_str_map(fields, name)

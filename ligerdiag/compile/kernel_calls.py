@@ -25,6 +25,7 @@ from jax.extend import source_info_util
 from jaxlib.mlir import ir
 
 from ligerdiag.compile.artifacts import KernelCall
+from ligerdiag.compile.locations import iterate_lines, read_name
 from ligerdiag.compile.tags import walk_operations
 from ligerdiag.compile.worker_faults import is_project_file
 from ligerdiag.findings import SourceLine
@@ -134,11 +135,10 @@ def find_lowered_calls(module: ir.Module) -> tuple[LoweredCall, ...]:
         if operation.name != "stablehlo.custom_call":
             continue
         location = operation.location
-        tag = _OPERATION_TAG.search(location.name_str) if isinstance(location, ir.NameLoc) else None
+        tag = _OPERATION_TAG.search(read_name(location) or "")
         if tag is not None:
-            calls.append(
-                LoweredCall(tag=int(tag[1]), text=_read_config(operation), lines=tuple(_read_location(location)))
-            )
+            lines = tuple(place for place in iterate_lines(location) if is_project_file(place[0]))
+            calls.append(LoweredCall(tag=int(tag[1]), text=_read_config(operation), lines=lines))
     return tuple(calls)
 
 
@@ -253,21 +253,6 @@ def _read_stack() -> tuple[Lines, str]:
             lines.append((frame.f_code.co_filename, frame.f_lineno))
         frame = frame.f_back
     return tuple(lines), function
-
-
-def _read_location(location: Any) -> Iterator[tuple[str, int]]:
-    match location:
-        case ir.NameLoc():
-            yield from _read_location(location.child_loc)
-        case ir.CallSiteLoc():
-            yield from _read_location(location.callee)
-            yield from _read_location(location.caller)
-        case ir.FileLineColLoc():
-            place: Any = location
-            if is_project_file(place.filename):
-                yield place.filename, place.start_line
-        case _:
-            return
 
 
 def _read_config(operation: Any) -> bytes:

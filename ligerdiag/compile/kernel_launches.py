@@ -18,6 +18,7 @@ from typing import Any
 from jax.interpreters import mlir
 from jaxlib.mlir import ir
 
+from ligerdiag.compile.jax_generations import get_lowering_rule
 from ligerdiag.compile.kernel_calls import compute_kernel_name
 from ligerdiag.compile.kernel_launch import Constant, KernelLaunch, Scalar, compute_source_sha256
 from ligerdiag.compile.worker_faults import describe_fault
@@ -67,7 +68,7 @@ def record_launches(library: Any) -> Generator[Launches]:
     if entry is None:
         yield launches
         return
-    rule = entry.rule
+    rule = get_lowering_rule(entry)
 
     def record(ctx: Any, *operands: Any, **params: Any) -> Any:
         with _watch_configurations(library) as configurations:

@@ -14,6 +14,7 @@ from jaxlib.mlir import ir
 
 from ligerdiag.case import Case
 from ligerdiag.compile.as_written import convert_as_written
+from ligerdiag.compile.jax_generations import enter_mesh
 from ligerdiag.compile.kernel_calls import (
     LoweredCall,
     TracedCall,
@@ -71,7 +72,7 @@ def lower_case(
     with (
         _assume_compute_capability(compute_capability),
         _assume_pallas_device(compute_capability),
-        jax.set_mesh(mesh) if case.mesh else nullcontext(),
+        enter_mesh(mesh) if case.mesh else nullcontext(),
         _blame_function(case),
     ):
         library: Any = jax

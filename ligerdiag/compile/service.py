@@ -27,6 +27,7 @@ from ligerdiag.compile.job import (
 from ligerdiag.compile.pool import Pool
 from ligerdiag.compile.selectors import choose_cases, parse_selectors
 from ligerdiag.compile.target import Target
+from ligerdiag.compile.target_fields import drop_fields
 from ligerdiag.compile.toolchain import Toolchain, compute_important_environment
 from ligerdiag.errors import CompileError, LigerdiagError
 
@@ -184,12 +185,12 @@ def _make_request(
         source=case.source,
         case_id=case.id,
         target=target.name,
-        description=target.description,
+        description=drop_fields(target.description, pool.toolchain.unknown_target_fields),
         compute_capability=target.compute_capability,
         toolchain=pool.toolchain.name,
         versions=pool.toolchain.versions,
         environment=compute_important_environment(),
-        flags=flags,
+        flags={**pool.toolchain.options, **flags},
         fingerprint=compute_fingerprint(),
         artifacts=str(pool.cache.artifacts),
         scratch=str(pool.cache.allocate_scratch()),
@@ -233,6 +234,8 @@ def _compute_circumstances(toolchain: Toolchain) -> dict[str, object]:
         "format_version": FORMAT_VERSION,
         "fingerprint": compute_fingerprint(),
         "versions": dict(toolchain.versions),
+        "options": dict(toolchain.options),
+        "unknown_target_fields": toolchain.unknown_target_fields,
         "environment": compute_important_environment(),
     }
 

@@ -13,16 +13,17 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
+from ligerdiag.compile.locations import put_location, read_name, rename_location
+
 _TAG = re.compile(r"#ld\d+$")
 
 
 def tag_operations(module: ir.Module) -> int:
     """Tags all operations of the module in place and returns how many they are."""
-    count = 0
-    for operation in walk_operations(module.operation):
-        count += 1
-        operation.location = _tag_location(operation.location, count, module.context)
-    return count
+    operations = list(walk_operations(module.operation))
+    for number, operation in reversed(list(enumerate(operations, 1))):  # inner ones first: see put_location
+        put_location(operation, _tag_location(operation.location, number, module.context))
+    return len(operations)
 
 
 def walk_operations(operation: Any) -> Iterator[Any]:
@@ -34,8 +35,6 @@ def walk_operations(operation: Any) -> Iterator[Any]:
                 yield from walk_operations(view.operation)
 
 
-def _tag_location(location: ir.Location, number: int, context: Any) -> ir.Location:
-    if isinstance(location, ir.NameLoc):
-        name = _TAG.sub("", location.name_str)
-        return ir.Location.name(f"{name}#ld{number}", childLoc=location.child_loc, context=context)
-    return ir.Location.name(f"#ld{number}", childLoc=location, context=context)
+def _tag_location(location: Any, number: int, context: Any) -> Any:
+    name = _TAG.sub("", read_name(location) or "")
+    return rename_location(location, f"{name}#ld{number}", context)

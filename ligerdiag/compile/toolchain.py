@@ -4,15 +4,20 @@
 2. XLA takes ptxas and nvlink from PATH, and a system's older CUDA there refuses the PTX of a newer Triton: the
    environment's own binaries come first.
 3. A compilation cache of JAX's would leave no dump behind, so it is off.
+4. A worker runs ligerdiag's own source, whichever interpreter it has. Where ligerdiag is an installed package, another
+   toolchain's worker finds it through a folder that holds nothing else: beside it lies another jax.
 """
 
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
 from importlib import metadata, util
 from pathlib import Path
 
+from ligerdiag.compile.job import Flag
 from ligerdiag.errors import LigerdiagError
 
 ONE_VERSION = ("jax", "jaxlib", "jax-cuda13-plugin", "jax-cuda13-pjrt")
@@ -25,6 +30,9 @@ _SETTLED = {
     "PYTHONHASHSEED": "0",
     "TF_CPP_MIN_LOG_LEVEL": "1",
 }
+_NO_GPU_CHECK = "JAX_SKIP_CUDA_CONSTRAINTS_CHECK"
+"""Without it the plugin of jax 0.5 to 0.8 or so does not load where no CUDA library is, whatever JAX_PLATFORMS says."""
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
 _IMPORTANT = ("JAX_", "XLA_", "TRITON_")
 _UNIMPORTANT = ("TRITON_CACHE_DIR", "TRITON_HOME", "TRITON_DUMP_DIR")
 
@@ -40,6 +48,15 @@ class Toolchain:
     """Package name to version; `python` is among them."""
     binaries: tuple[str, ...]
     """Directories of ptxas and nvlink."""
+    options: Mapping[str, Flag] = field(default_factory=dict[str, Flag])
+    """Compiler options that its XLA needs for a GPU that is not there."""
+    unknown_target_fields: tuple[str, ...] = ()
+    """Fields of a target description that its XLA does not know."""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is that of this interpreter."""
+        return self.python == sys.executable
 
 
 def current_toolchain() -> Toolchain:
@@ -71,9 +88,14 @@ def worker_environment(toolchain: Toolchain, cache_root: Path) -> dict[str, str]
     environment = {name: value for name, value in os.environ.items() if name not in _DROPPED} | _SETTLED
     environment["PATH"] = os.pathsep.join((*toolchain.binaries, environment.get("PATH", os.defpath)))
     environment.setdefault("TRITON_CACHE_DIR", str(cache_root / "triton"))
-    package = Path(__file__).resolve().parents[2]
-    if "site-packages" not in package.parts:
-        paths = (environment.get("PYTHONPATH", ""), str(package))
+    package = Path(__file__).resolve().parents[1]
+    folder = package.parent
+    if not toolchain.is_own:
+        environment[_NO_GPU_CHECK] = "1"
+        if _INSTALLED & set(folder.parts):
+            folder = _link_package(package, cache_root)
+    if not _INSTALLED & set(folder.parts):
+        paths = (environment.get("PYTHONPATH", ""), str(folder))
         environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
     return environment
 
@@ -88,6 +110,15 @@ def compute_important_environment() -> dict[str, str]:
         and name not in _SETTLED
         and name not in _UNIMPORTANT
     }
+
+
+def _link_package(package: Path, cache_root: Path) -> Path:
+    """A folder that holds a link to the package and nothing else; see 4."""
+    folder = cache_root / "packages" / sha256(str(package).encode()).hexdigest()[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        (folder / package.name).symlink_to(package, target_is_directory=True)
+    return folder
 
 
 def _pin(package: str, versions: Mapping[str, str]) -> str:

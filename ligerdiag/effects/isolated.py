@@ -15,11 +15,14 @@ from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context
 from pathlib import Path
 
+from ligerdiag.compile.pool import Pool
 from ligerdiag.effects.access import CallEffects, create_unknown_effects
 from ligerdiag.effects.call import CustomCall, carries_kernel, compute_call_effects
 from ligerdiag.effects.effects_json import parse_effects, render_effects
+from ligerdiag.effects.job import make_effects_job
+from ligerdiag.errors import LigerdiagError, describe_error
 
-ANALYSIS_VERSION = 2
+ANALYSIS_VERSION = 3
 """Part of every cache key; raise it with every change that can change an answer."""
 
 _WORKER_MEMORY = 16 * 2**30
@@ -30,13 +33,15 @@ _CALLS_PER_WORKER = 16
 
 
 def compute_effects_isolated(
-    calls: Sequence[CustomCall], *, cache_directory: Path | None, timeout: float
+    calls: Sequence[CustomCall], *, cache_directory: Path | None, timeout: float, readers: Pool | None = None
 ) -> list[CallEffects]:
     """The effects of each call, in order; `timeout` is in seconds per call. Never raises for what a call carries.
 
     Equal calls are computed once. Answers are kept in `cache_directory` (created when missing), where there is one.
+    readers: workers that run `EFFECTS_WORKER` with the Triton that made the kernels; None where that is our own.
     """
-    keys = [_compute_key(call) for call in calls]
+    triton = None if readers is None else readers.toolchain.versions["triton"]
+    keys = [_compute_key(call, triton) for call in calls]
     known: dict[str, CallEffects] = {}
     missing: dict[str, CustomCall] = {}
     for key, call in zip(keys, calls, strict=True):
@@ -56,7 +61,9 @@ def compute_effects_isolated(
             missing[key] = call
         else:
             known[key] = effects
-    if missing:
+    if missing and readers is not None:
+        known |= _compute_elsewhere(missing, cache_directory, readers)
+    elif missing:
         known |= _compute_in_workers(missing, cache_directory, timeout)
     return [known[key] for key in keys]
 
@@ -83,6 +90,23 @@ def _compute_in_workers(
             else:
                 known[key] = effects
                 _write_cached(cache_directory, key, effects)
+    return known
+
+
+def _compute_elsewhere(
+    missing: dict[str, CustomCall], cache_directory: Path | None, readers: Pool
+) -> dict[str, CallEffects]:
+    known: dict[str, CallEffects] = {}
+    for number, future in readers.run_all([make_effects_job(call) for call in missing.values()]):
+        if future is None:
+            continue
+        key, call = list(missing.items())[number]
+        try:
+            known[key] = future.result()
+        except LigerdiagError as error:
+            known[key] = _create_unknown(call, describe_error(error))
+        else:
+            _write_cached(cache_directory, key, known[key])
     return known
 
 
@@ -120,10 +144,9 @@ def _get_triton_version() -> str:
         return "none"
 
 
-def _compute_key(call: CustomCall) -> str:
-    head = (
-        f"{ANALYSIS_VERSION}\0{_get_triton_version()}\0{call.target}\0{call.operands}\0{call.outputs}\0{call.sizes}\0"
-    )
+def _compute_key(call: CustomCall, triton: str | None = None) -> str:
+    version = triton or _get_triton_version()
+    head = f"{ANALYSIS_VERSION}\0{version}\0{call.target}\0{call.operands}\0{call.outputs}\0{call.sizes}\0"
     return hashlib.sha256(head.encode("utf-8", "surrogatepass") + call.backend_config).hexdigest()
 
 

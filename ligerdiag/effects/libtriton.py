@@ -5,6 +5,7 @@ Importing this module imports Triton. Operations and values are handles into a m
 
 import importlib
 import os
+import re
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
@@ -59,6 +60,7 @@ class Module(Protocol):
 
     def walk(self, visit: Callable[[Operation], None], /) -> None: ...
     def str_nodebug(self) -> str: ...
+    def str(self) -> str: ...
 
 
 class _Context(Protocol):
@@ -75,11 +77,19 @@ class _Backend(Protocol):
     def load_dialects(self, context: _Context, /) -> None: ...
 
 
+_LOCATION = re.compile(r" loc\((?:#loc\d*|unknown)\)$", re.MULTILINE)
+
 _BACKENDS = ("nvidia", "amd")
 """Submodules that bring the dialects of one vendor's kernels; a build of Triton may lack one."""
 
 
 _BYTECODE = b"ML\xefR"
+
+
+def print_module(module: Module) -> str:
+    """The module's text without locations. Triton before 3.5 or so has no such printer: there they are cut off."""
+    printer = getattr(module, "str_nodebug", None)
+    return module.str_nodebug() if printer is not None else _LOCATION.sub("", module.str())
 
 
 def parse_module(source: bytes) -> tuple[Module, _Context]:

@@ -1,7 +1,8 @@
 """What each operation of Triton's dialects does to memory, by name.
 
 Sources: the ODS files of Triton 3.6 (TritonOps.td, TritonGPUOps.td, TritonNvidiaGPUOps.td) with their declared
-memory effects. An operation that stands in no table has unknown effects.
+memory effects; Triton before 3.2 has `llvm.mlir.undef`, a value that is not defined yet, where a loop begins. An operation
+that stands in no table has unknown effects.
 """
 
 import re
@@ -27,6 +28,7 @@ FREE_OPERATIONS = frozenset(
         "ttng.warp_group_dot_wait", "ttng.async_copy_mbarrier_arrive", "ttng.cluster_arrive", "ttng.cluster_wait",
         "ttng.tc_gen5_commit", "ttng.tc_gen5_mma", "ttng.tc_gen5_mma_scaled", "ttng.tmem_alloc", "ttng.tmem_copy",
         "ttng.tmem_load", "ttng.tmem_store", "ttng.tmem_subslice", "ttg.fp4_to_fp", "ttg.predicate_stage", "cf.assert",
+        "llvm.mlir.undef",
     }
 )
 # fmt: on

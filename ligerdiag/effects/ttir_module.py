@@ -122,7 +122,7 @@ def _align(module: libtriton.Module, handles: list[libtriton.Operation]) -> dict
         for position, handle in enumerate(handles)
         if not handle.get_num_regions() and not _is_left_out(handle.get_name(), handle.get_num_operands())
     ]
-    lines = align_lines(module.str_nodebug(), [handles[position].get_name() for position in leaves])
+    lines = align_lines(libtriton.print_module(module), [handles[position].get_name() for position in leaves])
     return dict(zip(leaves, lines, strict=True)) if lines else {}
 
 

@@ -139,6 +139,8 @@ class CheckReport:
     toolchain: str
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
     """Package name to version, of the toolchain that compiled."""
+    is_other_toolchain: bool = False
+    """Another one compiled than ligerdiag is installed with."""
     seconds: float = 0.0
     interrupted: bool = False
     """Ctrl-C came before every case was done; `cases` holds those that were."""
@@ -154,7 +156,7 @@ class Progress:
     """One step of a run, told while it happens."""
 
     phase: str
-    """`discover`, `compile`, `analyse` or `replay`."""
+    """`toolchain`, `discover`, `compile`, `analyse` or `replay`."""
     event: str
     """`started` or `finished`."""
     done: int

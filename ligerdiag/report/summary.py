@@ -106,7 +106,7 @@ def render_totals(report: CheckReport, width: int | None) -> tuple[Line, ...]:
     cases = len({case.id for case in report.cases})
     spans = [
         Span(f"{_count(cases, report.noun.value)} on {', '.join(report.targets)}", Style.STRONG),
-        Span(f" in {report.seconds:.1f} s"),
+        Span(f"{_describe_toolchain(report)} in {report.seconds:.1f} s"),
     ]
     always = _ALWAYS if report.noun is Noun.CASE else _ALWAYS_WITHOUT_EXPECTATION
     for position, (status, words, style) in enumerate(t for t in _TOTALS if counts[t[0]] or t[0] in always):
@@ -118,6 +118,14 @@ def render_totals(report: CheckReport, width: int | None) -> tuple[Line, ...]:
     if report.interrupted:
         spans.append(Span(f"; interrupted, the other {report.noun.value}s were not done", Style.BAD))
     return compute_wrapped(tuple(spans), width, 4)
+
+
+def _describe_toolchain(report: CheckReport) -> str:
+    """` by seed (jax 0.4.34, triton 3.1.0)`; nothing for the usual one."""
+    if not report.is_other_toolchain:
+        return ""
+    versions = (f"{name} {report.versions[name]}" for name in ("jax", "triton") if name in report.versions)
+    return f" by {report.toolchain} ({', '.join(versions)})"
 
 
 def _count(number: int, noun: str) -> str:

@@ -14,7 +14,29 @@ from ligerdiag.errors import InputError
 from ligerdiag.replay.plan import Bounds
 from ligerdiag.report.model import CheckReport, Progress
 from ligerdiag.suppressions.entry import ConfigEntry
+from ligerdiag.toolchain_doctor import State, Step, ToolchainStatus
 from tests.report.samples import make_case, make_report
+
+
+def make_status(name: str, *steps: Step) -> ToolchainStatus:
+    versions = {"jax": "0.4.34", "triton": "3.1.0"}
+    return ToolchainStatus(
+        name=name, about="for tests", python="3.12", versions=versions, directory=f"/cache/{name}", steps=steps
+    )
+
+
+STATUSES = {
+    status.name: status
+    for status in (
+        make_status("whole", Step(name="environment", state=State.WORKS, detail="/cache/whole")),
+        make_status("absent", Step(name="environment", state=State.MISSING, detail="not created yet")),
+        make_status(
+            "broken",
+            Step(name="environment", state=State.WORKS, detail="/cache/broken"),
+            Step(name="packages", state=State.BROKEN, detail="no triton\x1b[1m"),
+        ),
+    )
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +56,7 @@ class CheckOptions:
     suppress: tuple[ConfigEntry, ...] = ()
     effects: tuple[DeclaredEffects, ...] = ()
     usual_targets: tuple[str, ...] = ("h100",)
+    toolchain: str = "default"
 
 
 @dataclass
@@ -70,6 +93,18 @@ class FakeApi:
         return (
             SimpleNamespace(name="h100", compute_capability=90, description="# figures\ncuda {}\n", path="h100.pbtxt"),
         )
+
+    def list_toolchains(self, cache_directory: Path | None = None) -> tuple[ToolchainStatus, ...]:
+        return tuple(STATUSES.values())
+
+    def create_toolchain(
+        self, name: str, tell: Callable[[str], None], cache_directory: Path | None = None
+    ) -> ToolchainStatus:
+        tell(f"creating toolchain {name}\x1b[1m")
+        return STATUSES[name]
+
+    def diagnose_toolchain(self, name: str, target: str, cache_directory: Path | None = None) -> ToolchainStatus:
+        return STATUSES[name]
 
     def list_rules(self) -> tuple[SimpleNamespace, ...]:
         return ()

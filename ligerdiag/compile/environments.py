@@ -1,0 +1,154 @@
+"""Environments of the table's toolchains: made by uv when they are first needed, and kept.
+
+    <cache>/toolchains/<name>-<hash of Python and pins>/    one environment, with Python and every package as pinned
+
+1. An environment is made beside its place and moved there by one rename: nobody sees it half made. Who makes one holds its
+   lock; others wait, and then find it. What an interrupted one leaves is removed.
+2. uv looks into its own cache first, and asks the package index only for what is not there.
+3. Nothing but the pins is installed: uv is told not to look at dependencies.
+"""
+
+import os
+import shutil
+import sys
+import uuid
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+from ligerdiag.compile.artifact_store import hold_key
+from ligerdiag.compile.cache import SCRATCH_PREFIX, TOOLCHAINS, Cache
+from ligerdiag.compile.toolchain import Toolchain, current_toolchain
+from ligerdiag.compile.toolchain_table import DEFAULT, ToolchainSpec, find_spec
+from ligerdiag.compile.uv import UvError, find_uv, run_uv
+from ligerdiag.errors import InputError
+
+type Tell = Callable[[str], None]
+
+
+def provide_toolchain(name: str, cache: Cache, tell: Tell | None = None) -> Toolchain:
+    """The toolchain of that name; its environment is made where it is not there yet.
+
+    tell: is told each step of that. Raises InputError for an unknown name, when the environment cannot be made, and when
+    it is not as pinned: then its versions would be a lie. LigerdiagError when our own packages do not fit together.
+    """
+    if name == DEFAULT:
+        return current_toolchain()
+    spec = find_spec(name)
+    directory = create_environment(spec, cache, tell or _ignore)
+    differences = find_differences(spec, directory)
+    if differences:
+        raise InputError(
+            f"the environment of toolchain `{name}` is not as pinned ({', '.join(differences)}): remove `{directory}`"
+        )
+    return describe_toolchain(spec, directory)
+
+
+def locate_environment(spec: ToolchainSpec, cache: Cache) -> Path:
+    """Where the environment is, or would be."""
+    return cache.root / TOOLCHAINS / spec.directory_name
+
+
+def has_environment(directory: Path) -> bool:
+    """Whether it is there, with an interpreter that is there, too."""
+    return (directory / "bin" / "python").exists()
+
+
+def create_environment(spec: ToolchainSpec, cache: Cache, tell: Tell) -> Path:
+    """Makes the environment unless it is there, and returns its directory; InputError when it cannot be made."""
+    directory = locate_environment(spec, cache)
+    if has_environment(directory):
+        return directory
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with hold_key(cache.artifacts, f"toolchain-{spec.directory_name}"):
+            if not has_environment(directory):  # somebody else may have made it meanwhile
+                _make_environment(spec, directory, tell)
+    except OSError as error:
+        raise InputError(f"cannot create toolchain `{spec.name}` in `{directory.parent}`: {error}") from error
+    return directory
+
+
+def describe_toolchain(spec: ToolchainSpec, directory: Path) -> Toolchain:
+    """The toolchain whose environment is there."""
+    binaries = sorted((directory / "lib").glob("python3*/site-packages/nvidia/*/bin"))
+    return Toolchain(
+        name=spec.name,
+        python=str(directory / "bin" / "python"),
+        versions={**spec.packages, "python": _read_python(directory)},
+        binaries=tuple(str(path) for path in binaries if path.is_dir()),
+        options=spec.options,
+        unknown_target_fields=spec.unknown_target_fields,
+    )
+
+
+def find_differences(spec: ToolchainSpec, directory: Path) -> tuple[str, ...]:
+    """What is not as pinned: `triton 3.2.0 instead of 3.1.0`, `no scipy`; what is there beside the pins is left alone."""
+    folders = [str(path) for path in (directory / "lib").glob("python3*/site-packages")]
+    found = {_normalise(one.name): one.version for one in metadata.distributions(path=folders)}
+    return tuple(
+        f"{name} {found[_normalise(name)]} instead of {version}" if _normalise(name) in found else f"no {name}"
+        for name, version in spec.packages.items()
+        if found.get(_normalise(name)) != version
+    )
+
+
+def _make_environment(spec: ToolchainSpec, directory: Path, tell: Tell) -> None:
+    parent = directory.parent
+    uv = find_uv(parent)
+    scratch = parent / f"{SCRATCH_PREFIX}{os.getpid()}-{uuid.uuid4().hex[:12]}"
+    pins = scratch.with_name(f"{scratch.name}.txt")
+    tell(f"creating toolchain {spec.name}: {len(spec.packages)} packages, some of them large")
+    try:
+        pins.write_text("".join(f"{line}\n" for line in spec.requirements), encoding="utf-8")
+        _run(
+            uv, ("venv", "--quiet", "--relocatable", "--python", _choose_python(spec), str(scratch)), spec, parent, tell
+        )
+        python = str(scratch / "bin" / "python")
+        install = ("pip", "install", "--python", python, "--no-deps", "--requirement", str(pins))
+        try:
+            run_uv(uv, (*install, "--offline"), parent, _ignore)
+        except UvError:
+            _run(uv, install, spec, parent, tell)
+        if directory.exists():  # its interpreter is gone
+            shutil.rmtree(directory)
+        os.rename(scratch, directory)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        pins.unlink(missing_ok=True)
+
+
+def _run(uv: tuple[str, ...], arguments: tuple[str, ...], spec: ToolchainSpec, directory: Path, tell: Tell) -> None:
+    try:
+        run_uv(uv, arguments, directory, tell)
+    except UvError as error:
+        needs = f"a Python {spec.python}" if arguments[0] == "venv" else "a package index that has its packages"
+        raise InputError(
+            f"cannot create toolchain `{spec.name}`: it needs {needs}, or a copy of `{directory / spec.directory_name}`"
+            f" from a machine like this, where `ligerdiag toolchains create {spec.name}` made it; uv says: {error}"
+        ) from error
+
+
+def _choose_python(spec: ToolchainSpec) -> str:
+    """Our own interpreter where it is of that version, which is sure to be there."""
+    if f"{sys.version_info.major}.{sys.version_info.minor}" == spec.python:
+        return str(getattr(sys, "_base_executable", sys.executable))
+    return spec.python
+
+
+def _read_python(directory: Path) -> str:
+    """The full version of the environment's interpreter; "" where uv did not write it down."""
+    try:
+        lines = (directory / "pyvenv.cfg").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    fields = dict(line.replace(" ", "").split("=", 1) for line in lines if "=" in line)
+    return fields.get("version_info", fields.get("version", ""))
+
+
+def _normalise(name: str) -> str:
+    return name.lower().replace("_", "-").replace(".", "-")
+
+
+def _ignore(line: str) -> None:
+    del line

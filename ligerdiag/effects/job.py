@@ -1,0 +1,51 @@
+"""What crosses the boundary to a worker that reads kernels with another Triton than ours: one call, and its effects.
+
+Triton's IR changes from version to version: what one writes the next may refuse. So it is read by the one that wrote it.
+"""
+
+from base64 import b64decode, b64encode
+from dataclasses import asdict
+
+from ligerdiag.compile.fields import FieldError, Json, as_int, read_int, read_list, read_object, read_str
+from ligerdiag.compile.job import Job, Source, parse_answer, render_request
+from ligerdiag.effects.access import CallEffects
+from ligerdiag.effects.call import CustomCall
+from ligerdiag.effects.effects_json import parse_effects
+
+EFFECTS_WORKER = "ligerdiag.effects.worker"
+_NO_SOURCE = Source(root="")
+
+
+def make_effects_job(call: CustomCall) -> Job[CallEffects]:
+    """The job that asks a worker what the call does to its buffers."""
+    request = {**asdict(call), "backend_config": b64encode(call.backend_config).decode("ascii")}
+    return Job(
+        source=_NO_SOURCE,
+        name=f"a kernel of `{call.target}`",
+        render=lambda log: render_request("effects", request, log),
+        parse=lambda line: _parse_effects(line, call),
+    )
+
+
+def parse_effects_request(job: Json) -> CustomCall:
+    """The call that a worker is asked about; FieldError when it is none."""
+    request = read_object(job, "request")
+    try:
+        config = b64decode(read_str(request, "backend_config"), validate=True)
+    except ValueError as error:
+        raise FieldError(f"expected base64 for `backend_config`: {error}") from error
+    return CustomCall(
+        target=read_str(request, "target"),
+        backend_config=config,
+        operands=read_int(request, "operands"),
+        outputs=read_int(request, "outputs"),
+        sizes=tuple(None if size is None else as_int(size, "sizes") for size in read_list(request, "sizes")),
+    )
+
+
+def _parse_effects(line: str, call: CustomCall) -> CallEffects:
+    text = read_str(parse_answer(line), "effects")
+    effects = parse_effects(text.encode(), operands=call.operands, outputs=call.outputs)
+    if effects is None:
+        raise FieldError("expected effects that fit the call")
+    return effects

@@ -1,0 +1,86 @@
+"""Toolchains through `api`: what is there, what works, and what cannot be asked for."""
+
+from pathlib import Path
+
+import pytest
+
+from ligerdiag import api
+from ligerdiag.case import Case
+from ligerdiag.compile.case_loader import describe_case
+from ligerdiag.compile.job import CaseSpec, DiscoverAnswer, DiscoverRequest, Source, make_discover_job, render_answer
+from ligerdiag.compile.toolchain import Toolchain
+from ligerdiag.errors import InputError
+from ligerdiag.report.model import CheckReport
+from ligerdiag.report.spans import compute_text
+from ligerdiag.report.summary import render_totals
+from tests.report.samples import make_case
+
+
+def test_none_but_the_default_one_is_there_at_first(tmp_path: Path) -> None:
+    statuses = {status.name: status for status in api.list_toolchains(tmp_path)}
+    assert list(statuses) == ["default", "seed", "0.6", "0.9", "0.10"]
+    assert [name for name, status in statuses.items() if status.state.value == "works"] == ["default"]
+    seed = statuses["seed"]
+    assert (seed.state.value, seed.steps[0].detail) == (
+        "missing",
+        "not created yet: `ligerdiag toolchains create seed`",
+    )
+    assert seed.versions["jax"] == "0.4.34"
+    assert Path(seed.directory).parent == tmp_path / "toolchains"
+
+
+def test_a_missing_one_is_not_tried_out(tmp_path: Path) -> None:
+    assert [step.name for step in api.diagnose_toolchain("seed", "h100", tmp_path).steps] == ["environment"]
+
+
+def test_the_default_one_works(tmp_path: Path) -> None:
+    status = api.diagnose_toolchain("default", "h100", tmp_path)
+    assert [(step.name, step.state.value) for step in status.steps] == [
+        ("environment", "works"),
+        ("compile", "works"),
+        ("kernel", "works"),
+    ], status.steps
+
+
+def test_a_target_that_is_no_gpu_is_why_nothing_compiles(tmp_path: Path) -> None:
+    target = tmp_path / "odd.pbtxt"
+    target.write_text("gpu_device_info { cuda_compute_capability { major: 9 } no_such_field: 1 }")
+    status = api.diagnose_toolchain("default", str(target), tmp_path)
+    assert [(step.name, step.state.value) for step in status.steps] == [("environment", "works"), ("compile", "broken")]
+    assert status.steps[-1].detail.startswith("for `odd`: ")
+
+
+def test_a_device_runs_what_the_default_toolchain_compiles() -> None:
+    with pytest.raises(InputError, match="a device runs what toolchain `default` compiles, not `seed`"):
+        api.check(api.CheckOptions(device=True, toolchain="seed"))
+
+
+def test_an_expectation_for_a_toolchain_takes_the_place_of_the_usual_ones() -> None:
+    source = Source(file="/f.py", root="/")
+    usual = {"id": "a", "name": "a", "params": (), "source": source, "mesh": {}, "about": "", "draws": ""}
+    case = CaseSpec(**usual, expected="fresh", expected_rules=("LD006",), expected_elsewhere={"old": {"x": "stale"}})  # type: ignore[arg-type]
+    old = Toolchain(name="old", python="p", versions={}, binaries=())
+    assert api._expect_of(case, Toolchain(name="jax-0.11.2", python="p", versions={}, binaries=())) is case
+    expected = api._expect_of(case, old)
+    assert (expected.expected, expected.expected_rules) == ({"x": "stale"}, None)
+
+
+def test_expectations_for_toolchains_cross_to_the_parent() -> None:
+    source = Source(file="/f.py", root="/")
+    elsewhere = {"old": {"x": "stale"}, "older": "hazard"}
+    case = Case(name="a", function=print, args=(), expected="fresh", expected_elsewhere=elsewhere)
+    spec = describe_case(case, source)
+    line = render_answer(DiscoverAnswer(cases=(spec,), dependencies={}))
+    (parsed,) = make_discover_job(DiscoverRequest(source=source)).parse(line).cases
+    assert parsed.expected_elsewhere == elsewhere
+
+
+@pytest.mark.parametrize(
+    ("other", "said"), [(True, "1 case on h100 by seed (jax 0.4.34, triton 3.1.0) in "), (False, "1 case on h100 in ")]
+)
+def test_the_last_line_names_another_toolchain(other: bool, said: str) -> None:
+    versions = {"jax": "0.4.34", "triton": "3.1.0", "numpy": "1.26.4"}
+    report = CheckReport(
+        cases=(make_case(),), targets=("h100",), toolchain="seed", versions=versions, is_other_toolchain=other
+    )
+    assert compute_text(render_totals(report, None)[0]).startswith(said)

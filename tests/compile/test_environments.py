@@ -1,0 +1,129 @@
+"""Environments that uv really makes, of one small wheel that is made here: no package index is asked."""
+
+import subprocess
+import sys
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.environments import create_environment, describe_toolchain, find_differences, locate_environment
+from ligerdiag.compile.toolchain_table import ToolchainSpec
+from ligerdiag.compile.uv import find_uv
+from ligerdiag.errors import InputError
+
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def make_spec(python: str = PYTHON, **packages: str) -> ToolchainSpec:
+    return ToolchainSpec(
+        name="tiny",
+        about="",
+        python=python,
+        packages=packages or {"tiny_package": "1.0"},
+        options={"flag": 1},
+        unknown_target_fields=("a.b",),
+    )
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
+    """An empty cache, and a uv that knows one wheel and no index."""
+    try:
+        find_uv(tmp_path)
+    except InputError as error:
+        pytest.skip(str(error))
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    with zipfile.ZipFile(wheels / "tiny_package-1.0-py3-none-any.whl", "w") as wheel:
+        about = "tiny_package-1.0.dist-info"
+        wheel.writestr("tiny_package.py", "ANSWER = 42\n")
+        wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: tiny-package\nVersion: 1.0\n")
+        wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{about}/RECORD", "")
+    monkeypatch.setenv("UV_FIND_LINKS", str(wheels))
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+    monkeypatch.setenv("UV_PYTHON_DOWNLOADS", "never")
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
+    return Cache(tmp_path / "cache")
+
+
+def ignore(line: str) -> None:
+    del line
+
+
+def list_leftovers(cache: Cache) -> list[str]:
+    return sorted(path.name for path in (cache.root / "toolchains").iterdir() if path.name.startswith("."))
+
+
+def test_an_environment_has_the_pins_and_its_worker_finds_them(cache: Cache) -> None:
+    spec, said = make_spec(), list[str]()
+    directory = create_environment(spec, cache, said.append)
+    toolchain = describe_toolchain(spec, directory)
+    code = "import sys, tiny_package; print(tiny_package.ANSWER, '.'.join(map(str, sys.version_info[:3])))"
+    done = subprocess.run([toolchain.python, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["42", toolchain.versions["python"]]
+    assert not toolchain.is_own
+    assert toolchain.versions["tiny_package"] == "1.0"
+    assert (toolchain.options, toolchain.unknown_target_fields) == ({"flag": 1}, ("a.b",))
+    assert find_differences(spec, directory) == ()
+    assert said[0] == "creating toolchain tiny: 1 packages, some of them large"
+    assert list_leftovers(cache) == []
+
+
+def test_an_environment_that_is_there_is_taken_as_it_is(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, said = make_spec(), list[str]()
+    first = create_environment(spec, cache, ignore)
+    monkeypatch.setattr("ligerdiag.compile.environments.find_uv", None)
+    assert create_environment(spec, cache, said.append) == first
+    assert said == []
+
+
+def test_two_that_want_the_same_environment_make_it_once(cache: Cache) -> None:
+    spec, said = make_spec(), list[str]()
+    with ThreadPoolExecutor(2) as executor:
+        made = list(executor.map(lambda _: create_environment(spec, cache, said.append), range(2)))
+    assert made[0] == made[1]
+    assert len([line for line in said if line.startswith("creating")]) == 1
+
+
+def test_what_is_not_as_pinned_is_told(cache: Cache) -> None:
+    directory = create_environment(make_spec(), cache, ignore)
+    assert find_differences(make_spec(tiny_package="1.1"), directory) == ("tiny_package 1.0 instead of 1.1",)
+    assert find_differences(make_spec(other="1.0"), directory) == ("no other",)
+
+
+def test_an_environment_whose_interpreter_is_gone_is_made_anew(cache: Cache) -> None:
+    directory = create_environment(make_spec(), cache, ignore)
+    (directory / "bin" / "python").unlink()
+    assert create_environment(make_spec(), cache, ignore) == directory
+    assert find_differences(make_spec(), directory) == ()
+
+
+def test_without_its_packages_it_says_what_it_needs_and_leaves_nothing(cache: Cache) -> None:
+    spec = make_spec(absent_package="3.0")
+    with pytest.raises(
+        InputError, match=r"cannot create toolchain `tiny`: it needs a package index .* uv says: "
+    ) as told:
+        create_environment(spec, cache, ignore)
+    assert str(locate_environment(spec, cache)) in str(told.value)
+    assert "\n" not in str(told.value)
+    assert list((cache.root / "toolchains").iterdir()) == []
+
+
+def test_without_its_python_it_says_which_one_it_needs(cache: Cache) -> None:
+    with pytest.raises(InputError, match=r"it needs a Python 3\.99, or a copy of "):
+        create_environment(make_spec(python="3.99"), cache, ignore)
+    assert list((cache.root / "toolchains").iterdir()) == []
+
+
+def test_an_interrupted_one_leaves_nothing(cache: Cache) -> None:
+    def interrupt(line: str) -> None:
+        if not line.startswith("creating"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        create_environment(make_spec(absent_package="3.0"), cache, interrupt)
+    assert list((cache.root / "toolchains").iterdir()) == []

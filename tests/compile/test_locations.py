@@ -1,0 +1,58 @@
+"""Locations as older Python bindings of MLIR have them: text, and operations that keep theirs."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jaxlib.mlir import ir
+
+from ligerdiag.compile import locations
+from ligerdiag.compile.tags import walk_operations
+
+
+def lower() -> ir.Module:
+    def step(carry: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jnp.where(carry > 0, carry + x, -x), jnp.sum(carry)
+
+    specs = jax.ShapeDtypeStruct((4,), "float32"), jax.ShapeDtypeStruct((3, 4), "float32")
+    jax.clear_caches()
+    return jax.jit(lambda c, xs: jax.lax.scan(step, c, xs)).lower(*specs).compiler_ir("stablehlo")
+
+
+def test_an_operation_that_keeps_its_location_is_made_anew_with_all_that_it_holds() -> None:
+    module = lower()
+    before = module.operation.get_asm(enable_debug_info=False)
+    operations = list(walk_operations(module.operation))
+    assert any(operation.name == "stablehlo.while" for operation in operations)
+    for number, operation in reversed(list(enumerate(operations))):
+        locations._make_anew(operation, ir.Location.name(f"made {number}", context=module.context))
+    assert module.operation.verify()
+    assert module.operation.get_asm(enable_debug_info=False) == before
+    names = [locations.read_name(operation.location) for operation in walk_operations(module.operation)]
+    assert names == [f"made {number}" for number in range(len(operations))]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('loc("jit(f)/mul#ld17"(callsite("f"("a.py":1:2) at "g"("b.py":30:4))))', "jit(f)/mul#ld17"),
+        ('loc("alone")', "alone"),
+        ('loc("with \\22quotes\\22 and \\\\"("a.py":1:2))', 'with "quotes" and \\'),
+        ('loc("a.py":1:2)', None),
+        ('loc(callsite("f"("a.py":1:2) at "g"("b.py":3:4)))', None),
+        ("loc(unknown)", None),
+    ],
+)
+def test_the_name_is_read_from_text(text: str, name: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locations, "_HAS_CLASSES", False)
+    assert locations.read_name(text) == name
+
+
+def test_lines_are_read_from_text_innermost_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locations, "_HAS_CLASSES", False)
+    text = 'loc("mul"(callsite("f"("/a/\\C3\\A4.py":1:2) at callsite("g"("/b.py":30:4) at "h"("/c.py":5:1)))))'
+    assert list(locations.iterate_lines(text)) == [("/a/ä.py", 1), ("/b.py", 30), ("/c.py", 5)]
+
+
+@pytest.mark.parametrize("text", ["plain", 'with "quotes" \\ and ä\n'])
+def test_what_is_printed_is_read_again(text: str) -> None:
+    assert locations._read_string(locations._print_string(text)) == text

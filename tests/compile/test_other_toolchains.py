@@ -1,0 +1,83 @@
+"""Real compiles by other versions of JAX and Triton. Their environments are a gigabyte or more each: a test runs where its
+environment is in the cache already, or LIGERDIAG_TEST_TOOLCHAINS=create allows it to be made."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ligerdiag.api import CheckOptions, check, diagnose_toolchain
+from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.environments import has_environment, locate_environment
+from ligerdiag.compile.toolchain_table import find_spec, known_toolchains
+from ligerdiag.findings import Verdict
+from ligerdiag.report.model import Status
+from ligerdiag.toolchain_doctor import State
+
+CASES = Path(__file__).parents[2] / "cases"
+STALE = Verdict.STALE
+
+
+def require(name: str) -> None:
+    directory = locate_environment(find_spec(name), Cache())
+    if not has_environment(directory) and os.environ.get("LIGERDIAG_TEST_TOOLCHAINS") != "create":
+        pytest.skip(f"`{directory}` is not there; LIGERDIAG_TEST_TOOLCHAINS=create makes it")
+
+
+@pytest.mark.parametrize("name", [spec.name for spec in known_toolchains()])
+def test_every_toolchain_compiles_and_its_triton_understands_the_kernel(name: str) -> None:
+    require(name)
+    if not has_environment(locate_environment(find_spec(name), Cache())):
+        from ligerdiag.api import create_toolchain
+
+        create_toolchain(name, lambda line: None)
+    status = diagnose_toolchain(name)
+    assert [step.name for step in status.steps] == ["environment", "packages", "compile", "kernel"]
+    assert status.state is State.WORKS, status.steps
+
+
+def test_the_seed_fails_where_its_authors_say_that_it_fails() -> None:
+    require("seed")
+    rows = f"{CASES / 'seed_flce.py'}", f"{CASES / 'seed_cross_entropy.py'}::seed_cross_entropy[hidden*"
+    report = check(CheckOptions(selectors=rows, toolchain="seed", replay=False))
+    assert report.versions["jax"] == "0.4.34"
+    assert len(report.cases) == 20
+    stale = {
+        case.id.removeprefix("seed_flce"): [name for name, verdict in case.outputs.items() if verdict is STALE]
+        for case in report.cases
+    }
+    assert {row: names for row, names in stale.items() if names} == {
+        "[False-float32-True-1-4-32-16]": ["input"],
+        "[False-bfloat16-True-1-4-32-16]": ["input"],
+        "[False-float32-True-4-2048-50304-1024]": ["bias", "input"],
+        "[False-bfloat16-True-4-2048-50304-1024]": ["bias", "input"],
+    }
+    assert {verdict for case in report.cases for verdict in case.outputs.values()} == {
+        STALE,
+        Verdict.FRESH,
+        Verdict.LATENT,
+    }
+    assert {case.status for case in report.cases} == {Status.EXPECTED}
+
+
+def test_the_workaround_fails_with_the_seeds_versions_where_the_input_is_really_bf16() -> None:
+    require("seed")
+    row = f"{CASES / 'bf16_flce.py'}::bf16_flce[True-True-1-4-32-16]"
+    (case,) = check(CheckOptions(selectors=(row,), toolchain="seed", replay=False)).cases
+    assert {name for name, verdict in case.outputs.items() if verdict is not Verdict.FRESH} == {"input"}
+    assert case.outputs["input"] is STALE
+    assert case.status is Status.EXPECTED
+
+
+def test_numbers_confirm_the_schedules_of_the_seeds_versions() -> None:
+    require("seed")
+    rows = (
+        f"{CASES / 'seed_flce.py'}::seed_flce[*-True-1-4-32-16]",
+        f"{CASES / 'bf16_flce.py'}::bf16_flce[True-True-1-4*",
+    )
+    report = check(CheckOptions(selectors=rows, toolchain="seed"))
+    assert len(report.cases) == 5
+    for case in report.cases:
+        assert case.replay is not None
+        assert case.replay.state.value == "done", case.replay.reason
+        assert case.disagreements == ()

@@ -1,0 +1,83 @@
+"""The table of toolchains: exact, complete, and refused where it is not."""
+
+from dataclasses import replace
+
+import pytest
+
+from ligerdiag.compile.fields import FieldError
+from ligerdiag.compile.target import list_targets
+from ligerdiag.compile.target_fields import drop_fields
+from ligerdiag.compile.toolchain_table import ToolchainSpec, find_spec, known_toolchains, parse_table
+from ligerdiag.errors import InputError
+
+ENTRY = """
+[toolchain.old]
+about = "a test"
+python = "3.12"
+options = { xla_gpu_autotune_level = 0 }
+unknown_target_fields = ["runtime_version"]
+packages = ["jax==0.4.34", "ml-dtypes==0.5.4"]
+"""
+
+
+def test_an_entry_says_what_it_is_made_of_and_what_its_xla_needs() -> None:
+    (spec,) = parse_table(ENTRY).values()
+    assert spec == ToolchainSpec(
+        name="old",
+        about="a test",
+        python="3.12",
+        packages={"jax": "0.4.34", "ml-dtypes": "0.5.4"},
+        options={"xla_gpu_autotune_level": 0},
+        unknown_target_fields=("runtime_version",),
+    )
+    assert spec.requirements == ("jax==0.4.34", "ml-dtypes==0.5.4")
+
+
+@pytest.mark.parametrize("pin", ["jax>=0.4", "jax", "jax==0.4.34 ; python_version > '3'", "https://x/jax.whl"])
+def test_a_package_without_one_exact_version_is_refused(pin: str) -> None:
+    with pytest.raises(FieldError, match="expected one exact version of each package of `old` but got"):
+        parse_table(ENTRY.replace("jax==0.4.34", pin))
+
+
+def test_a_package_that_is_pinned_twice_is_refused() -> None:
+    with pytest.raises(FieldError, match=r"but got `jax==0\.4\.35`"):
+        parse_table(ENTRY.replace('"ml-dtypes', '"jax==0.4.35", "ml-dtypes'))
+
+
+def test_the_name_of_our_own_toolchain_is_taken() -> None:
+    with pytest.raises(FieldError, match="other than `default`"):
+        parse_table(ENTRY.replace("toolchain.old", "toolchain.default"))
+
+
+def test_an_unknown_toolchain_names_the_known_ones() -> None:
+    with pytest.raises(InputError, match=r"expected a toolchain of default, seed, .*0\.10 but got `sed`"):
+        find_spec("sed")
+
+
+def test_other_pins_or_another_python_are_another_environment() -> None:
+    (spec,) = parse_table(ENTRY).values()
+    names = {
+        spec.directory_name,
+        replace(spec, python="3.13").directory_name,
+        replace(spec, packages={**spec.packages, "jax": "0.4.35"}).directory_name,
+    }
+    assert len(names) == 3
+    assert replace(spec, about="otherwise", options={}).directory_name == spec.directory_name
+
+
+@pytest.mark.parametrize("spec", known_toolchains(), ids=lambda spec: spec.name)
+def test_every_toolchain_has_what_a_compile_without_a_gpu_needs(spec: ToolchainSpec) -> None:
+    one_version = [name for name in spec.packages if name in ("jax", "jaxlib") or name.startswith("jax-cuda")]
+    assert len(one_version) == 4
+    assert len({spec.packages[name] for name in one_version}) == 1, "else JAX ignores the plugin"
+    assert {"jax-triton", "triton", "protobuf"} <= spec.packages.keys()
+    assert [name for name in spec.packages if name.startswith("nvidia-cuda-nvcc")], "ptxas and nvlink"
+
+
+@pytest.mark.parametrize("spec", known_toolchains(), ids=lambda spec: spec.name)
+@pytest.mark.parametrize("target", list_targets(), ids=lambda target: target.name)
+def test_every_target_can_be_said_to_every_toolchain(spec: ToolchainSpec, target: object) -> None:
+    description = drop_fields(target.description, spec.unknown_target_fields)  # type: ignore[attr-defined]
+    assert "core_count: " in description
+    assert "cuda_compute_capability {" in description
+    assert ("mem_clock_ghz" in description) is ("gpu_device_info.mem_clock_ghz" not in spec.unknown_target_fields)

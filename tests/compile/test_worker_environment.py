@@ -1,0 +1,52 @@
+"""How a worker of another interpreter finds ligerdiag, and nothing else that lies beside it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ligerdiag.compile import toolchain as toolchain_module
+from ligerdiag.compile.toolchain import Toolchain, worker_environment
+
+CHECK = "JAX_SKIP_CUDA_CONSTRAINTS_CHECK"
+
+
+def make_toolchain(python: str) -> Toolchain:
+    return Toolchain(name="t", python=python, versions={}, binaries=())
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of an installed ligerdiag, beside a package that must not be seen."""
+    folder = tmp_path / "lib" / "site-packages"
+    for package in ("ligerdiag", "jax"):
+        (folder / package).mkdir(parents=True)
+        (folder / package / "__init__.py").touch()
+    monkeypatch.setattr(toolchain_module, "__file__", str(folder / "ligerdiag" / "compile" / "toolchain.py"))
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    return folder
+
+
+def test_another_interpreter_sees_the_installed_package_alone(installed: Path, tmp_path: Path) -> None:
+    for _ in range(2):  # the second time the link is there
+        environment = worker_environment(make_toolchain("/other/python"), tmp_path)
+    code = "import ligerdiag, importlib.util; print(ligerdiag.__file__, importlib.util.find_spec('jax'))"
+    done = subprocess.run(
+        [sys._base_executable, "-P", "-c", code],  # type: ignore[attr-defined]
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    file, jax = done.stdout.split()
+    assert Path(file).resolve() == installed / "ligerdiag" / "__init__.py"
+    assert jax == "None"
+    assert environment[CHECK] == "1"
+
+
+def test_our_own_interpreter_needs_no_path_to_an_installed_package(installed: Path, tmp_path: Path) -> None:
+    environment = worker_environment(make_toolchain(sys.executable), tmp_path)
+    assert "PYTHONPATH" not in environment
+    assert CHECK not in environment, "a worker on a real GPU is to have its versions checked"
+    assert not (tmp_path / "packages").exists()

@@ -1,0 +1,53 @@
+"""Kernels that another Triton made are read by its own process: here that of ours, which must say the same."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.fields import FieldError, parse_object
+from ligerdiag.compile.pool import Pool
+from ligerdiag.effects.access import Access
+from ligerdiag.effects.call import CustomCall
+from ligerdiag.effects.isolated import compute_effects_isolated
+from ligerdiag.effects.job import EFFECTS_WORKER, make_effects_job, parse_effects_request
+
+
+@pytest.fixture
+def readers(tmp_path: Path) -> Iterator[Pool]:
+    with Pool(cache=Cache(tmp_path / "root"), jobs=1, timeout=60, module=EFFECTS_WORKER) as pool:
+        yield pool
+
+
+def make_call(payload: bytes) -> CustomCall:
+    return CustomCall(target="triton_kernel_call", backend_config=payload, operands=1, outputs=1)
+
+
+def test_a_call_arrives_as_it_was_sent(payload: bytes) -> None:
+    call = make_call(payload)
+    assert parse_effects_request(parse_object(make_effects_job(call).render("log"))) == call
+
+
+def test_another_process_says_the_same_and_is_remembered(payload: bytes, readers: Pool, tmp_path: Path) -> None:
+    calls = [make_call(payload), make_call(b"no payload"), make_call(payload)]
+    here = compute_effects_isolated(calls, cache_directory=None, timeout=60)
+    there = compute_effects_isolated(calls, cache_directory=tmp_path / "effects", timeout=60, readers=readers)
+    assert there == here
+    assert there[0].operands == (Access.READ_WRITE,)
+    readers.close()
+    assert compute_effects_isolated(calls, cache_directory=tmp_path / "effects", timeout=60, readers=readers) == here
+
+
+def test_a_reader_that_is_gone_leaves_the_effects_unknown(payload: bytes, readers: Pool, tmp_path: Path) -> None:
+    object.__setattr__(readers.toolchain, "python", str(tmp_path / "no-python"))
+    (effects,) = compute_effects_isolated([make_call(payload)], cache_directory=tmp_path, timeout=60, readers=readers)
+    assert effects.operands == (Access.UNKNOWN,)
+    assert effects.reasons[0].startswith("cannot start a worker with ")
+    assert not list(tmp_path.glob("*.json")), "an unknown answer is not kept"
+
+
+@pytest.mark.parametrize("line", ["{}", '{"answer": {}}', '{"answer": {"effects": "{}"}}', "no json"])
+def test_an_answer_that_does_not_fit_the_call_is_refused(line: str, payload: bytes) -> None:
+    with pytest.raises(FieldError):
+        make_effects_job(make_call(payload)).parse(line)
