@@ -1,10 +1,8 @@
 """From an artifact to verdicts, findings and coverage: reads, analyses, asks every rule."""
 
-import gc
 import json
 import os
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,6 +26,7 @@ from ligerdiag.errors import ArtifactError
 from ligerdiag.findings import Finding, Verdict
 from ligerdiag.hazards.registry import check_all
 from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.collector import pause_collector
 from ligerdiag.hlo.command_order import CommandOrder, parse_command_order
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.must_alias import build_must_alias_buffers
@@ -51,18 +50,6 @@ class Inspection:
 
 NO_BUFFERS = BufferAssignment(slices=(), definitions={}, overlapping={}, parameters={})
 """Nothing is looked up where no kernel writes anything."""
-
-
-@contextmanager
-def _without_collector() -> Generator[None]:
-    """The views hold many small objects that stay: looking through them again and again for cycles doubles the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -170,7 +157,7 @@ def inspect_compilation(
             raise ArtifactError(f"`{module.name}` has {leaves} outputs, the program {len(names)}")
     effects = _Effects(modules, effects_cache, declared, readers)
     try:
-        with _without_collector():
+        with pause_collector():
             context = _compute_context(compilation, names, effects.find)
             context = replace(context, contradictions=effects.list_contradictions(context))
     except (AssertionError, IndexError, KeyError, ValueError, RecursionError, StopIteration) as fault:

@@ -7,9 +7,7 @@
 4. A form that cannot be read is left for the next one, and said.
 """
 
-import gc
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from ligerdiag.dumps.find import ModuleFiles
 from ligerdiag.dumps.program_orders import make_program_orders
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.collector import pause_collector
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import parse_hlo, parse_hlo_module, parse_module
 from ligerdiag.hlo.xla_pb2 import HloModuleProto
@@ -60,7 +59,7 @@ def load_module(files: ModuleFiles, translate: Translate) -> LoadedModule:
     """Reads the module. Raises ArtifactError when no form of its optimized program can be read, NoScheduleError when it
     holds no schedule."""
     notes: list[str] = []
-    with _without_collector():
+    with pause_collector():
         (optimized, buffers), path = _read_first(files.optimized, lambda path: _parse(path, translate), notes)
         if not optimized.is_scheduled:
             raise NoScheduleError(f"`{path.name}` holds no schedule: expected the module after optimizations")
@@ -73,18 +72,6 @@ def load_module(files: ModuleFiles, translate: Translate) -> LoadedModule:
             except ArtifactError as error:
                 notes.append(str(error))
     return LoadedModule(files=files, optimized=optimized, programs=programs, buffers=buffers, notes=tuple(notes))
-
-
-@contextmanager
-def _without_collector() -> Generator[None]:
-    """The views hold many small objects that stay: looking through them again and again for cycles doubles the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _parse(path: Path, translate: Translate) -> tuple[HloModule, BufferAssignment | None]:
