@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import api
+from ligerdiag.api.judging import expect_of
 from ligerdiag.case import Case
 from ligerdiag.compile.case_loader import describe_case
 from ligerdiag.compile.job import CaseSpec, DiscoverAnswer, DiscoverRequest, Source, make_discover_job, render_answer
@@ -60,8 +61,8 @@ def test_an_expectation_for_a_toolchain_takes_the_place_of_the_usual_ones() -> N
     usual = {"id": "a", "name": "a", "params": (), "source": source, "mesh": {}, "about": "", "draws": ""}
     case = CaseSpec(**usual, expected="fresh", expected_rules=("LD006",), expected_elsewhere={"old": {"x": "stale"}})  # type: ignore[arg-type]
     old = Toolchain(name="old", python="p", versions={}, binaries=())
-    assert api._expect_of(case, Toolchain(name="jax-0.11.2", python="p", versions={}, binaries=())) is case
-    expected = api._expect_of(case, old)
+    assert expect_of(case, Toolchain(name="jax-0.11.2", python="p", versions={}, binaries=())) is case
+    expected = expect_of(case, old)
     assert (expected.expected, expected.expected_rules) == ({"x": "stale"}, None)
 
 

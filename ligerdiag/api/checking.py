@@ -1,0 +1,136 @@
+"""`check`: compile, judge, replay and run every selected case."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+
+from ligerdiag.api.conclusion import conclude
+from ligerdiag.api.declared import list_declared, parse_declared
+from ligerdiag.api.devices import make_replay_options, run_on_devices
+from ligerdiag.api.judging import expect_of, judge_result
+from ligerdiag.api.options import CheckOptions, OnProgress, ignore_progress
+from ligerdiag.api.run import Key, Run
+from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.environments import provide_toolchain
+from ligerdiag.compile.pool import Pool
+from ligerdiag.compile.service import CompileEvent, compile_cases, discover_cases
+from ligerdiag.compile.target import Target, load_target
+from ligerdiag.compile.toolchain import Toolchain, current_toolchain
+from ligerdiag.compile.toolchain_table import DEFAULT
+from ligerdiag.device.service import require_gpu
+from ligerdiag.errors import InputError
+from ligerdiag.inspection import open_readers
+from ligerdiag.outcomes import Replay
+from ligerdiag.replay.service import ReplayTask, replay_artifacts
+from ligerdiag.report.expectation import parse_expectation
+from ligerdiag.report.expected_rules import parse_expected_rules
+from ligerdiag.report.model import CheckReport, Progress
+from ligerdiag.suppressions.scope import Scope, compute_scope
+from ligerdiag.suppressions.suppressions import Suppressions
+
+
+def check(options: CheckOptions, on_progress: OnProgress | None = None) -> CheckReport:
+    """Compile, judge and replay every selected case on every target.
+
+    What goes wrong with one case is in that case's report. Raises InputError or CaseError when the request as a whole
+    cannot be met: a selector that means nothing, an unknown target, a case file that does not import. After Ctrl-C the
+    report holds the cases that were done.
+    """
+    started = perf_counter()
+    tell = on_progress or ignore_progress
+
+    def relay(event: CompileEvent) -> None:
+        tell(
+            Progress(
+                phase=event.phase,
+                event=event.event,
+                done=event.done,
+                total=event.total,
+                case_id=event.case_id,
+                target=event.target,
+                cached=event.cached,
+            )
+        )
+
+    if options.device and options.toolchain != DEFAULT:
+        raise InputError(f"a device runs what toolchain `{DEFAULT}` compiles, not `{options.toolchain}`")
+    if options.device:
+        require_gpu()
+    targets = tuple(load_target(name) for name in dict.fromkeys(options.targets))
+    cache, own = Cache(options.cache_directory), current_toolchain()
+    toolchain = provide_toolchain(options.toolchain, cache, lambda step: tell(make_step(step)))
+    run, interrupted = Run(), False
+    suppressions = Suppressions(options.suppress)
+    try:
+        _compile(run, options, targets, cache=cache, toolchain=toolchain, relay=relay)
+        for key, replay in _replay(run, options, cache, own, relay) if options.replay else ():
+            run.reports[key] = replace(run.reports[key], replay=replay)
+        for key, device in run_on_devices(run, options, cache, toolchain, tell) if options.device else ():
+            run.reports[key] = replace(run.reports[key], device=device)
+    except KeyboardInterrupt:
+        interrupted = True
+    concluded = [(key[0], conclude(run.reports[key], suppressions)) for key in run.order if key in run.reports]
+    cases = tuple(report for _, report in concluded)
+    scope = Scope()
+    if not interrupted:
+        scope = compute_scope(
+            options.selectors,
+            Path.cwd(),
+            concluded,
+            targets=options.targets,
+            usual_targets=options.usual_targets,
+        )
+    return CheckReport(
+        cases=cases,
+        targets=tuple(target.name for target in targets),
+        toolchain=toolchain.name,
+        versions=toolchain.versions,
+        is_other_toolchain=not toolchain.is_own,
+        seconds=perf_counter() - started,
+        interrupted=interrupted,
+        notes=list_declared((*options.effects, *(one for task in run.tasks for one in parse_declared(task.case)))),
+        unused_suppressions=suppressions.list_unused(cases, scope),
+    )
+
+
+def _compile(
+    run: Run,
+    options: CheckOptions,
+    targets: Sequence[Target],
+    *,
+    cache: Cache,
+    toolchain: Toolchain,
+    relay: Callable[[CompileEvent], None],
+) -> None:
+    """Compiles and judges every case; the reports have no status yet."""
+    with (
+        Pool(cache=cache, toolchain=toolchain, jobs=options.jobs, timeout=options.timeout) as pool,
+        open_readers(toolchain, cache) or nullcontext() as readers,
+    ):
+        cases = discover_cases(options.selectors, pool=pool, refresh=options.refresh, on_event=relay)
+        cases = tuple(expect_of(case, toolchain) for case in cases)
+        for case in cases:
+            parse_expectation(case.expected)
+            parse_expected_rules(case.expected_rules, beside=case.expected)
+            parse_declared(case)
+        run.order = tuple((case.source, case.id, target.name) for case in cases for target in targets)
+        for result in compile_cases(cases, targets, pool=pool, refresh=options.refresh, on_event=relay):
+            declared = (*options.effects, *parse_declared(result.case))
+            report = judge_result(result, toolchain.name, cache, declared, readers)
+            run.reports[result.case.source, result.case.id, result.target] = report
+            if result.artifact is not None and not report.error:
+                run.tasks.append(ReplayTask(case=result.case, target=result.target, artifact=result.artifact))
+
+
+def _replay(
+    run: Run, options: CheckOptions, cache: Cache, toolchain: Toolchain, relay: Callable[[CompileEvent], None]
+) -> Iterator[tuple[Key, Replay]]:
+    how = make_replay_options(options)
+    for task, replay in replay_artifacts(run.tasks, how, cache=cache, toolchain=toolchain, on_event=relay):
+        yield (task.case.source, task.case.id, task.target), replay
+
+
+def make_step(step: str) -> Progress:
+    return Progress(phase="toolchain", event="started", done=0, total=1, case_id=step)

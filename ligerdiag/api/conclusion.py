@@ -1,0 +1,59 @@
+"""From verdicts, findings and numbers to one status."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ligerdiag.findings import Verdict
+from ligerdiag.hazards.measured import Measured
+from ligerdiag.hazards.registry import check_measured, find_unsettled
+from ligerdiag.outcomes import ReplayState
+from ligerdiag.report.agreement import compute_disagreements
+from ligerdiag.report.allowed import compute_allowed_outputs
+from ligerdiag.report.expectation import compute_status
+from ligerdiag.report.model import CaseReport, Status
+from ligerdiag.suppressions.suppressions import Suppressions
+
+
+def conclude(report: CaseReport, suppressions: Suppressions | None = None) -> CaseReport:
+    """The report with the findings that numbers add or settle, what contradicts what, what is allowed, and its status.
+
+    suppressions: None allows nothing.
+    """
+    if report.error:
+        return report
+    measured = Measured(outputs=report.outputs, findings=report.findings, replay=report.replay, device=report.device)
+    findings = check_measured(measured)
+    if suppressions is not None:
+        findings = suppressions.apply(report.id, findings)
+    allowed = compute_allowed_outputs(report.outputs, findings)
+    disagreements = compute_disagreements(report.outputs, findings, report.replay, report.device)
+    unsettled = find_unsettled(
+        replayed=report.replay is not None and report.replay.state is ReplayState.DONE,
+        ran=report.device is not None and not report.device.error,
+    )
+
+    def judge(outputs: Mapping[str, Verdict]) -> tuple[Status, str]:
+        rules = report.expected_rules
+        return compute_status(
+            outputs,
+            findings,
+            report.expected,
+            report.coverage,
+            expected_rules=rules,
+            unsettled=unsettled,
+            allowed={name: verdict for name, verdict in allowed.items() if outputs.get(name) is verdict},
+        )
+
+    status, mismatch = judge(report.outputs)
+    if report.device is not None and report.device.verdicts and status is not Status.UNEXPECTED:
+        on_device = {name: Verdict(word) for name, word in report.device.verdicts.items()}
+        there, why = judge(on_device)
+        if there in (Status.UNEXPECTED, Status.FINDINGS):
+            status, mismatch = there, f"on {report.device.device}: {why}" if why else ""
+    return replace(
+        report,
+        status=Status.DISAGREEMENT if disagreements else status,
+        findings=findings,
+        disagreements=disagreements,
+        mismatch=mismatch,
+    )

@@ -1,0 +1,45 @@
+"""`inspect`: judge what somebody else compiled."""
+
+from time import perf_counter
+
+from ligerdiag.api.conclusion import conclude
+from ligerdiag.api.declared import list_declared
+from ligerdiag.api.options import InspectOptions, OnProgress, ignore_progress
+from ligerdiag.compile.cache import Cache
+from ligerdiag.dumps.select import select_modules
+from ligerdiag.dumps.translate import Translator
+from ligerdiag.inspected_modules import InspectedModules
+from ligerdiag.report.model import CheckReport, Noun, Progress
+from ligerdiag.suppressions.scope import Scope
+from ligerdiag.suppressions.suppressions import Suppressions
+
+
+def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> CheckReport:
+    """Judge the modules that somebody else compiled: those under the paths that hold custom calls.
+
+    What goes wrong with one module is in that module's report. Raises InputError when a path holds no module or none
+    matches. After Ctrl-C the report holds the modules that were done.
+    """
+    started = perf_counter()
+    tell = on_progress or ignore_progress
+    selection = select_modules(options.paths, options.module)
+    inspected, interrupted = InspectedModules(selection, options.timeout, options.effects), False
+    cache = Cache(options.cache_directory)
+    try:
+        with Translator(cache=cache, timeout=options.timeout) as translator:
+            for done, name in inspected.run(translator, effects_cache=cache.root / "effects"):
+                tell(Progress(phase="inspect", event="started", done=done, total=inspected.total, case_id=name))
+    except KeyboardInterrupt:
+        interrupted = True
+    suppressions = Suppressions(options.suppress)
+    cases = tuple(conclude(report, suppressions) for report in inspected.reports)
+    return CheckReport(
+        cases=cases,
+        targets=tuple(dict.fromkeys(report.target for report in inspected.reports)),
+        toolchain="",
+        seconds=perf_counter() - started,
+        interrupted=interrupted,
+        notes=(*inspected.list_notes(), *list_declared(options.effects)),
+        noun=Noun.MODULE,
+        unused_suppressions=suppressions.list_unused(cases, Scope()),
+    )

@@ -1,0 +1,59 @@
+"""From one compile result to a report without a status."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from time import perf_counter
+
+from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.job import CaseSpec
+from ligerdiag.compile.pool import Pool
+from ligerdiag.compile.service import CompileResult
+from ligerdiag.compile.toolchain import Toolchain
+from ligerdiag.effects.declared import DeclaredEffects
+from ligerdiag.errors import CompileError, LigerdiagError
+from ligerdiag.inspection import inspect_artifact
+from ligerdiag.report.model import CaseReport, Status
+
+
+def expect_of(case: CaseSpec, toolchain: Toolchain) -> CaseSpec:
+    """The case with what is expected when this toolchain compiles it."""
+    if toolchain.name not in case.expected_elsewhere:
+        return case
+    return replace(case, expected=case.expected_elsewhere[toolchain.name], expected_rules=None)
+
+
+def judge_result(
+    result: CompileResult, toolchain: str, cache: Cache, declared: Sequence[DeclaredEffects], readers: Pool | None
+) -> CaseReport:
+    """What the schedule says; the status is that of an error until `conclude`."""
+    started = perf_counter()
+    report = CaseReport(
+        id=result.case.id,
+        target=result.target,
+        toolchain=toolchain,
+        status=Status.ERROR,
+        about=result.case.about,
+        expected=result.case.expected,
+        expected_rules=result.case.expected_rules,
+        seconds=result.seconds,
+        cached=result.cached,
+    )
+    if result.artifact is None:
+        error = result.error or LigerdiagError("no artifact")
+        log_tail = error.log_tail if isinstance(error, CompileError) else ""
+        return replace(report, error=str(error), error_exit_code=error.exit_code, log_tail=log_tail)
+    report = replace(report, artifact=str(result.artifact.directory))
+    try:
+        inspection = inspect_artifact(
+            result.artifact, effects_cache=cache.root / "effects", declared=declared, readers=readers
+        )
+    except LigerdiagError as error:
+        seconds = result.seconds + perf_counter() - started
+        return replace(report, error=str(error), error_exit_code=error.exit_code, seconds=seconds)
+    return replace(
+        report,
+        outputs=inspection.outputs,
+        findings=inspection.findings,
+        coverage=inspection.coverage,
+        seconds=result.seconds + perf_counter() - started,
+    )

@@ -1,0 +1,68 @@
+"""What the commands can be asked, as data."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ligerdiag.compile.toolchain_table import DEFAULT
+from ligerdiag.effects.declared import DeclaredEffects
+from ligerdiag.replay.plan import Bounds
+from ligerdiag.report.model import Progress
+from ligerdiag.suppressions.entry import ConfigEntry
+
+type OnProgress = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckOptions:
+    """What to check, and how."""
+
+    selectors: tuple[str, ...] = ()
+    """Ids, globs, files, module:name; none means all of the folder `cases`."""
+    targets: tuple[str, ...] = ("h100",)
+    """Names of targets, or paths of target descriptions."""
+    jobs: int | None = None
+    """Compile and replay workers; None means one a core."""
+    timeout: float = 300.0
+    """Seconds that one case may take to compile, and again to replay."""
+    cache_directory: Path | None = None
+    """None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
+    refresh: bool = False
+    """Compile and replay again what the cache has."""
+    replay: bool = True
+    """Replay what fits the bounds."""
+    bounds: Bounds = field(default_factory=Bounds)
+    rows: bool = False
+    """Count the rows of each output that are fresh and stale."""
+    device: bool = False
+    """Compile each case for the GPUs of this machine, too, run it on them and compare."""
+    toolchain: str = DEFAULT
+    """Compile with that one; see `list_toolchains`."""
+    suppress: tuple[ConfigEntry, ...] = ()
+    """Findings that the configuration file allows; comments in the code are always read."""
+    effects: tuple[DeclaredEffects, ...] = ()
+    """What is believed of operands whose effects are unknown."""
+    usual_targets: tuple[str, ...] = ("h100",)
+    """Targets that the project is checked for by default; without all of them no suppression is called unused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectOptions:
+    """What to inspect, and how."""
+
+    paths: tuple[Path, ...]
+    """Dump directories, files with a module, artifact directories."""
+    module: str = ""
+    """Glob over the modules' ids; empty means all."""
+    suppress: tuple[ConfigEntry, ...] = ()
+    """Findings that the configuration file allows; comments in the code are always read."""
+    effects: tuple[DeclaredEffects, ...] = ()
+    """What is believed of operands whose effects are unknown."""
+    timeout: float | None = None
+    """Seconds that one module may take; None means by the size of its files."""
+    cache_directory: Path | None = None
+    """None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
+
+
+def ignore_progress(progress: Progress) -> None:
+    del progress
