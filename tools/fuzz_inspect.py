@@ -1,8 +1,9 @@
-"""Hostile input for `inspect`: `python tools/fuzz_inspect.py SEED COUNT FOLDER...`.
+"""Hostile input for `inspect`: `python tools/fuzz_inspect.py SEED COUNT JOBS FOLDER...`.
 
-The folders hold dumps of real compilations, as protobuf and as text, that are mutated. Each input has to end in a report or
-in a LigerdiagError, within `SECONDS` and within `MEMORY` of a process. Everything else is kept in `fuzz-inspect-SEED/`
-and makes the exit code 1.
+The folders hold dumps of real compilations, as protobuf and as text (tests/dumps/make_dumps.py makes such), that are
+mutated. Each input has to end in a report or in a LigerdiagError, within `SECONDS` and within `MEMORY` of a process.
+Everything else is kept in `fuzz-inspect-SEED/` and makes the exit code 1. The inputs are done in batches, each in a process
+of its own: what one input leaves of fragmented memory would count against the thousandth behind it.
 """
 
 import gc
@@ -15,8 +16,10 @@ import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 from random import Random
 from time import perf_counter
@@ -36,6 +39,8 @@ from ligerdiag.report.terminal import render_terminal
 from tools.mutations import make_bomb, make_structure, mutate_bytes, mutate_fields, mutate_text, pack
 
 SECONDS = 10
+BATCH = 100
+"""Inputs of one process."""
 MEMORY = 2 << 30
 OPTIMIZED = "module_0001.jit_f.sm_9.0_gpu_after_optimizations"
 PROGRAM = "module_0001.jit_f.before_optimizations"
@@ -64,7 +69,24 @@ class Tally:
     kinds: Counter[str] = field(default_factory=Counter[str])
     slowest: float = 0.0
     slowest_kind: str = ""
-    failures: list[tuple[int, str, str]] = field(default_factory=list)
+    memory: int = 0
+    """MiB of the largest process."""
+    workers_memory: int = 0
+    """MiB of the largest text worker."""
+    failures: list[tuple[int, str, str]] = field(default_factory=list[tuple[int, str, str]])
+
+    def add(self, other: "Tally") -> None:
+        """Counts another batch in."""
+        self.outcomes += other.outcomes
+        self.kinds += other.kinds
+        self.failures += other.failures
+        self.slowest, self.slowest_kind = max(
+            (self.slowest, self.slowest_kind), (other.slowest, other.slowest_kind), key=lambda pair: pair[0]
+        )
+        self.memory, self.workers_memory = (
+            max(self.memory, other.memory),
+            max(self.workers_memory, other.workers_memory),
+        )
 
 
 def load_seeds(folders: list[Path]) -> list[Seed]:
@@ -240,24 +262,47 @@ def run(seeds: list[Seed], first: int, count: int, cache: Cache, keep: Path | No
             tally.kinds[kind] += 1
             if seconds > tally.slowest:
                 tally.slowest, tally.slowest_kind = seconds, f"{kind} {number}"
+    tally.memory, tally.workers_memory = (
+        resource.getrusage(who).ru_maxrss >> 10 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
     return tally
 
 
+def run_batches(folders: list[Path], first: int, count: int, jobs: int, keep: Path) -> Tally:
+    """Inputs `first` to `first + count - 1`; a batch whose process dies is a failure."""
+    total = Tally()
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
+        batches = {
+            pool.submit(_run_batch, folders, start, min(BATCH, first + count - start), keep): start
+            for start in range(first, first + count, BATCH)
+        }
+        for future in as_completed(batches):
+            try:
+                total.add(future.result())
+            except Exception as fault:
+                total.failures.append((batches[future], "batch", f"{type(fault).__name__}: {fault}"))
+            sys.stderr.write(f"{total.kinds.total()} of {count}, {len(total.failures)} failures\n")
+    return total
+
+
+def _run_batch(folders: list[Path], first: int, count: int, keep: Path) -> Tally:
+    return run(load_seeds(folders), first, count, Cache(), keep)
+
+
 def main() -> int:
-    first, count, folders = int(sys.argv[1]), int(sys.argv[2]), [Path(name) for name in sys.argv[3:]]
-    tally = run(load_seeds(folders), first, count, Cache(), Path(f"fuzz-inspect-{first}"))
-    own, children = (
-        resource.getrusage(who).ru_maxrss >> 10 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    )
+    first, count, jobs, folders = *map(int, sys.argv[1:4]), [Path(name) for name in sys.argv[4:]]
+    started = perf_counter()
+    tally = run_batches(folders, first, count, jobs, Path(f"fuzz-inspect-{first}").absolute())
     lines = [
-        f"{tally.kinds.total()} of {count} inputs: {dict(tally.kinds)}",
+        f"{tally.kinds.total()} of {count} inputs in {perf_counter() - started:.0f} s: {dict(tally.kinds)}",
         f"ended: {dict(tally.outcomes.most_common())}",
-        f"slowest {tally.slowest:.1f} s ({tally.slowest_kind}); largest memory {own} MiB, of a worker {children} MiB",
+        f"slowest {tally.slowest:.1f} s ({tally.slowest_kind}); "
+        f"largest memory {tally.memory} MiB, of a worker {tally.workers_memory} MiB",
         *(f"--- {number} {kind}\n{where}" for number, kind, where in tally.failures[:30]),
         f"{len(tally.failures)} failures",
     ]
     sys.stdout.write("\n".join(lines) + "\n")
-    return 1 if tally.failures else 0
+    return 1 if tally.failures or tally.kinds.total() < count else 0
 
 
 if __name__ == "__main__":

@@ -12,11 +12,11 @@
 Not modelled: infeed, send and recv are taken for operations on their operands alone.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ligerdiag.analysis.carriers import Carriers
-from ligerdiag.analysis.doubts import Doubt, Reason, is_other_form
+from ligerdiag.analysis.folded import CONSTANTS, Folded
 from ligerdiag.analysis.kernel_call import transfer_call
 from ligerdiag.analysis.labels import Labels, LabelSpace
 from ligerdiag.analysis.residuals import (
@@ -24,8 +24,8 @@ from ligerdiag.analysis.residuals import (
     compute_residual_lines,
     find_file_location,
     is_derivative,
-    is_differentiated,
 )
+from ligerdiag.analysis.values import Value, list_leaves
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.shape import is_tuple
@@ -35,10 +35,7 @@ from ligerdiag.hlo.xla_pb2 import ShapeProto
 _ELEMENT_BY_ELEMENT = frozenset({"xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"})
 """Custom calls whose result k is operand k in another sharding (xla/service/spmd/shardy/constants.h)."""
 
-_CONSTANTS = frozenset({"constant", "iota"})
-
-type Value = int | tuple["Value", ...]
-"""An array's storage (index of its dependence set), or a tuple of values."""
+_STRUCTURE = frozenset({"parameter", "tuple", "get-tuple-element", "call", "while", "conditional"})
 
 
 @dataclass(slots=True)
@@ -91,7 +88,7 @@ def compute_intended(
             records=records,
         )
         intended = evaluation.run_entry()
-        found = frozenset(evaluation.found_to_constants)
+        found = frozenset(evaluation.doubts.to_constants)
         if found == to_constants:
             return intended
         to_constants = found  # known only now, and constants come first
@@ -119,7 +116,6 @@ class _Evaluation:
     to_constants: frozenset[int]
     """Indices of the hidden writes that overwrite what is computed from constants alone."""
     records: bool = True
-    found_to_constants: set[int] = field(default_factory=set[int])
     tagged: dict[TagPath, TaggedSet] = field(default_factory=dict[TagPath, TaggedSet])
     _storage: list[Labels] = field(default_factory=list[Labels])
     _sorted: dict[int, list[HloInstruction]] = field(default_factory=dict[int, list[HloInstruction]])
@@ -130,18 +126,14 @@ class _Evaluation:
     )
     _before: dict[int, tuple[int, Labels]] = field(default_factory=dict[int, tuple[int, Labels]])
     """Overwritten storage: (HiddenWrite index, its set just before)."""
-    _origin: dict[int, int] = field(default_factory=dict[int, int])
-    """Storage to the storage that it is another form of, through every such form."""
-    _overwritten: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict[int, list[tuple[int, int, int]]])
-    """Origin to (HiddenWrite index, storage, first storage that is newer) of its forms that were overwritten."""
-    _constant: set[int] = field(default_factory=set[int])
-    """Storage of what is computed from constants alone."""
     _residual_lines: Mapping[int, ResidualLines] = field(init=False)
+    doubts: Folded = field(init=False)
     _seen: set[int] = field(default_factory=set[int])
     """Indices of the hidden writes met so far."""
 
     def __post_init__(self) -> None:
         self._residual_lines = compute_residual_lines(self.module, self.writes)
+        self.doubts = Folded(self.module, self.space, self._residual_lines)
         for write in self.writes:
             key = (write.tag_path, write.call.id)
             self._by_call[key] = (*self._by_call.get(key, ()), write)
@@ -166,7 +158,7 @@ class _Evaluation:
 
     def leaves(self, value: Value) -> list[Labels]:
         """Sets of the value's leaves, in order."""
-        return [self._storage[index] for index in _flatten(value)]
+        return [self._storage[index] for index in list_leaves(value)]
 
     def run(self, computation: HloComputation, arguments: list[Value], prefix: TagPath, level: int) -> Value:
         """Evaluate a computation once; returns its root's value."""
@@ -175,18 +167,22 @@ class _Evaluation:
             order = self._sorted[computation.id] = sort_by_program_order(computation)
         values: dict[int, Value] = {}
         for instruction in order:
-            values[instruction.id] = self._evaluate(instruction, values, arguments, prefix, level)
+            operands = [values[o.id] for o in instruction.operands]
+            if instruction.opcode in _STRUCTURE:
+                values[instruction.id] = self._follow(instruction, operands, arguments, prefix, level)
+            else:
+                values[instruction.id] = self._compute(instruction, operands, prefix)
         return values[computation.root.id]
 
-    def _evaluate(
+    def _follow(
         self,
         instruction: HloInstruction,
-        values: Mapping[int, Value],
+        operands: list[Value],
         arguments: list[Value],
         prefix: TagPath,
         level: int,
     ) -> Value:
-        operands = [values[o.id] for o in instruction.operands]
+        """What passes values on, (2), or runs other computations."""
         match instruction.opcode:
             case "parameter":
                 return arguments[instruction.proto.parameter_number]
@@ -201,17 +197,15 @@ class _Evaluation:
                 return self.run(callee, operands, (*prefix, *instruction.tag_path), level)
             case "while":
                 return self._run_loop(instruction, operands[0], prefix, level + 1)
-            case "conditional":
-                return self._run_branches(instruction, operands, prefix, level)
             case _:
-                return self._compute(instruction, operands, prefix)
+                return self._run_branches(instruction, operands, prefix, level)
 
     def _compute(self, instruction: HloInstruction, operands: list[Value], prefix: TagPath) -> Value:
         storage = self._storage
         sets = [storage[value] if isinstance(value, int) else self._union(value) for value in operands]
         if self._before and is_derivative(instruction):
             sets = [self._as_it_was(instruction, value, one) for value, one in zip(operands, sets, strict=True)]
-        doubts = self._doubt(instruction, operands) if self._overwritten else 0
+        doubts = self.doubts.find(instruction, operands) if self.doubts.overwritten else 0
         if doubts:
             sets = [one | doubts for one in sets]
         labels = 0
@@ -220,20 +214,16 @@ class _Evaluation:
         path = (*prefix, *tags)
         if opcode == "custom-call":
             own = self._by_call.get((path, instruction.id), ())
-            certain = ~self._mark_constants(self.to_constants & {write.index for write in own})
+            certain = ~self.doubts.mark_constants(self.to_constants & {write.index for write in own})
             sets = [one & certain for one in sets]  # the call itself reads what it overwrites, folded or not
             transfer = transfer_call(self.effects_of(instruction), sets, own, self.space)
             labels = transfer.results
             for number, dropped, added in transfer.written:
                 write = next(w for w in own if w.operand == number)
-                for index in _flatten(operands[number]):
+                for index in list_leaves(operands[number]):
                     self._before[index] = (write.index, self._storage[index])
                     if self.folded:
-                        if index in self._constant:
-                            self.found_to_constants.add(write.index)
-                        self._overwritten.setdefault(self._origin.get(index, index), []).append(
-                            (write.index, index, len(self._storage))
-                        )
+                        self.doubts.overwrite(write.index, index, len(self._storage))
                     self._storage[index] = self._storage[index] & ~dropped | added | self.marked.get(path, 0)
                     self._upstream[index] = self._upstream.get(index, frozenset()) | {path}
             self._seen.update(write.index for write in own)
@@ -244,35 +234,24 @@ class _Evaluation:
         else:
             for one in sets:
                 labels |= one
-        for write in self.carriers.instructions.get((path, instruction.id), ()):
+        for write in self.carriers.instructions.get((path, instruction.id), ()) if self.carriers.instructions else ():
             labels |= self.space.original(write)
-        labels |= self.marked.get(path, 0)
-        if opcode in _CONSTANTS:
-            labels |= self._mark_constants(self.to_constants)
+        if self.marked:
+            labels |= self.marked.get(path, 0)
+        if opcode in CONSTANTS:
+            labels |= self.doubts.mark_constants(self.to_constants)
         value = self.allocate(instruction.shape, labels)
         if self.folded:
-            self._follow_folded(instruction, operands, value)
+            self.doubts.follow(instruction, operands, value)
         if self.records and (labels or tags):
             self._record(opcode, path if tags else (), labels, operands, value)
         return value
-
-    def _follow_folded(self, instruction: HloInstruction, operands: list[Value], value: Value) -> None:
-        """What is computed from constants alone, and what is another form of what."""
-        constant = self._constant
-        for operand in operands:
-            if operand not in constant if isinstance(operand, int) else not constant.issuperset(_flatten(operand)):
-                break
-        else:
-            if operands or instruction.opcode in _CONSTANTS:
-                constant.update(_flatten(value))
-        if isinstance(value, int) and is_other_form(instruction) and isinstance(operands[0], int):
-            self._origin[value] = self._origin.get(operands[0], operands[0])
 
     def _record(self, opcode: str, path: TagPath, labels: Labels, operands: list[Value], value: Value) -> None:
         found: set[TagPath] = set()
         known = self._upstream
         for operand in operands:
-            for index in (operand,) if isinstance(operand, int) else _flatten(operand):
+            for index in (operand,) if isinstance(operand, int) else list_leaves(operand):
                 if index in known:
                     found |= known[index]
         upstream = frozenset(found)
@@ -280,7 +259,7 @@ class _Evaluation:
             found.discard(path)
             self.tagged[path] = TaggedSet(opcode, labels, frozenset(found))
             upstream = frozenset({path})
-        for index in (value,) if isinstance(value, int) else _flatten(value):
+        for index in (value,) if isinstance(value, int) else list_leaves(value):
             known[index] = upstream
 
     def _as_it_was(self, reader: HloInstruction, value: Value, labels: Labels) -> Labels:
@@ -291,46 +270,13 @@ class _Evaluation:
                 return before
         return labels
 
-    def _doubt(self, reader: HloInstruction, operands: list[Value]) -> Labels:
-        """(6): marks for what cannot be told about this reader."""
-        labels = 0
-        for value in operands:
-            for index in (value,) if isinstance(value, int) else _flatten(value):
-                if self._origin.get(index, index) in self._overwritten:
-                    labels |= self._doubt_storage(reader, index)
-        return labels
-
-    def _doubt_storage(self, reader: HloInstruction, index: int) -> Labels:
-        labels = 0
-        for write, other, newer in self._overwritten.get(self._origin.get(index, index), ()):
-            if index >= newer:
-                continue  # made after the write, from what it says
-            if other != index:
-                labels |= self.space.mark(Doubt(write, Reason.OTHER_FORM, reader.id))
-            elif self._may_want_original(reader, self._residual_lines[write]):
-                labels |= self.space.mark(Doubt(write, Reason.DERIVATIVE, reader.id))
-        return labels
-
-    def _may_want_original(self, reader: HloInstruction, lines: ResidualLines) -> bool:
-        """Whether a reader of the overwritten value may read a residual, or be given one that was folded into it."""
-        if lines.may_save and not is_differentiated(reader):
-            return True
-        location = find_file_location(self.module, reader)
-        return is_derivative(reader) and (not location or location in lines.locations or not lines.is_complete)
-
     def read_leaves(self, reader: HloInstruction, value: Value) -> list[Labels]:
         """Sets of the leaves of a value that a computation returns, with what cannot be told about them."""
-        return [self._storage[index] | self._doubt_storage(reader, index) for index in _flatten(value)]
-
-    def _mark_constants(self, writes: Iterable[int]) -> Labels:
-        labels = 0
-        for write in writes:
-            labels |= self.space.mark(Doubt(write, Reason.CONSTANT, 0))
-        return labels
+        return [self._storage[index] | self.doubts.find_of_storage(reader, index) for index in list_leaves(value)]
 
     def _add(self, value: Value, labels: Labels) -> Value:
         """The value, with these labels added to each of its leaves."""
-        for index in _flatten(value) if labels else ():
+        for index in list_leaves(value) if labels else ():
             self._storage[index] |= labels
         return value
 
@@ -347,7 +293,7 @@ class _Evaluation:
         if isinstance(value, int):
             return self._storage[value]
         labels = 0
-        for index in _flatten(value):
+        for index in list_leaves(value):
             labels |= self._storage[index]
         return labels
 
@@ -357,7 +303,7 @@ class _Evaluation:
         seen_outside = set(self._seen)
         while True:
             state = self._copy(initial)
-            for index, labels in zip(_flatten(state), head, strict=True):
+            for index, labels in zip(list_leaves(state), head, strict=True):
                 self._storage[index] = labels
             self._seen = set()
             predicate = self._union(self.run(condition, [state], prefix, level))
@@ -369,9 +315,9 @@ class _Evaluation:
             ]
             if following == head:
                 self._seen |= seen_outside
-                for index, labels in zip(_flatten(state), head, strict=True):
+                for index, labels in zip(list_leaves(state), head, strict=True):
                     self._storage[index] = labels
-                for new, old in zip(_flatten(state), _flatten(result), strict=True):
+                for new, old in zip(list_leaves(state), list_leaves(result), strict=True):
                     self._upstream[new] = self._upstream.get(old, frozenset()) | self._upstream.get(new, frozenset())
                 return state
             head = following
@@ -393,15 +339,6 @@ class _Evaluation:
                 labels |= end[index]
             self._storage[index] = labels
         value = self.allocate(instruction.shape, 0)
-        for index, labels in zip(_flatten(value), merged, strict=True):
+        for index, labels in zip(list_leaves(value), merged, strict=True):
             self._storage[index] = labels | predicate
         return value
-
-
-def _flatten(value: Value) -> list[int]:
-    if isinstance(value, int):
-        return [value]
-    found: list[int] = []
-    for child in value:
-        found += _flatten(child)
-    return found

@@ -62,7 +62,8 @@ def compute_tags(program: HloModule, optimized: HloModule, *, named: bool = True
     names = {i.name: i for c in program.computations.values() for i in c.instructions} if named else {}
     paths: dict[int, TagPath] = {}
     ambiguous: dict[TagPath, tuple[TagPath, ...]] = {}
-    candidates: dict[tuple[TagPath, ...], tuple[TagPath, ...]] = {}
+    candidates: dict[int, tuple[TagPath, ...]] = {}
+    shared: dict[tuple[TagPath, ...], tuple[TagPath, ...]] = {}
     descents: dict[int, Descent] = {}
     for computation in optimized.computations.values():
         for instruction in computation.instructions:
@@ -77,8 +78,11 @@ def compute_tags(program: HloModule, optimized: HloModule, *, named: bool = True
                 descents[instruction.id] = _compute_descent(instruction, found[0].instruction, namesake)
             elif found:
                 paths[instruction.id] = tag = (-1 - len(ambiguous),)
-                every = tuple([instance.path for instance in found])
-                ambiguous[tag] = candidates.setdefault(every, every)  # many have the same candidates
+                every = candidates.get(id(found))  # many have the same candidates, and the index keeps its lists
+                if every is None:
+                    every = tuple([instance.path for instance in found])
+                    every = candidates[id(found)] = shared.setdefault(every, every)
+                ambiguous[tag] = every
     return Retagged(
         program=give_tags(program, own),
         optimized=give_tags(optimized, paths),
@@ -104,6 +108,8 @@ def _give_tags(computation: HloComputation, tags: Mapping[int, TagPath]) -> HloC
             old.control_predecessors,
             old.called_computations,
             old.proto,
+            old.shape,
+            old.op_name,
             tags.get(old.id, ()),
         )
     return replace(

@@ -99,7 +99,6 @@ class ScheduleEvaluation:
     _met: set[int] = field(default_factory=set[int])
     _traced: set[int] = field(default_factory=set[int])
     _pending: dict[int, Labels] = field(default_factory=dict[int, Labels])
-    _paths: dict[int, TagPath] = field(default_factory=dict[int, TagPath])
 
     def __post_init__(self) -> None:
         self._sightings = defaultdict(dict)
@@ -219,11 +218,11 @@ class ScheduleEvaluation:
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> Labels:
         """The set of what a fused instruction computes, with all that starts there; a tagged operation is kept."""
-        number = instruction.id
-        labels |= self.carried.get(number, 0)
+        if self.carried:
+            labels |= self.carried.get(instruction.id, 0)
         if self.sights:
             self.sight(instruction, scheduled, labels, reads)
-        return labels | self.marked.get(number, 0)
+        return labels | self.marked.get(instruction.id, 0) if self.marked else labels
 
     def find_started(self, instruction: HloInstruction) -> Labels:
         """ORIG labels and marks that start at this instruction."""
@@ -239,15 +238,9 @@ class ScheduleEvaluation:
         """Keep what a tagged operation depends on here."""
         if not self.sights:
             return
-        path = self._path(instruction)
+        path = instruction.tag_path
         if path and (labels or path in self.wanted):
             self._sightings[path][instruction.id] = Sighting(instruction, scheduled, labels, reads)
-
-    def _path(self, instruction: HloInstruction) -> TagPath:
-        path = self._paths.get(instruction.id)
-        if path is None:
-            path = self._paths[instruction.id] = instruction.tag_path
-        return path
 
     def _run_fusion(self, instruction: HloInstruction, frames: Frames) -> None:
         reads = self._read_operands(instruction, frames)

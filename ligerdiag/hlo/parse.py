@@ -1,12 +1,14 @@
 """From bytes to the HLO view, trusting nothing: every reference is checked, every failure is an ArtifactError."""
 
 from pathlib import Path
+from sys import intern
 
 from google.protobuf.message import DecodeError
 
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.buffers import BufferAssignment, parse_buffer_assignment
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.tags import parse_tag_path
 from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloModuleProto, HloProto
 
 MAX_BYTES = 2 << 30
@@ -126,8 +128,18 @@ def _parse_computation(
             operands = tuple([by_id[operand] for operand in message.operand_ids])
         except KeyError as error:
             raise ArtifactError(f"`{message.name}` has the operand {error.args[0]}, which is not there") from error
+        op_name = message.metadata.op_name
         instruction = HloInstruction(
-            message.id, message.name, message.opcode, operands, tuple(message.control_predecessor_ids), called, message
+            message.id,
+            message.name,
+            intern(message.opcode),
+            operands,
+            tuple(message.control_predecessor_ids),
+            called,
+            message,
+            message.shape,
+            op_name,
+            parse_tag_path(op_name),
         )
         _check_form(instruction, callees)
         if by_id.setdefault(message.id, instruction) is not instruction:

@@ -11,7 +11,7 @@ from functools import lru_cache
 type TagPath = tuple[int, ...]
 """Numbers of the calls that lead to the operation, outermost first, and last its own; () when untagged."""
 
-_TAG = re.compile(r"#ld(\d+)")
+_TAG = re.compile(r"#ld(\d{1,18})(?!\d)")
 
 
 @lru_cache(maxsize=1 << 16)
