@@ -1,14 +1,8 @@
-"""What is declared of custom calls, by a case or by the configuration."""
+"""What a report says of declarations."""
 
 from collections.abc import Sequence
 
-from ligerdiag.compile.job import CaseSpec
-from ligerdiag.effects.declared import DeclaredEffects, parse_declarations
-
-
-def parse_declared(case: CaseSpec) -> tuple[DeclaredEffects, ...]:
-    """What the case itself declares of custom calls; raises InputError."""
-    return parse_declarations(case.effects, place=f"`effects` of case `{case.id}` for `{{}}`")
+from ligerdiag.effects.declared import DeclaredEffects
 
 
 def list_declared(effects: Sequence[DeclaredEffects]) -> tuple[str, ...]:

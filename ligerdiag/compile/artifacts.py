@@ -7,6 +7,7 @@
 | optimized.hlo.pb | HloProto of the scheduled program, with XLA's buffer assignment |
 | thunks.txt | what is executed, with streams and command buffers; empty when XLA wrote none |
 | kernel_calls.json | the kernel calls of the traced program, also those that never reached XLA; how each is launched |
+| readers.json | who reads, after a kernel call, what the kernel was given, in the program without ties |
 | provenance.json | what was compiled, for what, by what |
 | log.txt | what compiler and program printed |
 | passes/ | snapshots after single passes, when asked for |
@@ -38,10 +39,11 @@ from ligerdiag.compile.fields import (
 from ligerdiag.compile.job import Flag, parse_flags
 from ligerdiag.compile.kernel_launch import KernelLaunch, parse_kernel_launches, render_kernel_launch
 from ligerdiag.compile.placements import Placement, parse_placements
+from ligerdiag.compile.reader import Reader, parse_readers, parse_source_line
 from ligerdiag.errors import ArtifactError
 from ligerdiag.findings import SourceLine
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 MAXIMUM_JSON_BYTES = 64 << 20
 MAXIMUM_FILE_BYTES = 2 << 30
 
@@ -50,10 +52,11 @@ UNOPTIMIZED = "unoptimized.hlo.pb"
 OPTIMIZED = "optimized.hlo.pb"
 THUNKS = "thunks.txt"
 KERNEL_CALLS = "kernel_calls.json"
+READERS = "readers.json"
 PROVENANCE = "provenance.json"
 LOG = "log.txt"
 MANIFEST = "manifest.json"
-REQUIRED = (AS_WRITTEN, UNOPTIMIZED, OPTIMIZED, THUNKS, KERNEL_CALLS, PROVENANCE, LOG)
+REQUIRED = (AS_WRITTEN, UNOPTIMIZED, OPTIMIZED, THUNKS, KERNEL_CALLS, READERS, PROVENANCE, LOG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +112,10 @@ class Provenance:
     versions: Mapping[str, str]
     environment: Mapping[str, str]
     flags: Mapping[str, Flag]
+    ties: tuple[str, ...]
+    """Ids of the readers that a trivial operation ties to their kernel, sorted."""
+    memory: Mapping[str, int]
+    """XLA's memory analysis in bytes: argument, output, temp, alias, generated_code; see `memory_analysis`."""
     trace_seconds: float
     lower_seconds: float
     compile_seconds: float
@@ -131,6 +138,10 @@ class Artifact:
     kernel_calls: tuple[KernelCall, ...]
     kernel_launches: tuple[KernelLaunch, ...]
     """One for each distinct payload."""
+    readers: tuple[Reader, ...]
+    """Where a tie can go, in the program without ties and in its order."""
+    readers_trouble: str
+    """Why `readers` is not all of them; empty when it is."""
     provenance: Provenance
 
 
@@ -145,6 +156,7 @@ def load_artifact(directory: Path) -> Artifact:
         kernels = parse_object(_read_json(directory / KERNEL_CALLS))
         kernel_calls = tuple(_parse_kernel_call(as_object(call, "call")) for call in read_list(kernels, "calls"))
         kernel_launches = parse_kernel_launches(read_list(kernels, "launches"))
+        readers = parse_readers(parse_object(_read_json(directory / READERS)))
     except (FieldError, OSError, UnicodeDecodeError) as error:
         raise ArtifactError(f"artifact `{directory}` is damaged or not ligerdiag's: {error}") from error
     return Artifact(
@@ -157,6 +169,8 @@ def load_artifact(directory: Path) -> Artifact:
         passes=tuple(directory / name for name in names if name.startswith("passes/")),
         kernel_calls=kernel_calls,
         kernel_launches=kernel_launches,
+        readers=readers.found,
+        readers_trouble=readers.trouble,
         provenance=provenance,
     )
 
@@ -225,15 +239,12 @@ def _read_json(path: Path) -> bytes:
 
 
 def _parse_kernel_call(fields: Json) -> KernelCall:
-    source = read_object(fields, "source")
     return KernelCall(
         kernel=read_str(fields, "kernel"),
         primitive=read_str(fields, "primitive"),
         operands=read_int(fields, "operands"),
         outputs=read_int(fields, "outputs"),
-        source=SourceLine(
-            file=read_str(source, "file"), line=read_int(source, "line"), function=read_str(source, "function")
-        ),
+        source=parse_source_line(read_object(fields, "source")),
         name_stack=read_str(fields, "name_stack"),
         traced=read_bool(fields, "traced"),
         in_program=read_bool(fields, "in_program"),
@@ -263,6 +274,8 @@ def _parse_provenance(fields: Json) -> Provenance:
         versions=read_str_map(fields, "versions"),
         environment=read_str_map(fields, "environment"),
         flags=parse_flags(read_object(fields, "flags")),
+        ties=read_strs(fields, "ties"),
+        memory=read_int_map(fields, "memory"),
         trace_seconds=read_float(fields, "trace_seconds"),
         lower_seconds=read_float(fields, "lower_seconds"),
         compile_seconds=read_float(fields, "compile_seconds"),

@@ -98,6 +98,7 @@ def describe_case(case: Case, source: Source) -> CaseSpec:
         effects=json.loads(json.dumps(case.effects, default=repr)),
         about=case.about,
         draws=compute_draws(case, str(source)),
+        mitigation=str(case.mitigation),
     )
 
 

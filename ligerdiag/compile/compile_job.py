@@ -1,7 +1,7 @@
 """Worker side: makes the artifact of one case.
 
 1. The key is a hash of the program (StableHLO with tags and locations), its names, the calls it asks for, target,
-   toolchain, flags, environment, and of ligerdiag's own part in it: of everything that decides what the files hold.
+   toolchain, flags, ties, environment, and of ligerdiag's own part in it: of everything that decides what the files hold.
 2. An artifact with that key that is whole is used, whoever made it. Else it is made in a directory of its own and
    moved into place when it is whole.
 """
@@ -26,7 +26,9 @@ from ligerdiag.compile.job import CompileAnswer, CompileRequest, Flag
 from ligerdiag.compile.kernel_calls import find_live_tags, settle_calls
 from ligerdiag.compile.kernel_launch import render_kernel_launch
 from ligerdiag.compile.lowering import LoweredCase, lower_case
+from ligerdiag.compile.memory_analysis import compute_memory
 from ligerdiag.compile.placements import Placement, compute_placements
+from ligerdiag.compile.reader import render_readers
 from ligerdiag.compile.target import strip_comments
 from ligerdiag.compile.worker_faults import describe_fault
 from ligerdiag.errors import CompileError
@@ -38,7 +40,7 @@ _OPTIMIZED = "gpu_after_optimizations.hlo.pb"
 def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> CompileAnswer:
     """Answers the request; every LigerdiagError is in one line, with the traceback in the log."""
     case = loader.find_case(request.source, request.case_id)
-    program = lower_case(case, request.description, request.compute_capability)
+    program = lower_case(case, request.description, request.compute_capability, ties=request.ties)
     key = compute_key(request, program)
     store = Path(request.artifacts)
     with hold_key(store, key):
@@ -57,6 +59,7 @@ def compute_key(request: CompileRequest, program: LoweredCase) -> str:
         strip_comments(request.description),
         sorted(request.versions.items()),
         sorted(request.flags.items()),
+        sorted(request.ties),
         sorted(request.environment.items()),
         program.outputs,
         program.inputs,
@@ -89,6 +92,7 @@ def make_artifact(request: CompileRequest, program: LoweredCase, key: str, log: 
             path.rename(directory / "passes" / path.name)
     shutil.rmtree(dump)
     (directory / artifacts.KERNEL_CALLS).write_text(render_kernel_calls(calls, program.launches), encoding="utf-8")
+    (directory / artifacts.READERS).write_text(render_readers(program.readers), encoding="utf-8")
     provenance = _describe(request, program, compiled, key, compile_seconds)
     (directory / artifacts.PROVENANCE).write_text(render_provenance(provenance), encoding="utf-8")
     sys.stdout.flush()
@@ -163,6 +167,8 @@ def _describe(
         versions=request.versions,
         environment=request.environment,
         flags=request.flags,
+        ties=tuple(sorted(request.ties)),
+        memory=compute_memory(Path(request.scratch) / artifacts.OPTIMIZED, compiled),
         trace_seconds=program.trace_seconds,
         lower_seconds=program.lower_seconds,
         compile_seconds=compile_seconds,

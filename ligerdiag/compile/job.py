@@ -60,6 +60,8 @@ class CaseSpec:
         default_factory=dict[str, str | Mapping[str, str]]
     )
     """Name of a toolchain to what is expected of it, in the place of the two."""
+    mitigation: str = ""
+    """What the case does about a hidden write, as `Case.mitigation`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +123,8 @@ class CompileRequest:
     """Directory to work in; does not exist yet, on the file system of `artifacts`."""
     not_before: float
     """An artifact that is older is compiled again; seconds since the epoch."""
+    ties: tuple[str, ...] = ()
+    """Ids of the readers that a trivial operation ties to their kernel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +196,7 @@ def parse_compile_request(request: Json) -> CompileRequest:
         artifacts=read_str(request, "artifacts"),
         scratch=read_str(request, "scratch"),
         not_before=read_float(request, "not_before"),
+        ties=read_strs(request, "ties"),
     )
 
 
@@ -261,6 +266,7 @@ def _parse_case(fields: Json) -> CaseSpec:
         expected_elsewhere={name: _parse_expected(elsewhere, name) for name in elsewhere},
         about=read_str(fields, "about"),
         draws=read_str(fields, "draws"),
+        mitigation=read_str(fields, "mitigation"),
     )
 
 

@@ -6,7 +6,7 @@
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -62,17 +62,20 @@ def put_location(operation: Any, location: Any) -> None:
     try:
         operation.location = location
     except AttributeError:
-        _make_anew(operation, location)
+        make_anew(operation, location)
 
 
-def _make_anew(operation: Any, location: Any) -> None:
+def make_anew(
+    operation: Any, location: Any, *, more_operands: Sequence[Any] = (), more_results: Sequence[Any] = ()
+) -> Any:
+    """Puts an operation like it, with further operands and types of results behind its own, in its place."""
     operations: Any = ir.Operation
     attributes = operation.attributes  # a loop over it gives names or named attributes, by the version
     named = [attributes[number] for number in range(len(attributes))]
     new = operations.create(
         operation.name,
-        results=[result.type for result in operation.results],
-        operands=list(operation.operands),
+        results=[*(result.type for result in operation.results), *more_results],
+        operands=[*operation.operands, *more_operands],
         attributes={one.name: one.attr for one in named},
         successors=list(operation.successors),
         regions=len(operation.regions),
@@ -82,9 +85,10 @@ def _make_anew(operation: Any, location: Any) -> None:
     for region, target in zip(operation.regions, new.regions, strict=True):
         for block in list(region.blocks):
             block.append_to(target)
-    for result, replacement in zip(operation.results, new.results, strict=True):
+    for result, replacement in zip(operation.results, new.results, strict=False):
         result.replace_all_uses_with(replacement)
     operation.erase()
+    return new
 
 
 def _read_string(literal: str) -> str:

@@ -2,7 +2,7 @@
 
 import importlib
 import traceback
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from time import perf_counter
@@ -26,7 +26,10 @@ from ligerdiag.compile.kernel_launch import KernelLaunch
 from ligerdiag.compile.kernel_launches import record_launches
 from ligerdiag.compile.mesh import build_argument_specs, build_mesh, compute_donated
 from ligerdiag.compile.names import compute_input_names, compute_output_names
+from ligerdiag.compile.reader import Readers
+from ligerdiag.compile.readers import find_readers
 from ligerdiag.compile.tags import tag_operations
+from ligerdiag.compile.ties import put_ties
 from ligerdiag.compile.worker_faults import describe_fault
 from ligerdiag.errors import CaseError, LigerdiagError
 
@@ -54,15 +57,24 @@ class LoweredCase:
     traced_calls: tuple[TracedCall, ...]
     lowered_calls: tuple[LoweredCall, ...]
     launches: tuple[KernelLaunch, ...]
+    readers: Readers
+    """Of the program without ties."""
     trace_seconds: float
     lower_seconds: float
 
 
 def lower_case(
-    case: Case, description: str, compute_capability: int, *, tagged: bool = True, mesh: Any = None
+    case: Case,
+    description: str,
+    compute_capability: int,
+    *,
+    tagged: bool = True,
+    mesh: Any = None,
+    ties: Sequence[str] = (),
 ) -> LoweredCase:
-    """Traces and lowers the case; CaseError when its function raises, InputError when its arguments do not fit.
+    """Traces and lowers the case; CaseError when its function raises, InputError when arguments or ties do not fit.
 
+    ties: ids of the readers that are tied to their kernel; only in a tagged module.
     mesh: of real devices; without one, of devices of the described target.
     """
     mesh = mesh or build_mesh(case.mesh, description)
@@ -85,6 +97,12 @@ def lower_case(
             lowered = traced.lower(lowering_platforms=("cuda",))
     module: Any = lowered.compiler_ir("stablehlo")
     tags = tag_operations(module) if tagged else 0
+    lowered_calls = find_lowered_calls(module)
+    readers = find_readers(module, traced_calls, lowered_calls) if tagged else Readers(trouble="there are no tags")
+    if ties:
+        put_ties(module, readers, ties, case.id)
+        tags = tag_operations(module)
+        lowered_calls = find_lowered_calls(module)
     inputs = compute_input_names(case.function, specs)
     parameters = _count_parameters(module)
     return LoweredCase(
@@ -98,8 +116,9 @@ def lower_case(
         mesh={axis: int(size) for axis, size in case.mesh.items()},
         assignment=tuple(mesh.devices.flat),
         traced_calls=traced_calls,
-        lowered_calls=find_lowered_calls(module),
+        lowered_calls=lowered_calls,
         launches=launches.sorted(),
+        readers=readers,
         trace_seconds=trace_seconds,
         lower_seconds=perf_counter() - started - trace_seconds,
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ligerdiag.compile.fields import FieldError, Json, as_int, as_list, as_object, read_ints, read_list
+from ligerdiag.errors import CompileError
 
 type Range = tuple[int, int]
 """(start, stop) of one dimension, in elements."""
@@ -25,7 +26,8 @@ def compute_placements(
 ) -> tuple[Placement, ...]:
     """Placements of arrays of these shapes under `jax.sharding.Sharding`s; `devices` are in the order of partition ids.
 
-    That order is the device assignment's: of the mesh, flattened.
+    That order is the device assignment's: of the mesh, flattened. Raises CompileError where XLA has not said how an array is
+    split, as without its partitioner.
     """
     return tuple(_compute_placement(s, sharding, devices) for s, sharding in zip(shapes, shardings, strict=True))
 
@@ -37,7 +39,10 @@ def parse_placements(items: list[object]) -> tuple[Placement, ...]:
 
 def _compute_placement(shape: tuple[int, ...], sharding: Any, devices: Sequence[Any]) -> Placement:
     shape = tuple(int(size) for size in shape)
-    indices = sharding.devices_indices_map(shape)
+    find_indices = getattr(sharding, "devices_indices_map", None)
+    if find_indices is None:
+        raise CompileError(f"XLA does not say how an array of shape {list(shape)} is split over the devices")
+    indices = find_indices(shape)
     shards = tuple(
         tuple(_read_slice(part, size) for part, size in zip(indices[device], shape, strict=True)) for device in devices
     )

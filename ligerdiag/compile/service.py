@@ -3,7 +3,7 @@
 Both questions are answered from the cache's index where nothing has changed: without a worker, without jax.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from functools import cache as remember
@@ -18,7 +18,6 @@ from ligerdiag.compile.job import (
     CompileAnswer,
     CompileRequest,
     DiscoverRequest,
-    Flag,
     Source,
     make_compile_job,
     make_discover_job,
@@ -29,9 +28,12 @@ from ligerdiag.compile.selectors import choose_cases, parse_selectors
 from ligerdiag.compile.target import Target
 from ligerdiag.compile.target_fields import drop_fields
 from ligerdiag.compile.toolchain import Toolchain, compute_important_environment
+from ligerdiag.compile.variation import Variation
 from ligerdiag.errors import CompileError, LigerdiagError
 
 type OnEvent = Callable[[CompileEvent], None]
+
+_UNCHANGED = Variation()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,20 +108,20 @@ def compile_cases(
     targets: Sequence[Target],
     *,
     pool: Pool,
-    flags: Mapping[str, Flag] | None = None,
+    variation: Variation = _UNCHANGED,
     refresh: bool = False,
     on_event: OnEvent | None = None,
 ) -> Iterator[CompileResult]:
     """Yields a result for each case on each target as it comes; what is in the cache comes first.
 
-    Nothing that is wrong with one case is raised: it is in the result. flags: compiler options.
+    Nothing that is wrong with one case is raised: it is in the result.
     """
-    flags, tell = flags or {}, on_event or _ignore
+    tell = on_event or _ignore
     total, done, not_before = len(cases) * len(targets), 0, time() if refresh else 0.0
     pool.cache.forget_hashes()
     missing: list[tuple[CaseSpec, Target]] = []
     for case, target in ((case, target) for case in cases for target in targets):
-        artifact = None if refresh else _find_artifact(pool, case, target, flags)
+        artifact = None if refresh else _find_artifact(pool, case, target, variation)
         if artifact is None:
             missing.append((case, target))
             continue
@@ -127,7 +129,7 @@ def compile_cases(
         result = CompileResult(case=case, target=target.name, artifact=artifact, error=None, seconds=0.0, cached=True)
         tell(_finished(result, done, total))
         yield result
-    for step in _compile_missing(missing, pool, flags, not_before):
+    for step in _compile_missing(missing, pool, variation, not_before):
         if isinstance(step, CompileResult):
             done += 1
             tell(_finished(step, done, total))
@@ -142,18 +144,18 @@ def compile_cases(
 
 
 def _compile_missing(
-    missing: Sequence[tuple[CaseSpec, Target]], pool: Pool, flags: Mapping[str, Flag], not_before: float
+    missing: Sequence[tuple[CaseSpec, Target]], pool: Pool, variation: Variation, not_before: float
 ) -> Iterator[tuple[CaseSpec, Target] | CompileResult]:
     """Yields each pair when its job starts and its result when it ends."""
     started: dict[int, float] = {}
-    jobs = [make_compile_job(_make_request(pool, case, target, flags, not_before)) for case, target in missing]
+    jobs = [make_compile_job(_make_request(pool, case, target, variation, not_before)) for case, target in missing]
     for number, future in pool.run_all(jobs):
         case, target = missing[number]
         if future is None:
             started[number] = monotonic()
             yield case, target
             continue
-        artifact, error = _settle(pool, case, target, flags, future)
+        artifact, error = _settle(pool, case, target, variation, future)
         yield CompileResult(
             case=case,
             target=target.name,
@@ -165,7 +167,7 @@ def _compile_missing(
 
 
 def _settle(
-    pool: Pool, case: CaseSpec, target: Target, flags: Mapping[str, Flag], future: Future[CompileAnswer]
+    pool: Pool, case: CaseSpec, target: Target, variation: Variation, future: Future[CompileAnswer]
 ) -> tuple[Artifact | None, LigerdiagError | None]:
     try:
         answer = future.result()
@@ -174,12 +176,12 @@ def _settle(
     artifact = pool.cache.find_artifact(answer.key)
     if artifact is None:
         return None, CompileError(f"the artifact of case `{case.id}` disappeared from `{pool.cache.artifacts}`")
-    pool.cache.keep_answer(_ask_for_artifact(pool, case, target, flags), answer.dependencies, {"key": answer.key})
+    pool.cache.keep_answer(_ask_for_artifact(pool, case, target, variation), answer.dependencies, {"key": answer.key})
     return artifact, None
 
 
 def _make_request(
-    pool: Pool, case: CaseSpec, target: Target, flags: Mapping[str, Flag], not_before: float
+    pool: Pool, case: CaseSpec, target: Target, variation: Variation, not_before: float
 ) -> CompileRequest:
     return CompileRequest(
         source=case.source,
@@ -190,11 +192,12 @@ def _make_request(
         toolchain=pool.toolchain.name,
         versions=pool.toolchain.versions,
         environment=compute_important_environment(),
-        flags={**pool.toolchain.options, **flags},
+        flags={**pool.toolchain.options, **variation.flags},
         fingerprint=compute_fingerprint(),
         artifacts=str(pool.cache.artifacts),
         scratch=str(pool.cache.allocate_scratch()),
         not_before=not_before,
+        ties=tuple(sorted(set(variation.ties))),
     )
 
 
@@ -206,8 +209,8 @@ def _find_cases(pool: Pool, source: Source) -> tuple[CaseSpec, ...] | None:
         return None
 
 
-def _find_artifact(pool: Pool, case: CaseSpec, target: Target, flags: Mapping[str, Flag]) -> Artifact | None:
-    answer = pool.cache.find_answer(_ask_for_artifact(pool, case, target, flags))
+def _find_artifact(pool: Pool, case: CaseSpec, target: Target, variation: Variation) -> Artifact | None:
+    answer = pool.cache.find_answer(_ask_for_artifact(pool, case, target, variation))
     try:
         return None if answer is None else pool.cache.find_artifact(read_str(answer, "key"))
     except FieldError:
@@ -218,13 +221,14 @@ def _ask_for_cases(pool: Pool, source: Source) -> dict[str, object]:
     return {"question": "cases", "source": asdict(source), **_compute_circumstances(pool.toolchain)}
 
 
-def _ask_for_artifact(pool: Pool, case: CaseSpec, target: Target, flags: Mapping[str, Flag]) -> dict[str, object]:
+def _ask_for_artifact(pool: Pool, case: CaseSpec, target: Target, variation: Variation) -> dict[str, object]:
     return {
         "question": "artifact",
         "source": asdict(case.source),
         "case": case.id,
         "target": target.sha256,
-        "flags": dict(flags),
+        "flags": dict(variation.flags),
+        "ties": sorted(set(variation.ties)),
         **_compute_circumstances(pool.toolchain),
     }
 

@@ -35,6 +35,10 @@ def walk_operations(operation: Any) -> Iterator[Any]:
                 yield from walk_operations(view.operation)
 
 
+def strip_tag(name: str) -> str:
+    """The name as it was before it was tagged."""
+    return _TAG.sub("", name)
+
+
 def _tag_location(location: Any, number: int, context: Any) -> Any:
-    name = _TAG.sub("", read_name(location) or "")
-    return rename_location(location, f"{name}#ld{number}", context)
+    return rename_location(location, f"{strip_tag(read_name(location) or '')}#ld{number}", context)

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
+from ligerdiag.compile.job import CaseSpec
 from ligerdiag.effects.access import Access, CallEffects, compute_plain_use
 from ligerdiag.effects.operand_use import Coverage, OperandUse
 from ligerdiag.errors import InputError
@@ -63,6 +64,11 @@ def parse_declarations(
     place: for messages, with `{}` for the name of the target or kernel.
     """
     return tuple(_parse_declaration(name, value, place.replace("{}", name)) for name, value in raw.items())
+
+
+def parse_declared(case: CaseSpec) -> tuple[DeclaredEffects, ...]:
+    """What the case itself declares of custom calls; raises InputError."""
+    return parse_declarations(case.effects, place=f"`effects` of case `{case.id}` for `{{}}`")
 
 
 def _parse_declaration(name: str, value: object, where: str) -> DeclaredEffects:

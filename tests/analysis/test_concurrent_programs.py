@@ -9,6 +9,7 @@ from ligerdiag.compile.cache import Cache
 from ligerdiag.compile.pool import Pool
 from ligerdiag.compile.service import compile_cases, discover_cases
 from ligerdiag.compile.target import load_target
+from ligerdiag.compile.variation import Variation
 from ligerdiag.hlo.thunks import ASYNC_START, COMMAND_BUFFER, parse_thunks
 from ligerdiag.inspection import Inspection, inspect_artifact
 from tests.analysis.compiled import PROGRAMS, Compiler, Program
@@ -28,7 +29,7 @@ def concurrent(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Inspection
     flags = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT", "xla_gpu_graph_min_graph_size": 1}
     with Pool(cache=Cache(root), jobs=2) as pool:
         cases = discover_cases(["concurrent.py"], pool=pool, directory=PROGRAMS)
-        results = list(compile_cases(cases, [load_target("h100")], pool=pool, flags=flags))
+        results = list(compile_cases(cases, [load_target("h100")], pool=pool, variation=Variation(flags=flags)))
     found: dict[str, Inspection] = {}
     for result in results:
         assert result.artifact is not None, result.error

@@ -16,6 +16,7 @@ from ligerdiag.compile.cache import Cache
 from ligerdiag.compile.pool import Pool
 from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
 from ligerdiag.compile.target import Target
+from ligerdiag.compile.variation import Variation
 from ligerdiag.errors import ArtifactError, CompileError
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -134,7 +135,7 @@ def test_a_key_cannot_leave_the_artifacts(project: Path, pool: Pool, h100: Targe
 def test_a_compile_that_fails_leaves_nothing_behind(project: Path, pool: Pool, h100: Target) -> None:
     (case,) = discover_cases(["mine.py"], pool=pool, directory=project)
     for _ in range(2):
-        (result,) = compile_cases([case], [h100], pool=pool, flags={"xla_no_such_option": True})
+        (result,) = compile_cases([case], [h100], pool=pool, variation=Variation(flags={"xla_no_such_option": True}))
         assert isinstance(result.error, CompileError)
         assert "case `mine` does not compile: " in str(result.error)
         assert "xla_no_such_option" in str(result.error)
@@ -147,7 +148,7 @@ def test_a_compile_that_fails_leaves_nothing_behind(project: Path, pool: Pool, h
 def test_snapshots_of_passes_are_kept_when_asked_for(project: Path, pool: Pool, h100: Target) -> None:
     (case,) = discover_cases(["mine.py"], pool=pool, directory=project)
     flags = {"xla_dump_hlo_pass_re": "fusion"}
-    (result,) = compile_cases([case], [h100], pool=pool, flags=flags)
+    (result,) = compile_cases([case], [h100], pool=pool, variation=Variation(flags=flags))
     assert result.artifact is not None, result.error
     assert result.artifact.passes
     assert all(path.is_file() for path in result.artifact.passes)

@@ -24,7 +24,7 @@ def test_an_operation_that_keeps_its_location_is_made_anew_with_all_that_it_hold
     operations = list(walk_operations(module.operation))
     assert any(operation.name == "stablehlo.while" for operation in operations)
     for number, operation in reversed(list(enumerate(operations))):
-        locations._make_anew(operation, ir.Location.name(f"made {number}", context=module.context))
+        locations.make_anew(operation, ir.Location.name(f"made {number}", context=module.context))
     assert module.operation.verify()
     assert module.operation.get_asm(enable_debug_info=False) == before
     names = [locations.read_name(operation.location) for operation in walk_operations(module.operation)]

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.compile.fields import FieldError
-from ligerdiag.compile.placements import Placement, parse_placements
+from ligerdiag.compile.placements import Placement, compute_placements, parse_placements
+from ligerdiag.errors import CompileError
 from ligerdiag.hlo.parse import load_hlo
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -60,3 +61,8 @@ def test_a_shard_that_is_no_part_of_its_array_is_refused(shard: list[object]) ->
 
 def shard_shapes(placement: Placement) -> set[tuple[int, ...]]:
     return {tuple(stop - start for start, stop in shard) for shard in placement.shards}
+
+
+def test_a_program_that_nobody_partitioned_does_not_compile_instead_of_ending_the_worker() -> None:
+    with pytest.raises(CompileError, match="XLA does not say how an array of shape \\[4096\\] is split"):
+        compute_placements([(4096,)], [object()], [])

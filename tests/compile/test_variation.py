@@ -1,0 +1,81 @@
+"""A variation is part of what is compiled, of its key and of its provenance."""
+
+from pathlib import Path
+
+import pytest
+
+from ligerdiag.compile.job import CaseSpec
+from ligerdiag.compile.pool import Pool
+from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
+from ligerdiag.compile.target import Target
+from ligerdiag.compile.variation import Variation
+from ligerdiag.errors import InputError
+
+PROGRAMS = Path(__file__).parent / "programs"
+TWICE, WHOLE = "5.0:6.1", "5.0:7.3"
+
+
+@pytest.fixture(scope="module")
+def case(pool: Pool) -> CaseSpec:
+    (found,) = discover_cases(["readers.py::read_beside"], pool=pool, directory=PROGRAMS)
+    return found
+
+
+def compile_it(case: CaseSpec, variation: Variation, pool: Pool, target: Target) -> CompileResult:
+    (result,) = compile_cases([case], [target], pool=pool, variation=variation)
+    return result
+
+
+def key_of(case: CaseSpec, variation: Variation, pool: Pool, target: Target) -> str:
+    result = compile_it(case, variation, pool, target)
+    assert result.artifact is not None, result.error
+    return result.artifact.provenance.key
+
+
+def test_no_variation_is_the_default(case: CaseSpec, pool: Pool, h100: Target) -> None:
+    plain = key_of(case, Variation(), pool, h100)
+    (result,) = compile_cases([case], [h100], pool=pool)
+    assert result.artifact is not None
+    assert (result.cached, result.artifact.provenance.key) == (True, plain)
+    assert result.artifact.provenance.ties == ()
+
+
+def test_each_set_of_ties_and_each_flag_is_another_artifact(case: CaseSpec, pool: Pool, h100: Target) -> None:
+    variations = (
+        Variation(),
+        Variation(ties=(TWICE,)),
+        Variation(ties=(WHOLE,)),
+        Variation(ties=(TWICE, WHOLE)),
+        Variation(flags={"xla_gpu_enable_latency_hiding_scheduler": True}),
+    )
+    assert len({key_of(case, variation, pool, h100) for variation in variations}) == len(variations)
+
+
+def test_the_order_of_ties_means_nothing(case: CaseSpec, pool: Pool, h100: Target) -> None:
+    key_of(case, Variation(ties=(TWICE, WHOLE)), pool, h100)
+    again = compile_it(case, Variation(ties=(WHOLE, TWICE, WHOLE)), pool, h100)
+    assert again.cached
+    assert again.artifact is not None
+    assert again.artifact.provenance.ties == (TWICE, WHOLE)
+
+
+def test_an_unknown_reader_is_told_with_those_that_there_are(case: CaseSpec, pool: Pool, h100: Target) -> None:
+    error = compile_it(case, Variation(ties=("5.0:99.0",)), pool, h100).error
+    assert isinstance(error, InputError)
+    assert str(error) == (
+        "no reader `5.0:99.0` in the program of case `read_beside`: there is `5.0:6.0`, `5.0:6.1`, `5.0:7.3`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "tie", "reason"),
+    [
+        ("run_in_a_branch", "14.0:16.0", "the kernel is inside of a `stablehlo.case`"),
+        ("overwrite_integers", "7.0:10.0", "the kernel returns no floating-point array"),
+    ],
+)
+def test_a_reader_that_cannot_be_tied_is_refused(name: str, tie: str, reason: str, pool: Pool, h100: Target) -> None:
+    (case,) = discover_cases([f"readers.py::{name}"], pool=pool, directory=PROGRAMS)
+    error = compile_it(case, Variation(ties=(tie,)), pool, h100).error
+    assert isinstance(error, InputError)
+    assert f"reader `{tie}` of case `{name}` cannot be tied: {reason}" in str(error)
