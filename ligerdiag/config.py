@@ -5,6 +5,7 @@
 | `suppress` | array of tables: `rule` and `reason`; `case`, `kernel`, `output` and `source` are globs that narrow it |
 | `effects` | table from a custom-call target or kernel to its effects: see `effects.declared` |
 | `targets`, `fail_on`, `strict` | defaults of the options of the same names |
+| `baseline` | the same: path of the file, from the folder of the pyproject.toml |
 
 The file is that of the project where the command runs: the nearest pyproject.toml from the working directory upwards.
 """
@@ -26,7 +27,7 @@ NAME = "pyproject.toml"
 NEVER = "never"
 TABLE = "[tool.ligerdiag]"
 
-_KEYS = ("suppress", "effects", "targets", "fail_on", "strict")
+_KEYS = ("suppress", "effects", "targets", "fail_on", "strict", "baseline")
 _FILTERS = ("case", "kernel", "output", "source")
 _FAIL_ON = (*(severity.value for severity in Severity), NEVER)
 
@@ -42,6 +43,8 @@ class Config:
     fail_on: str = ""
     """A severity or `never`."""
     strict: bool | None = None
+    baseline: Path | None = None
+    """What `check` compares schedules with."""
 
 
 def load_config(path: Path | None, directory: Path) -> Config:
@@ -103,6 +106,7 @@ def _parse(raw: Mapping[str, object], file: Path) -> Config:
         targets=_parse_targets(raw.get("targets", []), file),
         fail_on=str(fail_on),
         strict=strict,
+        baseline=_parse_baseline(raw["baseline"], file) if "baseline" in raw else None,
     )
 
 
@@ -114,6 +118,12 @@ def _parse_targets(value: object, file: Path) -> tuple[str, ...]:
     beside = file.absolute().parent
     targets = [str(name) for name in names]
     return tuple(dict.fromkeys(str(beside / name) if (beside / name).is_file() else name for name in targets))
+
+
+def _parse_baseline(value: object, file: Path) -> Path:
+    if not isinstance(value, str) or not value:
+        raise InputError(f"expected the path of a file for `baseline` in {TABLE} but got {_describe(value)}")
+    return file.absolute().parent / value
 
 
 def _parse_entries(value: object, file: Path) -> tuple[ConfigEntry, ...]:

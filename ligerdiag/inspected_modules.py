@@ -40,6 +40,8 @@ class InspectedModules:
     """Seconds that one module may take; None means by its size."""
     declared: Sequence[DeclaredEffects] = ()
     """What is believed of operands whose effects are unknown."""
+    neighbourhoods: bool = False
+    """Look at who reads what kernels overwrite, too."""
     reports: list[CaseReport] = field(default_factory=list[CaseReport])
     """Without status: see `api.conclude`."""
     notes: list[str] = field(default_factory=list[str])
@@ -55,7 +57,7 @@ class InspectedModules:
         """Yields the number and name of each artifact and module before it is inspected."""
         for number, directory in enumerate(self.selection.artifacts):
             yield number, directory.name
-            self.reports.append(_inspect_artifact(directory, effects_cache, self.declared))
+            self.reports.append(self._inspect_artifact(directory, effects_cache))
         for number, files in enumerate(self.selection.modules, start=len(self.selection.artifacts)):
             yield number, files.id
             self._inspect(files, translator.translate, effects_cache)
@@ -83,7 +85,7 @@ class InspectedModules:
             with limit_memory(compute_allowance(sources), files.id), limit_time(seconds, files.id):
                 loaded = load_module(files, translate)
                 self.notes += loaded.notes
-                inspection = _inspect_loaded(loaded, effects_cache, self.declared)
+                inspection = self._inspect_loaded(loaded, effects_cache)
         except NoScheduleError as error:
             if files.is_guess:
                 self.notes.append(f"{error}: not inspected")
@@ -94,39 +96,41 @@ class InspectedModules:
         else:
             self.reports.append(_describe(report, inspection, perf_counter() - started))
 
+    def _inspect_artifact(self, directory: Path, effects_cache: Path) -> CaseReport:
+        report = CaseReport(id=str(directory), target=UNKNOWN_TARGET, toolchain="", status=Status.ERROR)
+        report = replace(report, artifact=str(directory))
+        started = perf_counter()
+        try:
+            artifact = load_artifact(directory)
+            made = artifact.provenance
+            report = replace(report, id=made.case_id, target=made.target, toolchain=made.toolchain)
+            inspection = inspect_artifact(
+                artifact, effects_cache=effects_cache, declared=self.declared, neighbourhoods=self.neighbourhoods
+            )
+        except LigerdiagError as error:
+            return _describe_error(report, error)
+        return _describe(report, inspection, perf_counter() - started)
 
-def _inspect_artifact(directory: Path, effects_cache: Path, declared: Sequence[DeclaredEffects]) -> CaseReport:
-    report = CaseReport(id=str(directory), target=UNKNOWN_TARGET, toolchain="", status=Status.ERROR)
-    report = replace(report, artifact=str(directory))
-    started = perf_counter()
-    try:
-        artifact = load_artifact(directory)
-        made = artifact.provenance
-        report = replace(report, id=made.case_id, target=made.target, toolchain=made.toolchain)
-        inspection = inspect_artifact(artifact, effects_cache=effects_cache, declared=declared)
-    except LigerdiagError as error:
-        return _describe_error(report, error)
-    return _describe(report, inspection, perf_counter() - started)
+    def _inspect_loaded(self, loaded: LoadedModule, effects_cache: Path) -> Inspection:
+        launches = load_launches(loaded.files.optimized[0])
 
+        def inspect(program: HloModule | None) -> Inspection:
+            compilation = Compilation(
+                name=loaded.files.id,
+                program=program,
+                as_written=False,
+                optimized=loaded.optimized,
+                buffers=loaded.buffers,
+                output_names=(),
+                notes=(*loaded.notes, *launches.notes),
+                thunks=launches.thunks,
+                command_order=launches.command_order,
+            )
+            return inspect_compilation(
+                compilation, effects_cache=effects_cache, declared=self.declared, neighbourhoods=self.neighbourhoods
+            )
 
-def _inspect_loaded(loaded: LoadedModule, effects_cache: Path, declared: Sequence[DeclaredEffects]) -> Inspection:
-    launches = load_launches(loaded.files.optimized[0])
-
-    def inspect(program: HloModule | None) -> Inspection:
-        compilation = Compilation(
-            name=loaded.files.id,
-            program=program,
-            as_written=False,
-            optimized=loaded.optimized,
-            buffers=loaded.buffers,
-            output_names=(),
-            notes=(*loaded.notes, *launches.notes),
-            thunks=launches.thunks,
-            command_order=launches.command_order,
-        )
-        return inspect_compilation(compilation, effects_cache=effects_cache, declared=declared)
-
-    return join_inspections([inspect(program) for program in loaded.programs or (None,)])
+        return join_inspections([inspect(program) for program in loaded.programs or (None,)])
 
 
 def join_inspections(inspections: list[Inspection]) -> Inspection:
@@ -161,6 +165,7 @@ def _describe(report: CaseReport, inspection: Inspection, seconds: float) -> Cas
         outputs=inspection.outputs,
         findings=inspection.findings,
         coverage=inspection.coverage,
+        neighbourhoods=inspection.neighbourhoods,
         seconds=seconds,
     )
 

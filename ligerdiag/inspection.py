@@ -3,12 +3,13 @@
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ligerdiag.analysis.context import Context, compute_context
 from ligerdiag.analysis.coverage import TagCoverage, compute_tag_coverage
 from ligerdiag.analysis.doubt_text import describe_doubts
+from ligerdiag.analysis.neighbours import compute_neighbourhoods
 from ligerdiag.analysis.retag import compute_tags, has_tags
 from ligerdiag.analysis.vanished import TracedCall
 from ligerdiag.analysis.without_program import compute_context_without_program
@@ -33,10 +34,24 @@ from ligerdiag.hlo.must_alias import build_must_alias_buffers
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.shape import compute_byte_size, iterate_leaf_shapes, iterate_leaves
 from ligerdiag.hlo.thunks import ThunkSequence, parse_thunks
+from ligerdiag.neighbourhood import Neighbourhood
 from ligerdiag.report.model import Coverage
 
 EFFECTS_TIMEOUT = 60.0
 """Seconds that following one kernel's IR may take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenOperand:
+    """A hidden write, by the operation of the program that does it."""
+
+    kernel: str
+    call: int
+    """Tag of the kernel's custom call; 0 where it has none."""
+    operand: int
+    """Of that call, 0-based."""
+    unknown: bool
+    """It may or may not be written: the kernel could not be followed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +61,12 @@ class Inspection:
     outputs: Mapping[str, Verdict]
     findings: tuple[Finding, ...]
     coverage: Coverage
+    written: tuple[WrittenOperand, ...] = ()
+    """What kernels overwrite behind XLA's back, in the program's order."""
+    meant: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Output name to what its author wants it to depend on, as `labels` of hidden writes; empty without any."""
+    neighbourhoods: tuple[Neighbourhood, ...] = ()
+    """Around each hidden write, if that was asked for."""
 
 
 NO_BUFFERS = BufferAssignment(slices=(), definitions={}, overlapping={}, parameters={})
@@ -85,11 +106,12 @@ def inspect_artifact(
     effects_cache: Path | None,
     declared: Sequence[DeclaredEffects] = (),
     readers: Pool | None = None,
+    neighbourhoods: bool = False,
 ) -> Inspection:
     """Judge one artifact. Raises ArtifactError when a file of it cannot be read as what it should be.
 
     declared: what is believed of operands whose effects are unknown. readers: workers that read kernels with the Triton
-    that made them, where that is not ours; see `open_readers`.
+    that made them, where that is not ours; see `open_readers`. neighbourhoods: look at who reads what is overwritten, too.
     """
     program_path = artifact.as_written
     if not program_path.stat().st_size:
@@ -123,7 +145,9 @@ def inspect_artifact(
         thunks=thunks,
         command_order=_find_command_order(artifact.provenance),
     )
-    return inspect_compilation(compilation, effects_cache=effects_cache, declared=declared, readers=readers)
+    return inspect_compilation(
+        compilation, effects_cache=effects_cache, declared=declared, readers=readers, neighbourhoods=neighbourhoods
+    )
 
 
 def _read_thunks(path: Path) -> tuple[ThunkSequence | None, tuple[str, ...]]:
@@ -146,8 +170,9 @@ def inspect_compilation(
     effects_cache: Path | None,
     declared: Sequence[DeclaredEffects] = (),
     readers: Pool | None = None,
+    neighbourhoods: bool = False,
 ) -> Inspection:
-    """Judge one compilation. Raises ArtifactError when its modules do not belong together."""
+    """Judge one compilation; see `inspect_artifact`. Raises ArtifactError when its modules do not belong together."""
     program, optimized = compilation.program, compilation.optimized
     names = compilation.output_names or _name_outputs(optimized)
     modules = (optimized,) if program is None else (program, optimized)
@@ -160,6 +185,7 @@ def inspect_compilation(
         with pause_collector():
             context = _compute_context(compilation, names, effects.find)
             context = replace(context, contradictions=effects.list_contradictions(context))
+            around = compute_neighbourhoods(context) if neighbourhoods else ()
     except (AssertionError, IndexError, KeyError, ValueError, RecursionError, StopIteration) as fault:
         if os.environ.get("LIGERDIAG_DEBUG"):  # shows where the modules do not hang together
             raise
@@ -170,6 +196,17 @@ def inspect_compilation(
         outputs={name: output.verdict for name, output in context.outputs.items()},
         findings=check_all(context),
         coverage=_compute_coverage(compilation, context),
+        written=tuple(
+            WrittenOperand(
+                kernel=write.kernel,
+                call=write.tag_path[-1] if write.tag_path else 0,
+                operand=write.operand,
+                unknown=write.unknown,
+            )
+            for write in context.writes
+        ),
+        meant=dict(zip(names, context.intended.outputs, strict=False)),
+        neighbourhoods=around,
     )
 
 

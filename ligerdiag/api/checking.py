@@ -7,11 +7,13 @@ from pathlib import Path
 from time import perf_counter
 
 from ligerdiag.api.conclusion import conclude
-from ligerdiag.api.declared import list_declared, parse_declared
+from ligerdiag.api.declared import list_declared
 from ligerdiag.api.devices import make_replay_options, run_on_devices
 from ligerdiag.api.judging import expect_of, judge_result
-from ligerdiag.api.options import CheckOptions, OnProgress, ignore_progress
+from ligerdiag.api.options import CheckOptions, ignore_progress
+from ligerdiag.api.recording import find_recorded, list_baseline_notes, require_distinct
 from ligerdiag.api.run import Key, Run
+from ligerdiag.baseline import load_baseline
 from ligerdiag.compile.cache import Cache
 from ligerdiag.compile.environments import provide_toolchain
 from ligerdiag.compile.pool import Pool
@@ -20,13 +22,14 @@ from ligerdiag.compile.target import Target, load_target
 from ligerdiag.compile.toolchain import Toolchain, current_toolchain
 from ligerdiag.compile.toolchain_table import DEFAULT
 from ligerdiag.device.service import require_gpu
+from ligerdiag.effects.declared import parse_declared
 from ligerdiag.errors import InputError
 from ligerdiag.inspection import open_readers
 from ligerdiag.outcomes import Replay
 from ligerdiag.replay.service import ReplayTask, replay_artifacts
 from ligerdiag.report.expectation import parse_expectation
 from ligerdiag.report.expected_rules import parse_expected_rules
-from ligerdiag.report.model import CheckReport, Progress
+from ligerdiag.report.model import CheckReport, OnProgress, Progress
 from ligerdiag.suppressions.scope import Scope, compute_scope
 from ligerdiag.suppressions.suppressions import Suppressions
 
@@ -58,6 +61,7 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
         raise InputError(f"a device runs what toolchain `{DEFAULT}` compiles, not `{options.toolchain}`")
     if options.device:
         require_gpu()
+    baseline = load_baseline(options.baseline) if options.baseline is not None else None
     targets = tuple(load_target(name) for name in dict.fromkeys(options.targets))
     cache, own = Cache(options.cache_directory), current_toolchain()
     toolchain = provide_toolchain(options.toolchain, cache, lambda step: tell(make_step(step)))
@@ -71,8 +75,15 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
             run.reports[key] = replace(run.reports[key], device=device)
     except KeyboardInterrupt:
         interrupted = True
-    concluded = [(key[0], conclude(run.reports[key], suppressions)) for key in run.order if key in run.reports]
+    done = [(key[0], run.reports[key]) for key in run.order if key in run.reports]
+    concluded = [
+        (source, conclude(report, suppressions, find_recorded(baseline, report, options.toolchain)))
+        for source, report in done
+    ]
     cases = tuple(report for _, report in concluded)
+    notes = list_declared((*options.effects, *(one for task in run.tasks for one in parse_declared(task.case))))
+    if baseline is not None and options.baseline is not None and not interrupted:
+        notes += tuple(list_baseline_notes(baseline, options.baseline, cases, options, dict(toolchain.versions)))
     scope = Scope()
     if not interrupted:
         scope = compute_scope(
@@ -90,7 +101,7 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
         is_other_toolchain=not toolchain.is_own,
         seconds=perf_counter() - started,
         interrupted=interrupted,
-        notes=list_declared((*options.effects, *(one for task in run.tasks for one in parse_declared(task.case)))),
+        notes=notes,
         unused_suppressions=suppressions.list_unused(cases, scope),
     )
 
@@ -111,6 +122,9 @@ def _compile(
     ):
         cases = discover_cases(options.selectors, pool=pool, refresh=options.refresh, on_event=relay)
         cases = tuple(expect_of(case, toolchain) for case in cases)
+        is_compared = options.record or options.baseline is not None
+        if is_compared:
+            require_distinct(cases)
         for case in cases:
             parse_expectation(case.expected)
             parse_expected_rules(case.expected_rules, beside=case.expected)
@@ -118,7 +132,7 @@ def _compile(
         run.order = tuple((case.source, case.id, target.name) for case in cases for target in targets)
         for result in compile_cases(cases, targets, pool=pool, refresh=options.refresh, on_event=relay):
             declared = (*options.effects, *parse_declared(result.case))
-            report = judge_result(result, toolchain.name, cache, declared, readers)
+            report = judge_result(result, toolchain.name, cache, declared, readers, neighbourhoods=is_compared)
             run.reports[result.case.source, result.case.id, result.target] = report
             if result.artifact is not None and not report.error:
                 run.tasks.append(ReplayTask(case=result.case, target=result.target, artifact=result.artifact))

@@ -6,6 +6,7 @@ from dataclasses import replace
 from ligerdiag.findings import Verdict
 from ligerdiag.hazards.measured import Measured
 from ligerdiag.hazards.registry import check_measured, find_unsettled
+from ligerdiag.neighbourhood import ScheduleFacts
 from ligerdiag.outcomes import ReplayState
 from ligerdiag.report.agreement import compute_disagreements
 from ligerdiag.report.allowed import compute_allowed_outputs
@@ -14,14 +15,23 @@ from ligerdiag.report.model import CaseReport, Status
 from ligerdiag.suppressions.suppressions import Suppressions
 
 
-def conclude(report: CaseReport, suppressions: Suppressions | None = None) -> CaseReport:
+def conclude(
+    report: CaseReport, suppressions: Suppressions | None = None, recorded: ScheduleFacts | None = None
+) -> CaseReport:
     """The report with the findings that numbers add or settle, what contradicts what, what is allowed, and its status.
 
-    suppressions: None allows nothing.
+    suppressions: None allows nothing. recorded: what a baseline has for it.
     """
     if report.error:
         return report
-    measured = Measured(outputs=report.outputs, findings=report.findings, replay=report.replay, device=report.device)
+    measured = Measured(
+        outputs=report.outputs,
+        findings=report.findings,
+        replay=report.replay,
+        device=report.device,
+        facts=ScheduleFacts(outputs=report.outputs, neighbourhoods=report.neighbourhoods),
+        recorded=recorded,
+    )
     findings = check_measured(measured)
     if suppressions is not None:
         findings = suppressions.apply(report.id, findings)

@@ -2,19 +2,19 @@
 
 from collections.abc import Iterator
 
-from ligerdiag.api.declared import parse_declared
-from ligerdiag.api.options import CheckOptions, OnProgress
+from ligerdiag.api.options import CheckOptions
 from ligerdiag.api.run import Key, Run
 from ligerdiag.compile.artifacts import Artifact
 from ligerdiag.compile.cache import Cache
 from ligerdiag.compile.job import CaseSpec
 from ligerdiag.compile.toolchain import Toolchain
 from ligerdiag.device.service import DeviceOptions, run_cases
+from ligerdiag.effects.declared import parse_declared
 from ligerdiag.inspection import inspect_artifact
 from ligerdiag.outcomes import DeviceRun
 from ligerdiag.replay.plan import ALONE_SECONDS
 from ligerdiag.replay.service import ReplayOptions, explain_refusal
-from ligerdiag.report.model import Progress
+from ligerdiag.report.model import OnProgress, Progress
 
 DRAWS = 3
 """Different draws of the arguments that a device runs; one, where replaying them takes long."""

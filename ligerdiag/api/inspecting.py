@@ -4,12 +4,12 @@ from time import perf_counter
 
 from ligerdiag.api.conclusion import conclude
 from ligerdiag.api.declared import list_declared
-from ligerdiag.api.options import InspectOptions, OnProgress, ignore_progress
+from ligerdiag.api.options import InspectOptions, ignore_progress
 from ligerdiag.compile.cache import Cache
 from ligerdiag.dumps.select import select_modules
 from ligerdiag.dumps.translate import Translator
 from ligerdiag.inspected_modules import InspectedModules
-from ligerdiag.report.model import CheckReport, Noun, Progress
+from ligerdiag.report.model import CheckReport, Noun, OnProgress, Progress
 from ligerdiag.suppressions.scope import Scope
 from ligerdiag.suppressions.suppressions import Suppressions
 
@@ -23,7 +23,8 @@ def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> C
     started = perf_counter()
     tell = on_progress or ignore_progress
     selection = select_modules(options.paths, options.module)
-    inspected, interrupted = InspectedModules(selection, options.timeout, options.effects), False
+    inspected = InspectedModules(selection, options.timeout, options.effects, options.neighbourhoods)
+    interrupted = False
     cache = Cache(options.cache_directory)
     try:
         with Translator(cache=cache, timeout=options.timeout) as translator:

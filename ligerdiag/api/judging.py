@@ -23,9 +23,15 @@ def expect_of(case: CaseSpec, toolchain: Toolchain) -> CaseSpec:
 
 
 def judge_result(
-    result: CompileResult, toolchain: str, cache: Cache, declared: Sequence[DeclaredEffects], readers: Pool | None
+    result: CompileResult,
+    toolchain: str,
+    cache: Cache,
+    declared: Sequence[DeclaredEffects],
+    readers: Pool | None,
+    *,
+    neighbourhoods: bool = False,
 ) -> CaseReport:
-    """What the schedule says; the status is that of an error until `conclude`."""
+    """What the schedule says; the status is that of an error until `conclude`. neighbourhoods: as in `inspect_artifact`."""
     started = perf_counter()
     report = CaseReport(
         id=result.case.id,
@@ -45,7 +51,11 @@ def judge_result(
     report = replace(report, artifact=str(result.artifact.directory))
     try:
         inspection = inspect_artifact(
-            result.artifact, effects_cache=cache.root / "effects", declared=declared, readers=readers
+            result.artifact,
+            effects_cache=cache.root / "effects",
+            declared=declared,
+            readers=readers,
+            neighbourhoods=neighbourhoods,
         )
     except LigerdiagError as error:
         seconds = result.seconds + perf_counter() - started
@@ -55,5 +65,6 @@ def judge_result(
         outputs=inspection.outputs,
         findings=inspection.findings,
         coverage=inspection.coverage,
+        neighbourhoods=inspection.neighbourhoods,
         seconds=result.seconds + perf_counter() - started,
     )

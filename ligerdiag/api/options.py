@@ -1,6 +1,5 @@
 """What the commands can be asked, as data."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,8 +8,6 @@ from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.replay.plan import Bounds
 from ligerdiag.report.model import Progress
 from ligerdiag.suppressions.entry import ConfigEntry
-
-type OnProgress = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +39,10 @@ class CheckOptions:
     """Findings that the configuration file allows; comments in the code are always read."""
     effects: tuple[DeclaredEffects, ...] = ()
     """What is believed of operands whose effects are unknown."""
+    baseline: Path | None = None
+    """Compare each schedule with what this file has of it, see `baseline`."""
+    record: bool = False
+    """The report is to be recorded: look for what a baseline holds."""
     usual_targets: tuple[str, ...] = ("h100",)
     """Targets that the project is checked for by default; without all of them no suppression is called unused."""
 
@@ -58,6 +59,8 @@ class InspectOptions:
     """Findings that the configuration file allows; comments in the code are always read."""
     effects: tuple[DeclaredEffects, ...] = ()
     """What is believed of operands whose effects are unknown."""
+    neighbourhoods: bool = False
+    """Look at who reads what kernels overwrite, too."""
     timeout: float | None = None
     """Seconds that one module may take; None means by the size of its files."""
     cache_directory: Path | None = None

@@ -8,6 +8,7 @@ import typer
 
 from ligerdiag.cli.exit_codes import PRECEDENCE, FailOn, compute_exit_code, render_table
 from ligerdiag.cli.output import require_writable
+from ligerdiag.cli.record_output import require_recordable, write_record
 from ligerdiag.cli.report_output import Format, write_report
 from ligerdiag.cli.sizes import parse_size
 
@@ -49,6 +50,8 @@ Examples:
   ligerdiag check --no-replay                   the schedules alone
   ligerdiag check --full --timeout 3600         also what takes long to replay
   ligerdiag check 'seed_*' --toolchain seed     as jax 0.4.34 compiles them
+  ligerdiag check --record schedules.json       before an upgrade
+  ligerdiag check --baseline schedules.json     after it: what moved?
 
 \b
 Exit codes:
@@ -114,6 +117,14 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
         Path | None,
         typer.Option("--config", metavar="FILE", help="Read [tool.ligerdiag] there. [default: nearest pyproject.toml]"),
     ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option("--record", metavar="FILE", help="Write the schedules there, as a baseline; see --baseline."),
+    ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option("--baseline", metavar="FILE", help="Report what drifted since FILE was recorded (LD015)."),
+    ] = None,
     toolchain: Annotated[
         str,
         typer.Option("--toolchain", metavar="NAME", help="Compile with these versions, see `ligerdiag toolchains`."),
@@ -130,6 +141,8 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
 
     if output is not None:
         require_writable(output)
+    if record is not None:
+        require_recordable(record)
     settings = read_settings(config, fail_on=fail_on, strict=strict)
     usual = settings.config.targets or DEFAULT_TARGETS
     options = api.CheckOptions(
@@ -147,11 +160,15 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
         effects=settings.config.effects,
         usual_targets=usual,
         toolchain=toolchain,
+        baseline=baseline or (settings.config.baseline if record is None else None),
+        record=record is not None,
     )
     with ProgressDisplay(sys.stderr) as show:
         report = api.check(options, show)
     code = compute_exit_code(report, fail_on=settings.fail_on, strict=settings.strict)
     write_report(report, form=format, output=output, verbose=verbose, code=code)
+    if record is not None:
+        write_record(report, options, record)
     raise typer.Exit(code)
 
 

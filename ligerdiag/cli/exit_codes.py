@@ -1,12 +1,15 @@
-"""What the exit code says about a run of `check` or `inspect`. One table: the help, the docs and the code read it."""
+"""What the exit code says about a run of `check`, `inspect` or `diff`. One table for help, docs and code."""
 
 from collections.abc import Mapping
 from enum import IntEnum, StrEnum
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from ligerdiag.findings import Severity, Verdict
 from ligerdiag.outcomes import ReplayState
 from ligerdiag.report.model import CaseReport, CheckReport, Status
+
+if TYPE_CHECKING:
+    from ligerdiag.report.difference import DifferenceReport
 
 
 class ExitCode(IntEnum):
@@ -25,8 +28,9 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.AS_EXPECTED: "as expected",
     ExitCode.FINDINGS: (
         "findings at or above --fail-on in a case without expectation, or a case that "
-        "does not match its expectation, also when it is unexpectedly right; under --strict "
-        "also a suppression that is not used or gives no reason"
+        "does not match its expectation, also when it is unexpectedly right; a drift from the "
+        "--baseline, whatever is expected; under --strict also a suppression that is not used or "
+        "gives no reason"
     ),
     ExitCode.INPUT: "usage or input error",
     ExitCode.NOT_ANALYSED: (
@@ -47,6 +51,16 @@ MEANINGS_WITHOUT_EXPECTATION: Mapping[ExitCode, str] = MEANINGS | {
     ExitCode.NOTHING_CHECKED: "nothing checked: no module has an in-place kernel",
 }
 """The same codes, of `inspect`."""
+
+MEANINGS_OF_DIFF: Mapping[ExitCode, str] = {
+    ExitCode.AS_EXPECTED: "no difference that matters: the same verdicts, the same readers on the same sides",
+    ExitCode.FINDINGS: "other verdicts, readers, copies or shared bytes, for better or for worse",
+    ExitCode.INPUT: "usage or input error",
+    ExitCode.NOT_ANALYSED: "could not analyse one of the two, or where a kernel writes",
+    ExitCode.NOTHING_CHECKED: "nothing compared: no in-place kernel on either side",
+    ExitCode.INTERRUPTED: MEANINGS[ExitCode.INTERRUPTED],
+}
+"""The same codes, of `diff`."""
 
 PRECEDENCE = "Where several apply: 130, then 2, 3, 1, 4, 5, 0."
 
@@ -73,13 +87,29 @@ def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> 
         return ExitCode.INPUT if ExitCode.INPUT in errors else ExitCode.NOT_ANALYSED
     if any(case.status is Status.DISAGREEMENT or _replay_died(case) for case in cases):
         return ExitCode.NOT_ANALYSED
-    if any(_fails(case, fail_on) for case in cases) or (strict and report.unused_suppressions):
+    if any(_fails(case, fail_on) or _drifts(case, fail_on) for case in cases) or (
+        strict and report.unused_suppressions
+    ):
         return ExitCode.FINDINGS
     if strict and any(case.status is Status.INCONCLUSIVE for case in cases):
         return ExitCode.INCONCLUSIVE
     if all(case.status is Status.NOTHING for case in cases):
         return ExitCode.NOTHING_CHECKED
     return ExitCode.AS_EXPECTED
+
+
+def compute_difference_code(report: "DifferenceReport") -> ExitCode:
+    """The exit code of a run of `diff`, by the same precedence."""
+    if report.interrupted:
+        return ExitCode.INTERRUPTED
+    sides = [side.report for one in report.differences for side in one.sides]
+    if any(side.error_exit_code == ExitCode.INPUT for side in sides):
+        return ExitCode.INPUT
+    if any(one.error or one.unsettled for one in report.differences):
+        return ExitCode.NOT_ANALYSED
+    if any(one.differs for one in report.differences):
+        return ExitCode.FINDINGS
+    return ExitCode.AS_EXPECTED if any(one.writes for one in report.differences) else ExitCode.NOTHING_CHECKED
 
 
 def _replay_died(case: CaseReport) -> bool:
@@ -104,6 +134,17 @@ def _fails(case: CaseReport, fail_on: FailOn) -> bool:
         there = {name: Verdict(word) for name, word in case.device.verdicts.items()}
         weights += [_weight(verdict) for name, verdict in there.items() if allowed.get(name) is not verdict]
     return any(weight >= least for weight in weights)
+
+
+def _drifts(case: CaseReport, fail_on: FailOn) -> bool:
+    """An expectation says nothing of a drift, and who gives a baseline wants to be told."""
+    if fail_on is FailOn.NEVER or not case.findings:
+        return False
+    from ligerdiag.hazards.ld015_schedule_drift import RULE as DRIFT
+    from ligerdiag.report.allowed import list_counted
+
+    least = _BY_SEVERITY.index(Severity(fail_on.value))
+    return any(f.rule == DRIFT.id and _BY_SEVERITY.index(f.severity) >= least for f in list_counted(case.findings))
 
 
 def _weight(verdict: Verdict) -> int:

@@ -7,14 +7,14 @@ from pathlib import Path
 from ligerdiag.errors import InputError
 
 
-def require_writable(path: Path) -> None:
+def require_writable(path: Path, option: str = "--output") -> None:
     """Raises InputError, before any work is done, when a report cannot be written to `path`."""
     if path.is_dir():
-        raise InputError(f"expected a file for --output but `{path}` is a directory")
+        raise InputError(f"expected a file for {option} but `{path}` is a directory")
     if not path.parent.is_dir():
-        raise InputError(f"expected the directory of --output to exist but `{path.parent}` does not")
+        raise InputError(f"expected the directory of {option} to exist but `{path.parent}` does not")
     if not os.access(path.parent, os.W_OK):
-        raise InputError(f"expected to be allowed to write to `{path.parent}` for --output")
+        raise InputError(f"expected to be allowed to write to `{path.parent}` for {option}")
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -1,12 +1,18 @@
 """Where a report goes: to standard output or to a file, in the form that was asked for."""
 
 import sys
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ligerdiag.cli.exit_codes import ExitCode
 from ligerdiag.cli.output import write_atomically
+from ligerdiag.report.bisection import Bisection
 from ligerdiag.report.model import CheckReport
+
+if TYPE_CHECKING:
+    from ligerdiag.report.difference import DifferenceReport
 
 
 class Format(StrEnum):
@@ -19,20 +25,52 @@ class Format(StrEnum):
 def write_report(report: CheckReport, *, form: Format, output: Path | None, verbose: bool, code: ExitCode) -> None:
     """Writes the report to standard output; with a file, writes it there and the table to standard output."""
     from ligerdiag.report.json import render_json
-    from ligerdiag.report.terminal import compute_colour, compute_stream_width, render_terminal
+    from ligerdiag.report.terminal import render_terminal
 
-    def render_table_here() -> str:
-        colour, width = compute_colour(sys.stdout), compute_stream_width(sys.stdout)
+    def render_text(width: int | None, colour: bool) -> str:
         return render_terminal(report, width=width, colour=colour, verbose=verbose)
 
-    match form, output:
-        case Format.JSON, None:
-            sys.stdout.write(render_json(report, exit_code=code))
-        case Format.TERMINAL, None:
-            sys.stdout.write(render_table_here())
-        case Format.JSON, Path():
-            write_atomically(output, render_json(report, exit_code=code))
-            sys.stdout.write(render_table_here())
-        case Format.TERMINAL, Path():
-            write_atomically(output, render_terminal(report, verbose=verbose))
-            sys.stdout.write(render_table_here())
+    _write(form, output, render_text, lambda: render_json(report, exit_code=code))
+
+
+def write_bisections(
+    bisections: Sequence[Bisection], *, form: Format, output: Path | None, verbose: bool, code: ExitCode
+) -> None:
+    """The same of bisections."""
+    from ligerdiag.report.bisection_json import render_bisections_json
+    from ligerdiag.report.terminal import render_bisections
+
+    def render_text(width: int | None, colour: bool) -> str:
+        return render_bisections(bisections, width=width, colour=colour, verbose=verbose)
+
+    _write(form, output, render_text, lambda: render_bisections_json(bisections, exit_code=code))
+
+
+def write_differences(
+    report: "DifferenceReport", *, form: Format, output: Path | None, verbose: bool, code: ExitCode
+) -> None:
+    """The same of a comparison."""
+    from ligerdiag.report.difference_json import render_differences_json
+    from ligerdiag.report.terminal import render_difference_report
+
+    def render_text(width: int | None, colour: bool) -> str:
+        return render_difference_report(report, width=width, colour=colour, verbose=verbose)
+
+    _write(form, output, render_text, lambda: render_differences_json(report, exit_code=code))
+
+
+def _write(
+    form: Format,
+    output: Path | None,
+    render_text: Callable[[int | None, bool], str],
+    render_data: Callable[[], str],
+) -> None:
+    """render_text: from the columns of the terminal, None for a file, and whether to colour."""
+    from ligerdiag.report.terminal import compute_colour, compute_stream_width
+
+    if output is not None:
+        write_atomically(output, render_data() if form is Format.JSON else render_text(None, False))
+    if form is Format.JSON and output is None:
+        sys.stdout.write(render_data())
+    else:
+        sys.stdout.write(render_text(compute_stream_width(sys.stdout), compute_colour(sys.stdout)))

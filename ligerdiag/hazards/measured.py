@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ligerdiag.findings import Finding, Verdict
+from ligerdiag.neighbourhood import ScheduleFacts
 from ligerdiag.outcomes import DeviceRun, Replay, ReplayState
 
 
@@ -17,6 +18,10 @@ class Measured:
     """The static findings of every rule."""
     replay: Replay | None
     device: DeviceRun | None
+    facts: ScheduleFacts | None = None
+    """The schedule without names, complete where there is a baseline."""
+    recorded: ScheduleFacts | None = None
+    """What the baseline has in its place; None without one."""
 
     @property
     def numbers(self) -> Replay | None:

@@ -15,6 +15,7 @@ class Settled(Enum):
     STATICALLY = "statically"
     BY_REPLAY = "by replay"
     BY_DEVICE = "by device"
+    BY_BASELINE = "by baseline"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,8 @@ class Example:
     code: str
     """Python source that defines `CASE`."""
     target: str = "h100"
+    recorded: str = ""
+    """The file as it was when the baseline was recorded that it is checked against; empty: there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

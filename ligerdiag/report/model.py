@@ -3,14 +3,15 @@
 A report holds no text that a renderer would have to parse; a renderer holds no decision about the program.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ligerdiag.findings import Finding, SuppressionKind, Verdict
+from ligerdiag.neighbourhood import Neighbourhood
 from ligerdiag.outcomes import Attribution, DeviceRun, Replay
 
-SCHEMA_VERSION = "3"
+SCHEMA_VERSION = "4"
 """Version of the JSON form of these records (docs/json.md); a change that breaks a reader raises it."""
 
 
@@ -104,6 +105,8 @@ class CaseReport:
     """Last lines of the worker's log, when it died."""
     artifact: str = ""
     """Directory of the artifact, for `inspect` and for reading the HLO by hand."""
+    neighbourhoods: tuple[Neighbourhood, ...] = ()
+    """Around each hidden write, where a baseline or a comparison asked for it; stands in no report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,3 +169,8 @@ class Progress:
     target: str = ""
     cached: bool = False
     """The artifact, or the replay, came from the cache."""
+    best: str = ""
+    """What a search knows so far."""
+
+
+type OnProgress = Callable[[Progress], None]

@@ -34,10 +34,9 @@ def render_rule_markdown(rule: Rule) -> str:
     for heading, examples in _examples(rule):
         parts.append(f"## {heading}")
         for example in examples:
-            parts += [
-                f"{_sentence(example.about)} Target: {example.target}.",
-                f"```python\n{example.code.strip()}\n```",
-            ]
+            parts.append(f"{_sentence(example.about)} Target: {example.target}.")
+            for title, code in _list_files(example):
+                parts += [*([f"{title}:"] if title else []), f"```python\n{code.strip()}\n```"]
     return "\n\n".join(parts) + "\n"
 
 
@@ -54,8 +53,10 @@ def render_rule_text(rule: Rule, width: int = 100) -> str:
     for heading, examples in _examples(rule):
         parts.append(heading)
         for example in examples:
-            about = f"# {_sentence(example.about)} Target: {example.target}."
-            parts.append(_indented(f"{about}\n{example.code.strip()}"))
+            lines = [f"# {_sentence(example.about)} Target: {example.target}."]
+            for title, code in _list_files(example):
+                lines += [*([f"\n# {title}:"] if title else []), code.strip()]
+            parts.append(_indented("\n".join(lines)))
     return "\n\n".join(parts) + "\n"
 
 
@@ -110,6 +111,13 @@ def _list_reports(reports: Iterable[Reproduction]) -> Iterable[str]:
 def _examples(rule: Rule) -> Iterable[tuple[str, tuple[Example, ...]]]:
     yield "Example that is flagged", rule.bad
     yield "Example that is not", rule.good
+
+
+def _list_files(example: Example) -> tuple[tuple[str, str], ...]:
+    """(title, code) of the example's file, and before it as it was when its baseline was recorded."""
+    if not example.recorded:
+        return (("", example.code),)
+    return ("When the baseline was recorded", example.recorded), ("When it is checked", example.code)
 
 
 def _flow(text: str) -> str:

@@ -3,12 +3,16 @@
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, TextIO
 
 from ligerdiag.report.allowed import list_counted
 from ligerdiag.report.allowed_text import render_allowed, render_unused
+from ligerdiag.report.bisection import Bisection
+from ligerdiag.report.bisection_text import render_bisection
+from ligerdiag.report.difference import DifferenceReport
+from ligerdiag.report.difference_text import render_differences
 from ligerdiag.report.finding_text import render_group
 from ligerdiag.report.grouping import FindingGroup, compute_shared_groups, compute_single_groups
 from ligerdiag.report.model import CheckReport, Noun, Progress, Status
@@ -76,6 +80,28 @@ def render_terminal(
         lines.extend(render_devices(report, width=width, verbose=verbose))
     lines.extend(render_notes(report, width))
     lines.extend(render_totals(report, width))
+    return _render_lines(lines, colour=colour)
+
+
+def render_bisections(
+    bisections: Sequence[Bisection], *, width: int | None = None, colour: bool = False, verbose: bool = False
+) -> str:
+    """One after the other, with a final newline; options as in `render_terminal`."""
+    lines: list[Line] = []
+    for bisection in bisections:
+        lines += [BLANK, BLANK] if lines else []
+        lines += render_bisection(bisection, width=width, verbose=verbose)
+    return _render_lines(lines, colour=colour)
+
+
+def render_difference_report(
+    report: DifferenceReport, *, width: int | None = None, colour: bool = False, verbose: bool = False
+) -> str:
+    """Both compiles side by side, with a final newline; options as in `render_terminal`."""
+    return _render_lines([*render_differences(report, width, verbose=verbose)], colour=colour)
+
+
+def _render_lines(lines: list[Line], *, colour: bool) -> str:
     return _paint(lines) if colour else "".join(f"{compute_text(line)}\n" for line in lines)
 
 
@@ -126,7 +152,8 @@ class ProgressDisplay:
 
     def __call__(self, progress: Progress) -> None:
         """Takes one event; never raises for a stream that is gone."""
-        label = compute_printable(f"{progress.phase} {progress.case_id} {progress.target}".rstrip())
+        best = f"; so far: {progress.best}" if progress.best else ""
+        label = compute_printable(f"{progress.phase} {progress.case_id} {progress.target}".rstrip() + best)
         if self._bar is not None:
             self._bar.show(label, progress.done, progress.total)
             return

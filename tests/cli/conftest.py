@@ -9,12 +9,15 @@ from types import SimpleNamespace
 import pytest
 
 import ligerdiag
+from ligerdiag.bisect import options
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.errors import InputError
 from ligerdiag.replay.plan import Bounds
+from ligerdiag.report.bisection import Bisection
 from ligerdiag.report.model import CheckReport, Progress
 from ligerdiag.suppressions.entry import ConfigEntry
 from ligerdiag.toolchain_doctor import State, Step, ToolchainStatus
+from tests.report.bisection_samples import make_bisection
 from tests.report.samples import make_case, make_report
 
 
@@ -57,6 +60,8 @@ class CheckOptions:
     effects: tuple[DeclaredEffects, ...] = ()
     usual_targets: tuple[str, ...] = ("h100",)
     toolchain: str = "default"
+    baseline: Path | None = None
+    record: bool = False
 
 
 @dataclass
@@ -67,6 +72,9 @@ class FakeApi:
     error: BaseException | None = None
     asked: list[CheckOptions] = field(default_factory=list)
     CheckOptions: type[CheckOptions] = CheckOptions
+    bisections: tuple[Bisection, ...] = field(default_factory=lambda: (make_bisection(),))
+    bisected: list[options.BisectOptions] = field(default_factory=list)
+    BisectOptions: type[options.BisectOptions] = options.BisectOptions
 
     def check(self, options: CheckOptions, on_progress: Callable[[Progress], None] | None = None) -> CheckReport:
         self.asked.append(options)
@@ -75,6 +83,16 @@ class FakeApi:
         if on_progress is not None:
             on_progress(Progress(phase="compile", event="started", done=0, total=1, case_id="flce[hidden]"))
         return self.report
+
+    def bisect(
+        self, asked: options.BisectOptions, on_progress: Callable[[Progress], None] | None = None
+    ) -> tuple[Bisection, ...]:
+        self.bisected.append(asked)
+        if self.error is not None:
+            raise self.error
+        if on_progress is not None:
+            on_progress(Progress(phase="try", event="started", done=1, total=4, case_id="a", best="right with 2 ties"))
+        return self.bisections
 
     def list_cases(self, selectors: Sequence[str]) -> tuple[SimpleNamespace, ...]:
         if selectors == ("nothing",):

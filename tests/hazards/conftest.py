@@ -2,6 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,15 +15,32 @@ from ligerdiag.report.model import CaseReport, Status
 type Judge = Callable[[Example], CaseReport]
 
 
+def check_against_baseline(example: Example, folder: Path, cache: Path) -> CaseReport:
+    """Records a baseline of the file as it was, and checks the file as it is against it."""
+    file, baseline = folder / "example.py", folder / "baseline.json"
+    options = api.CheckOptions(selectors=(str(file),), targets=(example.target,), cache_directory=cache, record=True)
+    file.write_text(example.recorded, encoding="utf-8")
+    baseline.write_text(api.render_record(api.check(options), options, baseline), encoding="utf-8")
+    file.write_text(example.code, encoding="utf-8")
+    (report,) = api.check(replace(options, record=False, baseline=baseline)).cases
+    return report
+
+
 @pytest.fixture(scope="session")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Judge:
     """Returns the report of an example, as a user gets it for a file of his own."""
     by_target: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    recorded: dict[tuple[str, str], Example] = {}
     for rule in RULES:
         for example in (*rule.bad, *rule.good):
-            by_target[example.target][example.code] = None
+            if example.recorded:
+                recorded[example.target, example.code] = example
+            else:
+                by_target[example.target][example.code] = None
     reports: dict[tuple[str, str], CaseReport] = {}
     cache = tmp_path_factory.mktemp("cache")
+    for key, example in recorded.items():
+        reports[key] = check_against_baseline(example, tmp_path_factory.mktemp("recorded"), cache)
     for target, codes in by_target.items():
         folder = tmp_path_factory.mktemp(target)
         for number, code in enumerate(codes):

@@ -1,0 +1,103 @@
+"""`ligerdiag diff`: what did an upgrade, another GPU, another flag change around the in-place kernels?"""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ligerdiag.cli.check import parse_targets
+from ligerdiag.cli.exit_codes import MEANINGS_OF_DIFF, compute_difference_code, render_table
+from ligerdiag.cli.output import require_writable
+from ligerdiag.cli.report_output import Format, write_differences
+
+HELP = """What differs between two compiles of a program, around the kernels that overwrite an
+operand: the verdict of every output, who reads the overwritten value before and who
+after the kernel, from which bytes, in which fusion, and what shares these bytes.
+
+\b
+What is compared:
+  ligerdiag diff A B                    two artifact directories, or two of whatever
+                                        `ligerdiag inspect` reads, with one module each
+  ligerdiag diff CASE --targets X,Y     a case compiled for two GPUs
+  ligerdiag diff CASE --toolchains X,Y  a case compiled by two toolchains
+CASE is an id, a glob, a file or module:name, as of `ligerdiag check`, any number of them.
+Both options together: X of the one with X of the other, or one name for both sides.
+
+Kernels are matched by name, operand and program order; readers by operation and line.
+Names and ids of instructions say nothing: no two compiles share them.
+"""
+
+EPILOG = f"""\b
+Examples:
+  ligerdiag diff 'seed_flce[False-float32-True-1-4-32-16]' --targets a100,h100
+  ligerdiag diff 'seed_flce[*-1-4-32-16]' --toolchains seed,default
+  ligerdiag diff /dumps/before /dumps/after --module '*train_step*'
+  ligerdiag diff before.hlo.pb after.hlo.pb --format json
+
+\b
+Exit codes:
+{render_table(MEANINGS_OF_DIFF)}
+"""
+
+
+def diff(  # noqa: PLR0917 - typer reads the options from the signature
+    subjects: Annotated[
+        list[str] | None, typer.Argument(metavar="A B | CASE...", help="Two paths, or cases.", show_default=False)
+    ] = None,
+    targets: Annotated[
+        list[str] | None, typer.Option("--targets", metavar="X,Y", help="GPUs to compile for. [default: h100]")
+    ] = None,
+    toolchains: Annotated[
+        list[str] | None,
+        typer.Option("--toolchains", metavar="X,Y", help="Versions to compile with, see `ligerdiag toolchains`."),
+    ] = None,
+    module: Annotated[
+        str, typer.Option("--module", metavar="GLOB", help="Of a dump: the module whose name matches.")
+    ] = "",
+    format: Annotated[Format, typer.Option("--format", help="Form of the answer.")] = Format.TERMINAL,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Write the answer there and keep the table here.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", min=1, metavar="N", help="Workers. [default: one a core]")
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Longest for one compile. [default: 300]"),
+    ] = None,
+    cache_dir: Annotated[
+        Path | None,
+        typer.Option("--cache-dir", metavar="DIR", help="Where artifacts are kept. [default: the user's cache]"),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="Read [tool.ligerdiag] there. [default: nearest pyproject.toml]"),
+    ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also bytes and fusions that decide nothing, and the artifacts.")
+    ] = False,
+) -> None:
+    """Runs the comparison and exits with its code."""
+    from ligerdiag import api
+    from ligerdiag.cli.settings import read_settings
+    from ligerdiag.report.terminal import ProgressDisplay
+
+    if output is not None:
+        require_writable(output)
+    settings = read_settings(config, fail_on=None, strict=None)
+    options = api.DiffOptions(
+        subjects=tuple(subjects or ()),
+        targets=parse_targets(targets or []),
+        toolchains=parse_targets(toolchains or []),
+        module=module,
+        jobs=jobs,
+        timeout=timeout,
+        cache_directory=cache_dir,
+        effects=settings.config.effects,
+    )
+    with ProgressDisplay(sys.stderr) as show:
+        report = api.diff(options, show)
+    code = compute_difference_code(report)
+    write_differences(report, form=format, output=output, verbose=verbose, code=code)
+    raise typer.Exit(code)

@@ -1,0 +1,109 @@
+"""Differences as JSON for programs: `$defs/differences` of schema.json is its contract, docs/json.md its description."""
+
+import json
+from typing import Any
+
+from ligerdiag.analysis.drift import Change, NeighbourhoodPair
+from ligerdiag.findings import SourceLine
+from ligerdiag.neighbourhood import Neighbourhood, Reader
+from ligerdiag.report.difference import Difference, DifferenceReport, Side
+from ligerdiag.report.json import compute_version
+from ligerdiag.report.model import SCHEMA_VERSION
+
+type Json = dict[str, Any]
+
+
+def render_differences_json(report: DifferenceReport, *, exit_code: int | None = None, version: str = "") -> str:
+    """One JSON object, ASCII only, with a final newline. exit_code, version: as in `render_json`."""
+    top: Json = {
+        "schema": SCHEMA_VERSION,
+        "version": version or compute_version(),
+        "exit_code": exit_code,
+        "seconds": round(report.seconds, 6),
+        "interrupted": report.interrupted,
+        "notes": list(report.notes),
+        "differences": [_difference(one) for one in report.differences],
+    }
+    return json.dumps(top, indent=2, allow_nan=False) + "\n"
+
+
+def _difference(one: Difference) -> Json:
+    return {
+        "name": one.name,
+        "differs": one.differs,
+        "first": _side(one.first),
+        "second": _side(one.second),
+        "verdicts": [
+            {"output": name, "first": first and first.value, "second": second and second.value}
+            for name, first, second in one.verdicts
+        ],
+        "writes": [_write(pair) for pair in one.writes],
+        "changes": [_change(change) for change in one.changes],
+    }
+
+
+def _side(side: Side) -> Json:
+    report = side.report
+    return {
+        "label": side.label,
+        "id": report.id,
+        "target": report.target,
+        "toolchain": report.toolchain,
+        "artifact": report.artifact,
+        "error": report.error,
+        "not_covered": list(report.coverage.not_covered),
+    }
+
+
+def _write(pair: NeighbourhoodPair) -> Json:
+    one = pair.before or pair.after
+    assert one is not None
+    return {
+        "kernel": one.kernel,
+        "operand": one.operand,
+        "number": one.number,
+        "first": _neighbourhood(pair.before),
+        "second": _neighbourhood(pair.after),
+        "readers": [{"first": _reader(two.before), "second": _reader(two.after)} for two in pair.readers],
+        "changes": [_change(change) for change in pair.changes],
+    }
+
+
+def _neighbourhood(one: Neighbourhood | None) -> Json | None:
+    if one is None:
+        return None
+    return {
+        "fate": one.fate.value,
+        "source": _source(one.source),
+        "shape": one.shape,
+        "bytes": one.size,
+        "copied_by": list(one.copied_by),
+        "shares": list(one.shares),
+    }
+
+
+def _reader(reader: Reader | None) -> Json | None:
+    if reader is None:
+        return None
+    return {
+        "side": reader.side.value,
+        "reads": reader.origin.value,
+        "opcode": reader.opcode,
+        "op_name": reader.op_name,
+        "source": _source(reader.source),
+        "within": reader.within or "",
+    }
+
+
+def _change(change: Change) -> Json:
+    return {
+        "kind": change.kind.value,
+        "text": change.text,
+        "matters": not change.is_minor,
+        "output": change.output,
+        "source": _source(change.source),
+    }
+
+
+def _source(source: SourceLine | None) -> Json | None:
+    return source and {"file": source.file, "line": source.line or None, "function": source.function}

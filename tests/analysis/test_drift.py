@@ -1,0 +1,132 @@
+"""What counts as a change around a hidden write, and what does not. Records by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from ligerdiag.analysis.drift import Change, ChangeKind, compare_schedules, pair_readers
+from ligerdiag.findings import SourceLine, Verdict
+from ligerdiag.neighbourhood import Fate, Neighbourhood, Origin, Reader, Side
+from tests.analysis.neighbourhoods_by_hand import make_facts, make_neighbourhood, make_reader
+
+
+def compare(before: Neighbourhood | None, after: Neighbourhood | None) -> list[Change]:
+    facts = (make_facts(*([one] if one else [])) for one in (before, after))
+    _, pairs = compare_schedules(*facts)
+    return [change for pair in pairs for change in pair.changes]
+
+
+def kinds(before: Neighbourhood | None, after: Neighbourhood | None) -> list[str]:
+    return [change.kind.value for change in compare(before, after)]
+
+
+def test_two_that_are_equal_have_no_change() -> None:
+    one = make_neighbourhood(make_reader(), make_reader("reduce_sum", opcode="reduce"))
+    assert compare(one, one) == []
+
+
+def test_a_reader_that_moves_is_told_in_words_with_its_line() -> None:
+    before = make_neighbourhood(make_reader(), make_reader("reduce_sum", opcode="reduce"))
+    after = make_neighbourhood(make_reader(side=Side.BEFORE), make_reader("reduce_sum", opcode="reduce"))
+    (change,) = compare(before, after)
+    assert change.kind is ChangeKind.MOVED
+    assert change.text == "`dot_general` (train.py:41) moved from after to before the kernel"
+    assert change.source == SourceLine(file="/home/me/train.py", line=41, function="step")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"source": SourceLine(file="/elsewhere/train.py", line=77, function="step")},
+        {"op_name": "jit(step)/jit(main)/dot_general"},
+        {"opcode": "custom-call"},
+        {"source": None},
+        {"op_name": "jit(main)/dot_general", "opcode": "custom-call", "source": None},
+    ],
+)
+def test_a_reader_is_found_again_whatever_the_compiler_calls_it(changes: dict[str, object]) -> None:
+    assert kinds(make_neighbourhood(make_reader()), make_neighbourhood(replace(make_reader(), **changes))) == []  # type: ignore[arg-type]
+
+
+def test_of_two_readers_that_are_alike_the_one_that_moved_is_told() -> None:
+    before = make_neighbourhood(make_reader(), make_reader())
+    after = make_neighbourhood(make_reader(side=Side.BEFORE), make_reader())
+    assert kinds(before, after) == ["moved"]
+
+
+def test_the_strictest_key_comes_first() -> None:
+    def on_line(line: int) -> Reader:
+        return make_reader(source=SourceLine(file="a.py", line=line, function="step"))
+
+    pairs = pair_readers((on_line(1), on_line(2)), (on_line(2), on_line(1)))
+    assert all(pair.before == pair.after for pair in pairs)
+
+
+def test_readers_of_another_operation_are_gained_and_lost() -> None:
+    before, after = make_neighbourhood(make_reader()), make_neighbourhood(make_reader("reduce_sum", opcode="reduce"))
+    changes = compare(before, after)
+    assert [change.kind.value for change in changes] == ["lost", "gained"]
+    assert changes[1].text == "a reader more: `reduce_sum` (train.py:41), after the kernel, of the overwritten bytes"
+
+
+def test_the_order_of_readers_on_one_side_decides_nothing() -> None:
+    one, other = make_reader(), make_reader("reduce_sum", opcode="reduce")
+    assert kinds(make_neighbourhood(one, other), make_neighbourhood(other, one)) == []
+
+
+def test_a_reader_of_other_bytes_is_a_change() -> None:
+    before, after = make_neighbourhood(make_reader()), make_neighbourhood(make_reader(origin=Origin.SOURCE))
+    (change,) = compare(before, after)
+    assert change.kind is ChangeKind.ORIGIN
+    assert change.text.endswith("read the overwritten bytes and reads what the kernel's operand was copied from")
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "text"),
+    [
+        ({"copied_by": ("all-gather",)}, "copied", "the kernel's operand was no copy and is a copy (all-gather)"),
+        ({"shares": ("a constant",)}, "shared", "a constant now stands in the overwritten bytes"),
+        (
+            {"shape": "f32[8,64]", "size": 2048},
+            "size",
+            "the kernel overwrote f32[8,32] (1024 bytes) and overwrites f32[8,64] (2048 bytes)",
+        ),
+        ({"fate": Fate.GONE, "readers": ()}, "kernel", "the call was performed and is gone"),
+    ],
+)
+def test_what_happens_to_the_bytes_is_a_change(changes: dict[str, object], kind: str, text: str) -> None:
+    before = make_neighbourhood(make_reader())
+    (change,) = compare(before, replace(before, **changes))  # type: ignore[arg-type]
+    assert (change.kind.value, change.text) == (kind, text)
+
+
+def test_another_kernel_or_call_is_another_write() -> None:
+    one = make_neighbourhood(make_reader())
+    assert kinds(one, replace(one, kernel="other")) == ["kernel", "kernel"]
+    assert kinds(one, replace(one, number=2)) == ["kernel", "kernel"]
+    assert [change.text for change in compare(None, one)] == ["the call is new"]
+
+
+def test_another_fusion_is_minor_and_an_unrecorded_one_is_no_change() -> None:
+    alone, fused = make_reader(within=""), make_reader(within="fusion to `add`")
+    (change,) = compare(make_neighbourhood(alone), make_neighbourhood(fused))
+    assert change.is_minor
+    assert change.text == "`dot_general` (train.py:41) stood alone and stands in a fusion to `add`"
+    assert kinds(make_neighbourhood(make_reader(within=None)), make_neighbourhood(fused)) == []
+
+
+def test_verdicts_that_differ_are_changes_and_outputs_of_one_side_are_minor() -> None:
+    changes, _ = compare_schedules(
+        make_facts(a=Verdict.FRESH, b=Verdict.LATENT, old=Verdict.FRESH),
+        make_facts(a=Verdict.FRESH, b=Verdict.STALE, new=Verdict.FRESH),
+    )
+    assert [(change.output, change.text, change.is_minor) for change in changes] == [
+        ("b", "`b` was latent and is stale", False),
+        ("old", "the output `old` is gone", True),
+        ("new", "the output `new` is new", True),
+    ]
+
+
+def test_a_reader_is_paired_with_one_on_its_own_side_before_any_other() -> None:
+    before = make_neighbourhood(make_reader(side=Side.BEFORE), make_reader())
+    assert kinds(before, make_neighbourhood(make_reader())) == ["lost"]

@@ -1,0 +1,115 @@
+"""A comparison, as text and as JSON. Records by hand."""
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+from ligerdiag.analysis.drift import ChangeKind
+from ligerdiag.findings import Verdict
+from ligerdiag.neighbourhood import Fate, Neighbourhood, Origin, Side
+from ligerdiag.report.difference import Difference, DifferenceReport, compute_difference
+from ligerdiag.report.difference import Side as Compile
+from ligerdiag.report.difference_json import render_differences_json
+from ligerdiag.report.json import load_schema
+from ligerdiag.report.model import Coverage, Status
+from ligerdiag.report.terminal import render_difference_report
+from tests.analysis.neighbourhoods_by_hand import make_neighbourhood, make_reader
+from tests.report.samples import make_case
+
+
+def make_difference(
+    first: tuple[Neighbourhood, ...],
+    second: tuple[Neighbourhood, ...],
+    verdict: Verdict = Verdict.STALE,
+    **changes: Any,
+) -> Difference:
+    sides = [
+        Compile(
+            label=label,
+            report=make_case(
+                "step", target=label, outputs={"w": word}, neighbourhoods=writes, coverage=Coverage(), **changes
+            ),
+        )
+        for label, word, writes in (("a100", Verdict.LATENT, first), ("h100", verdict, second))
+    ]
+    return compute_difference("step", *sides)
+
+
+MOVED = make_difference(
+    (make_neighbourhood(make_reader(within=""), make_reader("mul", opcode="multiply")),),
+    (make_neighbourhood(make_reader(side=Side.BEFORE, within="fusion to `add`"), copied_by=("copy",)),),
+)
+SAME = make_difference((make_neighbourhood(make_reader()),), (make_neighbourhood(make_reader()),), Verdict.LATENT)
+FAILED = make_difference((), (), status=Status.ERROR, error="aborted \x1b[31m")
+UNPLACED = make_difference((make_neighbourhood(fate=Fate.UNPLACED),), (make_neighbourhood(fate=Fate.UNPLACED),))
+NEW = make_difference((), (make_neighbourhood(make_reader(origin=Origin.NOWHERE, source=None)),))
+REPORTS = {
+    "moved": DifferenceReport(differences=(MOVED,), notes=("a note",)),
+    "same": DifferenceReport(differences=(SAME,)),
+    "failed": DifferenceReport(differences=(FAILED,)),
+    "unplaced": DifferenceReport(differences=(UNPLACED,)),
+    "new": DifferenceReport(differences=(NEW, SAME)),
+    "nothing": DifferenceReport(differences=(), interrupted=True),
+}
+
+
+def show(*differences: Difference, width: int | None = None, verbose: bool = False) -> list[str]:
+    return render_difference_report(
+        DifferenceReport(differences=differences), width=width, verbose=verbose
+    ).splitlines()
+
+
+def test_rows_that_differ_are_marked_and_the_others_are_not() -> None:
+    lines = show(MOVED)
+    assert "* w       latent  STALE" in lines
+    assert "* dot_general (train.py:41)  after  before, in a fusion to `add`" in lines
+    assert "* mul (train.py:41)          after  -" in lines
+    assert "* copied by  nothing  copy" in lines
+    assert not any(line.startswith("*") for line in show(SAME))
+
+
+def test_every_change_that_matters_is_told_and_the_others_with_verbose() -> None:
+    moved = "   moved: `dot_general` (train.py:41) moved from after to before the kernel"
+    assert moved in show(MOVED)
+    fusion = "   fusion: `dot_general` (train.py:41) stood alone and stands in a fusion to `add`"
+    assert fusion not in show(MOVED)
+    assert fusion in show(MOVED, verbose=True)
+
+
+def test_what_does_not_fit_has_a_line_for_each_side() -> None:
+    lines = show(MOVED, width=40)
+    assert max(map(len, lines)) <= 60
+    assert "    a100: after" in lines
+    assert "    h100: before, in a fusion to `add`" in lines
+
+
+def test_what_could_not_be_analysed_is_said_for_each_side_and_counted() -> None:
+    lines = show(FAILED, SAME)
+    assert "could not analyse a100: aborted" in [line.rstrip() for line in lines]
+    assert lines[-1].endswith("1 could not be analysed")
+    assert not FAILED.differs
+    assert not any("\x1b" in line for line in lines)
+
+
+def test_a_write_whose_place_is_not_known_is_not_covered() -> None:
+    assert "not covered: a100: where `ce_kernel` operand 0 is written could not be told" in show(UNPLACED)
+
+
+def test_a_call_that_one_side_alone_has_differs() -> None:
+    assert NEW.differs
+    assert {change.kind for change in NEW.changes} == {ChangeKind.VERDICT, ChangeKind.KERNEL}
+    assert "   kernel: the call is new" in show(NEW)
+
+
+@pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS.keys())
+def test_json_meets_its_schema(report: DifferenceReport) -> None:
+    schema = load_schema()
+    own = {"$schema": schema["$schema"], "$defs": schema["$defs"], "$ref": "#/$defs/differences"}
+    text = render_differences_json(report, exit_code=1)
+    assert text.isascii()
+    top = json.loads(text)
+    assert list(jsonschema.Draft202012Validator(own).iter_errors(top)) == []
+    top["differences"].append({"name": "x"})
+    assert not jsonschema.Draft202012Validator(own).is_valid(top)
