@@ -58,6 +58,10 @@ class Case:
         default one compiles: name of the toolchain to what `expected` may be.
     reference: the same function in plain jnp, when there is one.
     about: one line: which report or doubt it stands for.
+    mitigation: what is done about a kernel's hidden write, in a word, such as `trivial` or `aliased`: a rung of the ladder
+        that `bisect --over mitigation` climbs. Cases of one table are rungs of one ladder when they have the same name,
+        the same params but for one, and mitigations of their own. Where it is empty, the one param that is a usual word
+        for it (hidden, trivial, barrier, aliased, out_of_place, shard_map) stands for it.
     """
 
     name: str
@@ -73,6 +77,7 @@ class Case:
     )
     reference: Callable[..., Any] | None = None
     about: str = ""
+    mitigation: str = ""
 
     @property
     def id(self) -> str:

@@ -140,7 +140,9 @@ class DeviceRun:
     artifact: str = ""
     """Directory of the device's own artifact."""
     milliseconds: float | None = None
-    """Median time of one execution."""
+    """Median time of one execution, from the call until every output is ready, on arguments that lie on the device."""
+    timed_runs: int = 0
+    """Executions that this is the median of; the device has run the program before them."""
     error: str = ""
     """One line, when the case could not be run or there is nothing to compare with."""
     died: bool = False

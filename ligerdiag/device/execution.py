@@ -4,14 +4,14 @@
 2. Arguments are drawn on the CPU, the same as for a replay, and put on the devices anew for each run: a kernel may
    overwrite what it gets.
 3. Each draw is run several times; the first result is kept for the comparison, the others have to equal it.
+4. After that it is timed, with the arguments of the last draw: see `timing`.
 """
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from math import inf, isnan, prod
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 from typing import Any
 
 import jax
@@ -24,9 +24,10 @@ from ligerdiag.compile.artifact_store import hold_key, keep_artifact
 from ligerdiag.compile.case_loader import CaseLoader
 from ligerdiag.compile.compile_job import compute_key, make_artifact
 from ligerdiag.compile.lowering import lower_case
-from ligerdiag.compile.mesh import build_argument_specs
+from ligerdiag.compile.mesh import build_argument_specs, compute_donated
 from ligerdiag.device.job import DeviceAnswer, DeviceRequest
 from ligerdiag.device.results import write_results
+from ligerdiag.device.timing import time_executions
 from ligerdiag.errors import CompileError, InputError
 from ligerdiag.replay.compare import compute_error
 from ligerdiag.replay.run import compute_reference
@@ -52,15 +53,14 @@ def run_case(request: DeviceRequest, loader: CaseLoader, log: Path) -> DeviceAns
     specs = build_argument_specs(case, mesh)
     unsteady = dict.fromkeys(program.outputs, 0.0)
     errors: dict[str, list[float]] = {}
-    milliseconds: list[float] = []
+    drawn: Any = ()
     for draw in range(request.draws):
         first: Arrays = {}
         with _on_the_cpu():
             drawn = draw_arguments(case, draw)
         for run in range(request.runs):
-            results, seconds = _run(compiled, program.outputs, case, drawn, specs)
+            results = _run(compiled, program.outputs, case, drawn, specs)
             if run:
-                milliseconds.append(seconds * 1e3)
                 _note_differences(unsteady, first, results)
             else:
                 first = results
@@ -69,11 +69,14 @@ def run_case(request: DeviceRequest, loader: CaseLoader, log: Path) -> DeviceAns
             reference = compute_reference(case, draw)
             for name, array in first.items():
                 errors.setdefault(name, []).append(compute_error(array, reference[name]))
+    with _blame_device(case):
+        times = time_executions(compiled, _put(drawn, specs), donates=bool(compute_donated(case)))
     return DeviceAnswer(
         key=key,
         device=str(devices[0].device_kind),
         count=len(devices),
-        milliseconds=median(milliseconds) if milliseconds else 0.0,
+        milliseconds=median(times),
+        timed_runs=len(times),
         unsteady=unsteady,
         errors={name: tuple(values) for name, values in errors.items()},
     )
@@ -100,18 +103,26 @@ def _on_the_cpu() -> AbstractContextManager[Any]:
     return library.default_device(library.devices("cpu")[0])
 
 
-def _run(compiled: Any, names: Sequence[str], case: Case, drawn: Any, specs: Any) -> tuple[Arrays, float]:
+def _run(compiled: Any, names: Sequence[str], case: Case, drawn: Any, specs: Any) -> Arrays:
     library: Any = jax
-    shardings = library.tree.map(_get_sharding, specs)
-    arguments = library.device_put(drawn, shardings)
-    library.block_until_ready(arguments)
-    started = perf_counter()
-    try:
+    arguments = _put(drawn, specs)
+    with _blame_device(case):
         results = library.block_until_ready(compiled(*arguments))
+    return dict(zip(names, map(np.asarray, library.tree.leaves(results)), strict=True))
+
+
+def _put(drawn: Any, specs: Any) -> Any:
+    """The arguments on the devices, ready."""
+    library: Any = jax
+    return library.block_until_ready(library.device_put(drawn, library.tree.map(_get_sharding, specs)))
+
+
+@contextmanager
+def _blame_device(case: Case) -> Generator[None]:
+    try:
+        yield
     except Exception as fault:
         raise CompileError(f"case `{case.id}` does not run on the device: {fault}".splitlines()[0]) from fault
-    seconds = perf_counter() - started
-    return dict(zip(names, map(np.asarray, library.tree.leaves(results)), strict=True)), seconds
 
 
 def _get_sharding(spec: Any) -> Any:

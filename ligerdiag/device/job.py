@@ -52,6 +52,9 @@ class DeviceAnswer:
     device: str
     count: int
     milliseconds: float
+    """Median time of one execution."""
+    timed_runs: int
+    """Executions that this is the median of."""
     unsteady: Mapping[str, float]
     """Output name to the largest relative difference between two runs of one draw, 0 when all were equal bit for bit."""
     errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
@@ -139,6 +142,7 @@ def _parse_device_answer(answer: Json) -> DeviceAnswer:
         device=read_str(answer, "device"),
         count=read_int(answer, "count"),
         milliseconds=read_float(answer, "milliseconds"),
+        timed_runs=read_int(answer, "timed_runs"),
         unsteady={name: read_float(unsteady, name) for name in unsteady},
         errors={name: _read_floats(errors, name) for name in errors},
     )

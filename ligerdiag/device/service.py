@@ -118,6 +118,7 @@ class _Bench:
             intended_from=source,
             artifact=str(artifact.directory),
             milliseconds=answer.milliseconds,
+            timed_runs=answer.timed_runs,
             error=note,
         )
 

@@ -39,6 +39,7 @@ def render_device(device: DeviceRun) -> Json:
         "intended_from": device.intended_from,
         "artifact": device.artifact,
         "milliseconds": _number(device.milliseconds),
+        "timed_runs": device.timed_runs,
         "error": device.error,
         "died": device.died,
     }

@@ -27,13 +27,15 @@ _GAP = Span("  ")
 
 def render_replay_word(case: CaseReport) -> Line:
     """`agrees`, `agrees 3 of 4`, `lossy 0.25`, `DISAGREES`, `undecided`, `too large` and so on; empty without replay."""
-    replay = case.replay
-    if replay is None:
-        return ()
+    return () if case.replay is None else render_agreement_word(case.outputs, case.replay)
+
+
+def render_agreement_word(outputs: Mapping[str, Verdict], replay: Replay) -> Line:
+    """The same for verdicts by themselves."""
     if replay.state is not ReplayState.DONE:
         return (Span(replay.state.value, _STATES[replay.state]),)
     lossy = {name: compute_lost(replay, name) for name, n in replay.outputs.items() if is_lossy(n.attribution)}
-    return _render_word(compute_replay_agreements(case.outputs, replay), lossy)
+    return _render_word(compute_replay_agreements(outputs, replay), lossy)
 
 
 def render_device_word(case: CaseReport) -> Line:

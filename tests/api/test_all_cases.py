@@ -30,7 +30,7 @@ def findings_of(case: CaseReport, rule: str) -> list[Finding]:
 def test_every_case_is_as_it_expects(table: CheckReport) -> None:
     others = {case.id: (case.status, case.mismatch, case.error) for case in table.cases}
     assert {name: why for name, why in others.items() if why[0] is not Status.EXPECTED} == {}
-    assert len(table.cases) == 156
+    assert len(table.cases) == 190
 
 
 def test_every_case_has_an_expectation(table: CheckReport) -> None:
@@ -68,18 +68,29 @@ def test_really_in_bf16_the_gradients_read_the_logits_from_before_the_folded_con
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("bias", BIASES)
-@pytest.mark.parametrize("rows", ["seed_flce[True-float32", "seed_flce[True-bfloat16", "bf16_flce[True"])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "seed_flce[True-float32",
+        "seed_flce[True-bfloat16",
+        "bf16_flce[True",
+        "flce_modes[trivial-float32",
+        "flce_modes[trivial-bfloat16",
+    ],
+)
 def test_the_trivial_operations_order_the_readers_on_one_device(rows: str, bias: str, shape: str, cases: Cases) -> None:
     assert set(gradients_of(cases[f"{rows}-{bias}-{shape}]"]).values()) == {Verdict.FRESH}
 
 
-def test_batch_sharded_the_trivial_operations_order_the_readers_too(cases: Cases) -> None:
-    assert set(gradients_of(cases["sharded_flce[batch-trivial]"]).values()) == {Verdict.FRESH}
+@pytest.mark.parametrize("mode", ["trivial", "barrier"])
+def test_batch_sharded_an_order_makes_the_gradients_fresh_too(mode: str, cases: Cases) -> None:
+    assert set(gradients_of(cases[f"sharded_flce[batch-{mode}]"]).values()) == {Verdict.FRESH}
 
 
+@pytest.mark.parametrize("mode", ["trivial", "barrier"])
 @pytest.mark.parametrize("partitioning", ["vocabulary", "fsdp"])
-def test_under_other_sharding_they_leave_every_gradient_stale(partitioning: str, cases: Cases) -> None:
-    case = cases[f"sharded_flce[{partitioning}-trivial]"]
+def test_under_other_sharding_it_leaves_every_gradient_stale(partitioning: str, mode: str, cases: Cases) -> None:
+    case = cases[f"sharded_flce[{partitioning}-{mode}]"]
     assert gradients_of(case) == dict.fromkeys(("bias", "input", "weight"), Verdict.STALE)
 
 
@@ -110,10 +121,10 @@ WRONG_OTHERWISE = {
 """Kernels that declare what they write, and are not safe in place, or leave a part unwritten."""
 
 
-@pytest.mark.parametrize("mode", ["aliased", "out_of_place"])
+@pytest.mark.parametrize("mode", ["aliased", "out_of_place", "shard_map"])
 def test_a_declared_gradient_is_fresh_everywhere_and_nothing_is_found(mode: str, cases: Cases) -> None:
     found = [case for name, case in cases.items() if mode in name and name not in WRONG_OTHERWISE]
-    assert len(found) == {"aliased": 50, "out_of_place": 19}[mode]
+    assert len(found) == {"aliased": 50, "out_of_place": 25, "shard_map": 6}[mode]
     for case in found:
         assert set(case.outputs.values()) == {Verdict.FRESH}
         assert case.coverage.hidden_writes == 0

@@ -41,7 +41,7 @@ TABLES = {
     constant: 2,
     donated_outputs: 4,
     dropped_backward: 2,
-    flce_modes: 24,
+    flce_modes: 40,
     in_flight: 4,
     loop_carry: 4,
     pallas_cross_entropy: 9,
@@ -51,7 +51,7 @@ TABLES = {
     saved_residual: 18,
     seed_cross_entropy: 8,
     seed_flce: 16,
-    sharded_flce: 18,
+    sharded_flce: 36,
     sub_views: 2,
     two_losses: 6,
     undonated_parameter: 4,
@@ -101,10 +101,14 @@ def test_the_bfloat16_rows_of_the_seed_compute_in_float32_and_those_beside_them_
         ("seed_cross_entropy[aliased-4-128-50304-0.5]", "fresh"),
         ("flce_modes[aliased-float32-True-1-4-32-16]", "fresh"),
         ("flce_modes[barrier-bfloat16-False-4-2048-50304-1024]", "fresh"),
+        ("flce_modes[hidden-bfloat16-False-4-2048-50304-1024]", "hazard"),
+        ("flce_modes[trivial-float32-True-1-4-32-16]", "fresh"),
         ("sharded_flce[batch-trivial]", "fresh"),
         ("sharded_flce[vocabulary-trivial]", {"loss": "fresh", "*": "stale"}),
         ("sharded_flce[fsdp-trivial]", {"loss": "fresh", "*": "stale"}),
         ("sharded_flce[fsdp-aliased]", "fresh"),
+        ("sharded_flce[fsdp-shard_map]", "fresh"),
+        ("sharded_flce[vocabulary-barrier]", {"loss": "fresh", "*": "stale"}),
         ("saved_residual[softmax-loss-hidden]", {"logits": "stale"}),
         ("saved_residual[softmax-perplexity-hidden]", "fresh"),
         ("saved_residual[exp-perplexity-hidden]", {"logits": "clobbered"}),
@@ -176,3 +180,14 @@ def test_listing_the_cases_starts_neither_jax_nor_triton():
     )
     done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("mode", ["hidden", "trivial"])
+@pytest.mark.parametrize("rest", ["False-1-4-32-16", "True-1-4-32-16", "True-4-2048-50304-1024"])
+def test_the_lowest_rungs_expect_what_the_tables_of_the_seed_expect(mode, dtype, rest):
+    trivial = mode == "trivial"
+    row = f"seed_flce[{trivial}-float32-{rest}]" if dtype == "float32" else f"bf16_flce[{trivial}-{rest}]"
+    rung, same = get_case(f"flce_modes[{mode}-{dtype}-{rest}]"), get_case(row)
+    assert (rung.args, rung.expected, rung.expected_elsewhere) == (same.args, same.expected, same.expected_elsewhere)
+    assert same.mitigation == mode

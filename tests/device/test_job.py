@@ -53,6 +53,7 @@ RAN = DeviceAnswer(
     device="NVIDIA H200",
     count=8,
     milliseconds=0.25,
+    timed_runs=20,
     unsteady={"loss": 0.0, "w": inf},
     errors={"loss": (1e-7, 0.1), "w": (nan, inf)},
 )
@@ -164,6 +165,7 @@ def test_a_line_that_is_no_answer_is_refused(job: Job[Any], line: str) -> None:
         ("count", 1.5),
         ("count", True),
         ("milliseconds", "fast"),
+        ("timed_runs", 2.5),
         ("unsteady", []),
         ("unsteady", {"w": None}),
         ("errors", {"w": 0.5}),

@@ -130,6 +130,7 @@ def make_device(**changes: object) -> DeviceRun:
         "intended_from": "program order",
         "artifact": "/artifacts/0",
         "milliseconds": 0.2,
+        "timed_runs": 20,
     }
     return DeviceRun(**{**fields, **changes})  # type: ignore[arg-type]
 

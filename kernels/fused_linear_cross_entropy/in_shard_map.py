@@ -1,0 +1,69 @@
+"""The same loss on a mesh, the kernel in a `shard_map`: each device calls it on tokens of its own, and nothing is gathered
+into a copy behind its back.
+
+The tokens are split over one axis, whatever the parameters are split over. Parameters that are split are gathered whole on
+each device, inside of the `shard_map`, before the product with the input: the kernel needs all logits of a row. What each
+device then has for its tokens is summed up: losses and counts by `psum`, gradients of the parameters by what autodiff makes
+of the gathering, a scattered sum. This is data parallelism, also where the parameters are split over the vocabulary: no
+device computes a part of a row.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec
+
+from kernels.fused_linear_cross_entropy.api import fused_linear_cross_entropy
+
+type Partition = tuple[str | None, ...]
+
+
+def fused_linear_cross_entropy_in_shard_map(
+    input: jax.Array,
+    weight: jax.Array,
+    targets: jax.Array,
+    bias: jax.Array | None = None,
+    *,
+    target_mask: jax.Array,
+    axis: str,
+    weight_partition: Partition,
+    bias_partition: Partition = (),
+    mode: str = "aliased",
+) -> jax.Array:
+    """Returns the mean loss, f32[]; differentiable in `input`, `weight` and `bias`.
+
+    Shapes as for `api.fused_linear_cross_entropy`; the first dimension of input, targets and mask is a multiple of the mesh
+    axis `axis`. The partitions say, for each dimension, the axis that a parameter is split over, or None.
+    """
+    tokens = PartitionSpec(axis)
+    specs = (tokens, PartitionSpec(*weight_partition), tokens, PartitionSpec(*bias_partition), tokens)
+    local = partial(_compute_local, axis=axis, partitions=(weight_partition, bias_partition), mode=mode)
+    return jax.shard_map(local, in_specs=specs, out_specs=PartitionSpec(), check_vma=False)(
+        input, weight, targets, bias, target_mask
+    )
+
+
+def _compute_local(
+    input: jax.Array,
+    weight: jax.Array,
+    targets: jax.Array,
+    bias: jax.Array | None,
+    mask: jax.Array,
+    *,
+    axis: str,
+    partitions: tuple[Partition, Partition],
+    mode: str,
+) -> jax.Array:
+    weight = _gather(weight, partitions[0])
+    bias = None if bias is None else _gather(bias, partitions[1])
+    loss = fused_linear_cross_entropy(input, weight, targets, bias, target_mask=mask, reduction="sum", mode=mode)
+    count = mask.sum().astype(jnp.float32)
+    return jax.lax.psum(loss, axis) / jnp.maximum(1, jax.lax.psum(count, axis))
+
+
+def _gather(shard: jax.Array, partition: Partition) -> jax.Array:
+    for dimension, axis in enumerate(partition):
+        if axis is not None:
+            shard = jax.lax.all_gather(shard, axis, axis=dimension, tiled=True)
+    return shard
