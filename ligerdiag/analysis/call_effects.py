@@ -1,0 +1,53 @@
+"""What the custom calls of several modules do, asked once for each distinct call."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ligerdiag.compile.pool import Pool
+from ligerdiag.effects.access import CallEffects
+from ligerdiag.effects.call import CustomCall
+from ligerdiag.effects.declared import DeclaredEffects, apply_declarations
+from ligerdiag.effects.isolated import compute_effects_isolated
+from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.shape import compute_byte_size, iterate_leaf_shapes
+
+TIMEOUT = 60.0
+"""Seconds that following one kernel's IR may take."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class CallEffectsReader:
+    """Effects of custom calls, kept."""
+
+    cache: Path | None
+    declared: Sequence[DeclaredEffects] = ()
+    """What is believed of operands whose effects are unknown."""
+    readers: Pool | None = None
+    """Workers that read kernels with the Triton that made them, where that is not ours."""
+    _known: dict[CustomCall, CallEffects] = field(default_factory=dict[CustomCall, CallEffects])
+
+    def read(self, module: HloModule) -> None:
+        """Finds out about all custom calls of the module together; `find` would ask for one after the other."""
+        calls = dict.fromkeys(_describe(call) for _, call in module.iterate_custom_calls())
+        missing = [call for call in calls if call not in self._known]
+        if not missing:
+            return
+        found = compute_effects_isolated(missing, cache_directory=self.cache, timeout=TIMEOUT, readers=self.readers)
+        for call, effects in zip(missing, found, strict=True):
+            self._known[call] = apply_declarations(effects, target=call.target, declarations=self.declared)[0]
+
+    def find(self, call: HloInstruction) -> CallEffects:
+        """The effects of a custom call of a module that was read."""
+        return self._known[_describe(call)]
+
+
+def _describe(call: HloInstruction) -> CustomCall:
+    leaves = [compute_byte_size(leaf) for _, leaf in iterate_leaf_shapes(call.shape)]
+    return CustomCall(
+        target=call.proto.custom_call_target,
+        backend_config=call.proto.backend_config,
+        operands=len(call.operands),
+        outputs=len(leaves),
+        sizes=(*(compute_byte_size(operand.shape) for operand in call.operands), *leaves),
+    )

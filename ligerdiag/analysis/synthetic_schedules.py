@@ -1,0 +1,133 @@
+"""Schedules that a module could have: what becomes of a snapshot that XLA has not scheduled yet.
+
+(1) LATE: a kernel call runs only when nothing else can; whoever is not forced to come after it comes before.
+(2) EARLY: what a kernel call needs runs first, and then the call; whoever is not forced to come before it comes after.
+(3) WRITTEN: the author's order, by tags, as far as dependences allow. What has no tag runs when its operands are there.
+All keep operands and control predecessors. A loop or branch around a kernel counts as a kernel call where it stands. What
+holds under (1) and is not luck there is forced; what holds under none of the three no schedule can mend.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from enum import StrEnum
+from heapq import heapify, heappop, heappush
+
+from ligerdiag.analysis.writes import CALLERS
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.tags import TagPath
+
+
+class SchedulePolicy(StrEnum):
+    """When kernel calls run."""
+
+    LATE = "late"
+    EARLY = "early"
+    WRITTEN = "written"
+
+
+type IsKernel = Callable[[HloInstruction], bool]
+"""Whether a custom call writes something behind XLA's back."""
+type _Key = tuple[TagPath, int]
+
+
+def schedule_module(module: HloModule, is_kernel: IsKernel, policy: SchedulePolicy) -> HloModule:
+    """The module with such a schedule, in the place of its own if it has one."""
+    holders = _find_holders(module, is_kernel)
+    scheduled: dict[int, HloComputation] = {}
+    for number, computation in module.computations.items():
+        if computation.is_fusion:
+            scheduled[number] = computation
+            continue
+        kernels = {
+            i.id for i in computation.instructions if (i.opcode == "custom-call" and is_kernel(i)) or _runs(i, holders)
+        }
+        match policy:
+            case SchedulePolicy.EARLY:
+                order = _order_early(computation, kernels)
+            case SchedulePolicy.LATE:
+                listed = {i.id: n for n, i in enumerate(computation.instructions)}
+                order = _order_by(computation, {n: ((1,) if n in kernels else (), at) for n, at in listed.items()})
+            case SchedulePolicy.WRITTEN:
+                order = _order_by(computation, _compute_program_keys(module, computation))
+        scheduled[number] = replace(computation, sequence=order)
+    return replace(module, computations=scheduled, entry=scheduled[module.entry.id])
+
+
+def _find_holders(module: HloModule, is_kernel: IsKernel) -> frozenset[int]:
+    """Ids of computations that run a kernel, themselves or further in."""
+    found: set[int] = set()
+    for computation in module.computations.values():
+        if any((i.opcode == "custom-call" and is_kernel(i)) or _runs(i, found) for i in computation.instructions):
+            found.add(computation.id)
+    return frozenset(found)
+
+
+def _runs(instruction: HloInstruction, holders: frozenset[int] | set[int]) -> bool:
+    return instruction.opcode in CALLERS and any(callee in holders for callee in instruction.called_computations)
+
+
+def _find_needed(computation: HloComputation) -> Mapping[int, tuple[int, ...]]:
+    """Instruction id to those that must come before it, each once."""
+    known = {instruction.id for instruction in computation.instructions}
+    return {
+        i.id: tuple(dict.fromkeys((*[o.id for o in i.operands], *[p for p in i.control_predecessors if p in known])))
+        for i in computation.instructions
+    }
+
+
+def _order_early(computation: HloComputation, kernels: set[int]) -> tuple[HloInstruction, ...]:
+    """Depth first from each kernel call, then from the rest."""
+    needed = _find_needed(computation)
+    by_id = {instruction.id: instruction for instruction in computation.instructions}
+    order: dict[int, HloInstruction] = {}
+    for start in (*[n for n in by_id if n in kernels], *by_id):
+        pending = [start]
+        while pending:
+            missing = [n for n in needed[pending[-1]] if n not in order]
+            if missing:
+                pending += missing
+            else:
+                number = pending.pop()
+                order.setdefault(number, by_id[number])
+    return tuple(order.values())
+
+
+def _order_by(computation: HloComputation, keys: Mapping[int, _Key]) -> tuple[HloInstruction, ...]:
+    """Of what is ready, that with the least key comes next."""
+    needed = _find_needed(computation)
+    by_id = {instruction.id: instruction for instruction in computation.instructions}
+    waiting = {number: len(before) for number, before in needed.items()}
+    users: defaultdict[int, list[int]] = defaultdict(list)
+    for number, before in needed.items():
+        for one in before:
+            users[one].append(number)
+    ready = [(keys[number], number) for number, count in waiting.items() if not count]
+    heapify(ready)
+    order: list[HloInstruction] = []
+    while ready:
+        number = heappop(ready)[1]
+        order.append(by_id[number])
+        for user in users[number]:
+            waiting[user] -= 1
+            if not waiting[user]:
+                heappush(ready, (keys[user], user))
+    return tuple(order)
+
+
+def _compute_program_keys(module: HloModule, computation: HloComputation) -> Mapping[int, _Key]:
+    """Place of each instruction in program order: that of the last operation that it holds, else of its operands."""
+    keys: dict[int, _Key] = {}
+    for number, instruction in enumerate(computation.instructions):
+        own = _find_last_tag(module, instruction)
+        inherited = max((keys[operand.id][0] for operand in instruction.operands), default=())
+        keys[instruction.id] = own or inherited, number
+    return keys
+
+
+def _find_last_tag(module: HloModule, instruction: HloInstruction) -> TagPath:
+    found = instruction.tag_path
+    if instruction.opcode == "fusion":
+        for fused in module.computations[instruction.called_computations[0]].instructions:
+            found = max(found, _find_last_tag(module, fused))
+    return found

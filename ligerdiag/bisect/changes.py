@@ -1,0 +1,19 @@
+"""What changed between two outcomes, in words."""
+
+from collections.abc import Mapping, Sequence
+
+from ligerdiag.findings import Verdict
+
+
+def compare_outputs(one: Mapping[str, Verdict], other: Mapping[str, Verdict]) -> tuple[str, ...]:
+    """Such as `weight` stale -> fresh, one for each output that both have and whose verdict differs."""
+    return tuple(
+        f"`{name}` {one[name].value} -> {verdict.value}"
+        for name, verdict in other.items()
+        if name in one and one[name] is not verdict
+    )
+
+
+def join_alternatives(words: Sequence[str]) -> str:
+    """`a`, `a or b`, `a, b or c`."""
+    return " or ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else "".join(words)

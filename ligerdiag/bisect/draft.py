@@ -1,0 +1,43 @@
+"""A bisection while it is being made: whoever is interrupted leaves what is known."""
+
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from ligerdiag.report.bisection import Axis, Bisection, BisectionRow
+
+
+@dataclass(slots=True, kw_only=True)
+class Draft:
+    """What an axis has found out so far; it appends to the lists, and `finish`es."""
+
+    case_id: str
+    target: str
+    toolchain: str
+    axis: Axis
+    columns: tuple[str, ...] = ()
+    rows: list[BisectionRow] = field(default_factory=list[BisectionRow])
+    answers: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+    is_unsettled: bool = False
+    trials_before: int = 0
+    """How many the laboratory had made when this began, for other cases or targets."""
+    compiled_before: int = 0
+    started: float = field(default_factory=perf_counter)
+
+    def finish(self, *, trials: int, compiled: int, interrupted: bool = False) -> Bisection:
+        """The bisection as far as it is known. trials, compiled: see `Laboratory`."""
+        return Bisection(
+            case_id=self.case_id,
+            target=self.target,
+            toolchain=self.toolchain,
+            axis=self.axis,
+            columns=self.columns,
+            rows=tuple(self.rows),
+            answers=tuple(self.answers),
+            notes=tuple(self.notes),
+            trials=trials - self.trials_before,
+            compiled=compiled - self.compiled_before,
+            seconds=perf_counter() - self.started,
+            interrupted=interrupted,
+            is_unsettled=self.is_unsettled,
+        )

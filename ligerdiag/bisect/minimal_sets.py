@@ -1,0 +1,208 @@
+"""All minimal sets of knobs for which a predicate holds. What a knob is, and what holds, is the caller's.
+
+1. A set is *minimal* when the predicate holds for it and for no proper subset of it. So no superset of a minimal set needs
+   to be tried, whatever the predicate is.
+2. With few knobs all sets are tried, smaller ones first, but for those that 1 excludes. The answer is certain.
+3. With many knobs the predicate is taken to be monotone: a knob more does no harm. A set that holds is shrunk by delta
+   debugging until no single knob can be left out. The complements of the minimal hitting sets of all that was found are
+   the largest sets that contain none of it: when each of them fails, nothing is left to be found. `Completeness` says
+   that this rests on an assumption, and `is_monotone` whether a trial has shown it to be wrong.
+4. A set that could not be judged counts as one that does not hold, and is listed.
+5. What was tried is a plain record, and the answer is read off it: a set that holds, of which all sets of one knob less
+   were tried and do not. A search that is given the record of an earlier one asks nothing twice, and without one it
+   takes the same steps each time, whatever of several sets that are judged at a time comes back first.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import combinations, pairwise
+
+type Knobs = frozenset[int]
+"""Numbers of the knobs that are turned."""
+type Judge = Callable[[Sequence[Knobs]], Sequence[bool | None]]
+"""Whether the predicate holds for each set; None where that could not be told."""
+
+EXHAUSTIVE = 6
+"""Up to so many knobs every set is tried."""
+
+
+class Completeness(StrEnum):
+    """Whether there may be other minimal sets than those found."""
+
+    CERTAIN = "certain"
+    """There are none."""
+    IF_MONOTONE = "if monotone"
+    """There are none, if no knob does harm."""
+    LIMITED = "limited"
+    """There may be: the limit on trials came first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MinimalSets:
+    """What a search found."""
+
+    sets: tuple[Knobs, ...]
+    """Smallest first; each with all sets of one knob less tried."""
+    completeness: Completeness
+    is_monotone: bool
+    """No trial has shown that a knob more does harm."""
+    untold: tuple[Knobs, ...]
+    """Sets that could not be judged."""
+
+
+class _LimitError(Exception):
+    """No more trials are allowed."""
+
+
+@dataclass(slots=True, kw_only=True)
+class MinimalSetSearch:
+    """The search, and what it knows so far."""
+
+    count: int
+    """Knobs are numbered from 0 to count - 1."""
+    judge: Judge
+    limit: int
+    """Trials at most, those of the record included."""
+    width: int = 1
+    """How many sets are judged at a time where one that holds is enough."""
+    tried: dict[Knobs, bool | None] = field(default_factory=dict["Knobs", bool | None])
+    """Every set that was judged, in that order. Given: the record of an earlier search over the same knobs."""
+    on_best: Callable[[Knobs], None] | None = None
+    """Is told each set that holds and is smaller than all before."""
+
+    @property
+    def best(self) -> Knobs | None:
+        """The smallest set so far that holds; of equal ones the first that was tried."""
+        return min((knobs for knobs, holds in self.tried.items() if holds), key=len, default=None)
+
+    def run(self) -> MinimalSets:
+        """Searches until nothing is left or the limit is reached. Ctrl-C, and what the judge raises, goes through."""
+        every = frozenset(range(self.count))
+        completeness = Completeness.CERTAIN
+        try:
+            if not self._ask([frozenset(), every])[0]:
+                if self.count <= EXHAUSTIVE:
+                    self._try_all()
+                else:
+                    completeness = Completeness.IF_MONOTONE
+                    self._dualize(every)
+        except _LimitError:
+            completeness = Completeness.LIMITED
+        return MinimalSets(
+            sets=self.list_confirmed(),
+            completeness=completeness,
+            is_monotone=_is_monotone(self.tried),
+            untold=tuple(knobs for knobs, holds in self.tried.items() if holds is None),
+        )
+
+    def list_confirmed(self) -> tuple[Knobs, ...]:
+        """The minimal sets that the record shows, smallest first; see 5."""
+        held = [knobs for knobs, holds in self.tried.items() if holds]
+        minimal = [
+            knobs
+            for knobs in held
+            if all(less in self.tried for _, less in iterate_confirmations(knobs))
+            and not any(other < knobs for other in held)
+        ]
+        return tuple(sorted(minimal, key=_by_size))
+
+    def _try_all(self) -> None:
+        found: list[Knobs] = []
+        for size in range(1, self.count + 1):
+            level = [frozenset(chosen) for chosen in combinations(range(self.count), size)]
+            level = [knobs for knobs in level if not any(smaller <= knobs for smaller in found)]
+            found += [knobs for knobs, holds in zip(level, self._ask(level), strict=True) if holds]
+
+    def _dualize(self, every: Knobs) -> None:
+        """See 3. Single knobs are tried in any case: one that does it alone is what a user wants to hear of."""
+        singles = [frozenset({knob}) for knob in sorted(every)]
+        self._ask(singles)
+        if not self.tried[every]:
+            self._ask([every - knobs for knobs in singles])
+        while True:
+            confirmed = self.list_confirmed()
+            open_ones = [
+                knobs
+                for knobs, holds in self.tried.items()
+                if holds and not any(smaller <= knobs for smaller in confirmed)
+            ]
+            held = min(open_ones, key=len, default=None)
+            if held is None:
+                held = self._find_first([every - chosen for chosen in compute_hitting_sets(confirmed)])
+            if held is None:
+                return
+            self._shrink(held)
+
+    def _shrink(self, held: Knobs) -> None:
+        """Delta debugging, down to a set that holds and of which no single knob can be left out."""
+        pieces = 2
+        while len(held) > 1:
+            parts = [frozenset(part) for part in _split(sorted(held), min(pieces, len(held)))]
+            part = self._find_first(parts)
+            rest = None if part is not None else self._find_first([held - part for part in parts])
+            if part is not None:
+                held, pieces = part, 2
+            elif rest is not None:
+                held, pieces = rest, max(2, pieces - 1)
+            elif pieces < len(held):
+                pieces *= 2
+            else:
+                return
+
+    def _find_first(self, candidates: Sequence[Knobs]) -> Knobs | None:
+        """The first that holds; the others may not have been tried."""
+        for start in range(0, len(candidates), self.width):
+            some = candidates[start : start + self.width]
+            for knobs, holds in zip(some, self._ask(some), strict=True):
+                if holds:
+                    return knobs
+        return None
+
+    def _ask(self, asked: Sequence[Knobs]) -> list[bool | None]:
+        """The judge's word on each, from the record where it is there. Raises _LimitError after the last one allowed."""
+        missing = list(dict.fromkeys(knobs for knobs in asked if knobs not in self.tried))
+        allowed = missing[: max(0, self.limit - len(self.tried))]
+        before = self.best
+        if allowed:
+            self.tried.update(zip(allowed, self.judge(allowed), strict=True))
+        best = self.best
+        if best is not None and best != before and self.on_best is not None:
+            self.on_best(best)
+        if len(allowed) < len(missing):
+            raise _LimitError
+        return [self.tried[knobs] for knobs in asked]
+
+
+def compute_hitting_sets(sets: Sequence[Knobs]) -> tuple[Knobs, ...]:
+    """All minimal sets that have a member in common with each of these, by Berge's multiplication; none for an empty one."""
+    hitting: list[Knobs] = [frozenset()]
+    for one in sets:
+        grown = dict.fromkeys(
+            chosen if chosen & one else chosen | {knob}
+            for chosen in hitting
+            for knob in (sorted(one) if not chosen & one else [0])
+        )
+        hitting = [chosen for chosen in grown if not any(other < chosen for other in grown)]
+    return tuple(sorted(hitting, key=_by_size))
+
+
+def iterate_confirmations(knobs: Knobs) -> Iterator[tuple[int, Knobs]]:
+    """Each member, and the set without it."""
+    for knob in sorted(knobs):
+        yield knob, knobs - {knob}
+
+
+def _by_size(knobs: Knobs) -> tuple[int, list[int]]:
+    return len(knobs), sorted(knobs)
+
+
+def _split(knobs: Sequence[int], pieces: int) -> list[Sequence[int]]:
+    """Consecutive parts, as equal as can be."""
+    edges = [len(knobs) * number // pieces for number in range(pieces + 1)]
+    return [knobs[start:end] for start, end in pairwise(edges)]
+
+
+def _is_monotone(tried: Mapping[Knobs, bool | None]) -> bool:
+    held = [knobs for knobs, holds in tried.items() if holds]
+    return not any(small < large for large, holds in tried.items() if holds is False for small in held)

@@ -1,0 +1,226 @@
+"""The price of each cure: one program with all that can be done about its hidden write, from nothing to another algorithm.
+
+1. The rungs are the case's siblings in its own table (`siblings`).
+2. Memory is XLA's own analysis for one device: arguments, outputs and temporaries, what they share counted once. Memory and
+   instructions are given against the rung that has the least.
+3. The cheapest right rung has every output fresh and loses no precision as far as anything says. Of several it is the
+   fastest on the device; where nothing was timed, or at the same time, the one with the least memory, then with the fewest
+   instructions.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ligerdiag.bisect.batches import try_in_batches
+from ligerdiag.bisect.device_runs import require_device, run_on_device
+from ligerdiag.bisect.draft import Draft
+from ligerdiag.bisect.laboratory import Laboratory
+from ligerdiag.bisect.options import BisectOptions
+from ligerdiag.bisect.replays import replay_outcomes
+from ligerdiag.bisect.rung import Rung, find_worst
+from ligerdiag.bisect.siblings import USUAL_WORDS, find_mitigation, find_siblings
+from ligerdiag.bisect.trial import Outcome, Trial
+from ligerdiag.bisect.wording import count, describe_wrong, join_words, make_row
+from ligerdiag.compile.job import CaseSpec
+from ligerdiag.compile.target import Target
+from ligerdiag.errors import InputError
+from ligerdiag.hlo.parse import load_hlo
+from ligerdiag.outcomes import DeviceRun, Replay
+from ligerdiag.report.bisection import Axis, Bisection, BisectionRow
+from ligerdiag.report.numbers import render_figure
+
+ERROR, BYTES, INSTRUCTIONS = "worst error", "memory", "instructions"
+DEVICE_ERROR, MILLISECONDS = "on the GPU", "ms"
+_NO_RUNS: Mapping[str, DeviceRun] = {}
+_UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def bisect_mitigation(laboratory: Laboratory, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
+    """Verdicts, errors, memory, instructions and, with a device, times of each rung, and the cheapest that is right.
+
+    Raises InputError when the case says no mitigation or has no sibling, or there is no device where one is asked for.
+    """
+    require_device(options)
+    cases = _find_rungs(laboratory, case)
+    columns = (ERROR, BYTES, INSTRUCTIONS, *((DEVICE_ERROR, MILLISECONDS) if options.device else ()))
+    draft = laboratory.open_draft(case, target.name, Axis.MITIGATION, toolchain=options.toolchain, columns=columns)
+    missing = [f"`{word}`" for word in USUAL_WORDS[:-1] if word not in {find_mitigation(one) for one in cases}]
+    if missing:
+        draft.notes.append(f"the table of `{case.name}` has no {join_words(missing)} beside this case")
+    trials = [Trial(case=one, target=target, toolchain=options.toolchain) for one in cases]
+    outcomes: tuple[Outcome, ...] = ()
+    for outcomes in try_in_batches(laboratory, trials):
+        _write_rows(draft, _make_rungs(outcomes, (None,) * len(outcomes), _NO_RUNS))
+    replays = replay_outcomes(laboratory, draft, outcomes, options)
+    _write_rows(draft, _make_rungs(outcomes, replays, _NO_RUNS))
+    rungs = _make_rungs(outcomes, replays, run_on_device(laboratory, cases, options) if options.device else _NO_RUNS)
+    _write_rows(draft, rungs)
+    _note(draft, rungs)
+    draft.answers += _answer(rungs)
+    return laboratory.finish(draft)
+
+
+def _find_rungs(laboratory: Laboratory, case: CaseSpec) -> tuple[CaseSpec, ...]:
+    if not find_mitigation(case):
+        words = ", ".join(USUAL_WORDS)
+        raise InputError(
+            f"case `{case.id}` does not say what it does about a hidden write: give it one of {words} among its params, or"
+            " `Case(mitigation=...)`"
+        )
+    rungs = find_siblings(case, laboratory.discover([str(case.source)]))
+    if len(rungs) < 2:
+        raise InputError(
+            f"case `{case.id}` has no sibling in `{case.source}`: expected a case of the same name and params but for its"
+            f" mitigation, `{find_mitigation(case)}`"
+        )
+    return rungs
+
+
+def _make_rungs(
+    outcomes: Sequence[Outcome], replays: Sequence[Replay | None], runs: Mapping[str, DeviceRun]
+) -> tuple[Rung, ...]:
+    return tuple(
+        Rung(
+            name=find_mitigation(outcome.trial.case),
+            outcome=outcome,
+            replay=replay,
+            device=runs.get(outcome.trial.case.id),
+            instructions=_count_instructions(outcome),
+        )
+        for outcome, replay in zip(outcomes, replays, strict=True)
+    )
+
+
+def _count_instructions(outcome: Outcome) -> int | None:
+    if outcome.artifact is None or outcome.error:
+        return None
+    module, _ = load_hlo(outcome.artifact.optimized)
+    return module.instruction_count
+
+
+def _write_rows(draft: Draft, rungs: Sequence[Rung]) -> None:
+    best = _choose(rungs)
+    draft.rows[:] = [_make_row(rung, rungs, is_answer=rung is best) for rung in rungs]
+
+
+def _make_row(rung: Rung, rungs: Sequence[Rung], *, is_answer: bool) -> BisectionRow:
+    cells = {
+        ERROR: _describe_worst(rung.errors),
+        BYTES: _render_more(rung.peak_bytes, _find_least([one.peak_bytes for one in rungs]), render_bytes),
+        INSTRUCTIONS: _render_more(rung.instructions, _find_least([one.instructions for one in rungs]), str),
+        DEVICE_ERROR: _describe_device(rung),
+        MILLISECONDS: "" if rung.milliseconds is None else f"{rung.milliseconds:.3g}",
+    }
+    cells |= {f"error of {name}": render_figure(error) for name, error in rung.errors.items()}
+    cells |= {f"error of {name} on the GPU": render_figure(error) for name, error in rung.device_errors.items()}
+    if rung.peak_bytes is not None:
+        cells["bytes"] = str(rung.peak_bytes)
+    return make_row(rung.outcome, rung.name, replay=rung.replay, cells=cells, is_answer=is_answer)
+
+
+def _describe_worst(errors: Mapping[str, float]) -> str:
+    worst = find_worst(errors)
+    return "" if worst is None else f"{render_figure(worst[1])} {worst[0]}"
+
+
+def _describe_device(rung: Rung) -> str:
+    if rung.device is None:
+        return ""
+    return "not run" if rung.device.error and not rung.device.outputs else _describe_worst(rung.device_errors)
+
+
+def _find_least(values: Sequence[int | None]) -> int | None:
+    return min((value for value in values if value is not None), default=None)
+
+
+def _render_more(value: int | None, least: int | None, render: Callable[[int], str]) -> str:
+    """The least itself, and of the others what they have more."""
+    if value is None or least is None:
+        return ""
+    return render(value) if value == least else f"+{render(value - least)}"
+
+
+def render_bytes(size: int) -> str:
+    """Such as `201 MiB` or `96 bytes`."""
+    for unit, name in _UNITS:
+        if size >= unit:
+            return f"{size / unit:.3g} {name}"
+    return f"{size} bytes"
+
+
+def _note(draft: Draft, rungs: Sequence[Rung]) -> None:
+    broken = [f"`{rung.name}`" for rung in rungs if rung.outcome.error]
+    if broken:
+        draft.is_unsettled = True
+        draft.notes.append(f"could not be analysed: {join_words(broken)}, see the table")
+    if any(rung.peak_bytes is None and not rung.outcome.error for rung in rungs):
+        draft.notes.append("this toolchain has no memory analysis")
+    for rung in rungs:
+        if rung.device is not None and rung.device.error:
+            draft.notes.append(f"`{rung.name}` on the GPU: {rung.device.error}")
+            draft.is_unsettled = draft.is_unsettled or rung.device.died
+    timed = {
+        rung.device.timed_runs for rung in rungs if rung.device is not None and rung.device.milliseconds is not None
+    }
+    if timed:
+        runs = f"{min(timed)}" if len(timed) == 1 else f"{min(timed)} to {max(timed)}"
+        device = next(rung.device.device for rung in rungs if rung.device is not None and rung.device.device)
+        draft.notes.append(f"{MILLISECONDS}: median of {runs} executions on {device}, with the host's part of the call")
+    draft.notes.append(
+        f"{BYTES}: arguments, outputs and temporaries on one device by XLA's own analysis; where it says +, and for"
+        f" {INSTRUCTIONS}, against the rung that has the least"
+    )
+
+
+def _answer(rungs: Sequence[Rung]) -> list[str]:
+    """Which rungs are right, the cheapest of them, and what each costs."""
+    answers: list[str] = []
+    best = _choose(rungs)
+    exact = [rung for rung in rungs if rung.is_exact]
+    if not any(rung.is_right for rung in rungs):
+        answers.append("no rung is right")
+    elif best is None or not best.is_exact:
+        answers.append("no rung is right without losing precision")
+    else:
+        words = join_words([f"`{rung.name}`" for rung in exact])
+        cheapest = f"; `{best.name}` is the cheapest" if len(exact) > 1 else ""
+        answers.append(f"right: {words}{cheapest}")
+    answers += [_describe_rung(rung, rungs) for rung in rungs]
+    return answers
+
+
+def _choose(rungs: Sequence[Rung]) -> Rung | None:
+    """The cheapest right rung; one that loses precision only where there is no other."""
+    right = [rung for rung in rungs if rung.is_exact] or [rung for rung in rungs if rung.is_right]
+    return min(right, key=lambda rung: rung.cost, default=None)
+
+
+def _describe_rung(rung: Rung, rungs: Sequence[Rung]) -> str:
+    return f"`{rung.name}` {', '.join((_describe_rightness(rung), *_list_costs(rung, rungs)))}"
+
+
+def _describe_rightness(rung: Rung) -> str:
+    if rung.outcome.error:
+        return "is not known"
+    if rung.is_right and rung.lossy:
+        return f"is right and loses precision ({_describe_worst(rung.lossy)})"
+    if rung.is_right and rung.may_be_lossy:
+        return "is right and may lose precision, which no numbers were asked for or had"
+    if rung.is_right:
+        return "is right" + ("" if rung.errors or rung.device_errors else " by its schedule, without numbers")
+    if rung.outcome.is_right:
+        return "is right by its schedule and wrong on the GPU"
+    return f"is {rung.outcome.word}: {describe_wrong(rung.outcome.outputs)}"
+
+
+def _list_costs(rung: Rung, rungs: Sequence[Rung]) -> list[str]:
+    costs: list[str] = []
+    least = _find_least([one.peak_bytes for one in rungs])
+    if rung.peak_bytes is not None and least is not None:
+        more = rung.peak_bytes - least
+        costs.append(f"{render_bytes(more)} more" if more else f"the least memory ({render_bytes(least)})")
+    fewest = _find_least([one.instructions for one in rungs])
+    if rung.instructions is not None and fewest is not None and rung.instructions > fewest:
+        costs.append(count(rung.instructions - fewest, "more instruction"))
+    if rung.milliseconds is not None:
+        costs.append(f"{rung.milliseconds:.3g} ms")
+    return costs

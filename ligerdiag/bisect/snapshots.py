@@ -1,0 +1,107 @@
+"""What XLA wrote between passes, in order, and which pass stands between two of these files.
+
+    module_0003.jit_step.0042.fusion.after_priority-fusion.before_cse.hlo.pb
+    module_0003.jit_step.0073.copy-insertion.after_removing_unnecessary_copies.hlo.pb
+
+1. A pipeline writes a file when it starts (`after_pipeline-start`) and after each pass that has changed something.
+2. Pipelines are nested: a pass can run a pipeline of its own, whose files then come before that of the pass.
+3. A pass that wants to be looked into writes files without `before`; there the pipeline's name is the pass.
+4. Several modules may have been compiled; the program itself is the last one that XLA began.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+START = "pipeline-start"
+_NAME = re.compile(
+    r"(?:\d+\.)?module_(?P<module>\d+)\.(?:.*?\.)?(?P<number>\d{4,})\.(?P<pipeline>.+?)"
+    r"\.after_(?P<after>.+?)(?:\.before_(?P<before>.+?))?\.hlo\.pb"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """One file."""
+
+    path: Path
+    module: int
+    number: int
+    """Counts the files of a module."""
+    pipeline: str
+    after: str
+    """Name of the pass that has just run; `START` when the pipeline starts."""
+    before: str
+    """Name of the pass that comes next; empty in the middle of a pass."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What XLA did between two snapshots."""
+
+    name: str
+    """Name of the pass; empty where it was none."""
+    pipeline: str
+    """The pipeline that the pass is part of; where there is no pass, the pipeline that comes next."""
+    number: int
+    """Of the first snapshot afterwards."""
+    part: str = ""
+    """Which part of the pass, where XLA says so."""
+
+    @property
+    def label(self) -> str:
+        """Such as `algsimp in simplification`."""
+        if not self.name:
+            return f"before {self.pipeline}"
+        return self.name if self.name == self.pipeline else f"{self.name} in {self.pipeline}"
+
+
+def parse_snapshot(path: Path) -> Snapshot | None:
+    """What the file's name says; None where it is no snapshot between two passes."""
+    match = _NAME.fullmatch(path.name)
+    if match is None:
+        return None
+    return Snapshot(
+        path=path,
+        module=int(match["module"]),
+        number=int(match["number"]),
+        pipeline=match["pipeline"],
+        after=match["after"],
+        before=match["before"] or "",
+    )
+
+
+def list_snapshots(paths: Iterable[Path]) -> tuple[Snapshot, ...]:
+    """Those of the program itself, (4), in the order in which XLA wrote them."""
+    found = [snapshot for path in paths if (snapshot := parse_snapshot(path)) is not None]
+    last = max((snapshot.module for snapshot in found), default=0)
+    return tuple(sorted((one for one in found if one.module == last), key=lambda one: one.number))
+
+
+def find_step(snapshots: Sequence[Snapshot], position: int) -> Step:
+    """What XLA did between the snapshot before `position`, if there is one, and that."""
+    this = snapshots[position]
+    if this.after != START:
+        is_part = not this.before
+        return Step(
+            name=this.pipeline if is_part else this.after,
+            pipeline=this.pipeline,
+            number=this.number,
+            part=this.after if is_part else "",
+        )
+    outer = _find_outer(snapshots, position)
+    if outer is None:
+        return Step(name="", pipeline=this.pipeline, number=this.number)
+    return Step(name=outer.after, pipeline=outer.pipeline, number=this.number)
+
+
+def _find_outer(snapshots: Sequence[Snapshot], position: int) -> Snapshot | None:
+    """The file of the pass that has run this pipeline, (2): the next one of a pipeline that began before it and goes on."""
+    begun = {snapshot.pipeline for snapshot in snapshots[:position]} - {snapshots[position].pipeline}
+    for later in snapshots[position + 1 :]:
+        if later.after == START:
+            begun.discard(later.pipeline)  # it begins anew
+        elif later.pipeline in begun:
+            return later
+    return None

@@ -1,0 +1,69 @@
+"""Calls inlined as XLA will do it: instructions of their own, tags of the calls first."""
+
+from ligerdiag.analysis.inlined_calls import inline_calls
+from ligerdiag.hlo.module import HloModule
+from ligerdiag.hlo.must_alias import build_must_alias_buffers
+from ligerdiag.hlo.parse import parse_hlo
+from ligerdiag.hlo.positions import Positions
+from tests.analysis.by_hand import Program
+from tests.hlo.building import array, tuple_of
+
+
+def write_two_calls() -> HloModule:
+    """f(v) = a loop around -v; the entry calls f twice, the second time after an edge from the first."""
+    module = Program()
+    body = module.computation("body")
+    module.op(body, "negate", module.op(body, "parameter"), tag=4)
+    condition = module.computation("condition")
+    module.op(condition, "compare", module.op(condition, "parameter"), tag=5)
+    function = module.computation("f")
+    module.op(function, "while", module.op(function, "parameter"), calls=[body, condition], tag=3)
+    entry = module.computation("entry")
+    x = module.op(entry, "parameter")
+    first = module.op(entry, "call", x, calls=[function], tag=1)
+    second = module.op(entry, "call", first, calls=[function], tag=2)
+    last = module.op(entry, "abs", x, tag=6)
+    last.control_predecessor_ids.append(first.id)
+    module.op(entry, "tuple", second, last, shape=tuple_of(array(4), array(4)))
+    return parse_hlo(module.bytes())[0]
+
+
+def test_a_module_without_calls_stays_as_it_is() -> None:
+    module = Program()
+    entry = module.computation("entry")
+    module.op(entry, "negate", module.op(entry, "parameter"), tag=1)
+    parsed = parse_hlo(module.bytes())[0]
+    assert inline_calls(parsed) is parsed
+
+
+def test_each_call_gets_instructions_of_its_own_with_the_calls_tags_first() -> None:
+    inlined = inline_calls(write_two_calls())
+    everything = [i for c in inlined.computations.values() for i in c.instructions]
+    assert len({i.id for i in everything}) == len(everything)
+    assert not [i for i in everything if i.opcode == "call"]
+    loops = [i for i in inlined.entry.instructions if i.opcode == "while"]
+    assert [loop.tag_path for loop in loops] == [(1, 3), (2, 3)]
+    assert loops[1].operands == (loops[0],)
+    bodies = [inlined.computations[loop.called_computations[0]] for loop in loops]
+    assert [body.root.tag_path for body in bodies] == [(1, 4), (2, 4)]
+    assert bodies[0] is not bodies[1]
+
+
+def test_a_control_edge_from_a_call_leads_to_what_the_call_returns() -> None:
+    inlined = inline_calls(write_two_calls())
+    (last,) = [i for i in inlined.entry.instructions if i.opcode == "abs"]
+    (first,) = [i for i in inlined.entry.instructions if i.tag_path == (1, 3)]
+    assert last.control_predecessors == (first.id,)
+
+
+def test_storage_of_one_call_is_not_that_of_the_other() -> None:
+    """Without inlining the loops in `f` would be one loop, for both calls."""
+    inlined = inline_calls(write_two_calls())
+    positions = Positions(inlined, build_must_alias_buffers(inlined))
+    x = inlined.entry.parameters[0]
+    first, second = (i for i in inlined.entry.instructions if i.opcode == "while")
+    assert positions.locate(first) == positions.locate(x)
+    assert (
+        inlined.computations[first.called_computations[0]].parameters[0]
+        is not (inlined.computations[second.called_computations[0]].parameters[0])
+    )

@@ -1,0 +1,65 @@
+"""Buffers of one call in the same bytes; the numbers in the names are those of the module's docstring."""
+
+from ligerdiag.analysis.shared_bytes import SharedBytes, find_shared_bytes
+from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloInstructionProto
+from tests.hlo.building import Builder, array, find, tuple_of
+
+PAIR = tuple_of(array(4), array(4))
+
+
+def build() -> tuple[Builder, HloComputationProto, list[HloInstructionProto]]:
+    """Two values at offsets 0 and 16."""
+    builder = Builder()
+    entry = builder.computation("entry")
+    values = [builder.add(entry, "parameter", parameter_number=number) for number in range(2)]
+    for number, value in enumerate(values):
+        builder.define(value, offset=16 * number)
+    return builder, entry, values
+
+
+def survey(builder: Builder, call: HloInstructionProto) -> list[SharedBytes]:
+    module, positions = builder.positions()
+    return list(find_shared_bytes(find(module, call), positions))
+
+
+def test_what_is_declared_is_shared_wherever_it_stands_1() -> None:
+    builder, entry, (x, y) = build()
+    call = builder.add(entry, "custom-call", [x, y], PAIR)
+    alias = call.output_operand_aliasing.add(operand_index=1)
+    alias.output_shape_index.append(0)
+    assert survey(builder, call) == [SharedBytes(operand=1, buffer=2, declared=True)]
+
+
+def test_an_output_in_the_place_of_an_operand_is_shared_2() -> None:
+    builder, entry, (x, y) = build()
+    moved = builder.add(entry, "bitcast", [y])
+    call = builder.add(entry, "custom-call", [x, moved], PAIR)
+    builder.define(call, 0, offset=64)
+    builder.define(call, 1, offset=16)
+    assert survey(builder, call) == [SharedBytes(operand=1, buffer=3, declared=False)]
+
+
+def test_one_value_that_is_handed_over_twice_is_shared_2() -> None:
+    builder, entry, (x, _) = build()
+    call = builder.add(entry, "custom-call", [x, x])
+    builder.define(call, offset=64)
+    assert survey(builder, call) == [
+        SharedBytes(operand=0, buffer=1, declared=False),
+        SharedBytes(operand=1, buffer=0, declared=False),
+    ]
+
+
+def test_what_is_declared_is_not_said_twice() -> None:
+    builder, entry, (x, _) = build()
+    call = builder.add(entry, "custom-call", [x])
+    call.output_operand_aliasing.add(operand_index=0)
+    builder.define(call, offset=0)
+    assert survey(builder, call) == [SharedBytes(operand=0, buffer=1, declared=True)]
+
+
+def test_bytes_that_overlap_in_part_and_values_without_a_place_are_left_alone() -> None:
+    builder, entry, (x, _) = build()
+    placeless = builder.add(entry, "negate", [x])
+    call = builder.add(entry, "custom-call", [x, placeless], tuple_of(array(4), array(4)))
+    builder.define(call, 0, offset=8)
+    assert survey(builder, call) == []

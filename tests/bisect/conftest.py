@@ -1,0 +1,55 @@
+"""One laboratory for all tests: what one has compiled, the next one reads."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ligerdiag.bisect.laboratory import Laboratory
+from ligerdiag.bisect.options import BisectOptions
+from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.job import CaseSpec
+from ligerdiag.compile.target import Target, load_target
+from ligerdiag.report.bisection import Axis
+from ligerdiag.report.model import Progress
+
+type Load = Callable[[str], CaseSpec]
+
+
+def ignore(progress: Progress) -> None:
+    del progress
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Cache:
+    return Cache(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="session")
+def laboratory(cache: Cache) -> Iterator[Laboratory]:
+    with Laboratory(cache=cache, tell=ignore) as laboratory:
+        yield laboratory
+
+
+@pytest.fixture(scope="session")
+def load(laboratory: Laboratory, tmp_path_factory: pytest.TempPathFactory) -> Load:
+    """The case of a file with this text."""
+    folder = tmp_path_factory.mktemp("files")
+
+    def write_and_discover(text: str) -> CaseSpec:
+        path: Path = folder / f"case_{abs(hash(text))}.py"
+        path.write_text(text)
+        (case,) = laboratory.discover([str(path)])
+        return case
+
+    return write_and_discover
+
+
+@pytest.fixture(scope="session")
+def h100() -> Target:
+    return load_target("h100")
+
+
+def make_options(axis: Axis, **changes: object) -> BisectOptions:
+    fields: dict[str, object] = {"selectors": (), "axis": axis, "replay": False, **changes}
+    return BisectOptions(**fields)  # type: ignore[arg-type]

@@ -1,0 +1,106 @@
+"""Real bisections of small programs whose kernel hides what it overwrites."""
+
+import pytest
+
+from ligerdiag.bisect.edges import bisect_edges
+from ligerdiag.bisect.laboratory import Laboratory
+from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.target import Target
+from ligerdiag.errors import CaseError
+from ligerdiag.findings import Verdict
+from ligerdiag.report.bisection import Axis
+from ligerdiag.report.model import Progress
+from tests.bisect.conftest import Load, make_options
+from tests.bisect.programs import HARMLESS, INTEGER_OUTPUT, NO_READER, TWO_READERS, UNTRACEABLE
+
+OPTIONS = make_options(Axis.EDGES)
+
+
+def test_all_minimal_sets_are_found_and_each_is_shown_to_need_its_tie(
+    laboratory: Laboratory, load: Load, h100: Target
+) -> None:
+    """XLA fuses the two readers, so that a tie of either puts both after the kernel."""
+    bisection = bisect_edges(laboratory, load(TWO_READERS), h100, make_options(Axis.EDGES, replay=True))
+    rows = {row.label: row for row in bisection.rows}
+    assert [(label, row.word, row.is_answer) for label, row in rows.items()] == [
+        ("no tie", "wrong", False),
+        ("all 2 ties", "right", False),
+        ("tie 1", "right", True),
+        ("tie 2", "right", True),
+    ]
+    assert set(rows["tie 1"].outputs.values()) == {Verdict.FRESH}
+    assert rows["no tie"].outputs["product"] is Verdict.STALE
+    assert {row.replay for row in rows.values()} == {"agrees"}
+    assert bisection.answers[0] == "exactly 2 minimal sets of ties, out of 2 possible, make every output right"
+    assert bisection.trials == 4
+    assert not bisection.is_unsettled
+
+
+def test_a_tie_is_named_by_operation_and_line_and_by_what_is_wrong_without_it(
+    laboratory: Laboratory, load: Load, h100: Target
+) -> None:
+    case = load(TWO_READERS)
+    bisection = bisect_edges(laboratory, case, h100, OPTIONS)
+    evidence = [row.evidence for row in bisection.rows if row.is_answer]
+    assert [[label for label, _ in facts] for facts in evidence] == [["tie 1"], ["tie 2"]]
+    texts = [text for facts in evidence for _, text in facts]
+    assert {text.split("`")[1] for text in texts} == {"add", "multiply"}
+    line = 1 + TWO_READERS.splitlines().index(next(text for text in TWO_READERS.splitlines() if "return {" in text))
+    assert all(
+        f"{case.source.file}:{line} reads f32[8]; without it `product` is stale, `sum` is latent" in text
+        for text in texts
+    )
+
+
+def test_a_kernel_that_nobody_reads_after_is_right_without_any_tie(
+    laboratory: Laboratory, load: Load, h100: Target
+) -> None:
+    bisection = bisect_edges(laboratory, load(NO_READER), h100, OPTIONS)
+    assert bisection.answers == ("right without any tie: every output is fresh",)
+    assert [(row.label, row.is_answer) for row in bisection.rows] == [("no tie", True)]
+    assert bisection.trials == 1
+
+
+def test_a_program_without_a_hidden_write_has_nothing_to_tie(laboratory: Laboratory, load: Load, h100: Target) -> None:
+    bisection = bisect_edges(laboratory, load(HARMLESS), h100, OPTIONS)
+    assert bisection.answers == ("no kernel overwrites an operand behind XLA's back: there is nothing to tie",)
+    assert not bisection.is_unsettled
+
+
+def test_a_kernel_without_a_floating_output_cannot_be_tied_to(laboratory: Laboratory, load: Load, h100: Target) -> None:
+    bisection = bisect_edges(laboratory, load(INTEGER_OUTPUT), h100, OPTIONS)
+    assert bisection.answers[0].startswith(
+        "no set of ties: nothing that can be tied reads what `running_maximum` overwrites after the kernel, and `sum` is"
+    )
+    assert "is not tied: the kernel returns no floating-point array to tie with" in bisection.notes[0]
+    assert bisection.trials == 1
+
+
+def test_a_case_that_does_not_trace_is_the_users_error(laboratory: Laboratory, load: Load, h100: Target) -> None:
+    with pytest.raises(CaseError, match="untraceable"):
+        bisect_edges(laboratory, load(UNTRACEABLE), h100, OPTIONS)
+
+
+def test_the_limit_is_said_and_what_was_found_is_kept(laboratory: Laboratory, load: Load, h100: Target) -> None:
+    bisection = bisect_edges(laboratory, load(TWO_READERS), h100, make_options(Axis.EDGES, limit=2))
+    assert bisection.answers[0] == "no minimal set of ties, out of 2 possible, was confirmed within 2 trials"
+    assert "there may be other sets: `--limit` allows more than 2 trials" in bisection.notes
+
+
+def test_ctrl_c_leaves_the_smallest_set_so_far(cache: Cache, load: Load, h100: Target) -> None:
+    seen: list[Progress] = []
+
+    def interrupt(progress: Progress) -> None:
+        seen.append(progress)
+        if progress.best:
+            raise KeyboardInterrupt
+
+    with Laboratory(cache=cache, tell=interrupt) as laboratory:
+        with pytest.raises(KeyboardInterrupt):
+            bisect_edges(laboratory, load(TWO_READERS), h100, OPTIONS)
+        assert laboratory.draft is not None
+        bisection = laboratory.finish(laboratory.draft, interrupted=True)
+    assert seen[-1].best == "right with 2 ties"
+    assert [(row.label, row.word) for row in bisection.rows if row.is_answer] == [("ties 1, 2", "right")]
+    assert bisection.answers[-1].startswith("ties 1 (")
+    assert bisection.notes == ("what was compiled is in the cache: the same command goes on from here",)

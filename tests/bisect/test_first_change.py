@@ -1,0 +1,70 @@
+"""Against asking everyone."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ligerdiag.bisect.first_change import Change, find_changes
+
+
+def _search(answers: Sequence[str | None], *, verify: bool = False) -> tuple[list[Change], list[int], bool]:
+    asked: list[int] = []
+
+    def ask(positions: Sequence[int]) -> list[str | None]:
+        asked.extend(positions)
+        return [answers[position] for position in positions]
+
+    found = find_changes(len(answers), ask, verify=verify)
+    assert len(asked) == len(set(asked)), "a member was asked twice"
+    assert found.answers == {position: answers[position] for position in sorted(asked)}
+    return list(found.changes), asked, found.is_whole
+
+
+def _list_all(answers: Sequence[str | None]) -> list[Change]:
+    told = [position for position, answer in enumerate(answers) if answer is not None]
+    return [Change(before=a, after=b) for a, b in pairwise(told) if answers[a] != answers[b]]
+
+
+def test_one_change_in_a_long_list_is_found_by_halving() -> None:
+    changes, asked, is_whole = _search(["old"] * 700 + ["new"] * 324)
+    assert changes == [Change(before=699, after=700)]
+    assert len(asked) <= 12
+    assert not is_whole
+
+
+def test_equal_ends_mean_that_everyone_is_asked() -> None:
+    changes, asked, is_whole = _search(["a", "a", "b", "a"])
+    assert changes == [Change(before=1, after=2), Change(before=2, after=3)]
+    assert sorted(asked) == [0, 1, 2, 3]
+    assert is_whole
+
+
+def test_verifying_finds_the_changes_that_halving_passes_over() -> None:
+    answers = ["a", "b", "a", "b", "b", "b"]
+    assert len(_search(answers)[0]) == 1
+    assert _search(answers, verify=True)[0] == _list_all(answers)
+
+
+def test_a_member_without_an_answer_is_passed_over() -> None:
+    assert _search(["a", None, None, "b"])[0] == [Change(before=0, after=3)]
+    assert _search([None, "a", "b", None])[0] == [Change(before=1, after=2)]
+
+
+def test_lists_in_which_nothing_can_change() -> None:
+    assert _search([]) == ([], [], True)
+    assert _search(["a"]) == ([], [0], True)
+    assert _search([None, None])[0] == []
+
+
+@given(st.lists(st.sampled_from(["a", "b", None]), max_size=12), st.booleans())
+def test_every_change_is_one_and_none_is_missed_where_everyone_was_asked(
+    answers: list[str | None], verify: bool
+) -> None:
+    changes, _, is_whole = _search(answers, verify=verify)
+    everything = _list_all(answers)
+    assert set(changes) <= set(everything)
+    assert is_whole or not verify
+    if verify or not changes:
+        assert changes == everything

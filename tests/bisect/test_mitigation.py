@@ -1,0 +1,134 @@
+"""The ladder of a small fused linear cross entropy, compiled and replayed."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ligerdiag.bisect import mitigation
+from ligerdiag.bisect.laboratory import Laboratory
+from ligerdiag.bisect.mitigation import bisect_mitigation, render_bytes
+from ligerdiag.compile.target import Target
+from ligerdiag.errors import InputError
+from ligerdiag.findings import Verdict
+from ligerdiag.outcomes import Attribution, DeviceOutput, DeviceRun
+from ligerdiag.report.bisection import Axis, Bisection
+from tests.bisect.conftest import Load, make_options
+from tests.bisect.programs import TWO_READERS
+
+ROOT = Path(__file__).parents[2]
+CASE = f"{ROOT}/cases/flce_modes.py::flce_modes[hidden-float32-True-1-4-32-16]"
+pytestmark = pytest.mark.xdist_group("bisect")
+
+RUNGS = ["hidden", "trivial", "barrier", "aliased", "out_of_place"]
+
+
+def climb(laboratory: Laboratory, target: Target, selector: str = CASE, **options: object) -> Bisection:
+    (case,) = laboratory.discover([selector])
+    return bisect_mitigation(laboratory, case, target, make_options(Axis.MITIGATION, **options))
+
+
+@pytest.fixture(scope="module")
+def ladder(laboratory: Laboratory, h100: Target) -> Bisection:
+    return climb(laboratory, h100, replay=True)
+
+
+def test_each_rung_has_its_verdicts_confirmed_by_numbers(ladder: Bisection) -> None:
+    assert [row.label for row in ladder.rows] == RUNGS
+    assert [row.word for row in ladder.rows] == ["wrong", *["right"] * 4]
+    assert {row.replay for row in ladder.rows} == {"agrees"}
+    assert Verdict.STALE in ladder.rows[0].outputs.values()
+    assert not ladder.is_unsettled
+
+
+def test_each_rung_has_its_price(ladder: Bisection) -> None:
+    counts = {row.label: row.cells["instructions"] for row in ladder.rows}
+    sizes = {row.label: int(row.cells["bytes"]) for row in ladder.rows}
+    assert min(sizes.values()) > 4 * 32 * 16, "the weight's gradient at least"
+    least = [row.cells["memory"] for row in ladder.rows if int(row.cells["bytes"]) == min(sizes.values())]
+    assert set(least) == {render_bytes(min(sizes.values()))}
+    assert re.fullmatch(r"\+\d+", counts["trivial"]), "an addition and a subtraction more"
+    assert sum(not count.startswith("+") for count in counts.values()) >= 1
+    worst = float(ladder.rows[0].cells["worst error"].split()[0])
+    assert worst > 1
+    assert float(ladder.rows[3].cells["worst error"].split()[0]) < 1e-5
+    assert float(ladder.rows[0].cells["error of loss"]) < 1e-5
+
+
+def test_the_cheapest_right_rung_is_the_answer_and_each_is_described(ladder: Bisection) -> None:
+    assert [row.label for row in ladder.rows if row.is_answer] == ["aliased"]
+    assert ladder.answers[0] == "right: `trivial`, `barrier`, `aliased` and `out_of_place`; `aliased` is the cheapest"
+    assert ladder.answers[1].startswith("`hidden` is wrong: ")
+    assert [answer.split("`")[1] for answer in ladder.answers[1:]] == RUNGS
+
+
+def test_without_numbers_what_may_be_lossy_is_no_cheap_cure(laboratory: Laboratory, h100: Target) -> None:
+    found = climb(laboratory, h100)
+    assert "`trivial` is right and may lose precision" in found.answers[2]
+    assert found.answers[0].startswith("right: `barrier`, `aliased` and `out_of_place`")
+
+
+def test_the_rows_of_the_seed_are_a_ladder_of_two_and_say_what_is_missing(laboratory: Laboratory, h100: Target) -> None:
+    found = climb(laboratory, h100, f"{ROOT}/cases/seed_flce.py::seed_flce[True-float32-True-1-4-32-16]")
+    assert [row.label for row in found.rows] == RUNGS[:2]
+    assert any("has no `barrier`, `aliased` and `out_of_place`" in note for note in found.notes)
+    assert found.answers[0] == "no rung is right without losing precision"
+
+
+def test_times_of_a_device_choose_the_cheapest_of_those_that_are_exact(
+    laboratory: Laboratory, h100: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no GPU here: its runs are by hand, all else is real."""
+    times = dict(zip(RUNGS, (0.5, 0.4, 0.7, 0.8, 0.6), strict=True))
+    attributions = {"hidden": Attribution.STALE, "trivial": Attribution.LOSSY, "barrier": Attribution.STALE}
+
+    def run(laboratory: Laboratory, cases: object, options: object) -> dict[str, DeviceRun]:
+        del laboratory, options
+        return {case.id: make_run(case.params[0]) for case in cases}  # type: ignore[attr-defined]
+
+    def make_run(name: str) -> DeviceRun:
+        output = DeviceOutput(errors=(0.01,), attribution=attributions.get(name, Attribution.FRESH), tolerance=0.02)
+        return DeviceRun(
+            device="GPU", count=1, runs=3, outputs={"w": output}, milliseconds=times[name], timed_runs=7
+        )  # fmt: skip
+
+    monkeypatch.setattr(mitigation, "require_device", lambda options: None)
+    monkeypatch.setattr(mitigation, "run_on_device", run)
+    found = climb(laboratory, h100, device=True)
+    assert found.columns[-2:] == ("on the GPU", "ms")
+    assert [row.cells["ms"] for row in found.rows] == ["0.5", "0.4", "0.7", "0.8", "0.6"]
+    assert [row.label for row in found.rows if row.is_answer] == ["out_of_place"]
+    assert "`trivial` is right and loses precision (0.01 w)" in found.answers[2]
+    assert "`barrier` is right by its schedule and wrong on the GPU" in found.answers[3]
+    assert any("median of 7 executions on GPU" in note for note in found.notes)
+
+
+def test_a_case_that_says_no_mitigation_is_told_how(laboratory: Laboratory, h100: Target, load: Load) -> None:
+    options = make_options(Axis.MITIGATION)
+    with pytest.raises(
+        InputError, match=r"does not say what it does about a hidden write: .*Case\(mitigation=\.\.\.\)"
+    ):
+        bisect_mitigation(laboratory, load(TWO_READERS), h100, options)
+    alone = load(TWO_READERS.replace('name="two_readers"', 'name="two_readers", mitigation="hidden"'))
+    with pytest.raises(InputError, match="has no sibling in"):
+        bisect_mitigation(laboratory, alone, h100, options)
+
+
+@pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="this machine has a GPU")
+def test_a_device_that_is_not_there_is_an_input_error_before_anything_is_compiled(
+    laboratory: Laboratory, h100: Target
+) -> None:
+    trials = laboratory.trials
+    with pytest.raises(InputError, match="needs an NVIDIA GPU"):
+        climb(laboratory, h100, device=True)
+    with pytest.raises(InputError, match="not `seed`"):
+        climb(laboratory, h100, device=True, toolchain="seed")
+    assert laboratory.trials == trials
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 bytes"), (1023, "1023 bytes"), (1024, "1 KiB"), (201 << 20, "201 MiB"), (5 << 29, "2.5 GiB")],
+)
+def test_bytes_are_written_in_the_unit_that_fits(size: int, text: str) -> None:
+    assert render_bytes(size) == text

@@ -1,0 +1,128 @@
+"""Which step is to blame, by snapshots written by hand: h = -x, a kernel that overwrites h, and y = |h|."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from ligerdiag.analysis.call_effects import CallEffectsReader
+from ligerdiag.analysis.standing import Judgement, judge_module
+from ligerdiag.bisect.pass_answers import Blame, PassAnswer, describe_answers, explain_output
+from ligerdiag.bisect.pass_history import History, Moment
+from ligerdiag.bisect.snapshots import Step
+from ligerdiag.effects.declared import DeclaredEffects
+from ligerdiag.findings import Verdict
+from ligerdiag.hlo.parse import parse_hlo
+from tests.analysis.by_hand import Program
+from tests.hlo.building import array, tuple_of
+
+EFFECTS = CallEffectsReader(cache=None, declared=(DeclaredEffects(name="double", writes=frozenset({0})),))
+
+
+def write(kind: str) -> Program:
+    """tied: y needs the kernel's result. copied: the kernel gets a copy. ky, yk: scheduled in this order; open: not."""
+    module = Program()
+    entry = module.computation("entry")
+    x = module.op(entry, "parameter")
+    h = module.op(entry, "negate", x, tag=1)
+    operand = module.op(entry, "copy", h) if kind == "copied" else h
+    sums = module.kernel(entry, operand, tag=2)
+    y = module.op(entry, "abs", h, *([sums] if kind == "tied" else []), tag=3)
+    root = module.op(entry, "tuple", sums, y, shape=tuple_of(array(4), array(4)))
+    if kind in ("ky", "yk"):
+        module.schedule(entry, x, h, *((sums, y) if kind == "ky" else (y, sums)), root)
+    return module
+
+
+def judge(kind: str) -> Judgement:
+    judgement = judge_module(
+        program=parse_hlo(write("open").bytes())[0],
+        module=parse_hlo(write(kind).bytes())[0],
+        buffers=None,
+        effects=EFFECTS,
+        output_names=("sums", "y"),
+    )
+    assert judgement is not None
+    return judgement
+
+
+def make_history(*kinds: str) -> History:
+    judged = [judge(kind) for kind in kinds]
+    steps = [None, *[Step(name=f"pass-{n}", pipeline="pipeline", number=n) for n in range(1, len(kinds))]]
+    moments = [
+        Moment(step=step, path=Path(kind), before=judged[n - 1] if n else None, after=judged[n])
+        for n, (step, kind) in enumerate(zip(steps, kinds, strict=True))
+    ]
+    return History(moments=tuple(moments), snapshots=len(kinds), judged=len(kinds), skipped=())
+
+
+def explain(verdict: Verdict, *kinds: str) -> PassAnswer:
+    return explain_output(make_history(*kinds), "y", verdict)
+
+
+def names(answer: PassAnswer) -> list[str]:
+    return [step.name for step in answer.steps]
+
+
+def test_the_step_that_takes_away_what_forced_the_order_is_named() -> None:
+    answer = explain(Verdict.LATENT, "tied", "open", "ky")
+    assert (answer.blame, names(answer)) == (Blame.LATENT, ["pass-1"])
+    assert describe_answers([answer]) == [
+        "`y` is latent, right by luck: `pass-1` (0001, in `pipeline`) has taken away what forced the order"
+    ]
+    facts = dict(answer.evidence)
+    assert "needs the kernel's result: `custom-call_ld2" in facts["before"]
+    assert "needs nothing of what `double` computes" in facts["after"]
+
+
+def test_the_step_that_fixes_the_wrong_order_comes_before_the_one_that_allowed_it() -> None:
+    answer = explain(Verdict.STALE, "tied", "open", "ky", "yk")
+    assert (answer.blame, names(answer)) == (Blame.ORDERED, ["pass-3", "pass-1"])
+    facts = dict(answer.evidence)
+    assert facts["before"] != facts["after"]
+
+
+def test_where_nothing_ever_forced_the_order_only_the_scheduler_is_to_blame() -> None:
+    answer = explain(Verdict.STALE, "open", "yk")
+    assert names(answer) == ["pass-1"]
+    assert describe_answers([answer])[0].endswith("and the program as XLA got it does not force the order")
+
+
+def test_what_lasts_counts_and_what_is_given_back_is_told() -> None:
+    answer = explain(Verdict.STALE, "tied", "copied", "tied", "copied")
+    assert (answer.blame, names(answer)) == (Blame.LOST, ["pass-3"])
+    (sentence,) = describe_answers([answer])
+    assert sentence.endswith(
+        "; `pass-1` (0001, in `pipeline`) had lost it, `pass-2` (0002, in `pipeline`) gave it back"
+    )
+    assert "until then it was sure to arrive" in sentence
+
+
+def test_what_is_lost_from_the_start_is_no_step() -> None:
+    answer = explain(Verdict.STALE, "copied")
+    assert (answer.blame, names(answer)) == (Blame.LOST, [])
+    assert "already in the program as XLA got it" in describe_answers([answer])[0]
+
+
+def test_a_loss_that_was_given_back_with_the_wrong_order_is_the_schedules() -> None:
+    assert names(explain(Verdict.STALE, "open", "copied", "yk")) == ["pass-2"]
+
+
+def test_what_is_lost_in_the_first_snapshot_that_was_judged_is_nobodys() -> None:
+    history = make_history("copied")
+    first = replace(history.moments[0], step=Step(name="shardy-xla", pipeline="partitioner", number=8))
+    answer = explain_output(replace(history, moments=(first,)), "y", Verdict.STALE)
+    assert names(answer) == []
+    assert describe_answers([answer]) == [
+        "`y` is stale already after `shardy-xla` (0008, in `partitioner`), and what came before was not judged"
+    ]
+
+
+def test_a_verdict_that_the_snapshots_do_not_show_is_untold() -> None:
+    assert explain(Verdict.STALE, "open", "ky").blame is Blame.UNTOLD
+    assert explain(Verdict.UNKNOWN, "open", "ky").blame is Blame.UNTOLD
+    assert explain(Verdict.LATENT, "tied").blame is Blame.UNTOLD
+
+
+def test_outputs_with_one_reason_share_a_sentence() -> None:
+    answer = explain(Verdict.STALE, "copied")
+    (sentence,) = describe_answers([answer, answer])
+    assert sentence.startswith("`y` and `y` are stale already")

@@ -1,0 +1,98 @@
+"""What counts as right, as exact and as cheap, from numbers by hand: of devices, too."""
+
+from dataclasses import replace
+from math import inf, nan
+
+import pytest
+
+from ligerdiag.bisect.rung import Rung, find_worst
+from ligerdiag.bisect.trial import Outcome, Trial
+from ligerdiag.compile.job import CaseSpec, Source
+from ligerdiag.compile.target import load_target
+from ligerdiag.findings import Finding, Severity, Verdict
+from ligerdiag.outcomes import Attribution, DeviceOutput, DeviceRun, OutputNumbers, Replay, ReplayState
+
+CASE = CaseSpec(
+    id="a", name="a", params=(), source=Source(root="/"), mesh={}, expected=None, about="", draws=""
+)  # fmt: skip
+FRESH = {"loss": Verdict.FRESH, "w": Verdict.FRESH}
+LD012 = Finding(rule="LD012", severity=Severity.WARNING, message="rounded")
+
+
+def make_rung(
+    outputs: dict[str, Verdict] = FRESH,
+    *,
+    findings: tuple[Finding, ...] = (),
+    replay: Replay | None = None,
+    device: DeviceRun | None = None,
+    instructions: int | None = None,
+) -> Rung:
+    outcome = Outcome(trial=Trial(case=CASE, target=load_target("h100")), outputs=outputs, findings=findings)
+    return Rung(name="trivial", outcome=outcome, replay=replay, device=device, instructions=instructions)
+
+
+def make_replay(attribution: Attribution, error: float, reference: float = 0.0) -> Replay:
+    numbers = OutputNumbers(attribution=attribution, error=error, stale_error=1.0, distance=1.0, tolerance=1e-4)
+    return Replay(state=ReplayState.DONE, outputs={"w": numbers}, reference={"w": reference})
+
+
+def make_device(attribution: Attribution, *errors: float, milliseconds: float | None = None) -> DeviceRun:
+    output = DeviceOutput(errors=errors, attribution=attribution, tolerance=1e-2)
+    return DeviceRun(device="GPU", count=1, runs=3, outputs={"w": output}, milliseconds=milliseconds, timed_runs=20)
+
+
+def test_an_error_is_that_of_the_schedule_or_of_program_order_whichever_is_larger() -> None:
+    assert make_rung(replay=make_replay(Attribution.FRESH, 1e-7, 0.25)).errors == {"w": 0.25}
+    assert make_rung(replay=make_replay(Attribution.STALE, 1e4, 0.25)).errors == {"w": 1e4}
+    assert make_rung(replay=Replay(state=ReplayState.TOO_LARGE)).errors == {}
+    assert make_rung(device=make_device(Attribution.LOSSY, 0.1, 0.3)).device_errors == {"w": 0.3}
+
+
+def test_the_worst_error_is_one_that_is_no_number() -> None:
+    assert find_worst({"a": 0.1, "b": nan, "c": inf}) is not None
+    assert (find_worst({"a": 0.1, "b": nan, "c": inf}) or ("",))[0] == "b"
+    assert find_worst({"a": 0.1, "c": inf}) == ("c", inf)
+    assert find_worst({}) is None
+
+
+@pytest.mark.parametrize(
+    "lossy",
+    [
+        make_rung(replay=make_replay(Attribution.LOSSY, 1e-7, 0.25)),
+        make_rung(device=make_device(Attribution.LOSSY, 0.25)),
+        make_rung(findings=(LD012,)),
+        make_rung(findings=(LD012,), replay=Replay(state=ReplayState.TOO_LARGE)),
+    ],
+    ids=["replay", "device", "rule alone", "rule and no numbers"],
+)
+def test_what_loses_precision_is_right_and_not_exact(lossy: Rung) -> None:
+    assert lossy.is_right
+    assert not lossy.is_exact
+
+
+def test_numbers_that_are_exact_clear_what_the_rule_suspects() -> None:
+    assert make_rung(findings=(LD012,), replay=make_replay(Attribution.FRESH, 1e-7, 1e-7)).is_exact
+    assert make_rung(findings=(LD012,), device=make_device(Attribution.FRESH, 1e-3)).is_exact
+
+
+def test_what_is_right_by_luck_or_unknown_is_not_right() -> None:
+    for verdict in set(Verdict) - {Verdict.FRESH}:
+        assert not make_rung({**FRESH, "w": verdict}).is_right
+    assert not make_rung({}).is_right
+
+
+@pytest.mark.parametrize("attribution", Attribution)
+def test_a_device_that_computed_something_else_contradicts_a_fresh_schedule(attribution: Attribution) -> None:
+    wrong = {Attribution.STALE, Attribution.PARTLY_STALE, Attribution.NEITHER}
+    rung = make_rung(device=make_device(attribution, 1.0))
+    assert rung.is_right is (attribution not in wrong)
+    assert rung.is_wrong_on_device is (attribution in wrong)
+
+
+def test_time_counts_before_instructions_and_what_is_not_known_costs_most() -> None:
+    slow = make_rung(device=make_device(Attribution.FRESH, 0.0, milliseconds=2.0), instructions=1)
+    fast = make_rung(device=make_device(Attribution.FRESH, 0.0, milliseconds=1.0), instructions=9)
+    untimed = make_rung(instructions=1)
+    assert sorted([untimed, slow, fast], key=lambda rung: rung.cost) == [fast, slow, untimed]
+    assert sorted([slow, replace(slow, instructions=0)], key=lambda rung: rung.cost)[0].instructions == 0
+    assert make_rung().peak_bytes is None, "without an artifact there is no analysis of memory"

@@ -1,0 +1,48 @@
+"""What a trial is, and the one word for what came of it."""
+
+import pytest
+
+from ligerdiag.bisect.trial import Outcome, Trial
+from ligerdiag.compile.job import CaseSpec, Source
+from ligerdiag.compile.target import load_target
+from ligerdiag.compile.variation import Variation
+from ligerdiag.findings import Verdict
+
+CASE = CaseSpec(
+    id="a", name="a", params=(), source=Source(file="/a.py", root="/"), mesh={}, expected=None, about="", draws=""
+)
+TRIAL = Trial(case=CASE, target=load_target("h100"))
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "word"),
+    [
+        (("fresh", "fresh"), "right"),
+        (("fresh", "latent"), "latent"),
+        (("latent", "unknown"), "unknown"),
+        (("unknown", "clobbered"), "wrong"),
+        (("stale", "fresh"), "wrong"),
+        ((), "unknown"),
+    ],
+)
+def test_the_word_is_that_of_the_worst_output(verdicts: tuple[str, ...], word: str) -> None:
+    outputs = {f"o{number}": Verdict(verdict) for number, verdict in enumerate(verdicts)}
+    outcome = Outcome(trial=TRIAL, outputs=outputs)
+    assert outcome.word == word
+    assert outcome.is_right is (word == "right")
+
+
+def test_an_error_is_unknown_whatever_else_there_is() -> None:
+    assert Outcome(trial=TRIAL, outputs={"loss": Verdict.FRESH}, error="aborted").word == "unknown"
+
+
+def test_trials_that_compile_the_same_have_one_key() -> None:
+    def key(**changes: object) -> object:
+        return Trial(case=CASE, target=TRIAL.target, variation=Variation(**changes)).key  # type: ignore[arg-type]
+
+    assert key(ties=("b", "a", "a")) == key(ties=("a", "b"))
+    assert key(flags={"x": 1, "y": 2}) == key(flags={"y": 2, "x": 1})
+    assert key(flags={"x": 1}) != key(flags={"x": True})
+    assert key(ties=("a",)) != key()
+    assert Trial(case=CASE, target=load_target("a100")).key != TRIAL.key
+    assert Trial(case=CASE, target=TRIAL.target, toolchain="seed").key != TRIAL.key

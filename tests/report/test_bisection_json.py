@@ -1,0 +1,44 @@
+"""The JSON form of bisections meets its part of the schema."""
+
+import json
+
+import jsonschema
+import pytest
+
+from ligerdiag.report.bisection import Bisection
+from ligerdiag.report.bisection_json import render_bisections_json
+from ligerdiag.report.json import load_schema
+from tests.report.bisection_samples import make_bisection
+
+
+def _validate(text: str) -> None:
+    schema = load_schema()
+    jsonschema.Draft202012Validator({"$ref": "#/$defs/bisections", "$defs": schema["$defs"]}).validate(json.loads(text))
+
+
+@pytest.mark.parametrize(
+    "bisections", [(), (make_bisection(),), (make_bisection(rows=(), answers=(), notes=(), interrupted=True),)]
+)
+@pytest.mark.parametrize("exit_code", [0, None])
+def test_output_meets_the_schema(bisections: tuple[Bisection, ...], exit_code: int | None) -> None:
+    _validate(render_bisections_json(bisections, exit_code=exit_code, version="1"))
+
+
+def test_rows_hold_what_the_table_shows() -> None:
+    found = json.loads(render_bisections_json([make_bisection()], exit_code=0, version="1"))
+    assert (found["version"], found["exit_code"]) == ("1", 0)
+    (bisection,) = found["bisections"]
+    assert (bisection["case"], bisection["axis"], bisection["trials"]) == ("flce[hidden]", "edges", 4)
+    row = bisection["rows"][1]
+    assert (row["label"], row["answer"], row["word"]) == ("ties 1, 2", True, "right")
+    assert row["outputs"] == {"loss": "fresh", "bias": "fresh"}
+    assert row["cells"] == {"bytes": "+4 MiB"}
+    assert row["evidence"][1] == {"label": "tie 2", "text": "`dot` at train.py:4"}
+    assert bisection["rows"][2]["label"] == "without 1"
+
+
+def test_the_schema_refuses_what_it_does_not_know() -> None:
+    found = json.loads(render_bisections_json([make_bisection()], exit_code=0, version="1"))
+    found["bisections"][0]["rows"][0]["more"] = 1
+    with pytest.raises(jsonschema.ValidationError):
+        _validate(json.dumps(found))

@@ -1,0 +1,70 @@
+"""What people read of a bisection."""
+
+import pytest
+
+from ligerdiag.report.bisection import BisectionRow
+from ligerdiag.report.printable import compute_cells
+from ligerdiag.report.terminal import render_bisections
+from tests.report.bisection_samples import make_bisection
+
+
+def test_a_row_has_its_verdict_its_cells_its_numbers_and_its_outputs_and_answers_are_marked() -> None:
+    lines = render_bisections([make_bisection()]).splitlines()
+    assert lines[0] == "edges of flce[hidden] on h100, jax-0.11.2"
+    assert lines[2].split() == ["edges", "verdict", "bytes", "replay", "outputs"]
+    assert lines[3] == "   no tie       WRONG            DISAGREES  loss fresh · bias STALE"
+    assert lines[4] == "*  ties 1, 2    right    +4 MiB  agrees     loss fresh · bias fresh"
+    assert lines[6] == "     without 2  unknown                     the worker died"
+
+
+def test_evidence_answers_notes_and_totals_follow_the_table() -> None:
+    text = render_bisections([make_bisection()])
+    assert text.endswith(
+        "\nties 1, 2\n"
+        "   tie 1: `reduce` at train.py:3\n"
+        "   tie 2: `dot` at train.py:4\n"
+        "\n"
+        "answer: exactly 1 minimal set\n"
+        "note: not tried: the rest\n"
+        "4 ways to compile it, 1 of them not in the cache, in 2.5 s\n"
+    )
+
+
+def test_columns_that_no_row_has_anything_for_are_not_shown() -> None:
+    bisection = make_bisection(columns=(), rows=(BisectionRow(label="a", word="right"),), toolchain="")
+    lines = render_bisections([bisection]).splitlines()
+    assert lines[0] == "edges of flce[hidden] on h100"
+    assert lines[2:4] == ["edges  verdict  outputs", "a      right    "]
+
+
+def test_eighty_columns_are_kept_with_the_outputs_on_lines_of_their_own() -> None:
+    wide = make_bisection(answers=("a word " * 40,), columns=("bytes", "instructions", "milliseconds"))
+    text = render_bisections([wide], width=60)
+    assert max(compute_cells(line) for line in text.splitlines()) <= 60
+    assert "      loss fresh · bias STALE\n" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"interrupted": True}, "; interrupted, the rest was not looked at"),
+        ({"is_unsettled": True}, "; something that an answer needs could not be analysed"),
+    ],
+)
+def test_what_is_missing_is_said_last(changes: dict[str, object], words: str) -> None:
+    assert words in render_bisections([make_bisection(**changes)]).splitlines()[-1]
+
+
+def test_artifacts_are_shown_when_asked_for() -> None:
+    assert "artifact" not in render_bisections([make_bisection()])
+    assert "artifact: /a" in render_bisections([make_bisection()], verbose=True)
+
+
+def test_names_that_would_paint_the_terminal_do_not() -> None:
+    text = render_bisections([make_bisection(answers=("\x1b[2J",), case_id="\x1b]0;x\x07")], colour=False)
+    assert "\x1b" not in text
+
+
+def test_several_bisections_stand_apart() -> None:
+    text = render_bisections([make_bisection(), make_bisection(target="a100")])
+    assert "in 2.5 s\n\n\nedges of flce[hidden] on a100, jax-0.11.2\n" in text
