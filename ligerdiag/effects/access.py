@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from ligerdiag.effects.in_place import InPlace
 from ligerdiag.effects.operand_use import UNUSED, Coverage, Neighbours, OperandUse, ReadsBeforeWrite
 
 
@@ -88,12 +89,19 @@ class CallEffects:
     """One per operand, through the operand's own pointer; where none are given, what follows from the accesses."""
     output_uses: tuple[OperandUse, ...] = ()
     """One per output, likewise."""
+    in_place: tuple[InPlace, ...] = ()
+    """Of buffers that could stand in the same bytes, whether the kernel is safe there; where that could be told."""
 
     def __post_init__(self) -> None:
         """Fills in the uses that were not given."""
         for name, accesses in (("operand_uses", self.operands), ("output_uses", self.outputs)):
             if not getattr(self, name):
                 object.__setattr__(self, name, tuple(compute_plain_use(access, "") for access in accesses))
+
+    def find_in_place(self, reader: int, writer: int) -> Neighbours:
+        """What holds if these buffers (operands, then outputs) are the same bytes; see `InPlace`."""
+        pairs = (pair.neighbours for pair in self.in_place if (pair.reader, pair.writer) == (reader, writer))
+        return next(pairs, Neighbours.UNKNOWN)
 
 
 def create_unknown_effects(*, kernel: str, operands: int, outputs: int, reason: str) -> CallEffects:

@@ -182,21 +182,55 @@ def intersect(one: Runs, other: Runs, budget: Budget) -> Runs:
     """The bytes, program by program, that both have; both merged, programs kept apart."""
     if not len(one) or not len(other):
         return make_empty()
+    return _select(one, other, 3, budget)
+
+
+def subtract(one: Runs, other: Runs, budget: Budget) -> Runs:
+    """The bytes, program by program, of `one` that `other` does not have; both merged, programs kept apart."""
+    if not len(one) or not len(other):
+        return one
+    return _select(one, other, 1, budget)
+
+
+def _select(one: Runs, other: Runs, wanted: int, budget: Budget) -> Runs:
+    """Bytes of `one` count 1, of `other` 2, of both 3: those that count as much as is wanted."""
     budget.spend(8 * (len(one) + len(other)))
     low = min(int(one.start.min()), int(other.start.min()))
     lift = max(int(one.stop.max()), int(other.stop.max())) - low + 1
     edges = [
         (runs.program * lift + (bound - low), np.full(len(runs), change, np.int64))
-        for runs in (one, other)
-        for bound, change in ((runs.start, 1), (runs.stop, -1))
+        for runs, weight in ((one, 1), (other, 2))
+        for bound, change in ((runs.start, weight), (runs.stop, -weight))
     ]
     keys = np.concatenate([key for key, _ in edges])
     changes = np.concatenate([change for _, change in edges])
-    order = np.lexsort((changes, keys))
-    keys, depth = keys[order], np.cumsum(changes[order])
-    begins = np.flatnonzero(depth == 2)
+    order = np.argsort(keys, kind="stable")
+    keys, sums = keys[order], np.cumsum(changes[order])
+    begins = np.flatnonzero(sums[:-1] == wanted)
+    begins = begins[keys[begins] < keys[begins + 1]]
     start, stop = keys[begins], keys[begins + 1]
     return Runs(program=start // lift, start=start % lift + low, stop=stop - start // lift * lift + low)
+
+
+def reaches_others(reads: Runs, writes: Runs, budget: Budget) -> bool:
+    """Whether a byte is read by one program and written by another one."""
+    reads, writes = merge(reads, budget), merge(writes, budget)
+    if not len(reads) or not len(writes):
+        return False
+    budget.spend(8 * (len(reads) + len(writes)))
+
+    def count_before(places: Array) -> Array:
+        """Per place how many bytes before it are written, each as often as programs write it."""
+        total = np.zeros(places.size, np.int64)
+        for bounds, sign in ((np.sort(writes.start), 1), (np.sort(writes.stop), -1)):
+            sums = np.append(0, np.cumsum(bounds))
+            number = np.searchsorted(bounds, places, side="left")
+            total += sign * (number * places - sums[number])
+        return total
+
+    met = int((count_before(reads.stop) - count_before(reads.start)).sum())
+    own = intersect(reads, writes, budget)
+    return met > int((own.stop - own.start).sum())
 
 
 def is_disjoint(writes: Runs, reads: Runs, budget: Budget) -> bool:

@@ -4,7 +4,10 @@ import json
 from typing import cast
 
 from ligerdiag.effects.access import Access, CallEffects
+from ligerdiag.effects.in_place import InPlace
 from ligerdiag.effects.operand_use import Coverage, Neighbours, OperandUse, ReadsBeforeWrite
+
+_TOLD = (Neighbours.SHARED.value, Neighbours.DISJOINT.value)
 
 
 def render_effects(effects: CallEffects) -> str:
@@ -19,6 +22,7 @@ def render_effects(effects: CallEffects) -> str:
             "grid": list(effects.grid),
             "operand_uses": [_render_use(use) for use in effects.operand_uses],
             "output_uses": [_render_use(use) for use in effects.output_uses],
+            "in_place": [[pair.reader, pair.writer, pair.neighbours.value] for pair in effects.in_place],
         }
     )
 
@@ -42,6 +46,7 @@ def parse_effects(text: bytes, *, operands: int, outputs: int) -> CallEffects | 
     output_accesses = _parse_accesses(fields.get("outputs"), outputs)
     operand_uses = _parse_uses(fields.get("operand_uses"), operands)
     output_uses = _parse_uses(fields.get("output_uses"), outputs)
+    in_place = _parse_in_place(fields.get("in_place"), operands + outputs)
     grid = fields.get("grid")
     sizes = [size for size in cast(list[object], grid) if type(size) is int] if isinstance(grid, list) else []
     if (
@@ -52,6 +57,7 @@ def parse_effects(text: bytes, *, operands: int, outputs: int) -> CallEffects | 
         or output_accesses is None
         or operand_uses is None
         or output_uses is None
+        or in_place is None
         or len(sizes) != 3
     ):
         return None
@@ -64,6 +70,7 @@ def parse_effects(text: bytes, *, operands: int, outputs: int) -> CallEffects | 
         grid=(sizes[0], sizes[1], sizes[2]),
         operand_uses=operand_uses,
         output_uses=output_uses,
+        in_place=in_place,
     )
 
 
@@ -104,3 +111,16 @@ def _parse_uses(raw: object, count: int) -> tuple[OperandUse, ...] | None:
             return None
         uses.append(use)
     return tuple(uses) if len(uses) == count else None
+
+
+def _parse_in_place(raw: object, count: int) -> tuple[InPlace, ...] | None:
+    if not isinstance(raw, list):
+        return None
+    pairs: list[InPlace] = []
+    for item in cast(list[object], raw):
+        parts = cast(list[object], item) if isinstance(item, list) else []
+        numbers = [part for part in parts[:2] if type(part) is int and 0 <= part < count]
+        if len(parts) != 3 or len(numbers) != 2 or parts[2] not in _TOLD:
+            return None
+        pairs.append(InPlace(reader=numbers[0], writer=numbers[1], neighbours=Neighbours(parts[2])))
+    return tuple(pairs)

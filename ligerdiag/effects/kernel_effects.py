@@ -12,12 +12,17 @@ An autotuning launcher runs all configurations on the real buffers before it pic
 from collections.abc import Sequence
 
 from ligerdiag.effects.access import Access, CallEffects, compute_plain_use, create_unknown_effects, join_all
+from ligerdiag.effects.in_place import InPlace, join_in_place
+from ligerdiag.effects.launch_in_place import compute_in_place
 from ligerdiag.effects.launch_uses import Argument, compute_launch_uses
 from ligerdiag.effects.operand_use import UNUSED, OperandUse, join_uses
 from ligerdiag.effects.pointer_flow import ArgumentEffects, compute_argument_effects
 from ligerdiag.effects.triton_payload import KernelCall, Parameter
 from ligerdiag.effects.ttir_module import TtirModule, parse_ttir
 from ligerdiag.errors import ArtifactError
+
+_STRANGE_IR = (ArithmeticError, AssertionError, IndexError, KeyError, RecursionError, TypeError, ValueError)
+"""A payload from anywhere may hold IR that nobody's compiler makes: what it does to memory stands all the same."""
 
 
 def compute_kernel_effects(
@@ -39,6 +44,7 @@ def compute_kernel_effects(
         grid=calls[0].grid,
         operand_uses=tuple(join_uses(effects.operand_uses[index] for effects in per_call) for index in range(operands)),
         output_uses=tuple(join_uses(effects.output_uses[index] for effects in per_call) for index in range(outputs)),
+        in_place=join_in_place([effects.in_place for effects in per_call]),
     )
 
 
@@ -68,7 +74,11 @@ def _compute_configuration(
     for number, access, parameter in zip(numbers, effects.accesses, _get_parameters(call, effects), strict=True):
         if number is not None:
             accesses[number] = access.join(Access.WRITE) if parameter.bytes_to_zero else access
-    uses = _compute_uses(call, effects, numbers, sizes, module)
+    arguments = _make_arguments(call, effects, numbers, sizes)
+    uses = [UNUSED] * len(sizes)
+    for number, use in zip(numbers, _compute_uses(call, effects, arguments, module), strict=True):
+        if number is not None:
+            uses[number] = use
     return CallEffects(
         kernel=call.function,
         operands=tuple(accesses[:operands]),
@@ -77,6 +87,7 @@ def _compute_configuration(
         grid=call.grid,
         operand_uses=tuple(uses[:operands]),
         output_uses=tuple(uses[operands:]),
+        in_place=_compute_in_place(call, effects, numbers, arguments, module),
     )
 
 
@@ -109,15 +120,10 @@ def _assign_buffers(call: KernelCall, effects: ArgumentEffects, total: int) -> l
     return numbers
 
 
-def _compute_uses(
-    call: KernelCall,
-    effects: ArgumentEffects,
-    numbers: Sequence[int | None],
-    sizes: Sequence[int | None],
-    module: TtirModule,
-) -> list[OperandUse]:
-    """The use of each of the call's buffers."""
-    arguments = [
+def _make_arguments(
+    call: KernelCall, effects: ArgumentEffects, numbers: Sequence[int | None], sizes: Sequence[int | None]
+) -> list[Argument]:
+    return [
         Argument(
             is_buffer=number is not None,
             size=sizes[number] if number is not None else None,
@@ -127,19 +133,37 @@ def _compute_uses(
         )
         for number, parameter in zip(numbers, _get_parameters(call, effects), strict=True)
     ]
+
+
+def _compute_uses(
+    call: KernelCall, effects: ArgumentEffects, arguments: Sequence[Argument], module: TtirModule
+) -> tuple[OperandUse, ...]:
+    """One per argument of the kernel."""
     try:
-        found = compute_launch_uses(
+        return compute_launch_uses(
             module, call.function, arguments=arguments, accesses=effects.accesses, grid=call.grid
         )
-    except (ArithmeticError, AssertionError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
-        # A payload from anywhere may hold IR that nobody's compiler makes: what it does to memory stands all the same.
+    except _STRANGE_IR as error:
         reason = f"following `{call.function}` raised {type(error).__name__}"
-        found = tuple(
+        return tuple(
             compute_plain_use(access, reason, zeroed=bool(argument.zeroed)) if argument.is_buffer else UNUSED
             for argument, access in zip(arguments, effects.accesses, strict=True)
         )
-    uses = [UNUSED] * len(sizes)
-    for number, use in zip(numbers, found, strict=True):
-        if number is not None:
-            uses[number] = use
-    return uses
+
+
+def _compute_in_place(
+    call: KernelCall,
+    effects: ArgumentEffects,
+    numbers: Sequence[int | None],
+    arguments: Sequence[Argument],
+    module: TtirModule,
+) -> tuple[InPlace, ...]:
+    try:
+        found = compute_in_place(module, call.function, arguments=arguments, accesses=effects.accesses, grid=call.grid)
+    except _STRANGE_IR:
+        return ()
+    return tuple(
+        InPlace(reader=reader, writer=writer, neighbours=neighbours)
+        for (first, second), neighbours in found.items()
+        if (reader := numbers[first]) is not None and (writer := numbers[second]) is not None
+    )

@@ -321,13 +321,13 @@ class Evaluation:
                 roots = frozenset(self._trace.buffers)
             for root in roots:
                 if access.reads:
-                    self._trace.read(root, None, sure=False)
+                    self._trace.read(root, None, sure=False, plain=not access.writes)
                 if access.writes:
                     self._trace.write(root, None, sure=False)
             return
         pointer, mask, _ = found
         sure = not isinstance(mask, Unknown)
         if access.reads:
-            self._trace.read(pointer.root, runs, sure=sure)
+            self._trace.read(pointer.root, runs, sure=sure, plain=not access.writes)
         if access.writes:
             self._trace.write(pointer.root, runs, sure=sure and op.name != "tt.atomic_cas")

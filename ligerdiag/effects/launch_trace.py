@@ -39,6 +39,10 @@ class BufferTrace:
     may_read_old: bool = False
     """Some read is uncovered."""
     is_read: bool = False
+    plain_read: list[tuple[int, Runs]] = field(default_factory=list[tuple[int, Runs]])
+    """Of `sure_read` what is no part of an atomic operation, with the time of each."""
+    first_write: int | None = None
+    """Time of the first operation that may write."""
     merged: Runs | None = None
     """Of `sure_write` as it is now."""
 
@@ -52,10 +56,12 @@ class Trace:
         self._written = written
         self._budget = budget
         self._depth = 0
+        self._time = 0
 
-    def read(self, root: int, runs: Runs | None, *, sure: bool) -> None:
-        """Bytes that are read, anywhere in the buffer where None."""
+    def read(self, root: int, runs: Runs | None, *, sure: bool, plain: bool) -> None:
+        """Bytes that are read, anywhere in the buffer where None. plain: by no atomic operation."""
         buffer = self.buffers.get(root)
+        self._time += 1
         if buffer is None:
             return
         buffer.is_read = True
@@ -70,6 +76,8 @@ class Trace:
             buffer.may_read.append(runs)
             if sure:
                 buffer.sure_read.append(runs)
+            if sure and plain:
+                buffer.plain_read.append((self._time, runs))
         runs = runs.clip(buffer.zeroed, FAR)
         if buffer.reads_old or not len(runs):
             return
@@ -89,6 +97,9 @@ class Trace:
         buffer = self.buffers.get(root)
         if buffer is None:
             return
+        self._time += 1
+        if buffer.first_write is None:
+            buffer.first_write = self._time
         if runs is None:
             buffer.writes_anywhere = True
             return

@@ -73,10 +73,10 @@ def compute_launch_uses(
     uses: list[OperandUse] = []
     try:
         values = [
-            _make_value(number, argument, function.types.get(value, ""))
+            make_value(number, argument, function.types.get(value, ""))
             for number, (argument, value) in enumerate(zip(arguments, function.arguments, strict=True))
         ]
-        reaches = _make_filter(module, entry, written)
+        reaches = make_filter(module, entry, written)
         Evaluation(module, Place(grid, budget), trace, budget, reaches).run(entry, values)
         _find_sure_reads(module, entry, values, buffers, written, grid)
         for number in range(len(arguments)):
@@ -92,11 +92,11 @@ def compute_launch_uses(
     return tuple(uses)
 
 
-def _make_filter(module: TtirModule, entry: str, written: frozenset[int]) -> Callable[[Function, Operation], bool]:
-    """Whether a memory operation may reach a written buffer; all operations of called functions may."""
+def make_filter(module: TtirModule, entry: str, buffers: frozenset[int]) -> Callable[[Function, Operation], bool]:
+    """Whether a memory operation may reach one of the buffers; all operations of called functions may."""
     function = module.functions[entry]
     roots = compute_roots(function, compute_summaries(module, entry))
-    bits = ELSEWHERE_BIT | sum(1 << (number + 1) for number in written)
+    bits = ELSEWHERE_BIT | sum(1 << (number + 1) for number in buffers)
 
     def reaches(owner: Function, op: Operation) -> bool:
         return owner is not function or not op.operands or bool(roots.get(op.operands[0], bits) & bits)
@@ -137,7 +137,8 @@ def _explain(arguments: Sequence[Argument], accesses: Sequence[Access], reason: 
     )
 
 
-def _make_value(number: int, argument: Argument, type_text: str) -> Value:
+def make_value(number: int, argument: Argument, type_text: str) -> Value:
+    """What is known of an argument with this number and type."""
     if argument.is_buffer:
         if argument.is_descriptor or not type_text.startswith("!tt.ptr<"):
             return Unknown(roots=frozenset((number,)))

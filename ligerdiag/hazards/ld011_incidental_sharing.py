@@ -1,51 +1,141 @@
-"""LD011 incidental-sharing: an output and an operand share bytes, and the kernel is not made for that."""
+"""LD011 incidental-sharing: a kernel reads and overwrites the same bytes, and is not made for that."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.shared_bytes import SharedBytes, find_shared_bytes
+from ligerdiag.effects.access import CallEffects
+from ligerdiag.effects.operand_use import Neighbours
 from ligerdiag.findings import Finding, Severity
+from ligerdiag.hazards.in_place_examples import NEIGHBOURS_BEHIND_XLA, SCALED_IN_PLACE
 from ligerdiag.hazards.measured import Measured, render_error
 from ligerdiag.hazards.measured_examples import REVERSED_IN_PLACE, REVERSED_OUT_OF_PLACE
 from ligerdiag.hazards.measured_reports import INCIDENTAL_SHARING
-from ligerdiag.hazards.rule import Rule, Settled, check_nothing
+from ligerdiag.hazards.rule import Rule, Settled
+from ligerdiag.hazards.wording import find_producer
+from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.positions import Positions
+from ligerdiag.hlo.source import find_user_line
+from ligerdiag.outcomes import LaunchNumbers
+
+HELP = "give the output bytes of its own, or have each program read all that it overwrites, and only that"
 
 ROUNDING = 1e-5
 """Relative difference that the order of atomic additions in f32 may make; a race moves whole elements."""
 
 
+def check(context: Context) -> Iterator[Finding]:
+    """One finding for each call and operand of which a program surely reads what another one surely writes."""
+    positions = Positions(context.optimized, context.buffers)
+    for call, effects in context.optimized_calls:
+        if all(pair.neighbours is not Neighbours.SHARED for pair in effects.in_place):
+            continue
+        sharing = list(find_shared_bytes(call, positions))
+        for operand in range(len(call.operands)):
+            same = SharedBytes(operand=operand, buffer=operand, declared=False)
+            pairs = (same, *(pair for pair in sharing if pair.operand == operand))
+            met = [pair for pair in pairs if effects.find_in_place(operand, pair.buffer) is Neighbours.SHARED]
+            if met:
+                yield _report(context, call, effects, met[0])
+
+
+def _report(context: Context, call: HloInstruction, effects: CallEffects, pair: SharedBytes) -> Finding:
+    count = len(call.operands)
+    other = f"operand {pair.buffer}" if pair.buffer < count else f"output {pair.buffer - count}"
+    grid = " x ".join(map(str, effects.grid))
+    evidence = [
+        (
+            "kernel",
+            f"in the grid {grid} a program reads through operand {pair.operand} what another one writes through {other},"
+            " whatever the data",
+        )
+    ]
+    if pair.buffer != pair.operand:
+        value = find_producer(call.operands[pair.operand])
+        why = "so declared" if pair.declared else "so XLA has placed them"
+        evidence.append(("bytes", f"operand {pair.operand}, %{value.name}, and {other} of %{call.name} share: {why}"))
+    return Finding(
+        rule=RULE.id,
+        severity=RULE.severity,
+        message=f"`{effects.kernel}` is not safe in place: {_describe(pair, count)}",
+        source=find_user_line(context.optimized, call),
+        kernel=effects.kernel,
+        operand=pair.operand,
+        instructions=(call.name,),
+        evidence=tuple(evidence),
+        help=HELP,
+    )
+
+
+def _describe(pair: SharedBytes, operands: int) -> str:
+    if pair.buffer == pair.operand:
+        return f"its programs read of operand {pair.operand} what others overwrite"
+    other = "an output" if pair.buffer >= operands else f"operand {pair.buffer}, which is overwritten"
+    return f"operand {pair.operand} shares bytes with {other}"
+
+
 def measure(measured: Measured) -> Iterator[Finding]:
-    """One finding for each call and operand whose sharing changes the call's results."""
+    """The static findings, with what replay saw of them, and one for each other call and operand that races."""
     numbers = measured.numbers
-    for launch in numbers.launches if numbers is not None else ():
-        for operand, difference in launch.racing.items():
-            if difference <= ROUNDING:
-                continue
-            yield Finding(
-                rule=RULE.id,
-                severity=RULE.severity,
-                message=f"`{launch.kernel}` is not safe in place: operand {operand} shares bytes with an output",
-                kernel=launch.kernel,
-                operand=operand,
-                instructions=(launch.instruction,),
-                evidence=(
-                    (
-                        "replay",
-                        f"the results of %{launch.instruction} differ by {render_error(difference)} when the programs of"
-                        " its grid run in another order, or on bytes that are not shared",
-                    ),
-                ),
-                help="give the output bytes of its own, or have each program read all that it overwrites, and only that",
-            )
+    launches = numbers.launches if numbers is not None else ()
+    racing: dict[tuple[str, int | None], tuple[LaunchNumbers, float]] = {
+        (launch.instruction, operand): (launch, difference)
+        for launch in launches
+        for operand, difference in launch.racing.items()
+        if difference > ROUNDING
+    }
+    quiet = {launch.instruction: launch for launch in launches if launch.checked}
+    for finding in measured.findings_of(RULE.id):
+        name = next(iter(finding.instructions), "")
+        seen = racing.pop((name, finding.operand), None)
+        if seen is not None:
+            yield replace(finding, evidence=(*finding.evidence, _describe_race(*seen)))
+        elif name in quiet:
+            yield replace(finding, evidence=(*finding.evidence, _describe_quiet(quiet[name])))
+        else:
+            yield finding
+    for (_, operand), (launch, difference) in racing.items():
+        yield Finding(
+            rule=RULE.id,
+            severity=RULE.severity,
+            message=f"`{launch.kernel}` is not safe in place: operand {operand} shares bytes with an output",
+            kernel=launch.kernel,
+            operand=operand,
+            instructions=(launch.instruction,),
+            evidence=(_describe_race(launch, difference),),
+            help=HELP,
+        )
+
+
+def _describe_race(launch: LaunchNumbers, difference: float) -> tuple[str, str]:
+    return (
+        "replay",
+        f"the results of %{launch.instruction} differ by {render_error(difference)} when the programs of its grid run in"
+        " another order, or on bytes that are not shared",
+    )
+
+
+def _describe_quiet(launch: LaunchNumbers) -> tuple[str, str]:
+    return (
+        "replay",
+        f"on the inputs drawn the results of %{launch.instruction} are the same from the last program to the first, in"
+        f" {launch.checked} of {launch.launches} launches: what is read may not count",
+    )
 
 
 RULE = Rule(
     id="LD011",
     name="incidental-sharing",
     severity=Severity.ERROR,
-    summary="an output shares bytes with an operand, and the kernel is not safe in place",
+    summary="a kernel reads and overwrites the same bytes, and is not safe in place",
     what_it_does="""\
-Replay runs each kernel on the bytes that XLA gave it. Where an output stands in the bytes of an operand, declared or
-because XLA found the operand dead, it runs the kernel again, with the programs of its grid in another order and on bytes
-that are not shared, and compares what comes out.""",
+Follows the addresses and masks of every load and store for all programs of the launch's grid. It reports an operand of
+which some program reads what another one writes, whatever the data: through the operand's own pointer, or through that of
+an output or another operand that stands in the same bytes, declared or because XLA found the operand dead.
+
+Replay runs each kernel on the bytes that XLA gave it as well. Where bytes are shared it runs the kernel again, with the
+programs of its grid in another order and on bytes that are not shared, and compares what comes out.""",
     why="""\
 The programs of a grid run in any order, many at a time. One that reads what another has overwritten already sees the
 result in the place of the input: a transposition in place, a neighbour's element, a row that is normalised by a sum read
@@ -55,16 +145,24 @@ half wrong in another.""",
 Do not alias what the kernel does not read and overwrite element by element. Or have each program load all of what it
 stores over before it stores, and nothing of what others store over.""",
     limits="""\
-Needs a replay. Two orders are tried, first to last and last to first; a race that needs another one, or two programs at
-the same time, is not seen. Differences up to 1e-5 count as the rounding of atomic additions.""",
+Where addresses depend on data (a permutation, rows of a ragged batch) it needs a replay, and holds for the inputs drawn;
+two orders are tried, first to last and last to first, and differences up to 1e-5 count as the rounding of atomic
+additions. Nothing is surely shared in a kernel whose programs may wait for each other: by an atomic whose result is used,
+or in a loop that ends when memory says so. What an atomic adds to is no reason for a finding, nor what two programs only
+write.
+
+Not seen: an output that overlaps an operand in part, sharing by the buffer assignment inside of a fusion (a kernel that
+XLA gives a slice), what the launcher zeroes in the place of an operand, and the threads of one program that read what
+others of the same program have written. Whether what is read counts is not asked: elements that are loaded and then
+masked away are reported all the same, and the finding says so where replay sees no difference.""",
     references=(
         "github.com/NVIDIA/TransformerEngine/pull/2730 (half of the gradients wrong, in the full test suite only)",
         "github.com/NVIDIA/TransformerEngine/pull/2975",
     ),
     reproduced=INCIDENTAL_SHARING,
-    bad=(REVERSED_IN_PLACE,),
-    good=(REVERSED_OUT_OF_PLACE,),
-    check=check_nothing,
+    bad=(REVERSED_IN_PLACE, NEIGHBOURS_BEHIND_XLA),
+    good=(REVERSED_OUT_OF_PLACE, SCALED_IN_PLACE),
+    check=check,
     measure=measure,
     settled=Settled.BY_REPLAY,
 )

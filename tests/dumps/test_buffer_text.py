@@ -8,9 +8,10 @@ from ligerdiag.dumps.buffer_text import parse_buffer_text
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.buffers import BufferAssignment, Slice
 from ligerdiag.hlo.module import HloModule
-from ligerdiag.hlo.parse import load_hlo
+from ligerdiag.hlo.parse import load_hlo, parse_hlo
 from ligerdiag.hlo.shape import ShapeIndex
 from tests.dumps.conftest import CASES, only
+from tests.hlo.building import Builder, array, tuple_of
 
 
 def load(folder: Path) -> tuple[HloModule, BufferAssignment, str]:
@@ -91,5 +92,32 @@ def test_what_follows_the_allocations_is_not_read(dumps: Path) -> None:
 def test_the_assignment_of_another_module_is_refused(dumps: Path) -> None:
     _, _, text = load(dumps / "losses")
     other, _, _ = load(dumps / "flce")
-    with pytest.raises(ArtifactError, match="which is not in"):
+    with pytest.raises(ArtifactError, match=r"names `\S+`, which is not in `"):
         parse_buffer_text(text, other)
+
+
+def test_an_argument_that_is_a_tuple_has_its_parts_in_places_of_their_own() -> None:
+    builder = Builder()
+    entry = builder.computation("entry")
+    pair = builder.add(entry, "parameter", shape=tuple_of(array(4), array(4)))
+    builder.schedule(entry, pair)
+    module, _ = parse_hlo(builder.bytes())
+    lines = [
+        f"allocation {number}: size 16, parameter 0, shape |f32[4]| at ShapeIndex {{{number}}}:\n"
+        f" value: <{number + 2} {pair.name}{{{number}}} @0> (size=16,offset=0): f32[4]{{0}}\n"
+        for number in range(2)
+    ]
+    parsed = parse_buffer_text(f"BufferAssignment:\n{''.join(lines)}\n", module)
+    assert parsed.parameters == {0: (0, (0,)), 1: (0, (1,))}
+    assert [index for index, _ in parsed.definitions[pair.id]] == [(0,), (1,)]
+
+
+def test_an_argument_without_a_place_is_missing() -> None:
+    builder = Builder()
+    entry = builder.computation("entry")
+    used, unused = builder.add(entry, "parameter"), builder.add(entry, "parameter", parameter_number=1)
+    builder.schedule(entry, used, unused)
+    module, _ = parse_hlo(builder.bytes())
+    text = f"BufferAssignment:\nallocation 0: size 16:\n value: <2 {used.name} @0> (size=16,offset=0): f32[4]{{0}}\n\n"
+    with pytest.raises(ArtifactError, match=f"has no place for `{unused.name}`"):
+        parse_buffer_text(text, module)

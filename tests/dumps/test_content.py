@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ligerdiag.dumps import content
 from ligerdiag.dumps.content import SMALL_BYTES, Form, compute_form, read_content, unpack
 from ligerdiag.errors import ArtifactError
 
@@ -20,6 +21,11 @@ def test_a_gzip_file_of_any_number_of_members_is_unpacked() -> None:
     assert unpack(gzip.compress(b"")) == b""
     large = os.urandom(3 << 20)
     assert unpack(gzip.compress(large)) == large
+
+
+def test_a_large_file_may_unpack_to_more_than_a_small_one() -> None:
+    half = os.urandom(SMALL_BYTES * 3 // 4)
+    assert len(unpack(gzip.compress(half + bytes(len(half)), 1))) == 2 * len(half)
 
 
 @pytest.mark.parametrize("unit", [b"\x00", b"\x1a\x00", b"HloModule m\n"])
@@ -82,3 +88,13 @@ def test_what_is_no_file_cannot_be_read(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing", Path("/dev/zero")):
         with pytest.raises(ArtifactError, match=r"not a file|cannot read"):
             read_content(path)
+
+
+def test_a_file_above_the_bound_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(content, "MAXIMUM_BYTES", len(TEXT))
+    path = tmp_path / "m.txt"
+    path.write_bytes(TEXT)
+    assert read_content(path) == TEXT
+    path.write_bytes(TEXT + b"\n")
+    with pytest.raises(ArtifactError, match=f"`m.txt` has {len(TEXT) + 1} bytes, more than {len(TEXT)}"):
+        read_content(path)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ligerdiag.dumps import find
 from ligerdiag.dumps.find import find_modules
 from ligerdiag.dumps.select import select_modules
 from ligerdiag.errors import InputError
@@ -111,6 +112,7 @@ def test_a_pattern_chooses_by_id_name_or_part(tmp_path: Path) -> None:
         selection = select_modules([tmp_path], pattern)
         assert [module.id for module in selection.modules] == ["host0/module_0000.jit_step"], pattern
         assert selection.notes == (f"1 module not asked for: no match of `{pattern}`",)
+    assert select_modules([tmp_path], "jit_*").notes == ()
     with pytest.raises(InputError, match=r"no module matches `x`: there are `host0/module_0000.jit_step`, `host0"):
         select_modules([tmp_path], "x")
 
@@ -122,3 +124,15 @@ def test_the_same_id_under_two_paths_is_told_apart(tmp_path: Path) -> None:
     assert [module.id for module in selection.modules] == [
         f"{tmp_path}/{host}/module_0001.jit_f" for host in ("a", "b")
     ]
+
+
+def test_a_directory_is_looked_through_within_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "module_0001.jit_f.sm_9.0_gpu_after_optimizations.txt"
+    touch(tmp_path / "a" / "b", name)
+    touch(tmp_path / "a", name)
+    assert len(find_modules(tmp_path).modules) == 2
+    monkeypatch.setattr(find, "MAXIMUM_DEPTH", 1)
+    assert [module.id for module in find_modules(tmp_path).modules] == ["a/module_0001.jit_f"]
+    monkeypatch.setattr(find, "MAXIMUM_FILES", 0)
+    with pytest.raises(InputError, match="holds more than 0 files"):
+        find_modules(tmp_path)

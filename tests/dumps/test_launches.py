@@ -53,6 +53,19 @@ def test_a_module_with_a_time_stamp_has_files_with_and_without_one(tmp_path: Pat
     assert found.command_order is CommandOrder.DECLARED
 
 
+def test_command_buffers_come_before_a_time_stamp(tmp_path: Path) -> None:
+    write(tmp_path, thunk_sequence_after_thunk_passes=CAPTURED)
+    (tmp_path / "17.module_0003.jit_step.thunk_sequence.txt").write_text(THUNKS, encoding="utf-8")
+    found = load_launches(tmp_path / f"17.{MODULE}")
+    assert found.thunks is not None
+    assert [thunk.kind for thunk in found.thunks.walk()] == ["kCommandBuffer", "kCopy"]
+
+
+def test_an_empty_sequence_is_none_and_no_trouble(tmp_path: Path) -> None:
+    found = load_launches(write(tmp_path, thunk_sequence="\n"))
+    assert (found.thunks, found.notes) == (None, ())
+
+
 def test_a_text_that_is_not_understood_is_said_and_nothing_more(tmp_path: Path) -> None:
     (note,) = load_launches(write(tmp_path, thunk_sequence="no thunks\n")).notes
     assert note.startswith("the thunk sequence could not be read, and its command buffers are not seen: line 1")

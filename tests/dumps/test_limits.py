@@ -4,11 +4,21 @@ import gzip
 import resource
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from ligerdiag.dumps.limits import BASE_BYTES, BYTES_PER_BYTE, compute_allowance, limit_memory, limit_time
+from ligerdiag.dumps.limits import (
+    BASE_BYTES,
+    BASE_SECONDS,
+    BYTES_PER_BYTE,
+    SECONDS_PER_BYTE,
+    compute_allowance,
+    compute_seconds,
+    limit_memory,
+    limit_time,
+)
 from ligerdiag.errors import ArtifactError
 from tests.dumps.conftest import Inspect
 
@@ -17,6 +27,34 @@ def test_what_a_file_may_cost_grows_with_its_size(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x" * 1000)
     assert compute_allowance([]) == BASE_BYTES
     assert compute_allowance([tmp_path / "a", tmp_path / "missing"]) == BASE_BYTES + 1000 * BYTES_PER_BYTE
+
+
+def test_the_time_that_a_file_may_take_grows_with_its_size(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x" * (1 << 20))
+    assert compute_seconds([]) == BASE_SECONDS
+    assert compute_seconds([tmp_path / "a"]) == pytest.approx(BASE_SECONDS + SECONDS_PER_BYTE * (1 << 20))
+
+
+def test_a_lower_bound_that_was_there_stays() -> None:
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    lower = 16 << 30
+    resource.setrlimit(resource.RLIMIT_DATA, (lower, before[1]))
+    try:
+        with limit_memory(2 * lower, "m"):
+            assert resource.getrlimit(resource.RLIMIT_DATA)[0] == lower
+        with limit_memory(1 << 30, "m"):
+            assert resource.getrlimit(resource.RLIMIT_DATA)[0] < lower
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+def test_outside_of_the_main_thread_time_is_not_bounded() -> None:
+    def work() -> int:
+        with limit_time(100, "m"):
+            return int(signal.getitimer(signal.ITIMER_PROF)[0])
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(work).result(timeout=60) == 0
 
 
 def test_too_much_memory_is_an_error_and_the_bound_is_lifted_again() -> None:

@@ -25,6 +25,13 @@ from ligerdiag.dumps.names import Role, parse_dump_name
             "sm_8.0",
         ),
         (
+            "module_0003.jit_step.sm_8.0_gpu_after_optimizations-buffer-assignment.hlo.pb",
+            "module_0003",
+            "jit_step",
+            Role.OTHER,
+            "sm_8.0",
+        ),
+        (
             "module_12345.jit_f.gfx90a_gpu_after_optimizations.txt",
             "module_12345",
             "jit_f",
@@ -49,6 +56,7 @@ from ligerdiag.dumps.names import Role, parse_dump_name
             Role.SNAPSHOT,
             "",
         ),
+        ("module_0001.jit_f.0042.fusion.after_x.before_optimizations.hlo.pb", "module_0001", "", Role.SNAPSHOT, ""),
         ("module_0001.jit_f.0042.fusion.after_a.before_b.hlo.pb", "module_0001", "", Role.SNAPSHOT, ""),
         (
             "module_0001.jit_f.sm_9.0a_gpu_after_optimizations-live-range.txt",

@@ -63,6 +63,25 @@ def test_a_program_without_kernels_has_one_order() -> None:
     assert make_program_orders(module) == (module,)
 
 
+def test_an_annotation_is_no_kernel() -> None:
+    module = make_module()
+    for instruction in module.computations[0].instructions:
+        if instruction.opcode == "custom-call":
+            instruction.custom_call_target = "Sharding"
+    assert make_program_orders(module) == (module,)
+
+
+def test_what_control_puts_before_a_kernel_stays_before_it() -> None:
+    module = make_module()
+    instructions = {i.name: i for i in module.computations[0].instructions}
+    instructions["kernel.1"].control_predecessor_ids.append(instructions["free"].id)
+    for order in (list_by_id(ordered) for ordered in make_program_orders(module)):
+        assert order.index("free") < order.index("kernel.1")
+    instructions["after"].control_predecessor_ids.append(instructions["kernel.2"].id)
+    for order in (list_by_id(ordered) for ordered in make_program_orders(module)):
+        assert order.index("kernel.2") < order.index("after")
+
+
 def inspect_as(verdict: Verdict, *rules: str) -> Inspection:
     findings = tuple(Finding(rule=rule, severity=Severity.ERROR, message=rule) for rule in rules)
     return Inspection(outputs={"a": verdict, "b": Verdict.FRESH}, findings=findings, coverage=Coverage())

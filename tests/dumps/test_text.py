@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.compile.cache import Cache
+from ligerdiag.dumps import translate
 from ligerdiag.dumps.translate import Translator
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloInstruction, HloModule
@@ -127,3 +128,12 @@ def test_a_text_that_takes_too_long_is_ended(dumps: Path, cache: Path) -> None:
         pytest.raises(ArtifactError, match=r"was ended after 0.0001 s"),
     ):
         hasty.translate(good.read_bytes(), good.name)
+
+
+def test_a_text_above_the_bound_is_not_given_to_a_worker(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(translate, "MAXIMUM_TEXT_BYTES", 10)
+    with (
+        Translator(cache=Cache(cache)) as opened,
+        pytest.raises(ArtifactError, match=r"`x\.txt` has 11 bytes of text, more than 10: give a protobuf"),
+    ):
+        opened.translate(b"HloModule m", "x.txt")

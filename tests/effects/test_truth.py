@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import zlib
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -18,15 +19,20 @@ from ligerdiag.effects.access import CallEffects
 from ligerdiag.effects.call import compute_call_effects
 from ligerdiag.effects.operand_use import OperandUse
 from tests.effects.conftest import build_ttir
-from tests.effects.truth_cases import CASES, SWEEP, TruthCase
+from tests.effects.truth_case import TruthCase
+from tests.effects.truth_cases import CASES
+from tests.effects.truth_sweep import SWEEP
 
 BYTES = {"fp32": 4, "fp16": 2, "i32": 4, "i64": 8, "i8": 1, "u8": 1, "fp8e4nv": 1}
 LETTERS = {
     "yes": "y", "no": "n", "complete": "c", "partial": "p", "none": "-", "disjoint": "d", "shared": "s", "unknown": "?",
 }  # fmt: skip
 
-EXACT = {"reads before write": 174, "coverage": 173, "neighbours": 176}
+EXACT = {"reads before write": 183, "coverage": 182, "neighbours": 185}
 """Buffers of interpreted kernels of which the analysis says what was seen; the others are UNKNOWN."""
+
+EXACT_IN_PLACE = {"d": 72, "s": 22}
+"""Pairs of a reader and a writer of one size, likewise."""
 
 
 @pytest.fixture(scope="session")
@@ -79,6 +85,20 @@ def get_uses(case: TruthCase, effects: CallEffects) -> dict[str, OperandUse]:
     return dict(zip(names, effects.operand_uses, strict=True))
 
 
+def get_in_place(case: TruthCase, effects: CallEffects) -> dict[str, str]:
+    """ "reader writer" to the letter that is said of the pair; what is UNKNOWN is not there."""
+    names = [parameter for parameter in case.kernel.arg_names if parameter in case.buffers]
+    return {f"{names[pair.reader]} {names[pair.writer]}": LETTERS[pair.neighbours.value] for pair in effects.in_place}
+
+
+def list_pairs(case: TruthCase, effects: CallEffects) -> list[str]:
+    """The pairs of one size of which the first may be read and the second written."""
+    names = [parameter for parameter in case.kernel.arg_names if parameter in case.buffers]
+    access = dict(zip(names, effects.operands, strict=True))
+    size = {name: BYTES[case.buffers[name][0]] * case.buffers[name][1] for name in names}
+    return [f"{a} {b}" for a in names for b in names if size[a] == size[b] and access[a].reads and access[b].writes]
+
+
 def render(use: OperandUse) -> str:
     return "".join(LETTERS[kind.value] for kind in (use.reads_before_write, use.coverage, use.neighbours))
 
@@ -104,6 +124,8 @@ def check_soundness(case: TruthCase, effects: CallEffects, seen: dict[str, Any])
         assert access.writes or letters[1] == "-", buffer
         for said, found in zip(render(use), letters, strict=True):
             assert said in ("?", found), f"`{buffer}`: {render(use)} said, {letters} seen"
+    for pair, said in get_in_place(case, effects).items():
+        assert said == seen["in place"][pair], pair
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.interpreted])
@@ -120,19 +142,61 @@ def test_launches_of_every_size_are_told_exactly(name: str, truth: dict[str, lis
         # That no program at all reads a buffer that is only read is not shown.
         letters = render(use) if truth[name][0][buffer]["reads"] else render(use)[1:]
         assert "?" not in letters, buffer
+    assert get_in_place(case, effects).keys() == set(list_pairs(case, effects))
+
+
+IN_PLACE = [
+    ("vector add", {"x o": "d", "y o": "d"}),
+    ("vector add in place", {"w w": "d", "m w": "d", "gradient w": "d", "w m": "d", "m m": "d", "gradient m": "d"}),
+    ("fused softmax", {"x o": "d"}),
+    ("square matmul", {"a c": "s", "b c": "s"}),
+    ("matmul of whole rows", {"a c": "d"}),
+    ("split-k matmul", {"c c": "?"}),
+    ("swiglu, gradient in place", {"dc a": "d", "b a": "d", "a b": "d"}),
+    ("cross entropy in place", {"x x": "?"}),
+    ("layer norm, input gradient under locks", {"dw dw": "?", "dw db": "?", "locks locks": "?"}),
+    ("transpose", {"x o": "s"}),
+    ("transpose by trans", {"x o": "d"}),
+    ("transpose in place", {"x x": "s"}),
+    ("rows reversed", {"x o": "s"}),
+    ("rows reversed in place", {"x x": "s"}),
+    ("doubled by full blocks", {"x x": "s"}),
+    ("neighbours' elements", {"x o": "s"}),
+    ("neighbours' elements in place", {"x x": "s"}),
+    ("sum of all", {"o o": "?"}),
+    ("rows to places that data says", {"x o": "?"}),
+    ("where positive", {"x o": "d"}),
+    ("a while loop", {"x o": "d"}),
+    ("normalised twice", {"x x": "d"}),
+    ("scratch read back, and more", {"scratch scratch": "d", "scratch o": "d"}),
+    ("tickets", {"tickets tickets": "?"}),
+    ("only one program writes", {"x o": "d"}),
+]
+"""Case, and what is said of some of its pairs."""
+
+
+@pytest.mark.parametrize(("name", "expected"), IN_PLACE)
+def test_what_would_happen_in_place_is_as_exact_as_it_was(name: str, expected: dict[str, str]) -> None:
+    said = get_in_place(CASES[name], compute(name))
+    assert {pair: said.get(pair, "?") for pair in expected} == expected
 
 
 def test_how_often_the_answer_is_exact(truth: dict[str, list[dict[str, Any]]]) -> None:
     counted = dict.fromkeys(EXACT, 0)
-    buffers = 0
+    buffers = possible = 0
+    pairs: Counter[str] = Counter()
     names = [name for name in truth if name in CASES]
     for name in names:
+        pairs.update(get_in_place(CASES[name], compute(name)).values())
+        possible += len(list_pairs(CASES[name], compute(name)))
         for use in get_uses(CASES[name], compute(name)).values():
             buffers += 1
             for what, letter in zip(EXACT, render(use), strict=True):
                 counted[what] += letter != "?"
     print(f"{len(names)} kernels, {buffers} buffers, exact: {counted}")
-    assert (len(names), buffers, counted) == (64, 188, EXACT)
+    print(f"pairs of buffers of one size: {possible}, told: {pairs}")
+    assert (len(names), buffers, counted) == (68, 197, EXACT)
+    assert (possible, pairs) == (120, EXACT_IN_PLACE)
 
 
 def test_the_kernels_that_the_interpreter_cannot_run_are_these() -> None:

@@ -14,7 +14,9 @@ import numpy as np
 from ligerdiag.compile.kernel_launch import KernelLaunch, Scalar
 from ligerdiag.replay.grid import run_programs
 from ligerdiag.replay.overrides import override
-from tests.effects.truth_cases import CASES, SWEEP, TruthCase
+from tests.effects.truth_case import TruthCase
+from tests.effects.truth_cases import CASES
+from tests.effects.truth_sweep import SWEEP
 
 DTYPES: dict[str, Any] = {
     "fp32": np.float32, "fp16": np.float16, "i32": np.int32, "i64": np.int64, "i8": np.int8, "u8": np.uint8,
@@ -40,6 +42,11 @@ class Buffer:
     shared: bool = False
     program: int = -1
     several: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+    wrote: dict[int, np.ndarray] = field(default_factory=dict[int, np.ndarray])
+    """Program to the bytes that it wrote."""
+    read: dict[tuple[int, str], np.ndarray] = field(default_factory=dict[tuple[int, str], np.ndarray])
+    """Program and another buffer, as if that were the same bytes, to the bytes that it read by no atomic and had not
+    written before. Under the name "" what it read at all."""
 
 
 NOBODY = -1
@@ -86,8 +93,40 @@ class Watcher:
             starts = starts[~inside]
             if places.size:
                 _note_places(buffer, program, places, reads, writes)
+                self._note_pairs(buffer, program, places, reads, writes)
         if starts.size:
             self.stray.append(f"program {program}: {starts.size} elements outside of every buffer")
+
+    def _note_pairs(self, buffer: Buffer, program: int, places: np.ndarray, reads: bool, writes: bool) -> None:
+        if reads:
+            _mark(buffer.read, (program, ""), places, buffer)
+        for name, other in self._buffers.items() if reads and not writes else ():
+            if other.view.nbytes == buffer.view.nbytes:
+                own = [one.wrote[program] for one in (buffer, other) if program in one.wrote]
+                _mark(buffer.read, (program, name), places[~np.any([mask[places] for mask in own], 0)], buffer)
+        if writes:
+            _mark(buffer.wrote, program, places, buffer)
+
+
+def _mark[K](masks: dict[K, np.ndarray], key: K, places: np.ndarray, buffer: Buffer) -> None:
+    masks.setdefault(key, np.zeros(buffer.view.nbytes, bool))[places] = True
+
+
+def find_meetings(buffers: dict[str, Buffer]) -> dict[str, str]:
+    """For a reader and a writer of one size: s where a program read, by no atomic, what another one wrote; d where none
+    did at all; - between the two."""
+    found: dict[str, str] = {}
+    for reader, one in buffers.items():
+        for writer, other in buffers.items():
+            if one.view.nbytes == other.view.nbytes:
+                met = {
+                    name
+                    for (program, name), mask in one.read.items()
+                    for owner, wrote in other.wrote.items()
+                    if owner != program and (mask & wrote).any()
+                }
+                found[f"{reader} {writer}"] = "s" if writer in met else "-" if "" in met else "d"
+    return found
 
 
 def _note_places(buffer: Buffer, program: int, places: np.ndarray, reads: bool, writes: bool) -> None:
@@ -154,7 +193,7 @@ def run(case: TruthCase, seed: int) -> dict[str, Any]:
     watcher = Watcher(interpreter._interpreter, interpreter.interpreter_builder, buffers, case.grid)
     with override(interpreter, _interpreter=watcher):
         run_programs(launch, case.kernel, operands)
-    truth: dict[str, Any] = {"stray": watcher.stray}
+    truth: dict[str, Any] = {"stray": watcher.stray, "in place": find_meetings(buffers)}
     for name, buffer in buffers.items():
         written = buffer.writer != NOBODY
         changed = buffer.whole != buffer.before

@@ -1,13 +1,10 @@
 """Kernels on bytes, in a process where Triton interprets them."""
 
-import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,28 +25,13 @@ from ligerdiag.replay.grid_pool import GridPool
 from ligerdiag.replay.kernel_source import find_kernel
 from ligerdiag.replay.kernels import KernelRunner, estimate_seconds
 from ligerdiag.replay.opcodes.scope import NotCoveredError
+from tests.replay.conftest import BLOCK, ROWS, Call, draw
 from tests.replay.interpreted_kernels import make_launch, run
 from tests.replay.processes import find_descendants, is_running
 
 CROSS_ENTROPY = "kernels.cross_entropy.triton.cross_entropy_kernel"
 SCRIPT = Path(__file__).parent / "programs" / "long_launch.py"
 COMPILED = Path(__file__).parents[1] / "compile" / "programs"
-ROWS, BLOCK = 8, 16
-
-type Call = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def interpreted() -> Iterator[Call]:
-    spawn = multiprocessing.get_context("spawn")
-    # a builtin: to unpickle a function of ours, the process would import triton first
-    before = "import os; os.environ.update({'TRITON_INTERPRET': '1', 'JAX_PLATFORMS': 'cpu'})"
-    with ProcessPoolExecutor(1, mp_context=spawn, initializer=exec, initargs=(before,)) as pool:
-        yield lambda function, *args, **keywords: pool.submit(function, *args, **keywords).result(timeout=120)
-
-
-def draw(rows: int = ROWS, block: int = BLOCK, dtype: Any = np.float32) -> Any:
-    return np.random.default_rng(0).standard_normal(rows * block).astype(dtype)
 
 
 def cross_entropy_constants(vocabulary: int) -> dict[str, Any]:
@@ -86,109 +68,6 @@ def test_a_hidden_write_lands_in_the_operands_bytes(interpreted: Call) -> None:
     assert (seen.kernel, seen.instruction, seen.launches, seen.checked) == ("double_kernel", "call.1", 1, 1)
     assert seen.unwritten == {}
     assert seen.racing == {}
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int32, np.int8, np.bool_])
-def test_what_a_kernel_leaves_unwritten_is_counted(interpreted: Call, dtype: Any) -> None:
-    x = draw().astype(dtype)
-    _, (out,), (seen,) = interpreted(
-        run, "half_kernel", [x], [np.zeros_like(x)], grid=(ROWS,), constants={"BLOCK": BLOCK}
-    )
-    assert seen.unwritten == {0: (x.size // 2, x.size)}
-    assert np.array_equal(out[::2], x[::2])
-    assert dtype is not np.bool_ or set(out.view(np.uint8).tolist()) <= {0, 1}
-
-
-def test_what_holds_the_canary_because_it_was_written_is_not_unwritten(interpreted: Call) -> None:
-    x = np.full(BLOCK, 0xA5, np.uint8)
-    _, (out,), (seen,) = interpreted(
-        run, "convert_kernel", [x], [np.zeros_like(x)], grid=(1,), constants={"BLOCK": BLOCK}
-    )
-    assert np.array_equal(out, x)
-    assert seen.unwritten == {}
-    *_, (half,) = interpreted(run, "half_kernel", [x], [x], grid=(1,), constants={"BLOCK": BLOCK})
-    assert half.unwritten == {0: (BLOCK // 2, BLOCK)}
-    *_, (unsure,) = interpreted(
-        run, "convert_kernel", [x], [x], grid=(1,), constants={"BLOCK": BLOCK}, runner={"checks": 0}
-    )
-    assert (unsure.unwritten, unsure.checked) == ({}, 0)
-
-
-def test_a_zeroed_output_is_zeroed_and_not_watched(interpreted: Call) -> None:
-    x = draw()
-    _, (out,), (seen,) = interpreted(
-        run, "half_kernel", [x], [np.ones_like(x)], grid=(ROWS,), constants={"BLOCK": BLOCK}, zeroed=(0,)
-    )
-    assert seen.unwritten == {}
-    assert not out[1::2].any()
-
-
-def test_a_kernel_that_reads_its_neighbours_row_in_place_is_racing(interpreted: Call) -> None:
-    x = draw()
-    constants = {"BLOCK": BLOCK, "ROWS": ROWS}
-    (out, *_), _, (seen,) = interpreted(
-        run, "neighbour_kernel", [x], [x], grid=(ROWS,), share={0: 0}, constants=constants
-    )
-    rows = x.reshape(ROWS, BLOCK)
-    wanted = rows + np.roll(rows, -1, axis=0)
-    assert np.array_equal(out.reshape(ROWS, BLOCK)[:-1], wanted[:-1])
-    assert seen.racing.keys() == {0}
-    # run backwards, every row but one is another sum
-    assert 0.1 < seen.racing[0] <= 2
-    *_, (apart,) = interpreted(run, "neighbour_kernel", [x], [x], grid=(ROWS,), constants=constants)
-    assert apart.racing == {}
-
-
-def test_a_kernel_that_overwrites_only_its_own_elements_is_safe(interpreted: Call) -> None:
-    x = draw()
-    for kernel in ("convert_kernel", "through_operand_kernel"):
-        *_, (seen,) = interpreted(run, kernel, [x], [x], grid=(1,), share={0: 0}, constants={"BLOCK": ROWS * BLOCK})
-        assert seen.checked == 1
-        assert seen.racing == {}
-
-
-def test_an_alias_that_is_written_through_the_operand_says_nothing_of_another(interpreted: Call) -> None:
-    x = draw()
-    *_, (seen,) = interpreted(
-        run, "both_ways_kernel", [x, x], [x, x], grid=(ROWS,), share={0: 0, 1: 1}, constants={"BLOCK": BLOCK}
-    )
-    assert seen.checked == 1
-    assert seen.racing == {}
-
-
-def test_reading_what_it_stored_itself_shows_on_bytes_that_are_not_shared(interpreted: Call) -> None:
-    x = draw()
-    *_, (seen,) = interpreted(
-        run, "twice_over_kernel", [x], [x], grid=(ROWS,), share={0: 0}, constants={"BLOCK": BLOCK}
-    )
-    assert seen.racing.keys() == {0}
-
-
-def test_a_race_behind_everybodys_back_is_seen_too(interpreted: Call) -> None:
-    x = draw()
-    *_, (seen,) = interpreted(
-        run, "neighbour_through_operand_kernel", [x], [np.zeros(ROWS, np.float32)], grid=(ROWS,),
-        constants={"BLOCK": BLOCK, "ROWS": ROWS},
-    )  # fmt: skip
-    assert seen.racing.keys() == {0}
-
-
-def test_the_rounding_of_atomic_additions_is_no_race(interpreted: Call) -> None:
-    x, total = draw(64), np.array([0.125], np.float32)
-    *_, (seen,) = interpreted(run, "total_kernel", [x, total], [], grid=(64,), constants={"BLOCK": BLOCK})
-    assert seen.racing == {}
-    assert seen.checked == 1
-
-
-def test_only_the_first_launches_of_a_call_are_checked(interpreted: Call) -> None:
-    x = draw()
-    keywords: Any = {"grid": (ROWS,), "constants": {"BLOCK": BLOCK}, "times": 5}
-    *_, (seen,) = interpreted(run, "double_kernel", [x], [x], runner={"checks": 3}, **keywords)
-    assert (seen.launches, seen.checked) == (5, 3)
-    *_, (dear,) = interpreted(run, "double_kernel", [x], [x], runner={"check_seconds": 0.0}, **keywords)
-    assert (dear.launches, dear.checked) == (5, 0)
-    *_, nothing = interpreted(run, "double_kernel", [x], [x], instruction="", **keywords)
-    assert nothing == ()
 
 
 def test_programs_know_their_place_in_a_grid_of_three_dimensions(interpreted: Call) -> None:
