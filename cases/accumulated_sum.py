@@ -31,10 +31,12 @@ EXPECTED: dict[str, str | dict[str, str]] = {
     "twice": {"copy": "fresh", "*": "stale"},
 }
 """Of `hidden` mode. In `unused` there is nothing left to be wrong: the reference tells, and the call that is missing."""
+ROUNDED = ("LD017?",)
+"""The programs of the grid add to one number in another order on each run: by rounding, a device's results may differ."""
 EXPECTED_RULES = {
     "unused": ("LD007", "LD016"),
     "returned": ("LD006", "LD009", "LD017"),
-    "argument": ("LD006", "LD009"),
+    "argument": ("LD006", "LD009", *ROUNDED),
     "twice": ("LD002", "LD006", "LD008", "LD009", "LD017"),
 }
 
@@ -70,7 +72,7 @@ CASES = tuple(
         args=ARGS[variant],
         params=(variant, mode),
         expected="fresh" if mode is Mode.ALIASED else EXPECTED[variant],
-        expected_rules=() if mode is Mode.ALIASED else EXPECTED_RULES[variant],
+        expected_rules=ROUNDED if mode is Mode.ALIASED else EXPECTED_RULES[variant],
         reference=partial(compute_reference, variant),
         about="NVIDIA/warp issue 745: an input that a kernel adds to",
     )

@@ -50,7 +50,8 @@ class Case:
         output stale, clobbered or latent), or a mapping from output name to a verdict or to alternatives (`stale|latent`);
         the name `*` stands for the outputs that are not named, which else must be fresh.
     expected_rules: None (not looked at), or the ids of exactly the rules that have findings, such as
-        ("LD006", "LD009"); beside `expected`. A rule that needs a replay or a device counts only where there was one.
+        ("LD006", "LD009"); beside `expected`. A rule that needs a replay or a device counts only where there was one;
+        "LD017?" may have findings on one run and none on the next.
     effects: what custom calls do that carry no IR to follow: from the name of a target or kernel to the numbers of the
         operands that it overwrites and reads, such as {"my_ffi_target": {"writes": [0]}}; before those of the
         configuration file.

@@ -47,6 +47,8 @@ class Context:
     """The unoptimized module."""
     optimized: HloModule
     buffers: BufferAssignment
+    positions: Positions
+    """Where the optimized module's values stand in `buffers`."""
     writes: tuple[HiddenWrite, ...]
     matching: Matching
     intended: Intended
@@ -168,6 +170,7 @@ def compute_context(
         program=program,
         optimized=optimized,
         buffers=buffers,
+        positions=positions,
         writes=writes,
         matching=matching,
         intended=intended,

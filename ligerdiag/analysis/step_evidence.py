@@ -14,7 +14,6 @@ from ligerdiag.analysis.synthetic_schedules import SchedulePolicy
 from ligerdiag.analysis.value_paths import ValuePaths, render_instruction, render_path, render_value
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.module import HloInstruction
-from ligerdiag.hlo.positions import Positions
 from ligerdiag.hlo.source import find_user_line
 from ligerdiag.hlo.tags import TagPath
 
@@ -150,7 +149,7 @@ def _describe_read(context: Context, reader: HloInstruction, write: HiddenWrite)
     text = f"`{render_instruction(reader)}`"
     paths = ValuePaths(context.optimized)
     places = {number for one in context.actual.writes if one.write == write.index for number in one.slices}
-    positions = Positions(context.optimized, context.buffers)
+    positions = context.positions
 
     def is_overwritten(instruction: HloInstruction) -> bool:
         return not places.isdisjoint(place for place in positions.locate(instruction) if place is not None)

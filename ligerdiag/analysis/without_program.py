@@ -84,6 +84,7 @@ def compute_context_without_program(
         program=optimized,
         optimized=optimized,
         buffers=buffers,
+        positions=positions,
         writes=writes,
         matching=matching,
         intended=Intended((), {}),

@@ -12,7 +12,6 @@ from ligerdiag.hazards.concurrent_reports import AUTOTUNED_IN_PLACE
 from ligerdiag.hazards.rule import Rule
 from ligerdiag.hazards.wording import describe_callers
 from ligerdiag.hlo.module import HloInstruction
-from ligerdiag.hlo.positions import Positions
 from ligerdiag.hlo.source import find_user_line
 
 _BEFORE_THE_PROGRAM = frozenset({"triton_kernel_call_ffi"})
@@ -76,7 +75,7 @@ def _find_shared(context: Context, call: HloInstruction, effects: CallEffects) -
     """Operands that the kernel reads, in whose bytes it writes an output of which the launcher does not know that."""
     buffers = context.buffers
     written = {other for number in _list_written(context, call, effects) for other in buffers.overlapping[number]}
-    positions = Positions(context.optimized, buffers)
+    positions = context.positions
     for operand, value in enumerate(call.operands):
         places = positions.locate(value)
         held = not _is_early(call) or any(_is_held(context, place) for place in places)
@@ -86,7 +85,7 @@ def _find_shared(context: Context, call: HloInstruction, effects: CallEffects) -
 
 def _hits_argument(context: Context, call: HloInstruction, effects: CallEffects) -> bool:
     """Whether the call's outputs stand in the bytes of an argument that it does not read itself: one that was donated."""
-    places = {place for value in call.operands for place in Positions(context.optimized, context.buffers).locate(value)}
+    places = {place for value in call.operands for place in context.positions.locate(value)}
     return any(
         _is_held(context, number) and places.isdisjoint(context.buffers.overlapping[number])
         for number in _list_written(context, call, effects)

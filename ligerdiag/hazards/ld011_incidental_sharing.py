@@ -15,7 +15,6 @@ from ligerdiag.hazards.measured_reports import INCIDENTAL_SHARING
 from ligerdiag.hazards.rule import Rule, Settled
 from ligerdiag.hazards.wording import find_producer
 from ligerdiag.hlo.module import HloInstruction
-from ligerdiag.hlo.positions import Positions
 from ligerdiag.hlo.source import find_user_line
 from ligerdiag.outcomes import LaunchNumbers
 
@@ -27,11 +26,10 @@ ROUNDING = 1e-5
 
 def check(context: Context) -> Iterator[Finding]:
     """One finding for each call and operand of which a program surely reads what another one surely writes."""
-    positions = Positions(context.optimized, context.buffers)
     for call, effects in context.optimized_calls:
         if all(pair.neighbours is not Neighbours.SHARED for pair in effects.in_place):
             continue
-        sharing = list(find_shared_bytes(call, positions))
+        sharing = list(find_shared_bytes(call, context.positions))
         for operand in range(len(call.operands)):
             same = SharedBytes(operand=operand, buffer=operand, declared=False)
             pairs = (same, *(pair for pair in sharing if pair.operand == operand))

@@ -27,7 +27,8 @@ class Positions:
 
     def __init__(self, module: HloModule, buffers: BufferAssignment) -> None:
         self._module = module
-        self._definitions = {instruction_id: dict(defined) for instruction_id, defined in buffers.definitions.items()}
+        self._buffers = buffers
+        self._definitions: dict[int, dict[ShapeIndex, int]] = {}
         self._callers: Mapping[int, HloInstruction] | None = None
         self._leaves: dict[int, tuple[int | None, ...]] = {}
 
@@ -45,11 +46,17 @@ class Positions:
         for _ in range(_MAX_STEPS):
             if position is None:
                 return None
-            defined = self._definitions.get(position[0].id)
-            if defined is not None and position[1] in defined:
-                return defined[position[1]]
+            number = self._find_defined(*position)
+            if number is not None:
+                return number
             position = self.follow(*position)
         return None
+
+    def _find_defined(self, instruction: HloInstruction, index: ShapeIndex) -> int | None:
+        defined = self._definitions.get(instruction.id)
+        if defined is None:
+            defined = self._definitions[instruction.id] = dict(self._buffers.definitions.get(instruction.id, ()))
+        return defined.get(index)
 
     def follow(self, instruction: HloInstruction, index: ShapeIndex) -> Position | None:
         """The next position of the same value towards its definition; None where it is defined here."""

@@ -1,7 +1,8 @@
 """Do the rules that have findings match those that a case expects?
 
 1. What is expected is None (nothing is compared) or exactly the rules that fire: one more is as wrong as one less.
-2. A rule that is not settled, because it needs a replay or a device and there was none, is not compared either way.
+2. A rule that is not settled, because it needs a replay or a device and there was none, is not compared either way; nor is
+   one with a question mark behind its id, which fires on some runs.
 """
 
 from collections.abc import Sequence
@@ -20,8 +21,18 @@ class RuleContradictions:
     missing: str = ""
 
 
-def parse_expected_rules(expected_rules: Sequence[str] | None, *, beside: object) -> frozenset[str] | None:
-    """The ids, or None. `beside` is what is expected of the verdicts.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedRules:
+    """Ids of rules."""
+
+    wanted: frozenset[str]
+    """Those that fire."""
+    possible: frozenset[str] = frozenset()
+    """Those that may fire, and may not."""
+
+
+def parse_expected_rules(expected_rules: Sequence[str] | None, *, beside: object) -> ExpectedRules | None:
+    """The rules, or None. `beside` is what is expected of the verdicts.
 
     Raises InputError for an id that no rule has, and for rules without an expectation of the verdicts.
     """
@@ -29,21 +40,25 @@ def parse_expected_rules(expected_rules: Sequence[str] | None, *, beside: object
         return None
     if beside is None:
         raise InputError("expected `expected` beside `expected_rules`, which says nothing of the verdicts")
-    for name in expected_rules:
+    for name in (rule.removesuffix("?") for rule in expected_rules):
         if get_rule(name).id != name:
             raise InputError(f"expected the rule's id {get_rule(name).id} in `expected_rules` but got `{name}`")
-    return frozenset(expected_rules)
+    return ExpectedRules(
+        wanted=frozenset(rule for rule in expected_rules if not rule.endswith("?")),
+        possible=frozenset(rule.removesuffix("?") for rule in expected_rules if rule.endswith("?")),
+    )
 
 
 def compare_rules(
-    findings: Sequence[Finding], wanted: frozenset[str] | None, unsettled: frozenset[str]
+    findings: Sequence[Finding], expected: ExpectedRules | None, unsettled: frozenset[str]
 ) -> RuleContradictions:
     """What fires and is not expected, and what is expected and does not fire."""
-    if wanted is None:
+    if expected is None:
         return RuleContradictions()
+    wanted, ignored = expected.wanted, unsettled | expected.possible
     found = {finding.rule for finding in findings}
-    extra = [rule.id for rule in RULES if rule.id in found - wanted - unsettled]
-    missing = [rule.id for rule in RULES if rule.id in wanted - found - unsettled]
+    extra = [rule.id for rule in RULES if rule.id in found - wanted - ignored]
+    missing = [rule.id for rule in RULES if rule.id in wanted - found - ignored]
     return RuleContradictions(
         extra=f"expected no finding of {', '.join(extra)}" if extra else "",
         missing=f"expected a finding of {', '.join(missing)}" if missing else "",

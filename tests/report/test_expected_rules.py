@@ -44,6 +44,12 @@ def test_a_rule_that_fires_unexpectedly_is_a_contradiction() -> None:
     assert judge("LD006", "LD009", wanted=("LD006",)) == (Status.UNEXPECTED, "expected no finding of LD009")
 
 
+@pytest.mark.parametrize("fired", [(), ("LD017",)])
+def test_a_rule_with_a_question_mark_may_fire_and_may_not(fired: tuple[str, ...]) -> None:
+    assert judge("LD006", *fired, wanted=("LD006", "LD017?")) == (Status.EXPECTED, "")
+    assert judge(*fired, wanted=("LD006", "LD017?")) == (Status.UNEXPECTED, "expected a finding of LD006")
+
+
 def test_no_rules_at_all_can_be_expected() -> None:
     assert judge(wanted=()) == (Status.EXPECTED, "")
     assert judge("LD006", wanted=())[0] is Status.UNEXPECTED
@@ -68,7 +74,7 @@ def test_what_is_inconclusive_stays_so_where_a_rule_is_missing_and_not_where_one
 
 def test_an_id_that_no_rule_has_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InputError, match="no rule `LD999`; known: LD001 stale-read"):
-        parse_expected_rules(("LD999",), beside="fresh")
+        parse_expected_rules(("LD999?",), beside="fresh")
 
 
 def test_a_name_in_the_place_of_an_id_is_refused_with_the_id() -> None:
