@@ -9,6 +9,7 @@ _TOGETHER = {"hlo": "analysis", "inspection": "analysis", "property": "analysis"
 """Rooms that use each other's compiled programs."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Names each test's group for `--dist loadgroup`: its folder under tests/."""
     for item in items:

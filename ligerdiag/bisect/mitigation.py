@@ -4,8 +4,8 @@
 2. Memory is XLA's own analysis for one device: arguments, outputs and temporaries, what they share counted once. Memory and
    instructions are given against the rung that has the least.
 3. The cheapest right rung has every output fresh and loses no precision as far as anything says. Of several it is the
-   fastest on the device; where nothing was timed, or at the same time, the one with the least memory, then with the fewest
-   instructions.
+   fastest on the device; where nothing was timed, or within the noise of the clock, the one with the least memory, then with
+   the fewest instructions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from ligerdiag.bisect.draft import Draft
 from ligerdiag.bisect.laboratory import Laboratory
 from ligerdiag.bisect.options import BisectOptions
 from ligerdiag.bisect.replays import replay_outcomes
-from ligerdiag.bisect.rung import Rung, find_worst
+from ligerdiag.bisect.rung import Rung, find_cheapest, find_worst
 from ligerdiag.bisect.siblings import USUAL_WORDS, find_mitigation, find_siblings
 from ligerdiag.bisect.trial import Outcome, Trial
 from ligerdiag.bisect.wording import count, describe_wrong, join_words, make_row
@@ -191,7 +191,7 @@ def _answer(rungs: Sequence[Rung]) -> list[str]:
 def _choose(rungs: Sequence[Rung]) -> Rung | None:
     """The cheapest right rung; one that loses precision only where there is no other."""
     right = [rung for rung in rungs if rung.is_exact] or [rung for rung in rungs if rung.is_right]
-    return min(right, key=lambda rung: rung.cost, default=None)
+    return find_cheapest(right)
 
 
 def _describe_rung(rung: Rung, rungs: Sequence[Rung]) -> str:

@@ -1,12 +1,15 @@
 """A rung of the mitigation ladder: one case with what it costs, and what numbers say of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isnan
 
 from ligerdiag.bisect.trial import Outcome
 from ligerdiag.outcomes import Attribution, DeviceRun, Replay, ReplayState
 from ligerdiag.report.numbers import compute_worst
+
+CLOCK_NOISE, CLOCK_NOISE_MS = 0.02, 0.1
+"""Share of a time, and milliseconds, by which medians of the same program were seen to differ (docs/measurements)."""
 
 _LOSSY_WORKAROUND = "LD012"
 """Id of the rule whose finding says that a value is read through an addition and a subtraction."""
@@ -96,10 +99,14 @@ class Rung:
         """Right, and nothing says that precision is lost."""
         return self.is_right and not self.lossy and not self.may_be_lossy
 
-    @property
-    def cost(self) -> tuple[float, float, float]:
-        """To be compared: time where it was measured, then memory, then instructions."""
-        return _known(self.milliseconds), _known(self.peak_bytes), _known(self.instructions)
+
+def find_cheapest(rungs: Sequence[Rung]) -> Rung | None:
+    """The fastest on the device; of those that are as fast within `CLOCK_NOISE`, or were not timed, the one with the least
+    memory, then with the fewest instructions, then the first. What is not known costs most. None without rungs."""
+    fastest = min((_known(rung.milliseconds) for rung in rungs), default=inf)
+    limit = max(fastest * (1 + CLOCK_NOISE), fastest + CLOCK_NOISE_MS)
+    fast = [rung for rung in rungs if _known(rung.milliseconds) <= limit]
+    return min(fast, key=lambda rung: (_known(rung.peak_bytes), _known(rung.instructions)), default=None)
 
 
 def find_worst(errors: Mapping[str, float]) -> tuple[str, float] | None:

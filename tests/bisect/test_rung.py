@@ -5,7 +5,7 @@ from math import inf, nan
 
 import pytest
 
-from ligerdiag.bisect.rung import Rung, find_worst
+from ligerdiag.bisect.rung import Rung, find_cheapest, find_worst
 from ligerdiag.bisect.trial import Outcome, Trial
 from ligerdiag.compile.job import CaseSpec, Source
 from ligerdiag.compile.target import load_target
@@ -93,6 +93,18 @@ def test_time_counts_before_instructions_and_what_is_not_known_costs_most() -> N
     slow = make_rung(device=make_device(Attribution.FRESH, 0.0, milliseconds=2.0), instructions=1)
     fast = make_rung(device=make_device(Attribution.FRESH, 0.0, milliseconds=1.0), instructions=9)
     untimed = make_rung(instructions=1)
-    assert sorted([untimed, slow, fast], key=lambda rung: rung.cost) == [fast, slow, untimed]
-    assert sorted([slow, replace(slow, instructions=0)], key=lambda rung: rung.cost)[0].instructions == 0
+    assert find_cheapest([untimed, slow, fast]) is fast
+    assert find_cheapest([untimed, slow]) is slow
+    small = replace(slow, instructions=0)
+    assert find_cheapest([slow, small]) is small
+    assert find_cheapest([]) is None
     assert make_rung().peak_bytes is None, "without an artifact there is no analysis of memory"
+
+
+def test_a_difference_within_the_noise_of_the_clock_is_none() -> None:
+    slow, fast = (make_rung(device=make_device(Attribution.FRESH, 0.0, milliseconds=ms)) for ms in (18.9, 18.6))
+    small = replace(slow, instructions=3)
+    assert find_cheapest([replace(fast, instructions=4), small]) is small
+    slower = replace(small, device=make_device(Attribution.FRESH, 0.0, milliseconds=19.1))
+    fast = replace(fast, instructions=4)
+    assert find_cheapest([fast, slower]) is fast
