@@ -1,17 +1,21 @@
 """Tests run in two processes; those of one room stay together, as they share what was compiled for them."""
 
-from pathlib import Path
+from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parent
-_TOGETHER = {"hlo": "analysis", "inspection": "analysis", "property": "analysis"}
+TOGETHER = {"hlo": "analysis", "inspection": "analysis", "property": "analysis"}
 """Rooms that use each other's compiled programs."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Names each test's group for `--dist loadgroup`: its folder under tests/."""
-    for item in items:
-        room = item.path.relative_to(ROOT).parts[0]
-        item.add_marker(pytest.mark.xdist_group(_TOGETHER.get(room, room)))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hands out whole rooms, the folders under tests/ (pytest 9.2 does not look where xdist 3.8 writes groups)."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class RoomScheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            room = nodeid.removeprefix("tests/").partition("/")[0]
+            return TOGETHER.get(room, room)
+
+    return RoomScheduling(config, log)
