@@ -268,12 +268,14 @@ def run(seeds: list[Seed], first: int, count: int, cache: Cache, keep: Path | No
     return tally
 
 
-def run_batches(folders: list[Path], first: int, count: int, jobs: int, keep: Path) -> Tally:
+def run_batches(
+    folders: list[Path], first: int, count: int, jobs: int, keep: Path, *, cache: Path | None = None
+) -> Tally:
     """Inputs `first` to `first + count - 1`; a batch whose process dies is a failure."""
     total = Tally()
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         batches = {
-            pool.submit(_run_batch, folders, start, min(BATCH, first + count - start), keep): start
+            pool.submit(_run_batch, folders, start, min(BATCH, first + count - start), keep, cache): start
             for start in range(first, first + count, BATCH)
         }
         for future in as_completed(batches):
@@ -285,8 +287,8 @@ def run_batches(folders: list[Path], first: int, count: int, jobs: int, keep: Pa
     return total
 
 
-def _run_batch(folders: list[Path], first: int, count: int, keep: Path) -> Tally:
-    return run(load_seeds(folders), first, count, Cache(), keep)
+def _run_batch(folders: list[Path], first: int, count: int, keep: Path, cache: Path | None) -> Tally:
+    return run(load_seeds(folders), first, count, Cache(cache), keep)
 
 
 def main() -> int:
