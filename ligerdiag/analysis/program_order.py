@@ -94,16 +94,6 @@ def compute_intended(
         to_constants = found  # known only now, and constants come first
 
 
-def sort_by_program_order(computation: HloComputation) -> list[HloInstruction]:
-    """The computation's instructions in the order of their tags, each after its operands."""
-    keys: dict[int, int] = {}
-    for instruction in computation.instructions:
-        path = instruction.tag_path
-        own = path[-1] if path else 0
-        keys[instruction.id] = max([own, *[keys[o.id] for o in instruction.operands]])
-    return sorted(computation.instructions, key=lambda i: keys[i.id])
-
-
 @dataclass(slots=True, eq=False)
 class _Evaluation:
     module: HloModule
@@ -118,7 +108,6 @@ class _Evaluation:
     records: bool = True
     tagged: dict[TagPath, TaggedSet] = field(default_factory=dict[TagPath, TaggedSet])
     _storage: list[Labels] = field(default_factory=list[Labels])
-    _sorted: dict[int, list[HloInstruction]] = field(default_factory=dict[int, list[HloInstruction]])
     _upstream: dict[int, frozenset[TagPath]] = field(default_factory=dict[int, frozenset[TagPath]])
     """Storage index to the nearest tagged operations that it comes from."""
     _by_call: dict[tuple[TagPath, int], tuple[HiddenWrite, ...]] = field(
@@ -162,11 +151,8 @@ class _Evaluation:
 
     def run(self, computation: HloComputation, arguments: list[Value], prefix: TagPath, level: int) -> Value:
         """Evaluate a computation once; returns its root's value."""
-        order = self._sorted.get(computation.id)
-        if order is None:
-            order = self._sorted[computation.id] = sort_by_program_order(computation)
         values: dict[int, Value] = {}
-        for instruction in order:
+        for instruction in computation.in_program_order:
             operands = [values[o.id] for o in instruction.operands]
             if instruction.opcode in _STRUCTURE:
                 values[instruction.id] = self._follow(instruction, operands, arguments, prefix, level)

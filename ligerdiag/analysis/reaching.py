@@ -68,8 +68,8 @@ def find_reached(
     run: Runner, outputs: int, wrong: Iterable[tuple[Cause, Differing]], reads: list[WrongRead]
 ) -> Reached:
     """The causes of wrong operations, and the reads, that each output depends on."""
-    last = _find_last_calls(run)
     times = compute_logical_times(run.optimized)
+    last = _find_last_calls(run, times)
 
     def make_spot(write: int, path: TagPath, sighting: Sighting) -> _Spot:
         is_late = times.get(sighting.scheduled.id, -1) > last.get(write, -1)
@@ -99,9 +99,8 @@ def find_reached(
     return Reached(known, reached)
 
 
-def _find_last_calls(run: Runner) -> Mapping[int, float]:
+def _find_last_calls(run: Runner, times: Mapping[int, int]) -> Mapping[int, float]:
     """HiddenWrite index to the LogicalTime after which none of its kernel's calls follows."""
-    times = compute_logical_times(run.optimized)
     last: dict[int, float] = {}
     for one in run.matching.actual:
         last[one.write] = max(last.get(one.write, -1), times.get(one.frames[0].instruction.id, inf))
@@ -159,6 +158,7 @@ def _split(question: _Question, others: int) -> tuple[_Question, ...]:
 def _ask(run: Runner, questions: list[_Question], outputs: int) -> list[set[int]]:
     """For each output the numbers of the questions of which it has both marks."""
     found: list[set[int]] = [set() for _ in range(outputs)]
+    plain = replace(run, folded=False)  # doubts add marks of their own and change none of these
     for first in range(0, len(questions), MARKS):
         some = questions[first : first + MARKS]
         space = run.space.without_marks()
@@ -169,7 +169,7 @@ def _ask(run: Runner, questions: list[_Question], outputs: int) -> list[set[int]
             for spot in question.spots:
                 operations[spot.path] = operations.get(spot.path, 0) | operation
                 instructions[spot.instruction] = instructions.get(spot.instruction, 0) | instruction
-        intended, actual = replace(run, space=space).with_marks(operations, instructions)
+        intended, actual = replace(plain, space=space).with_marks(operations, instructions)
         for hit, wanted, seen in zip(found, intended.outputs, actual.outputs, strict=True):
             marks = set(space.marks_in(wanted))
             hit.update(

@@ -100,6 +100,10 @@ def give_tags(module: HloModule, tags: Mapping[int, TagPath]) -> HloModule:
 def _give_tags(computation: HloComputation, tags: Mapping[int, TagPath]) -> HloComputation:
     new: dict[int, HloInstruction] = {}
     for old in computation.instructions:
+        tag = tags.get(old.id, ())
+        if not tag and not old.operands and not old.tag_path:
+            new[old.id] = old
+            continue
         new[old.id] = HloInstruction(
             old.id,
             old.name,
@@ -110,7 +114,7 @@ def _give_tags(computation: HloComputation, tags: Mapping[int, TagPath]) -> HloC
             old.proto,
             old.shape,
             old.op_name,
-            tags.get(old.id, ()),
+            tag,
         )
     return replace(
         computation,

@@ -69,6 +69,16 @@ class HloComputation:
         return tuple(sorted(found, key=lambda i: i.proto.parameter_number))
 
     @cached_property
+    def in_program_order(self) -> tuple[HloInstruction, ...]:
+        """The instructions in the order of their tags, each after its operands."""
+        keys: dict[int, int] = {}
+        for instruction in self.instructions:
+            path = instruction.tag_path
+            own = path[-1] if path else 0
+            keys[instruction.id] = max([own, *[keys[o.id] for o in instruction.operands]])
+        return tuple(sorted(self.instructions, key=lambda i: keys[i.id]))
+
+    @cached_property
     def users(self) -> Mapping[int, tuple[HloInstruction, ...]]:
         """Instruction id to the instructions of this computation that have it as an operand."""
         found: dict[int, list[HloInstruction]] = {i.id: [] for i in self.instructions}

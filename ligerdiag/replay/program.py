@@ -19,7 +19,6 @@ from typing import Protocol
 
 import numpy as np
 
-from ligerdiag.analysis.program_order import sort_by_program_order
 from ligerdiag.analysis.residuals import ResidualLines, compute_residual_lines, find_file_location, is_derivative
 from ligerdiag.analysis.writes import find_hidden_writes
 from ligerdiag.effects.access import Access, CallEffects
@@ -95,7 +94,6 @@ class _Run:
     _residual_lines: Mapping[int, ResidualLines] = field(init=False)
     _writes: dict[tuple[TagPath, int, int], int] = field(default_factory=dict[tuple[TagPath, int, int], int])
     """(tag path, call id, operand_number) to HiddenWrite index."""
-    _orders: dict[int, list[HloInstruction]] = field(default_factory=dict[int, list[HloInstruction]])
 
     def __post_init__(self) -> None:
         self._evaluator = Evaluator(self.module)
@@ -105,12 +103,9 @@ class _Run:
 
     def run(self, computation: HloComputation, arguments: Sequence[Cells], prefix: TagPath) -> Cells:
         """Runs a computation once; a cell nobody will read again is dropped."""
-        order = self._orders.get(computation.id)
-        if order is None:
-            order = self._orders[computation.id] = sort_by_program_order(computation)
         left = dict(self._evaluator.count_uses(computation))
         values: dict[int, Cells] = {}
-        for instruction in order:
+        for instruction in computation.in_program_order:
             values[instruction.id] = self._run_instruction(instruction, values, arguments, prefix)
             for operand in instruction.operands:
                 left[operand.id] -= 1
