@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from ligerdiag.analysis.call_effects import TIMEOUT as EFFECTS_TIMEOUT
+from ligerdiag.analysis.call_effects import CallEffectsReader
 from ligerdiag.analysis.context import Context, compute_context
 from ligerdiag.analysis.coverage import TagCoverage, compute_tag_coverage
 from ligerdiag.analysis.doubt_text import describe_doubts
@@ -18,10 +20,7 @@ from ligerdiag.compile.artifacts import Artifact, Provenance
 from ligerdiag.compile.cache import Cache
 from ligerdiag.compile.pool import Pool
 from ligerdiag.compile.toolchain import Toolchain
-from ligerdiag.effects.access import CallEffects
-from ligerdiag.effects.call import CustomCall
-from ligerdiag.effects.declared import Contradiction, DeclaredEffects, apply_declarations
-from ligerdiag.effects.isolated import compute_effects_isolated
+from ligerdiag.effects.declared import Contradiction, DeclaredEffects
 from ligerdiag.effects.job import EFFECTS_WORKER
 from ligerdiag.errors import ArtifactError
 from ligerdiag.findings import Finding, Verdict
@@ -32,13 +31,10 @@ from ligerdiag.hlo.command_order import CommandOrder, parse_command_order
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.must_alias import build_must_alias_buffers
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.hlo.shape import compute_byte_size, iterate_leaf_shapes, iterate_leaves
+from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.hlo.thunks import ThunkSequence, parse_thunks
 from ligerdiag.neighbourhood import Neighbourhood
 from ligerdiag.report.model import Coverage
-
-EFFECTS_TIMEOUT = 60.0
-"""Seconds that following one kernel's IR may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,10 +109,7 @@ def inspect_artifact(
     declared: what is believed of operands whose effects are unknown. readers: workers that read kernels with the Triton
     that made them, where that is not ours; see `open_readers`. neighbourhoods: look at who reads what is overwritten, too.
     """
-    program_path = artifact.as_written
-    if not program_path.stat().st_size:
-        program_path = artifact.unoptimized
-    program, _ = load_hlo(program_path)
+    program, _ = load_hlo(artifact.program)
     optimized, buffers = load_hlo(artifact.optimized)
     if buffers is None:
         raise ArtifactError(f"`{artifact.optimized}` holds no buffer assignment")
@@ -126,7 +119,7 @@ def inspect_artifact(
     compilation = Compilation(
         name=str(artifact.directory),
         program=program,
-        as_written=program_path is artifact.as_written,
+        as_written=artifact.program == artifact.as_written,
         optimized=optimized,
         buffers=buffers,
         output_names=artifact.provenance.outputs,
@@ -180,11 +173,12 @@ def inspect_compilation(
         leaves = sum(1 for _ in iterate_leaves(module.entry.root.shape))
         if leaves != len(names):
             raise ArtifactError(f"`{module.name}` has {leaves} outputs, the program {len(names)}")
-    effects = _Effects(modules, effects_cache, declared, readers)
+    effects = CallEffectsReader(cache=effects_cache, declared=declared, readers=readers)
+    effects.read(*modules)
     try:
         with pause_collector():
             context = _compute_context(compilation, names, effects.find)
-            context = replace(context, contradictions=effects.list_contradictions(context))
+            context = replace(context, contradictions=_list_contradictions(context, effects))
             around = compute_neighbourhoods(context) if neighbourhoods else ()
     except (AssertionError, IndexError, KeyError, ValueError, RecursionError, StopIteration) as fault:
         if os.environ.get("LIGERDIAG_DEBUG"):  # shows where the modules do not hang together
@@ -260,55 +254,15 @@ def _compute_context(compilation: Compilation, names: tuple[str, ...], effects_o
     )
 
 
-class _Effects:
-    """What each custom call does, with what is declared of it. The same instructions are asked about again and again."""
-
-    def __init__(
-        self,
-        modules: Sequence[HloModule],
-        cache: Path | None,
-        declared: Sequence[DeclaredEffects],
-        readers: Pool | None,
-    ) -> None:
-        self._keys: dict[int, tuple[HloInstruction, CustomCall]] = {}
-        calls = [self._find_key(call) for module in modules for _, call in module.iterate_custom_calls()]
-        calls = list(dict.fromkeys(calls))
-        found = compute_effects_isolated(calls, cache_directory=cache, timeout=EFFECTS_TIMEOUT, readers=readers)
-        self._joined = {
-            call: apply_declarations(effects, target=call.target, declarations=declared)
-            for call, effects in zip(calls, found, strict=True)
-        }
-
-    def find(self, call: HloInstruction) -> CallEffects:
-        """The effects of one of the modules' custom calls."""
-        return self._joined[self._find_key(call)][0]
-
-    def list_contradictions(self, context: Context) -> tuple[tuple[HloInstruction, Contradiction], ...]:
-        """Each declaration that is not so, with the first call that shows it."""
-        first: dict[Contradiction, HloInstruction] = {}
-        for call, _ in (*context.calls, *context.optimized_calls):
-            for one in self._joined[self._find_key(call)][1]:
-                first.setdefault(one, call)
-        return tuple([(call, one) for one, call in first.items()])
-
-    def _find_key(self, call: HloInstruction) -> CustomCall:
-        known = self._keys.get(id(call))
-        if known is None:
-            known = self._keys[id(call)] = call, _key(call)
-        return known[1]
-
-
-def _key(call: HloInstruction) -> CustomCall:
-    return CustomCall(
-        target=call.proto.custom_call_target,
-        backend_config=call.proto.backend_config,
-        operands=len(call.operands),
-        outputs=sum(1 for _ in iterate_leaves(call.shape)),
-        sizes=(
-            *(compute_byte_size(operand.shape) for operand in call.operands),
-            *(compute_byte_size(leaf) for _, leaf in iterate_leaf_shapes(call.shape)),
-        ),
-    )
+def _list_contradictions(
+    context: Context, effects: CallEffectsReader
+) -> tuple[tuple[HloInstruction, Contradiction], ...]:
+    """Each declaration that is not so, with the first call that shows it."""
+    first: dict[Contradiction, HloInstruction] = {}
+    for call, _ in (*context.calls, *context.optimized_calls):
+        for one in effects.find_contradictions(call):
+            first.setdefault(one, call)
+    return tuple([(call, one) for one, call in first.items()])
 
 
 def _compute_coverage(compilation: Compilation, context: Context) -> Coverage:

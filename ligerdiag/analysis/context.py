@@ -61,9 +61,9 @@ class Context:
     calls: tuple[tuple[HloInstruction, CallEffects], ...]
     """Every custom call of the program as written, with its effects."""
     optimized_calls: tuple[tuple[HloInstruction, CallEffects], ...] = ()
+    """Every custom call of the optimized module."""
     contradictions: tuple[tuple[HloInstruction, Contradiction], ...] = ()
     """What is declared of a custom call and is not so, with a call that shows it."""
-    """Every custom call of the optimized module."""
     roundings: tuple[Rounding, ...] = ()
     doubts: Doubts = field(default_factory=dict[str, frozenset[Doubt]])
     """Output name to what cannot be told about it, where the modules are not the compile worker's."""

@@ -28,10 +28,8 @@ def bisect(options: BisectOptions, on_progress: OnProgress | None = None) -> tup
     apply to the case. After Ctrl-C the last bisection holds what was known of it.
     """
     _refuse_idle_options(options)
-    if options.device and options.toolchain != DEFAULT:
-        raise InputError(f"a device runs what toolchain `{DEFAULT}` compiles, not `{options.toolchain}`")
     if options.device:
-        require_gpu()
+        require_gpu(options.toolchain)
     targets = [load_target(name) for name in dict.fromkeys(options.targets or DEFAULT_TARGETS)]
     if options.axis is Axis.TARGETS:
         targets = targets[:1]

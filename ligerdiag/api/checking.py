@@ -20,16 +20,15 @@ from ligerdiag.compile.pool import Pool
 from ligerdiag.compile.service import CompileEvent, compile_cases, discover_cases
 from ligerdiag.compile.target import Target, load_target
 from ligerdiag.compile.toolchain import Toolchain, current_toolchain
-from ligerdiag.compile.toolchain_table import DEFAULT
 from ligerdiag.device.service import require_gpu
 from ligerdiag.effects.declared import parse_declared
-from ligerdiag.errors import InputError
 from ligerdiag.inspection import open_readers
 from ligerdiag.outcomes import Replay
 from ligerdiag.replay.service import ReplayTask, replay_artifacts
 from ligerdiag.report.expectation import parse_expectation
 from ligerdiag.report.expected_rules import parse_expected_rules
-from ligerdiag.report.model import CheckReport, OnProgress, Progress
+from ligerdiag.report.model import CheckReport, OnProgress
+from ligerdiag.report.progress import make_progress, make_toolchain_step
 from ligerdiag.suppressions.scope import Scope, compute_scope
 from ligerdiag.suppressions.suppressions import Suppressions
 
@@ -45,33 +44,21 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
     tell = on_progress or ignore_progress
 
     def relay(event: CompileEvent) -> None:
-        tell(
-            Progress(
-                phase=event.phase,
-                event=event.event,
-                done=event.done,
-                total=event.total,
-                case_id=event.case_id,
-                target=event.target,
-                cached=event.cached,
-            )
-        )
+        tell(make_progress(event))
 
-    if options.device and options.toolchain != DEFAULT:
-        raise InputError(f"a device runs what toolchain `{DEFAULT}` compiles, not `{options.toolchain}`")
     if options.device:
-        require_gpu()
+        require_gpu(options.toolchain)
     baseline = load_baseline(options.baseline) if options.baseline is not None else None
     targets = tuple(load_target(name) for name in dict.fromkeys(options.targets))
     cache, own = Cache(options.cache_directory), current_toolchain()
-    toolchain = provide_toolchain(options.toolchain, cache, lambda step: tell(make_step(step)))
+    toolchain = provide_toolchain(options.toolchain, cache, lambda step: tell(make_toolchain_step(step)))
     run, interrupted = Run(), False
     suppressions = Suppressions(options.suppress)
     try:
         _compile(run, options, targets, cache=cache, toolchain=toolchain, relay=relay)
         for key, replay in _replay(run, options, cache, own, relay) if options.replay else ():
             run.reports[key] = replace(run.reports[key], replay=replay)
-        for key, device in run_on_devices(run, options, cache, toolchain, tell) if options.device else ():
+        for key, device in run_on_devices(run, options, cache, tell) if options.device else ():
             run.reports[key] = replace(run.reports[key], device=device)
     except KeyboardInterrupt:
         interrupted = True
@@ -144,7 +131,3 @@ def _replay(
     how = make_replay_options(options)
     for task, replay in replay_artifacts(run.tasks, how, cache=cache, toolchain=toolchain, on_event=relay):
         yield (task.case.source, task.case.id, task.target), replay
-
-
-def make_step(step: str) -> Progress:
-    return Progress(phase="toolchain", event="started", done=0, total=1, case_id=step)

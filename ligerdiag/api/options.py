@@ -68,4 +68,5 @@ class InspectOptions:
 
 
 def ignore_progress(progress: Progress) -> None:
+    """For callers who do not want to be told."""
     del progress

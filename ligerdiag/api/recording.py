@@ -11,6 +11,7 @@ from ligerdiag.hazards.ld015_schedule_drift import RULE as DRIFT
 from ligerdiag.neighbourhood import ScheduleFacts
 from ligerdiag.report.json import compute_version
 from ligerdiag.report.model import CaseReport, CheckReport, Status
+from ligerdiag.words import count_of
 
 _SHOWN = 3
 
@@ -43,7 +44,7 @@ def list_baseline_notes(
     keys = {_make_key(case, options.toolchain): case for case in cases}
     compared = [case for key, case in keys.items() if key in baseline.entries and case.status is not Status.ERROR]
     drifted = [case for case in compared if any(finding.rule == DRIFT.id for finding in case.findings)]
-    yield f"{len(drifted)} of {_count(len(compared), 'compile')} drifted from the baseline `{path}`"
+    yield f"{len(drifted)} of {count_of(len(compared), 'compile')} drifted from the baseline `{path}`"
     recorded = baseline.toolchains.get(options.toolchain, {})
     others = [name for name in sorted({*recorded, *versions}) if recorded.get(name) != versions.get(name)]
     if recorded and others:
@@ -85,7 +86,3 @@ def _make_key(report: CaseReport, toolchain: str) -> EntryKey:
 def _list(keys: Sequence[EntryKey]) -> str:
     shown = ", ".join(f"`{key.case}` on {key.target}" for key in sorted(keys)[:_SHOWN])
     return shown + (f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else "")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,6 +1,6 @@
 """What changed between two outcomes, in words."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from ligerdiag.findings import Verdict
 
@@ -12,8 +12,3 @@ def compare_outputs(one: Mapping[str, Verdict], other: Mapping[str, Verdict]) ->
         for name, verdict in other.items()
         if name in one and one[name] is not verdict
     )
-
-
-def join_alternatives(words: Sequence[str]) -> str:
-    """`a`, `a or b`, `a, b or c`."""
-    return " or ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else "".join(words)

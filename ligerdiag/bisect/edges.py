@@ -2,7 +2,8 @@
 
 1. The knobs are the readers of what a kernel overwrites behind XLA's back, of the program without ties.
 2. A set of ties is right when every output is fresh: what is right by luck is not. Numbers confirm, they do not decide.
-   A tie is not to change what is meant: an output that no longer wants what it wants without ties is not right.
+   A tie is not to change what is meant: an output that no longer wants what it wants without ties is not right. The sum of
+   a tie may make it want more.
 3. Each set comes with what shows that nothing of it can be left out: the same set less one tie, for each of its ties.
 """
 
@@ -22,13 +23,14 @@ from ligerdiag.bisect.options import BisectOptions
 from ligerdiag.bisect.replays import replay_outcomes
 from ligerdiag.bisect.tie_words import describe_reader, describe_ties, describe_written
 from ligerdiag.bisect.trial import Outcome, Trial
-from ligerdiag.bisect.wording import count, describe_wrong, explain_wrong, make_row
+from ligerdiag.bisect.wording import describe_wrong, explain_wrong, make_row
 from ligerdiag.compile.job import CaseSpec
 from ligerdiag.compile.reader import Reader
 from ligerdiag.compile.target import Target
 from ligerdiag.compile.variation import Variation
 from ligerdiag.errors import CaseError
 from ligerdiag.report.bisection import Axis, Bisection, BisectionRow
+from ligerdiag.words import count_of
 
 ANOTHER_COPY = (
     "a tie only puts a reader after the kernel: one that reads another copy than the kernel overwrites reads the old"
@@ -92,17 +94,13 @@ class _Experiment:
     def judge(self, sets: Sequence[Knobs]) -> list[bool | None]:
         """Whether every output is fresh; None where that could not be told."""
         return [
-            None if outcome.word == "unknown" else outcome.is_right and not self._changes_meaning(outcome)
+            None if outcome.word == "unknown" else outcome.is_right and outcome.wants(self.meant)
             for outcome in self.try_all(sets)
         ]
 
-    def _changes_meaning(self, outcome: Outcome) -> bool:
-        """Whether an output no longer wants something; the sum of a tie may make it want more."""
-        return any(wanted & ~outcome.meant.get(name, 0) for name, wanted in self.meant.items())
-
     def tell_best(self, knobs: Knobs) -> None:
         """For the progress."""
-        self.laboratory.best = f"right with {count(len(knobs), 'tie')}"
+        self.laboratory.best = f"right with {count_of(len(knobs), 'tie')}"
 
     def _make_trial(self, knobs: Knobs) -> Trial:
         ties = tuple(self.knobs[number].id for number in sorted(knobs))
@@ -137,7 +135,7 @@ def _settle_without_search(draft: Draft, base: Outcome, knobs: Sequence[Reader])
         draft.answers.append("no kernel overwrites an operand behind XLA's back: there is nothing to tie")
         draft.is_unsettled |= base.word == "unknown"
     elif base.is_right:
-        there = f", with {count(len(knobs), 'reader')} that could be tied" if knobs else ""
+        there = f", with {count_of(len(knobs), 'reader')} that could be tied" if knobs else ""
         draft.answers.append(f"right without any tie: every output is fresh{there}")
     else:
         nothing = f"nothing that can be tied reads {describe_written(base.written)} after the kernel"
@@ -154,7 +152,7 @@ def _write_answers(
     if found.sets:
         sure = "exactly " if found.completeness is Completeness.CERTAIN else ""
         verb = "makes" if len(found.sets) == 1 else "make"
-        sets = count(len(found.sets), "minimal set")
+        sets = count_of(len(found.sets), "minimal set")
         draft.answers.append(f"{sure}{sets} of ties, out of {len(knobs)} possible, {verb} every output right")
         draft.answers += [describe_ties(ties, knobs) for ties in found.sets]
     elif found.completeness is Completeness.LIMITED:
@@ -186,7 +184,9 @@ def _write_answers(
         draft.is_unsettled = True
         outcome = experiment.try_all([found.untold[0]])[0]
         reason = outcome.error or describe_wrong(outcome.outputs)
-        draft.notes.append(f"{count(len(found.untold), 'set')} could not be judged and may be right, such as: {reason}")
+        draft.notes.append(
+            f"{count_of(len(found.untold), 'set')} could not be judged and may be right, such as: {reason}"
+        )
 
 
 def _list_lucky(experiment: _Experiment, tried: Sequence[Knobs]) -> list[str]:
@@ -202,7 +202,7 @@ def _write_rows(draft: Draft, experiment: _Experiment, sets: Sequence[Knobs], op
     every = frozenset(range(len(experiment.knobs)))
     shown: list[tuple[str, Knobs, Knobs]] = [("no tie", frozenset(), frozenset())]
     if every not in sets:
-        shown.append((f"all {count(len(every), 'tie')}", every, frozenset()))
+        shown.append((f"all {count_of(len(every), 'tie')}", every, frozenset()))
     for ties in sets:
         shown.append((describe_numbers(ties), ties, ties))
         shown += [(f"  without {knob + 1}", less, frozenset()) for knob, less in iterate_confirmations(ties) if less]

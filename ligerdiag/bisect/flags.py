@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ligerdiag.bisect.batches import try_in_batches
-from ligerdiag.bisect.changes import compare_outputs, join_alternatives
+from ligerdiag.bisect.changes import compare_outputs
 from ligerdiag.bisect.draft import Draft
 from ligerdiag.bisect.flag_table import FlagValue, load_flags
 from ligerdiag.bisect.laboratory import Laboratory
 from ligerdiag.bisect.options import BisectOptions
 from ligerdiag.bisect.replays import replay_outcomes
 from ligerdiag.bisect.trial import Outcome, Trial
-from ligerdiag.bisect.wording import count, describe_wrong, join_words, make_row
+from ligerdiag.bisect.wording import describe_wrong, make_row
 from ligerdiag.compile.job import CaseSpec
 from ligerdiag.compile.target import Target
 from ligerdiag.compile.variation import Variation
@@ -30,6 +30,7 @@ from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.xla_pb2 import HloProto
 from ligerdiag.outcomes import Replay
 from ligerdiag.report.bisection import Axis, Bisection, BisectionRow
+from ligerdiag.words import count_of, join_words
 
 FAMILY, PROGRAM, CHANGE = "family", "program", "change"
 COLUMNS = (FAMILY, PROGRAM, CHANGE)
@@ -63,7 +64,7 @@ def bisect_flags(laboratory: Laboratory, case: CaseSpec, target: Target, options
             for flag, outcome in zip(flags[done:], outcomes[done:], strict=False)
         )
         _write_rows(draft, base, tries, {})
-        laboratory.best = f"{count(sum(_changes(base, one) for one in tries), 'flag')} with another verdict"
+        laboratory.best = f"{count_of(sum(_changes(base, one) for one in tries), 'flag')} with another verdict"
     answering = [base, *(one.outcome for one in tries if _changes(base, one))]
     replays = replay_outcomes(laboratory, draft, answering, options)
     numbers = {outcome.trial.key: replay for outcome, replay in zip(answering, replays, strict=True)}
@@ -133,21 +134,21 @@ def _make_row(base: Outcome, one: _Try, replay: Replay | None) -> BisectionRow:
 def _answer(base: Outcome, tries: Sequence[_Try]) -> list[str]:
     """A sentence for the flags that make every output right, and for each change of verdicts."""
     answers: list[str] = []
-    right = join_alternatives([one.flag.quoted for one in tries if one.outcome.is_right])
+    right = join_words([one.flag.quoted for one in tries if one.outcome.is_right], "or")
     if not base.is_right:
         answers.append(f"every output is right with {right}" if right else "no flag makes every output right")
         lucky = [one.flag.quoted for one in tries if one.outcome.word == "latent" and base.word != "latent"]
         if lucky:
-            answers.append(f"right by luck, with nothing that forces the order, with {join_alternatives(lucky)}")
+            answers.append(f"right by luck, with nothing that forces the order, with {join_words(lucky, 'or')}")
     changes: dict[tuple[str, ...], list[str]] = {}
     for one in tries:
         if _changes(base, one):
             changes.setdefault(compare_outputs(base.outputs, one.outcome.outputs), []).append(one.flag.quoted)
-    answers += [f"{', '.join(change)} with {join_alternatives(names)}" for change, names in changes.items()]
+    answers += [f"{', '.join(change)} with {join_words(names, 'or')}" for change, names in changes.items()]
     if not changes:
         tried = sum(not one.outcome.error for one in tries)
         verdict = describe_wrong(base.outputs) or "every output is fresh"
-        answers.append(f"none of {count(tried, 'setting')} changes a verdict: {verdict}")
+        answers.append(f"none of {count_of(tried, 'setting')} changes a verdict: {verdict}")
     return answers
 
 

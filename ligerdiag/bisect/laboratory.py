@@ -30,6 +30,7 @@ from ligerdiag.replay.plan import Bounds
 from ligerdiag.replay.service import ReplayOptions, ReplayTask, replay_artifacts
 from ligerdiag.report.bisection import Axis, Bisection
 from ligerdiag.report.model import OnProgress, Progress
+from ligerdiag.report.progress import make_progress, make_toolchain_step
 
 
 class Laboratory:
@@ -219,18 +220,7 @@ class Laboratory:
         )
 
     def _relay(self, event: CompileEvent) -> None:
-        self.tell(
-            Progress(
-                phase=event.phase,
-                event=event.event,
-                done=event.done,
-                total=event.total,
-                case_id=event.case_id,
-                target=event.target,
-                cached=event.cached,
-                best=self.best,
-            )
-        )
+        self.tell(make_progress(event, best=self.best))
 
     def _tell_trial(self, event: str, trial: Trial, done: int, total: int, *, cached: bool = False) -> None:
         self.tell(
@@ -247,4 +237,4 @@ class Laboratory:
         )
 
     def _tell_step(self, step: str) -> None:
-        self.tell(Progress(phase="toolchain", event="started", done=0, total=1, case_id=step))
+        self.tell(make_toolchain_step(step))

@@ -19,7 +19,7 @@ from ligerdiag.bisect.replays import replay_outcomes
 from ligerdiag.bisect.rung import Rung, find_cheapest, find_worst
 from ligerdiag.bisect.siblings import USUAL_WORDS, find_mitigation, find_siblings
 from ligerdiag.bisect.trial import Outcome, Trial
-from ligerdiag.bisect.wording import count, describe_wrong, join_words, make_row
+from ligerdiag.bisect.wording import describe_wrong, make_row
 from ligerdiag.compile.job import CaseSpec
 from ligerdiag.compile.target import Target
 from ligerdiag.errors import InputError
@@ -27,6 +27,7 @@ from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.outcomes import DeviceRun, Replay
 from ligerdiag.report.bisection import Axis, Bisection, BisectionRow
 from ligerdiag.report.numbers import render_figure
+from ligerdiag.words import count_of, join_words
 
 ERROR, BYTES, INSTRUCTIONS = "worst error", "memory", "instructions"
 DEVICE_ERROR, MILLISECONDS = "on the GPU", "ms"
@@ -220,7 +221,7 @@ def _list_costs(rung: Rung, rungs: Sequence[Rung]) -> list[str]:
         costs.append(f"{render_bytes(more)} more" if more else f"the least memory ({render_bytes(least)})")
     fewest = _find_least([one.instructions for one in rungs])
     if rung.instructions is not None and fewest is not None and rung.instructions > fewest:
-        costs.append(count(rung.instructions - fewest, "more instruction"))
+        costs.append(count_of(rung.instructions - fewest, "more instruction"))
     if rung.milliseconds is not None:
         costs.append(f"{rung.milliseconds:.3g} ms")
     return costs

@@ -22,8 +22,8 @@ from ligerdiag.analysis.step_evidence import (
 )
 from ligerdiag.bisect.pass_history import History, Moment
 from ligerdiag.bisect.snapshots import Step
-from ligerdiag.bisect.wording import join_words
 from ligerdiag.findings import Verdict
+from ligerdiag.words import join_words
 
 _WRONG = frozenset({Verdict.STALE, Verdict.CLOBBERED})
 

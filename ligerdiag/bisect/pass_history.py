@@ -62,7 +62,7 @@ def judge_history(artifact: Artifact, effects: CallEffectsReader, on_judged: OnJ
 
     Raises ArtifactError when a file cannot be read as what it should be.
     """
-    program = _load_program(artifact)
+    program, _ = load_hlo(artifact.program)
     files = list(_list_files(artifact))
     moments: list[Moment] = []
     skipped: list[str] = []
@@ -83,11 +83,6 @@ def judge_history(artifact: Artifact, effects: CallEffectsReader, on_judged: OnJ
         previous = judgement
     on_judged(len(files), len(files))
     return History(moments=tuple(moments), snapshots=len(files), judged=judged, skipped=tuple(skipped))
-
-
-def _load_program(artifact: Artifact) -> HloModule:
-    path = artifact.as_written if artifact.as_written.stat().st_size else artifact.unoptimized
-    return load_hlo(path)[0]
 
 
 def _list_files(artifact: Artifact) -> Iterator[tuple[Path, Step | None]]:

@@ -12,7 +12,7 @@ from ligerdiag.bisect.pass_answers import Blame, PassAnswer, describe_answers, e
 from ligerdiag.bisect.pass_history import History, judge_history
 from ligerdiag.bisect.snapshots import list_snapshots
 from ligerdiag.bisect.trial import Outcome, Trial
-from ligerdiag.bisect.wording import join_words, make_row
+from ligerdiag.bisect.wording import make_row
 from ligerdiag.compile.job import CaseSpec
 from ligerdiag.compile.target import Target
 from ligerdiag.compile.variation import Variation
@@ -22,6 +22,7 @@ from ligerdiag.findings import Verdict
 from ligerdiag.inspection import open_readers
 from ligerdiag.report.bisection import Axis, Bisection, BisectionRow
 from ligerdiag.report.model import Progress
+from ligerdiag.words import join_words
 
 DUMP = {"xla_dump_hlo_pass_re": ".*"}
 DISABLE = "xla_disable_hlo_passes"

@@ -16,7 +16,7 @@ from ligerdiag.bisect.options import BisectOptions
 from ligerdiag.bisect.parting import Parting, State, describe_instruction, find_parting, load_states
 from ligerdiag.bisect.replays import replay_outcomes
 from ligerdiag.bisect.trial import Outcome, Trial
-from ligerdiag.bisect.wording import join_words, make_row
+from ligerdiag.bisect.wording import make_row
 from ligerdiag.compile.job import CaseSpec
 from ligerdiag.compile.target import Target, list_targets, load_target
 from ligerdiag.compile.variation import Variation
@@ -25,6 +25,7 @@ from ligerdiag.findings import Verdict
 from ligerdiag.hlo.fingerprint import compute_fingerprint
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.report.bisection import Axis, Bisection
+from ligerdiag.words import join_words
 
 CAPABILITY, PROGRAM = "capability", "program"
 COLUMNS = (CAPABILITY, PROGRAM)

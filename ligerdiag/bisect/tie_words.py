@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from ligerdiag.bisect.minimal_sets import Knobs
-from ligerdiag.bisect.wording import join_words
 from ligerdiag.compile.reader import Reader
 from ligerdiag.inspection import WrittenOperand
 from ligerdiag.report.source_text import compute_place
+from ligerdiag.words import join_words
 
 
 def describe_reader(reader: Reader) -> str:

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 
+from ligerdiag.bisect.changes import compare_outputs
 from ligerdiag.bisect.draft import Draft
 from ligerdiag.bisect.first_change import Change, find_changes
 from ligerdiag.bisect.laboratory import Laboratory
 from ligerdiag.bisect.options import BisectOptions
 from ligerdiag.bisect.replays import replay_outcomes
 from ligerdiag.bisect.trial import Outcome, Trial
-from ligerdiag.bisect.wording import join_words, make_row
+from ligerdiag.bisect.wording import make_row
 from ligerdiag.compile.environments import has_environment, locate_environment
 from ligerdiag.compile.job import CaseSpec
 from ligerdiag.compile.target import Target
@@ -16,6 +17,7 @@ from ligerdiag.compile.toolchain_table import DEFAULT, find_spec, known_toolchai
 from ligerdiag.errors import InputError
 from ligerdiag.findings import Verdict
 from ligerdiag.report.bisection import Axis, Bisection
+from ligerdiag.words import join_words
 
 PACKAGES = ("jax", "jaxlib", "jax-triton", "triton")
 """What of a toolchain is named."""
@@ -118,11 +120,7 @@ def _find_versions(laboratory: Laboratory, name: str) -> dict[str, str]:
 
 def _describe_change(laboratory: Laboratory, names: Sequence[str], outcomes: dict[int, Outcome], change: Change) -> str:
     before, after = outcomes[change.before], outcomes[change.after]
-    changed = [
-        f"`{name}` {before.outputs[name].value} -> {verdict.value}"
-        for name, verdict in after.outputs.items()
-        if name in before.outputs and before.outputs[name] is not verdict
-    ]
+    changed = compare_outputs(before.outputs, after.outputs)
     old, new = (_find_versions(laboratory, names[position]) for position in (change.before, change.after))
     differing = [f"{name} {old[name]} -> {new[name]}" for name in PACKAGES if old[name] != new[name]]
     return (

@@ -68,6 +68,10 @@ class Outcome:
         """Every output is fresh: nothing is left to luck, and nothing is unknown."""
         return self.word == "right"
 
+    def wants(self, meant: Mapping[str, int]) -> bool:
+        """Whether every output still is to depend on all that it is to depend on there; it may want more."""
+        return not any(wanted & ~self.meant.get(name, 0) for name, wanted in meant.items())
+
     @property
     def word(self) -> str:
         """That of its worst output: `right`, `latent`, `unknown` or `wrong`; `unknown` where there is none."""

@@ -10,6 +10,7 @@ from ligerdiag.report.agreement import Agreement, compute_replay_agreements
 from ligerdiag.report.bisection import BisectionRow
 from ligerdiag.report.numbers_cell import render_agreement_word
 from ligerdiag.report.spans import compute_text
+from ligerdiag.words import join_words
 
 
 def make_row(
@@ -67,13 +68,3 @@ def explain_wrong(outcome: Outcome) -> tuple[str, ...]:
         if get_rule(finding.rule).explains in {outcome.outputs.get(name) for name in finding.outputs} - {None}
     ]
     return tuple(dict.fromkeys(sentences))
-
-
-def join_words(words: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    return " and ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else "".join(words)
-
-
-def count(number: int, noun: str) -> str:
-    """`1 tie`, `2 ties`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

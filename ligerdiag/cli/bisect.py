@@ -2,13 +2,25 @@
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ligerdiag.cli.check import DEFAULT_TARGETS, parse_targets
 from ligerdiag.cli.exit_codes import ExitCode, render_table
+from ligerdiag.cli.options import (
+    DEFAULT_TARGETS,
+    AnswerFormat,
+    AnswerOutput,
+    CacheDir,
+    Config,
+    Full,
+    Jobs,
+    Replay,
+    ReplayMemory,
+    ReplaySeconds,
+    ToolchainName,
+    parse_targets,
+)
 from ligerdiag.cli.output import require_writable
 from ligerdiag.cli.report_output import Format, write_bisections
 from ligerdiag.cli.sizes import parse_size
@@ -71,10 +83,7 @@ def bisect(  # noqa: PLR0917 - typer reads the options from the signature
             help="GPUs to compile for: a100,h100. Repeatable. [default: h100; all for --over targets]",
         ),
     ] = None,
-    toolchain: Annotated[
-        str,
-        typer.Option("--toolchain", metavar="NAME", help="Compile with these versions, see `ligerdiag toolchains`."),
-    ] = "default",
+    toolchain: ToolchainName = "default",
     toolchains: Annotated[
         list[str] | None,
         typer.Option(
@@ -87,39 +96,22 @@ def bisect(  # noqa: PLR0917 - typer reads the options from the signature
         bool, typer.Option("--create", help="With --over toolchains: make the environments that are missing.")
     ] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Trials of one search, at most.")] = 200,
-    format: Annotated[Format, typer.Option("--format", help="Form of the answer.")] = Format.TERMINAL,
-    output: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="Write the answer there and keep the table here.")
-    ] = None,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, metavar="N", help="Workers. [default: one a core]")
-    ] = None,
+    format: AnswerFormat = Format.TERMINAL,
+    output: AnswerOutput = None,
+    jobs: Jobs = None,
     timeout: Annotated[
         float,
         typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Longest to compile once, and to replay it."),
     ] = 300.0,
-    cache_dir: Annotated[
-        Path | None,
-        typer.Option("--cache-dir", metavar="DIR", help="Where artifacts are kept. [default: the user's cache]"),
-    ] = None,
-    replay: Annotated[bool, typer.Option("--replay/--no-replay", help="Replay on numbers.")] = True,
-    replay_seconds: Annotated[
-        float,
-        typer.Option("--replay-seconds", min=0.001, metavar="SECONDS", help="Replay what is estimated below that."),
-    ] = 10.0,
-    replay_memory: Annotated[
-        str, typer.Option("--replay-memory", metavar="SIZE", help="Replay what is estimated below that: 500M, 4G.")
-    ] = "4G",
-    full: Annotated[
-        bool, typer.Option("--full", help="Replay whatever the estimate, up to 16G and what is free.")
-    ] = False,
+    cache_dir: CacheDir = None,
+    replay: Replay = True,
+    replay_seconds: ReplaySeconds = 10.0,
+    replay_memory: ReplayMemory = "4G",
+    full: Full = False,
     device: Annotated[
         bool, typer.Option("--device", help="With --over mitigation: time each on this machine's GPUs.")
     ] = False,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", metavar="FILE", help="Read [tool.ligerdiag] there. [default: nearest pyproject.toml]"),
-    ] = None,
+    config: Config = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="With the artifact of each row.")] = False,
 ) -> None:
     """Runs the bisection and exits with its code."""

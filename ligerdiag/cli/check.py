@@ -7,12 +7,22 @@ from typing import Annotated
 import typer
 
 from ligerdiag.cli.exit_codes import PRECEDENCE, FailOn, compute_exit_code, render_table
+from ligerdiag.cli.options import (
+    DEFAULT_TARGETS,
+    CacheDir,
+    Config,
+    Full,
+    Jobs,
+    Replay,
+    ReplayMemory,
+    ReplaySeconds,
+    ToolchainName,
+    parse_targets,
+)
 from ligerdiag.cli.output import require_writable
 from ligerdiag.cli.record_output import require_recordable, write_record
 from ligerdiag.cli.report_output import Format, write_report
 from ligerdiag.cli.sizes import parse_size
-
-DEFAULT_TARGETS = ("h100",)
 
 HELP = """Are these schedules right? Compile each case for the GPU, with no GPU needed, and say
 for every output whether it is computed from what the kernels wrote. Then replay the
@@ -73,9 +83,7 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FILE", help="Write the report there and keep the table here.")
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, metavar="N", help="Workers. [default: one a core]")
-    ] = None,
+    jobs: Jobs = None,
     timeout: Annotated[
         float,
         typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Longest to compile a case, and to replay it."),
@@ -90,22 +98,12 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
             "--strict/--no-strict", help="Exit with 4 when a case is inconclusive, with 1 for an unused suppression."
         ),
     ] = None,
-    cache_dir: Annotated[
-        Path | None,
-        typer.Option("--cache-dir", metavar="DIR", help="Where artifacts are kept. [default: the user's cache]"),
-    ] = None,
+    cache_dir: CacheDir = None,
     refresh: Annotated[bool, typer.Option("--refresh", help="Compile and replay again what the cache has.")] = False,
-    replay: Annotated[bool, typer.Option("--replay/--no-replay", help="Replay on numbers.")] = True,
-    replay_seconds: Annotated[
-        float,
-        typer.Option("--replay-seconds", min=0.001, metavar="SECONDS", help="Replay what is estimated below that."),
-    ] = 10.0,
-    replay_memory: Annotated[
-        str, typer.Option("--replay-memory", metavar="SIZE", help="Replay what is estimated below that: 500M, 4G.")
-    ] = "4G",
-    full: Annotated[
-        bool, typer.Option("--full", help="Replay whatever the estimate, up to 16G and what is free.")
-    ] = False,
+    replay: Replay = True,
+    replay_seconds: ReplaySeconds = 10.0,
+    replay_memory: ReplayMemory = "4G",
+    full: Full = False,
     rows: Annotated[
         bool, typer.Option("--rows", help="Count the fresh and stale rows of each output; -v shows them.")
     ] = False,
@@ -113,10 +111,7 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
         bool,
         typer.Option("--device", help="Compile for this machine's GPUs, too, run there and compare."),
     ] = False,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", metavar="FILE", help="Read [tool.ligerdiag] there. [default: nearest pyproject.toml]"),
-    ] = None,
+    config: Config = None,
     record: Annotated[
         Path | None,
         typer.Option("--record", metavar="FILE", help="Write the schedules there, as a baseline; see --baseline."),
@@ -125,10 +120,7 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
         Path | None,
         typer.Option("--baseline", metavar="FILE", help="Report what drifted since FILE was recorded (LD015)."),
     ] = None,
-    toolchain: Annotated[
-        str,
-        typer.Option("--toolchain", metavar="NAME", help="Compile with these versions, see `ligerdiag toolchains`."),
-    ] = "default",
+    toolchain: ToolchainName = "default",
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Numbers of each output; findings of expected cases by themselves.")
     ] = False,
@@ -170,9 +162,3 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
     if record is not None:
         write_record(report, options, record)
     raise typer.Exit(code)
-
-
-def parse_targets(names: list[str]) -> tuple[str, ...]:
-    """Comma lists, each name once, in the order given."""
-    parts = [part.strip() for name in names for part in name.split(",")]
-    return tuple(dict.fromkeys(part for part in parts if part))

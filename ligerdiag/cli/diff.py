@@ -1,13 +1,12 @@
 """`ligerdiag diff`: what did an upgrade, another GPU, another flag change around the in-place kernels?"""
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ligerdiag.cli.check import parse_targets
 from ligerdiag.cli.exit_codes import MEANINGS_OF_DIFF, compute_difference_code, render_table
+from ligerdiag.cli.options import AnswerFormat, AnswerOutput, CacheDir, Config, Jobs, parse_targets
 from ligerdiag.cli.output import require_writable
 from ligerdiag.cli.report_output import Format, write_differences
 
@@ -55,25 +54,15 @@ def diff(  # noqa: PLR0917 - typer reads the options from the signature
     module: Annotated[
         str, typer.Option("--module", metavar="GLOB", help="Of a dump: the module whose name matches.")
     ] = "",
-    format: Annotated[Format, typer.Option("--format", help="Form of the answer.")] = Format.TERMINAL,
-    output: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="Write the answer there and keep the table here.")
-    ] = None,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, metavar="N", help="Workers. [default: one a core]")
-    ] = None,
+    format: AnswerFormat = Format.TERMINAL,
+    output: AnswerOutput = None,
+    jobs: Jobs = None,
     timeout: Annotated[
         float | None,
         typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Longest for one compile. [default: 300]"),
     ] = None,
-    cache_dir: Annotated[
-        Path | None,
-        typer.Option("--cache-dir", metavar="DIR", help="Where artifacts are kept. [default: the user's cache]"),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", metavar="FILE", help="Read [tool.ligerdiag] there. [default: nearest pyproject.toml]"),
-    ] = None,
+    cache_dir: CacheDir = None,
+    config: Config = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Also bytes and fusions that decide nothing, and the artifacts.")
     ] = False,

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ligerdiag.cli.exit_codes import MEANINGS_WITHOUT_EXPECTATION, PRECEDENCE, FailOn, compute_exit_code, render_table
+from ligerdiag.cli.options import Config
 from ligerdiag.cli.output import require_writable
 from ligerdiag.cli.report_output import Format, write_report
 
@@ -70,10 +71,7 @@ def inspect(  # noqa: PLR0917 - typer reads the options from the signature
     cache_dir: Annotated[
         Path | None, typer.Option("--cache-dir", metavar="DIR", help="Where kernels' effects are kept.")
     ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", metavar="FILE", help="Read [tool.ligerdiag] there. [default: nearest pyproject.toml]"),
-    ] = None,
+    config: Config = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Evidence in full.")] = False,
 ) -> None:
     """Runs the inspection and exits with its code."""

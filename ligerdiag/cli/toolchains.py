@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ligerdiag.cli.check import Format
 from ligerdiag.cli.exit_codes import ExitCode
+from ligerdiag.cli.options import AnswerFormat
+from ligerdiag.cli.report_output import Format
 from ligerdiag.errors import InputError
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def toolchains(
         list[str] | None, typer.Argument(metavar="[NAME]...", help="Toolchains.", show_default=False)
     ] = None,
     target: Annotated[str, typer.Option("--target", metavar="NAME", help="GPU that doctor compiles for.")] = "h100",
-    format: Annotated[Format, typer.Option("--format", help="Form of the answer.")] = Format.TERMINAL,
+    format: AnswerFormat = Format.TERMINAL,
     cache_dir: Annotated[
         Path | None,
         typer.Option("--cache-dir", metavar="DIR", help="Where environments are kept. [default: the user's cache]"),

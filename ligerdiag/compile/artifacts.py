@@ -144,6 +144,11 @@ class Artifact:
     """Why `readers` is not all of them; empty when it is."""
     provenance: Provenance
 
+    @property
+    def program(self) -> Path:
+        """The program as traced; where it has no such form, as XLA got it."""
+        return self.as_written if self.as_written.stat().st_size else self.unoptimized
+
 
 def load_artifact(directory: Path) -> Artifact:
     """Checks every file against the manifest and reads the records; ArtifactError when something is not right."""

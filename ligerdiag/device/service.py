@@ -17,6 +17,7 @@ from ligerdiag.compile.job import CaseSpec, CompileRequest
 from ligerdiag.compile.pool import Pool, count_cores
 from ligerdiag.compile.service import compute_fingerprint
 from ligerdiag.compile.toolchain import Toolchain, compute_important_environment
+from ligerdiag.compile.toolchain_table import DEFAULT
 from ligerdiag.device.job import (
     ComparisonRequest,
     DeviceAnswer,
@@ -55,8 +56,13 @@ class DeviceOptions:
     """How many different draws of a case's arguments are run."""
 
 
-def require_gpu() -> None:
-    """Raises InputError where the system knows of no NVIDIA GPU: asked before anything is compiled."""
+def require_gpu(toolchain: str = DEFAULT) -> None:
+    """Raises InputError where what that toolchain compiles cannot run here: asked before anything is compiled.
+
+    A device runs what the default one compiles, and the system has to know of an NVIDIA GPU.
+    """
+    if toolchain != DEFAULT:
+        raise InputError(f"a device runs what toolchain `{DEFAULT}` compiles, not `{toolchain}`")
     if not any(Path(device).exists() for device in _DEVICES):
         raise InputError("`--device` needs an NVIDIA GPU, and this machine has none: leave it out to replay on the CPU")
 

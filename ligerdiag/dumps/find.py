@@ -53,6 +53,8 @@ class Dump:
     """Files between two passes, which are not read."""
     links: int = 0
     """Symbolic links that were not followed."""
+    deep: int = 0
+    """Folders that are too far down to be looked into."""
 
 
 @dataclass(slots=True)
@@ -97,12 +99,13 @@ def _find_in_directory(root: Path) -> Dump:
     artifacts: list[Path] = []
     named: list[tuple[Path, DumpName]] = []
     others: list[Path] = []
-    links = 0
-    for directory, names, is_cut in _walk(root):
+    links = deep = 0
+    for directory, names, cut in _walk(root):
         if directory != root and ARTIFACT_MANIFEST in names and ARTIFACT_MODULE in names:
             artifacts.append(directory)
             continue
-        links += is_cut
+        links += cut.links
+        deep += cut.deep
         for name in names:
             path = directory / name
             if path.is_symlink() and not _is_inside(path, root):
@@ -125,6 +128,7 @@ def _find_in_directory(root: Path) -> Dump:
         unscheduled=sum(_is_unscheduled(group) for _, group in groups),
         snapshots=sum(parsed.role is Role.SNAPSHOT for _, parsed in named),
         links=links,
+        deep=deep,
     )
 
 
@@ -148,19 +152,29 @@ def _find_beside(path: Path) -> Dump:
     return Dump(modules=(ModuleFiles(id=path.name, target="", optimized=(path,)),))
 
 
-def _walk(root: Path) -> Iterator[tuple[Path, list[str], int]]:
-    """Each directory, the names of its files, and how many directories below it are links; in order of names."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cut:
+    """How many folders of a directory are not looked into."""
+
+    links: int
+    deep: int
+
+
+def _walk(root: Path) -> Iterator[tuple[Path, list[str], _Cut]]:
+    """Each directory, the names of its files, and what below it is left out; in order of names."""
     count = 0
     for directory, folders, names in os.walk(root, onerror=_raise):
         here = Path(directory)
         folders.sort()
         is_link = [(here / folder).is_symlink() for folder in folders]
+        deep = 0
         if len(here.relative_to(root).parts) >= MAXIMUM_DEPTH:
+            deep = len(folders) - sum(is_link)
             folders.clear()
         count += len(names)
         if count > MAXIMUM_FILES:
             raise InputError(f"`{root}` holds more than {MAXIMUM_FILES} files: name the folder that has the dump")
-        yield here, sorted(names), sum(is_link)
+        yield here, sorted(names), _Cut(links=sum(is_link), deep=deep)
 
 
 def _raise(error: OSError) -> None:

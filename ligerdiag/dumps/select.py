@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from ligerdiag.dumps.find import Dump, ModuleFiles, find_modules
+from ligerdiag.dumps.find import MAXIMUM_DEPTH, Dump, ModuleFiles, find_modules
 from ligerdiag.errors import InputError
+from ligerdiag.words import count_of
 
 SHOWN = 5
 
@@ -40,7 +41,7 @@ def select_modules(paths: Sequence[Path], pattern: str = "") -> Selection:
         raise InputError(f"no module matches `{pattern}`: there are {names}{more}")
     notes: list[str] = []
     if pattern and len(modules) < len(found):
-        notes.append(f"{_count(len(found) - len(modules), 'module')} not asked for: no match of `{pattern}`")
+        notes.append(f"{count_of(len(found) - len(modules), 'module')} not asked for: no match of `{pattern}`")
     notes += _describe_rest(dumps)
     return Selection(modules=modules, artifacts=artifacts, notes=tuple(notes))
 
@@ -63,7 +64,7 @@ def _name_apart(dumps: Sequence[tuple[Path, Dump]]) -> tuple[ModuleFiles, ...]:
 
 def _describe_empty(path: Path, dump: Dump) -> str:
     if dump.unscheduled:
-        number = _count(dump.unscheduled, "module")
+        number = count_of(dump.unscheduled, "module")
         return (
             f"`{path}` holds {number} before optimizations and none after: the schedule is in `…after_optimizations…`"
         )
@@ -72,19 +73,20 @@ def _describe_empty(path: Path, dump: Dump) -> str:
 
 def _describe_rest(dumps: Sequence[Dump]) -> list[str]:
     notes: list[str] = []
-    unscheduled, snapshots, links = (
+    unscheduled, snapshots, links, deep = (
         sum(dump.unscheduled for dump in dumps),
         sum(dump.snapshots for dump in dumps),
         sum(dump.links for dump in dumps),
+        sum(dump.deep for dump in dumps),
     )
     if unscheduled:
-        notes.append(f"{_count(unscheduled, 'module')} without an optimized form, not inspected")
+        notes.append(f"{count_of(unscheduled, 'module')} without an optimized form, not inspected")
     if snapshots:
-        notes.append(f"{_count(snapshots, 'snapshot')} between passes, not read")
+        notes.append(f"{count_of(snapshots, 'snapshot')} between passes, not read")
     if links:
-        notes.append(f"{_count(links, 'symbolic link')} not followed")
+        notes.append(f"{count_of(links, 'symbolic link')} not followed")
+    if deep:
+        notes.append(
+            f"{count_of(deep, 'folder')} more than {MAXIMUM_DEPTH} levels down, not looked into: name one itself"
+        )
     return notes
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -113,7 +113,7 @@ def estimate(
 
 def estimate_artifact(artifact: Artifact, cores: int) -> Estimate:
     """The cost of replaying an artifact. Raises ArtifactError when it cannot be read, NotCoveredError as `get_dtype`."""
-    program, _ = load_hlo(artifact.as_written if artifact.as_written.stat().st_size else artifact.unoptimized)
+    program, _ = load_hlo(artifact.program)
     optimized, buffers = load_hlo(artifact.optimized)
     if buffers is None:
         raise ArtifactError(f"`{artifact.optimized}` holds no buffer assignment")

@@ -4,6 +4,7 @@ from collections import Counter
 
 from ligerdiag.report.model import CaseReport, CheckReport, Noun, Status
 from ligerdiag.report.spans import BLANK, Line, Span, Style, compute_wrapped
+from ligerdiag.words import count_of
 
 MAX_LOG_LINES = 12
 MAX_NOT_COVERED = 12
@@ -66,18 +67,18 @@ def render_coverage(report: CheckReport, width: int | None) -> tuple[Line, ...]:
     modules = len(analysed)
     covered = ", ".join(
         (
-            f"{_count(sum(c.instructions for c in analysed), 'instruction')} in {_count(modules, 'module')}",
-            _count(sum(c.kernels for c in analysed), "custom call"),
-            _count(sum(c.hidden_writes for c in analysed), "hidden write"),
+            f"{count_of(sum(c.instructions for c in analysed), 'instruction')} in {count_of(modules, 'module')}",
+            count_of(sum(c.kernels for c in analysed), "custom call"),
+            count_of(sum(c.hidden_writes for c in analysed), "hidden write"),
             f"{sum(c.tags_found for c in analysed)} of {sum(c.tags for c in analysed)} tags found again",
-            f"buffer assignment of {_count(sum(c.buffer_assignment for c in analysed), 'module')}",
+            f"buffer assignment of {count_of(sum(c.buffer_assignment for c in analysed), 'module')}",
         )
     )
     lines = list(compute_wrapped((Span("covered: ", Style.STRONG), Span(covered)), width, 4))
     missed = Counter(line for c in analysed for line in dict.fromkeys(c.not_covered))
     failed = sum(case.status is Status.ERROR for case in report.cases)
     if failed:
-        missed[f"{_count(failed, 'module')} that could not be analysed"] = 1
+        missed[f"{count_of(failed, 'module')} that could not be analysed"] = 1
     if not missed:
         return (*lines, (Span("not covered: ", Style.STRONG), Span("nothing that the analysis met and does not model")))
     for text, times in missed.most_common(MAX_NOT_COVERED):
@@ -105,7 +106,7 @@ def render_totals(report: CheckReport, width: int | None) -> tuple[Line, ...]:
     counts = Counter(case.status for case in report.cases)
     cases = len({case.id for case in report.cases})
     spans = [
-        Span(f"{_count(cases, report.noun.value)} on {', '.join(report.targets)}", Style.STRONG),
+        Span(f"{count_of(cases, report.noun.value)} on {', '.join(report.targets)}", Style.STRONG),
         Span(f"{_describe_toolchain(report)} in {report.seconds:.1f} s"),
     ]
     always = _ALWAYS if report.noun is Noun.CASE else _ALWAYS_WITHOUT_EXPECTATION
@@ -126,7 +127,3 @@ def _describe_toolchain(report: CheckReport) -> str:
         return ""
     versions = (f"{name} {report.versions[name]}" for name in ("jax", "triton") if name in report.versions)
     return f" by {report.toolchain} ({', '.join(versions)})"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

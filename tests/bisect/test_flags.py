@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.bisect import flag_table
-from ligerdiag.bisect.changes import compare_outputs, join_alternatives
+from ligerdiag.bisect.changes import compare_outputs
 from ligerdiag.bisect.flag_table import load_flags
 from ligerdiag.bisect.flags import bisect_flags
 from ligerdiag.bisect.laboratory import Laboratory
@@ -15,6 +15,7 @@ from ligerdiag.compile.target import Target
 from ligerdiag.compile.variation import Variation
 from ligerdiag.findings import Verdict
 from ligerdiag.report.bisection import Axis, Bisection
+from ligerdiag.words import join_words
 from tests.bisect.conftest import Load, make_options
 from tests.bisect.programs import HARMLESS, UNTRACEABLE
 
@@ -160,7 +161,7 @@ def test_changes_are_those_of_outputs_that_both_have() -> None:
     one = {"loss": Verdict.FRESH, "w": Verdict.STALE, "gone": Verdict.STALE}
     other = {"loss": Verdict.FRESH, "w": Verdict.LATENT, "new": Verdict.STALE}
     assert compare_outputs(one, other) == ("`w` stale -> latent",)
-    assert [join_alternatives(words) for words in ((), ("a",), ("a", "b"), ("a", "b", "c"))] == [
+    assert [join_words(words, "or") for words in ((), ("a",), ("a", "b"), ("a", "b", "c"))] == [
         "",
         "a",
         "a or b",

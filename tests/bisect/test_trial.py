@@ -36,6 +36,14 @@ def test_an_error_is_unknown_whatever_else_there_is() -> None:
     assert Outcome(trial=TRIAL, outputs={"loss": Verdict.FRESH}, error="aborted").word == "unknown"
 
 
+@pytest.mark.parametrize(
+    ("meant", "keeps"),
+    [({"a": 0b01}, True), ({"a": 0b11}, True), ({"a": 0b10}, False), ({"b": 0b01}, False), ({}, False)],
+)
+def test_an_output_may_want_more_than_before_and_not_less(meant: dict[str, int], keeps: bool) -> None:
+    assert Outcome(trial=TRIAL, meant=meant).wants({"a": 0b01}) is keeps
+
+
 def test_trials_that_compile_the_same_have_one_key() -> None:
     def key(**changes: object) -> object:
         return Trial(case=CASE, target=TRIAL.target, variation=Variation(**changes)).key  # type: ignore[arg-type]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.cli.check import parse_targets
 from ligerdiag.cli.exit_codes import MEANINGS
+from ligerdiag.cli.options import parse_targets
 from ligerdiag.cli.sizes import parse_size
 from ligerdiag.errors import CompileError, InputError, LigerdiagError
 from ligerdiag.findings import Verdict

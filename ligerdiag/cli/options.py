@@ -1,0 +1,43 @@
+"""Options that several commands have, each with one name, one default text and one help."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ligerdiag.cli.report_output import Format
+
+DEFAULT_TARGETS = ("h100",)
+
+Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, metavar="N", help="Workers. [default: one a core]")]
+CacheDir = Annotated[
+    Path | None,
+    typer.Option("--cache-dir", metavar="DIR", help="Where artifacts are kept. [default: the user's cache]"),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="Read [tool.ligerdiag] there. [default: nearest pyproject.toml]"),
+]
+Replay = Annotated[bool, typer.Option("--replay/--no-replay", help="Replay on numbers.")]
+ReplaySeconds = Annotated[
+    float,
+    typer.Option("--replay-seconds", min=0.001, metavar="SECONDS", help="Replay what is estimated below that."),
+]
+ReplayMemory = Annotated[
+    str, typer.Option("--replay-memory", metavar="SIZE", help="Replay what is estimated below that: 500M, 4G.")
+]
+Full = Annotated[bool, typer.Option("--full", help="Replay whatever the estimate, up to 16G and what is free.")]
+ToolchainName = Annotated[
+    str,
+    typer.Option("--toolchain", metavar="NAME", help="Compile with these versions, see `ligerdiag toolchains`."),
+]
+AnswerFormat = Annotated[Format, typer.Option("--format", help="Form of the answer.")]
+AnswerOutput = Annotated[
+    Path | None, typer.Option("--output", metavar="FILE", help="Write the answer there and keep the table here.")
+]
+
+
+def parse_targets(names: list[str]) -> tuple[str, ...]:
+    """Comma lists, each name once, in the order given."""
+    parts = [part.strip() for name in names for part in name.split(",")]
+    return tuple(dict.fromkeys(part for part in parts if part))
