@@ -1,14 +1,15 @@
 """The price of each cure: one program with all that can be done about its hidden write, from nothing to another algorithm.
 
 1. The rungs are the case's siblings in its own table (`siblings`).
-2. Memory is XLA's own analysis for one device: arguments, outputs and temporaries, what they share counted once. Memory and
-   instructions are given against the rung that has the least.
+2. Memory is that of one device, by XLA's buffer assignment: arguments, outputs and temporaries, what they share counted
+   once. Memory and instructions are given against the rung that has the least.
 3. The cheapest right rung has every output fresh and loses no precision as far as anything says. Of several it is the
    fastest on the device; where nothing was timed, or within the noise of the clock, the one with the least memory, then with
    the fewest instructions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from ligerdiag.bisect.batches import try_in_batches
 from ligerdiag.bisect.device_runs import require_device, run_on_device
@@ -79,23 +80,21 @@ def _find_rungs(laboratory: Laboratory, case: CaseSpec) -> tuple[CaseSpec, ...]:
 def _make_rungs(
     outcomes: Sequence[Outcome], replays: Sequence[Replay | None], runs: Mapping[str, DeviceRun]
 ) -> tuple[Rung, ...]:
-    return tuple(
-        Rung(
-            name=find_mitigation(outcome.trial.case),
-            outcome=outcome,
-            replay=replay,
-            device=runs.get(outcome.trial.case.id),
-            instructions=_count_instructions(outcome),
-        )
-        for outcome, replay in zip(outcomes, replays, strict=True)
+    return tuple(_make_rung(outcome, replay, runs) for outcome, replay in zip(outcomes, replays, strict=True))
+
+
+def _make_rung(outcome: Outcome, replay: Replay | None, runs: Mapping[str, DeviceRun]) -> Rung:
+    rung = Rung(
+        name=find_mitigation(outcome.trial.case),
+        outcome=outcome,
+        replay=replay,
+        device=runs.get(outcome.trial.case.id),
     )
-
-
-def _count_instructions(outcome: Outcome) -> int | None:
     if outcome.artifact is None or outcome.error:
-        return None
-    module, _ = load_hlo(outcome.artifact.optimized)
-    return module.instruction_count
+        return rung
+    module, buffers = load_hlo(outcome.artifact.optimized)
+    peak = None if buffers is None or buffers.memory is None else buffers.memory.peak
+    return replace(rung, instructions=module.instruction_count, peak_bytes=peak)
 
 
 def _write_rows(draft: Draft, rungs: Sequence[Rung]) -> None:
@@ -153,8 +152,6 @@ def _note(draft: Draft, rungs: Sequence[Rung]) -> None:
     if broken:
         draft.is_unsettled = True
         draft.notes.append(f"could not be analysed: {join_words(broken)}, see the table")
-    if any(rung.peak_bytes is None and not rung.outcome.error for rung in rungs):
-        draft.notes.append("this toolchain has no memory analysis")
     for rung in rungs:
         if rung.device is not None and rung.device.error:
             draft.notes.append(f"`{rung.name}` on the GPU: {rung.device.error}")

@@ -26,17 +26,8 @@ class Rung:
     device: DeviceRun | None = None
     instructions: int | None = None
     """Of the optimized module, fused ones included; None when there is none."""
-
-    @property
-    def peak_bytes(self) -> int | None:
-        """Bytes on one device that XLA reserves: arguments, outputs and temporaries, what they share once.
-
-        None where the toolchain has no memory analysis.
-        """
-        if self.outcome.artifact is None or not self.outcome.artifact.provenance.memory:
-            return None
-        memory = self.outcome.artifact.provenance.memory
-        return memory["argument"] + memory["output"] + memory["temp"] - memory["alias"]
+    peak_bytes: int | None = None
+    """Bytes on one device that XLA reserves, see `Memory.peak`; None when there is no module."""
 
     @property
     def milliseconds(self) -> float | None:

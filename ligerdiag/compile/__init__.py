@@ -3,7 +3,7 @@
 Files that run in a worker import jax and triton; the others, the ones that `service` calls, never do:
 
 - worker side: worker, worker_loop, worker_faults, draws, case_loader, mesh, lowering, tags, kernel_calls, names,
-  compile_job, same_storage, readers, ties, memory_analysis
+  compile_job, same_storage, readers, ties
 - both sides: job, fields, artifacts, artifact_store, reader, variation
 - parent side: service, selectors, pool, worker_process, cache, target, toolchain
 """

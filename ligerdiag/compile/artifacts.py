@@ -114,8 +114,6 @@ class Provenance:
     flags: Mapping[str, Flag]
     ties: tuple[str, ...]
     """Ids of the readers that a trivial operation ties to their kernel, sorted."""
-    memory: Mapping[str, int]
-    """XLA's memory analysis in bytes: argument, output, temp, alias, generated_code; see `memory_analysis`."""
     trace_seconds: float
     lower_seconds: float
     compile_seconds: float
@@ -280,7 +278,6 @@ def _parse_provenance(fields: Json) -> Provenance:
         environment=read_str_map(fields, "environment"),
         flags=parse_flags(read_object(fields, "flags")),
         ties=read_strs(fields, "ties"),
-        memory=read_int_map(fields, "memory"),
         trace_seconds=read_float(fields, "trace_seconds"),
         lower_seconds=read_float(fields, "lower_seconds"),
         compile_seconds=read_float(fields, "compile_seconds"),

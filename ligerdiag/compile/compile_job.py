@@ -26,7 +26,6 @@ from ligerdiag.compile.job import CompileAnswer, CompileRequest, Flag
 from ligerdiag.compile.kernel_calls import find_live_tags, settle_calls
 from ligerdiag.compile.kernel_launch import render_kernel_launch
 from ligerdiag.compile.lowering import LoweredCase, lower_case
-from ligerdiag.compile.memory_analysis import compute_memory
 from ligerdiag.compile.placements import Placement, compute_placements
 from ligerdiag.compile.reader import render_readers
 from ligerdiag.compile.target import strip_comments
@@ -168,7 +167,6 @@ def _describe(
         environment=request.environment,
         flags=request.flags,
         ties=tuple(sorted(request.ties)),
-        memory=compute_memory(Path(request.scratch) / artifacts.OPTIMIZED, compiled),
         trace_seconds=program.trace_seconds,
         lower_seconds=program.lower_seconds,
         compile_seconds=compile_seconds,

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.memory import Memory, compute_memory
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.shape import ShapeIndex
 from ligerdiag.hlo.xla_pb2 import BufferAssignmentProto, LogicalBufferProto
@@ -48,6 +49,8 @@ class BufferAssignment:
     """Allocation index to (entry parameter number, ShapeIndex), where the allocation is an entry parameter's."""
     constants: frozenset[int] = frozenset()
     """Indices of the allocations that hold a constant, which stays as long as the program is loaded."""
+    memory: Memory | None = None
+    """What the program needs; None where it is not XLA that assigned the buffers."""
 
 
 def parse_buffer_assignment(proto: BufferAssignmentProto, module: HloModule) -> BufferAssignment:
@@ -85,6 +88,7 @@ def parse_buffer_assignment(proto: BufferAssignmentProto, module: HloModule) -> 
             if a.is_entry_computation_parameter
         },
         constants=frozenset(a.index for a in proto.buffer_allocations if a.is_constant),
+        memory=compute_memory(proto),
     )
 
 

@@ -14,7 +14,7 @@ def main() -> None:
 
     from ligerdiag.case import Arg, Case
     from ligerdiag.compile.lowering import lower_case
-    from ligerdiag.compile.memory_analysis import compute_memory
+    from ligerdiag.hlo.parse import load_hlo
 
     def step(x, y):
         return x + 1, jnp.sort(jnp.sin(x @ y)), y.sum()
@@ -26,10 +26,11 @@ def main() -> None:
             options = {"xla_dump_to": folder, "xla_dump_hlo_as_proto": True}
             compiled = lower_case(case, description, 90).lowered.compile(compiler_options=options)
             (optimized,) = Path(folder).glob("*gpu_after_optimizations.hlo.pb")
-            computed = compute_memory(optimized, compiled)
+            memory = load_hlo(optimized)[1].memory
         analysis = compiled.memory_analysis()
-        print(*(getattr(analysis, f"{name}_size_in_bytes") for name in computed))
-        print(*computed.values())
+        names = ("argument", "output", "temp", "alias")
+        print(*(getattr(analysis, f"{name}_size_in_bytes") for name in names))
+        print(*(getattr(memory, name) for name in names))
 
 
 if __name__ == "__main__":
