@@ -10,6 +10,7 @@ from enum import StrEnum
 from ligerdiag.findings import Finding, SuppressionKind, Verdict
 from ligerdiag.neighbourhood import Neighbourhood
 from ligerdiag.outcomes import Attribution, DeviceRun, Replay
+from ligerdiag.schedule_view import ScheduleView
 
 SCHEMA_VERSION = "4"
 """Version of the JSON form of these records (docs/json.md); a change that breaks a reader raises it."""
@@ -107,6 +108,8 @@ class CaseReport:
     """Directory of the artifact, for `inspect` and for reading the HLO by hand."""
     neighbourhoods: tuple[Neighbourhood, ...] = ()
     """Around each hidden write, where a baseline or a comparison asked for it; stands in no report."""
+    view: ScheduleView | None = None
+    """What the HTML draws, where it was asked for; stands in no other report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,182 @@
+"""What a reader has to see of a schedule: the mutated buffers in time, who reads them, and the way to each output.
+
+`analysis.schedule_view` computes it from both programs, `report.html` draws it. It holds the neighbourhood of what kernels
+overwrite (a few hundred instructions at most, whatever the size of the module) and, in `text`, the whole module.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ligerdiag.findings import SourceLine, Verdict
+
+
+class Lane(StrEnum):
+    """What of the device executes an instruction."""
+
+    COMPUTE = "compute"
+    """The main stream."""
+    COLLECTIVE = "collective"
+    """A stream of an asynchronous collective or send/recv."""
+    COPY = "copy"
+    """A stream of an asynchronous copy."""
+
+
+class AccessKind(StrEnum):
+    """What an instruction does to the bytes of a mutated buffer."""
+
+    DEFINE = "define"
+    """It computes the value that the kernel overwrites later."""
+    HIDDEN_WRITE = "hidden write"
+    """The kernel overwrites it behind XLA's back."""
+    READ = "read"
+    """It reads the bytes, or what they are a copy of, or computes the value anew."""
+    REUSE = "reuse"
+    """XLA puts another value into the same bytes."""
+
+
+class ReadKind(StrEnum):
+    """What a read gets, against what its author means. Only READ accesses have one that is not NONE."""
+
+    NONE = "none"
+    FRESH = "fresh"
+    """What the kernel wrote, as meant, and something forces the order."""
+    ORIGINAL = "original"
+    """What stood there before the kernel, as meant."""
+    LATENT = "latent"
+    """As meant, by luck."""
+    STALE = "stale"
+    """What stood there before the kernel; what the kernel wrote is meant."""
+    CLOBBERED = "clobbered"
+    """What the kernel wrote; what stood there before is meant."""
+    UNKNOWN = "unknown"
+
+
+class Place(StrEnum):
+    """Where a read finds the value."""
+
+    SAME_BYTES = "same bytes"
+    COPY = "copy"
+    """Other bytes: those that the overwritten ones were copied, gathered or cast from, or a copy of them."""
+    COMPUTED_ANEW = "computed anew"
+    """No bytes: the instruction computes the value again from what it was computed from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """One instruction and one mutated buffer."""
+
+    buffer: int
+    """Index into `ScheduleView.buffers`."""
+    step: int
+    """Instruction id, one of `ScheduleView.steps`."""
+    kind: AccessKind
+    read: ReadKind = ReadKind.NONE
+    place: Place = Place.SAME_BYTES
+    outputs: tuple[str, ...] = ()
+    """Outputs of the program that this read reaches, for a wrong or lucky read: those that it makes wrong or lucky."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutatedBuffer:
+    """The bytes that one kernel call overwrites through one operand."""
+
+    kernel: str
+    """The kernel's function name."""
+    operand: int
+    """operand_number of the custom call, 0-based."""
+    value: str
+    """Name of the instruction whose value is overwritten, with its `%`; its ShapeIndex behind it in braces where it has one."""
+    shape: str
+    """Such as `f32[64,32]`: what one device has of it."""
+    size: int
+    """Bytes; 0 when not known."""
+    allocation: int | None
+    """BufferAllocation index; None where there is no buffer assignment."""
+    offset: int
+    """Bytes from the start of the allocation."""
+    is_performed: bool
+    """The schedule holds the call, and where it writes could be told."""
+    unknown: bool
+    """Whether the kernel writes it could not be told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One scheduled instruction."""
+
+    id: int
+    """Instruction id in the module."""
+    name: str
+    """With its `%`."""
+    opcode: str
+    shape: str
+    text: str
+    """The instruction as a line of HLO text, without metadata and backend config."""
+    fused: tuple[str, ...] = ()
+    """Lines of the fused computation, where it is a fusion."""
+    start: int
+    """LogicalTime, in instructions of the whole schedule, 0-based; inside of a loop, that of its first iteration."""
+    end: int
+    """LogicalTime when it is done: that of the `-done` of an asynchronous operation, else `start`."""
+    lane: Lane = Lane.COMPUTE
+    loops: tuple[int, ...] = ()
+    """Ids of the `while` instructions around it, outermost first; each of them is a step, too."""
+    op_name: str = ""
+    """JAX's name stack, without tags."""
+    source: SourceLine | None = None
+    """The user's line."""
+    operands: tuple[int, ...] = ()
+    """Ids of steps whose values it uses."""
+    is_kernel: bool = False
+    """A custom call that overwrites an operand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingEdge:
+    """A way from a kernel to a reader that the author means and that the schedule does not have."""
+
+    buffer: int
+    kernel: int
+    """Id of the step that overwrites."""
+    reader: int
+    """Id of the step that reads something else instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputView:
+    """How one output of the program comes about."""
+
+    name: str
+    verdict: Verdict
+    path: tuple[int, ...] = ()
+    """Ids of steps from a kernel, or from the wrong reader, to the output's value, in order; the dataflow that there is."""
+    missing: tuple[MissingEdge, ...] = ()
+    sentence: str = ""
+    """One line for who has never seen HLO: what this output is computed from, and what is wrong with that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleView:
+    """One module with its hidden writes."""
+
+    module: str
+    instructions: int
+    """Of the whole module, fused ones included."""
+    length: int
+    """LogicalTimes of the whole schedule."""
+    buffers: tuple[MutatedBuffer, ...] = ()
+    """One for each hidden write, in program order."""
+    accesses: tuple[Access, ...] = ()
+    """By LogicalTime of their steps."""
+    steps: tuple[Step, ...] = ()
+    """The neighbourhood, by LogicalTime."""
+    outputs: tuple[OutputView, ...] = ()
+    """In the program's order."""
+    omitted: int = 0
+    """Scheduled instructions that are no steps of this view."""
+    text: tuple[str, ...] = ()
+    """The whole optimized module as lines of HLO text (without metadata), computation by computation, in schedule order."""
+    anchors: tuple[tuple[int, int], ...] = ()
+    """(instruction id, index into `text`) of every step."""
+    notes: tuple[str, ...] = ()
+    """What this view leaves out or cannot show, one line each."""
