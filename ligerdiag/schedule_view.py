@@ -85,7 +85,7 @@ class MutatedBuffer:
     operand: int
     """operand_number of the custom call, 0-based."""
     value: str
-    """Name of the instruction whose value is overwritten, with its `%`; its ShapeIndex behind it in braces where it has one."""
+    """Name of the instruction whose value is overwritten, with its `%`, and its ShapeIndex in braces where it has one."""
     shape: str
     """Such as `f32[64,32]`: what one device has of it."""
     size: int
