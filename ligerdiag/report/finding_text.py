@@ -6,7 +6,7 @@ from ligerdiag.findings import Finding
 from ligerdiag.report.grouping import FindingGroup, compute_places
 from ligerdiag.report.model import CaseReport
 from ligerdiag.report.numbers import render_error
-from ligerdiag.report.source_text import compute_place, load_source_text
+from ligerdiag.report.source_text import compute_near, compute_place, load_source_text
 from ligerdiag.report.spans import BLANK, Line, Span, Style, compute_wrapped, severity_style
 
 MAX_NUMBERS = 3
@@ -28,7 +28,7 @@ def render_group(group: FindingGroup, *, width: int | None, several_targets: boo
         place = (Span("  --> ", Style.FAINT), Span(compute_place(finding.source)))
         text = load_source_text(finding.source)
         lines += compute_wrapped((*place, Span("  "), Span(text, Style.FAINT)) if text else place, width, 6)
-    facts = [*finding.evidence]
+    facts = [(label, compute_near(text) if label == "from" else text) for label, text in finding.evidence]
     numbers = _render_numbers(finding, group.cases, verbose=verbose)
     if numbers and "replay" not in dict(finding.evidence):
         facts.append(("replay", numbers))

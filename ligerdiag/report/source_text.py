@@ -30,11 +30,13 @@ def load_source_text(source: SourceLine) -> str:
 
 def compute_place(source: SourceLine) -> str:
     """`file:line`, relative to the current directory when the file is below it."""
-    file = source.file
-    if os.path.isabs(file):
-        here = os.getcwd() + os.sep
-        file = file.removeprefix(here)
+    file = compute_near(source.file)
     return f"{file}:{source.line}" if source.line > 0 else file
+
+
+def compute_near(path: str) -> str:
+    """The path, relative to the current directory when it is below it; more may stand behind it."""
+    return path.removeprefix(os.getcwd() + os.sep)
 
 
 @lru_cache(maxsize=64)

@@ -13,7 +13,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 def find_block(language: str, start: str) -> list[str]:
     """The lines of the code block in this language whose first line begins so."""
-    blocks = re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
+    blocks = re.findall(rf"^```{language}[^\n]*\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
     (block,) = (block for block in blocks if block.startswith(start))
     return block.splitlines()
 

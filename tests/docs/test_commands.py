@@ -1,0 +1,56 @@
+"""Every command in README.md and docs/ does what the page says."""
+
+from pathlib import Path
+
+import pytest
+
+from tools.documents import (
+    REASONS,
+    ROOT,
+    Block,
+    iterate_runs,
+    list_pages,
+    matches,
+    parse_blocks,
+    parse_commands,
+    prepare_folder,
+)
+
+PAGES = [page for page in list_pages() if any(one.is_shell for one in parse_blocks(page))]
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One cache for all pages."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_prints_what_it_shows_and_ends_as_it_says(page: Path, tmp_path: Path, cache: Path) -> None:
+    prepare_folder(tmp_path)
+    for block, command, outcome in iterate_runs(page, tmp_path, cache):
+        said = f"{block.place}: {command.words}\n{outcome.out}{outcome.err}"
+        assert outcome.code == int(block.find_word("exit") or 0), said
+        if command.expected is not None:
+            assert matches(command.expected, outcome.out), said
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_is_not_run_has_a_reason_that_is_known(page: Path) -> None:
+    for block in parse_blocks(page):
+        reason = block.find_word("not-run")
+        assert not reason or reason in REASONS, block.place
+
+
+def test_an_ellipsis_stands_for_anything_and_nothing_else_does() -> None:
+    assert matches("a … d\n", "a b\nc d\n")
+    assert matches("a\n…\n", "a\n")
+    assert not matches("a d\n", "a b d\n")
+    assert not matches("a … d\n", "a b d e\n")
+
+
+def test_a_command_has_the_lines_after_it_as_its_output() -> None:
+    block = Block(page=ROOT / "README.md", line=1, language="text", words=(), text="$ one\na\n\nb\n$ two\nc\n")
+    assert [(one.words, one.expected) for one in parse_commands(block)] == [("one", "a\n\nb\n"), ("two", "c\n")]
+    plain = Block(page=ROOT / "README.md", line=1, language="", words=(), text="uv run one\n\n# why\nuv run two\n")
+    assert [(one.words, one.expected) for one in parse_commands(plain)] == [("uv run one", None), ("uv run two", None)]

@@ -1,0 +1,172 @@
+"""The commands in README.md and docs/, run as a reader would run them.
+
+A page is run from top to bottom in a folder of its own, which has the clone's `cases/` and `kernels/` and nothing else:
+
+1. A Python block whose first line is `# name.py` becomes that file; a TOML block in the same way.
+2. A block in `sh`, or one of text that begins with `$ `, holds commands; the lines after a `$ ` command are what is printed,
+   where `…` stands for whatever is left out. Only standard output is shown.
+3. A word after the block's language says what else: `exit=1` (0 unless said), or `not-run=REASON`, one of `REASONS`.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+
+ROOT = Path(__file__).parents[1]
+
+REASONS = {
+    "gpu": "needs a GPU; run by hand, see docs/measurements/",
+    "toolchain": "needs another toolchain's environment, of some GB; tests/compile/test_other_toolchains.py has it",
+    "large": "takes minutes and many GiB",
+    "all": "checks every case; tests/api/test_all_cases.py does",
+    "setup": "sets up what already stands where the tests run",
+    "form": "names a file, case or program of the reader's",
+    "server": "for somebody else's service",
+    "tool": "needs a program that is not everywhere",
+}
+"""Why a block is not run."""
+
+_SHELLS = frozenset({"", "sh", "bash", "console"})
+_FILE = re.compile(r"^# (?P<name>[\w./-]+\.(?:py|toml))$")
+_TIMEOUT = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A fenced block of a page."""
+
+    page: Path
+    line: int
+    """1-based, of the first line inside."""
+    language: str
+    words: tuple[str, ...]
+    """What stands after the language."""
+    text: str
+
+    @property
+    def place(self) -> str:
+        """`docs/page.md:12`."""
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+    def find_word(self, name: str) -> str:
+        """The value of `name=value`, empty where there is none."""
+        return next((word.partition("=")[2] for word in self.words if word.startswith(f"{name}=")), "")
+
+    @property
+    def is_shell(self) -> bool:
+        """It holds commands."""
+        return self.language in _SHELLS or (self.language == "text" and self.text.startswith("$ "))
+
+    @property
+    def file_name(self) -> str:
+        """The file that it is, by its first line; empty where it is none."""
+        match = _FILE.match(self.text.partition("\n")[0]) if self.language in {"python", "toml"} else None
+        return match["name"] if match else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One command and what the page says it prints."""
+
+    words: str
+    expected: str | None
+    """None where the page shows nothing of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+def list_pages() -> tuple[Path, ...]:
+    """README.md and the pages of docs/ that people write; what is generated or a record is not run."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return tuple(page for page in pages if page.name != "cli.md")
+
+
+def parse_blocks(page: Path) -> tuple[Block, ...]:
+    """The page's fenced blocks."""
+    tokens = MarkdownIt().parse(page.read_text(encoding="utf-8"))
+    found: list[Block] = []
+    for token in tokens:
+        if token.type == "fence" and token.map is not None:
+            language, *words = token.info.split() or [""]
+            line = token.map[0] + 2
+            found.append(Block(page=page, line=line, language=language, words=tuple(words), text=token.content))
+    return tuple(found)
+
+
+def parse_commands(block: Block) -> tuple[Command, ...]:
+    """The commands of a shell block, in order; a comment behind a command is none of its words."""
+    commands: list[Command] = []
+    for line in block.text.splitlines():
+        if line.startswith("$ "):
+            commands.append(Command(words=line[2:], expected=""))
+        elif commands and commands[-1].expected is not None:
+            last = commands[-1]
+            commands[-1] = replace(last, expected=f"{last.expected}{line}\n")
+        elif line.strip() and not line.startswith("#"):
+            commands.append(Command(words=line, expected=None))
+    return tuple(commands)
+
+
+def prepare_folder(folder: Path) -> None:
+    """What a page may count on."""
+    for name in ("cases", "kernels"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def run_command(words: str, folder: Path, cache: Path) -> Outcome:
+    """Runs it in a shell, with this interpreter's ligerdiag."""
+    environment = os.environ | {
+        "LIGERDIAG_CACHE_DIR": str(cache),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(folder),
+        "COLUMNS": "150",
+        "PYTEST_ADDOPTS": "",
+    }
+    plain = re.sub(r"(^|&& )uv run ", r"\1", words)
+    done = subprocess.run(
+        ["bash", "-c", plain],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_TIMEOUT,
+        stdin=subprocess.DEVNULL,
+    )
+    return Outcome(code=done.returncode, out=done.stdout, err=done.stderr)
+
+
+def iterate_runs(page: Path, folder: Path, cache: Path) -> Iterator[tuple[Block, Command, Outcome]]:
+    """Runs the page's blocks in order, writing its files as they come."""
+    for block in parse_blocks(page):
+        if block.file_name:
+            path = folder / block.file_name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block.text, encoding="utf-8")
+        elif block.is_shell and not block.find_word("not-run"):
+            for command in parse_commands(block):
+                yield block, command, run_command(command.words, folder, cache)
+
+
+def matches(expected: str, printed: str) -> bool:
+    """Whether what the page shows is what is printed, blanks aside; `…` stands for anything, also for nothing."""
+    parts = [re.escape(_squeeze(part)) for part in _squeeze(expected).split("…")]
+    return re.fullmatch(".*".join(part.strip() for part in parts), _squeeze(printed), flags=re.DOTALL) is not None
+
+
+def _squeeze(text: str) -> str:
+    return re.sub(r"\s+", " ", text).strip()

@@ -1,0 +1,46 @@
+"""Writes what the commands of README.md and docs/ print into these pages: `python tools/render_documents.py [PAGE…]`.
+
+What a page shows is kept where it still matches what is printed, with all that `…` leaves out; else the whole output takes
+its place, less how long it took, to be shortened again by hand. An exit code that is not the one that the page says is told and changes nothing.
+"""
+
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+from tools.documents import ROOT, iterate_runs, list_pages, matches, prepare_folder
+
+
+def render_page(page: Path, cache: Path) -> int:
+    """Runs the page and rewrites it; returns how many exit codes are not what the page says."""
+    wrong = 0
+    text = page.read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        prepare_folder(Path(folder))
+        for block, command, outcome in iterate_runs(page, Path(folder), cache):
+            if outcome.code != int(block.find_word("exit") or 0):
+                wrong += 1
+                sys.stderr.write(f"{block.place}: {command.words}: exit code {outcome.code}\n{outcome.err}\n")
+            if command.expected is not None and not matches(command.expected, outcome.out):
+                sys.stderr.write(f"{block.place}: {command.words}: written anew\n")
+                old, new = f"$ {command.words}\n{command.expected}", f"$ {command.words}\n{_strip_lines(outcome.out)}"
+                text = text.replace(old, new, 1)
+    page.write_text(text, encoding="utf-8")
+    return wrong
+
+
+def _strip_lines(text: str) -> str:
+    text = re.sub(r"\bin \d+(\.\d+)? s\b", "in … s", text)
+    return "".join(f"{line.rstrip()}\n" for line in text.rstrip().splitlines())
+
+
+def main(names: list[str]) -> int:
+    """Returns the exit code."""
+    pages = [Path(name).resolve() for name in names] or list_pages()
+    cache = Path(tempfile.gettempdir()) / "ligerdiag-documents"
+    return 1 if sum([render_page(page, cache) for page in pages if page.is_relative_to(ROOT)]) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
