@@ -1,7 +1,8 @@
 """Writes what the commands of README.md and docs/ print into these pages: `python tools/render_documents.py [PAGE…]`.
 
 What a page shows is kept where it still matches what is printed, with all that `…` leaves out; else the whole output takes
-its place, less how long it took, to be shortened again by hand. An exit code that is not the one that the page says is told and changes nothing.
+its place, less how long it took, to be shortened again by hand. An exit code that is not the one that the page says is told
+and changes nothing.
 """
 
 import re

@@ -15,7 +15,7 @@ from ligerdiag.report.difference import DifferenceReport
 from ligerdiag.report.difference_text import render_differences
 from ligerdiag.report.finding_text import render_group
 from ligerdiag.report.grouping import FindingGroup, compute_shared_groups, compute_single_groups
-from ligerdiag.report.model import CheckReport, Noun, Progress, Status
+from ligerdiag.report.model import CheckReport, Progress, Status
 from ligerdiag.report.printable import compute_printable
 from ligerdiag.report.replay_summary import render_devices, render_replays
 from ligerdiag.report.spans import BLANK, Line, Span, Style, compute_text
@@ -67,7 +67,7 @@ def render_terminal(
     if groups:
         lines += [(Span("findings in cases that are as expected", Style.STRONG),), BLANK]
     add(groups)
-    if report.noun is Noun.CASE and any(list_counted(case.findings) or case.status in _TROUBLED for case in others):
+    if groups and any(list_counted(case.findings) or case.status in _TROUBLED for case in others):
         lines += [(Span("the other cases", Style.STRONG),), BLANK]
     for case in others:
         add(compute_single_groups((case,)))
