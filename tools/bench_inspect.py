@@ -1,16 +1,19 @@
 """What `inspect` costs on large modules, and whether it grows linearly: `python tools/bench_inspect.py [INSTRUCTIONS]`.
 
 A printed benchmark, not a test: figures depend on the machine. Each row is a process of its own. Modules are blocks of real
-compiled ones (repeat_module), without tags and with XLA's buffer assignment. `read` is from the files to the views of both
-modules, `judge` all that comes after it, with what kernels do read from the cache; `peak` is the largest resident memory.
+compiled ones (repeat_module), with XLA's buffer assignment; without tags, as a user's own dump, and where a row says so with
+tags and the program as written, as our own artifacts. `read` is from the files to the views of both
+modules, `judge` all that comes after it, with what kernels do read from the cache, both in seconds of a processor; `peak` is
+the largest resident memory.
 """
 
 import os
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -26,64 +29,83 @@ ROOT = Path(__file__).parents[1]
 LARGEST = 150_000
 LIMIT_SECONDS, LIMIT_BYTES = 3.0, 1 << 30
 """For the largest module, after reading."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What a row's blocks are made of."""
+
+    label: str
+    selector: str
+    every_kernel: bool = False
+    """Every block keeps its kernel, not only the first."""
+    tags: bool = False
+    """As the compile worker leaves it: with tags, and the program as written."""
+
+
+_IN_PLACE = "cases/seed_flce.py::seed_flce[False-float32-True-1-4-32-16]"
 SOURCES = (
-    ("no custom calls", ROOT / "tests/dumps/programs/ordinary.py::ordinary", False),
-    ("kernel out of place", ROOT / "cases/flce_modes.py::flce_modes[out_of_place-float32-True-1-4-32-16]", False),
-    ("one kernel in place", ROOT / "cases/seed_flce.py::seed_flce[False-float32-True-1-4-32-16]", False),
-    ("a kernel in every block", ROOT / "cases/seed_flce.py::seed_flce[False-float32-True-1-4-32-16]", True),
+    Source(label="no custom calls", selector="tests/dumps/programs/ordinary.py::ordinary"),
+    Source(
+        label="kernel out of place", selector="cases/flce_modes.py::flce_modes[out_of_place-float32-True-1-4-32-16]"
+    ),
+    Source(label="one kernel in place", selector=_IN_PLACE),
+    Source(label="one kernel in place, tags", selector=_IN_PLACE, tags=True),
+    Source(label="a kernel in every block", selector=_IN_PLACE, every_kernel=True),
 )
 OPTIMIZED = "module_0001.jit_f.sm_9.0_gpu_after_optimizations.hlo.pb"
 PROGRAM = "module_0001.jit_f.before_optimizations.hlo.pb"
-ROW = "{:<24} {:>12} {:>6} {:>7} {:>8} {:>8} {:>9}  {}\n"
+ROW = "{:<26} {:>12} {:>6} {:>7} {:>8} {:>8} {:>9}  {}\n"
 
 
 def main() -> None:
     largest = int(sys.argv[1]) if len(sys.argv) > 1 else LARGEST
     write_row("module", "instructions", "MiB", "read s", "judge s", "us each", "peak MiB", "verdicts")
     with tempfile.TemporaryDirectory() as folder:
-        for (label, _, every_kernel), artifact in zip(SOURCES, compile_sources(), strict=True):
+        for source, artifact in zip(SOURCES, compile_sources(), strict=True):
             for part in (8, 4, 2, 1):
-                write_modules(artifact, Path(folder), largest // part, every_kernel=every_kernel)
-                run_row(label, Path(folder))
+                write_modules(artifact, Path(folder), largest // part, source)
+                run_row(source, Path(folder))
 
 
 def compile_sources() -> list[Artifact]:
     """Artifacts of the sources, in their order."""
     with Pool(cache=Cache(), jobs=1) as pool:
         found: list[Artifact] = []
-        for _, selector, _ in SOURCES:
-            cases = discover_cases([str(selector)], pool=pool)
+        for source in SOURCES:
+            cases = discover_cases([str(ROOT / source.selector)], pool=pool)
             result = next(compile_cases(cases, [load_target("h100")], pool=pool))
             assert result.artifact is not None, result.error
             found.append(result.artifact)
     return found
 
 
-def write_modules(artifact: Artifact, folder: Path, instructions: int, *, every_kernel: bool) -> None:
+def write_modules(artifact: Artifact, folder: Path, instructions: int, source: Source) -> None:
     """Both modules, of as many blocks as make that many instructions of the optimized one."""
     optimized, program = HloProto(), HloProto()
     optimized.ParseFromString(artifact.optimized.read_bytes())
-    program.ParseFromString(artifact.unoptimized.read_bytes())
+    program.ParseFromString((artifact.as_written if source.tags else artifact.unoptimized).read_bytes())
     for computation in (*optimized.hlo_module.computations, *program.hlo_module.computations):
-        for instruction in computation.instructions:
+        for instruction in computation.instructions if not source.tags else ():
             instruction.metadata.op_name = instruction.metadata.op_name.partition("#ld")[0]
     blocks = instructions // sum(len(c.instructions) for c in optimized.hlo_module.computations)
-    for name, source in ((OPTIMIZED, optimized), (PROGRAM, program)):
-        (folder / name).write_bytes(repeat_module(source, blocks, every_kernel=every_kernel).SerializeToString())
+    for name, module in ((OPTIMIZED, optimized), (PROGRAM, program)):
+        repeated = repeat_module(module, blocks, every_kernel=source.every_kernel)
+        (folder / name).write_bytes(repeated.SerializeToString())
 
 
-def run_row(label: str, folder: Path) -> None:
+def run_row(source: Source, folder: Path) -> None:
     """Measures in another process and writes the row."""
     size = sum(path.stat().st_size for path in folder.iterdir()) / 2**20
-    command = [sys.executable, __file__, "--measure", str(folder)]
+    command = [sys.executable, __file__, "--measure", str(folder), *(["--as-written"] if source.tags else [])]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1800)
     if done.returncode:
-        write_row(label, "failed", *[""] * 5, done.stderr.strip().splitlines()[-1])
+        write_row(source.label, "failed", *[""] * 5, done.stderr.strip().splitlines()[-1])
         return
     instructions, read, judge, peak, verdicts = done.stdout.strip().splitlines()[-1].split("\t")
     each = float(judge) / int(instructions) * 1e6
     figures = (f"{float(read):.2f}", f"{float(judge):.2f}", f"{each:.1f}", f"{float(peak):.0f}")
-    write_row(label, f"{int(instructions):,}", f"{size:.0f}", *figures, verdicts)
+    write_row(source.label, f"{int(instructions):,}", f"{size:.0f}", *figures, verdicts)
 
 
 def write_row(*cells: str) -> None:
@@ -91,7 +113,7 @@ def write_row(*cells: str) -> None:
     sys.stdout.flush()
 
 
-def measure(folder: Path) -> None:
+def measure(folder: Path, *, as_written: bool) -> None:
     """One row, in a process of its own: prints instructions, seconds, seconds, MiB and the verdicts."""
     from ligerdiag.dumps.find import find_modules
     from ligerdiag.dumps.load import load_module, may_hold_kernels
@@ -101,27 +123,27 @@ def measure(folder: Path) -> None:
         raise AssertionError(name, len(data))
 
     files = find_modules(folder).modules[0]
-    started = perf_counter()
+    started = process_time()
     may_hold = may_hold_kernels(files)
     loaded = load_module(files, refuse)
-    read = perf_counter() - started
+    read = process_time() - started
     instructions = loaded.optimized.instruction_count
     compilation = Compilation(
         name=files.id,
         program=loaded.programs[0],
-        as_written=False,
+        as_written=as_written,
         optimized=loaded.optimized,
         buffers=loaded.buffers,
         output_names=(),
     )
     effects = Cache().root / "effects"
-    started, verdicts = perf_counter(), "nothing to check"
+    started, verdicts = process_time(), "nothing to check"
     if may_hold:
         inspection = inspect_compilation(compilation, effects_cache=effects)
         verdicts = (
             " ".join(verdict.value for verdict in inspection.outputs.values()) + f" {len(inspection.findings)} findings"
         )
-    judge = perf_counter() - started
+    judge = process_time() - started
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     peak = int(status["VmHWM"].split()[0]) / 1024
     sys.stdout.write("\t".join(map(str, (instructions, read, judge, peak, verdicts))) + "\n")
@@ -130,6 +152,6 @@ def measure(folder: Path) -> None:
 if __name__ == "__main__":
     os.chdir(ROOT)
     if sys.argv[1:2] == ["--measure"]:
-        measure(Path(sys.argv[2]))
+        measure(Path(sys.argv[2]), as_written="--as-written" in sys.argv)
     else:
         main()

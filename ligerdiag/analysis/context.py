@@ -10,9 +10,11 @@ from ligerdiag.analysis.comparison import Comparison, OutputComparison
 from ligerdiag.analysis.concurrency import Concurrency, find_concurrency
 from ligerdiag.analysis.doubts import Doubt
 from ligerdiag.analysis.evidence import find_differing
+from ligerdiag.analysis.fusion_summaries import FusionSummaries
 from ligerdiag.analysis.labels import LabelSpace
 from ligerdiag.analysis.matching import Matching, adopt_foreign, match_writes
 from ligerdiag.analysis.order import compute_logical_times
+from ligerdiag.analysis.places import Places
 from ligerdiag.analysis.program_order import Intended
 from ligerdiag.analysis.retag import Retagged
 from ligerdiag.analysis.roundings import Rounding, find_roundings
@@ -116,8 +118,7 @@ def compute_context(
     run = Runner(
         program,
         optimized,
-        buffers,
-        positions,
+        FusionSummaries(optimized, Places(buffers, positions)),
         writes,
         space,
         carriers,

@@ -25,7 +25,7 @@ from enum import Enum
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.shape import is_tuple
 
-_FORMS = frozenset({
+FORMS = frozenset({
     "bitcast", "bitcast-convert", "broadcast", "convert", "copy", "negate", "not", "reshape", "reverse", "slice",
     "transpose",
 })  # fmt: skip
@@ -57,7 +57,7 @@ class Doubt:
 
 def is_other_form(instruction: HloInstruction) -> bool:
     """Whether it is its only operand in another form, (2); constants and what is made of scalars are nobody's form."""
-    if instruction.opcode not in _FORMS or len(instruction.operands) != 1:
+    if instruction.opcode not in FORMS or len(instruction.operands) != 1:
         return False
     operand = instruction.operands[0]
     if operand.opcode in ("constant", "iota") or is_tuple(operand.shape):

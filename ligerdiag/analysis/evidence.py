@@ -5,7 +5,6 @@ differ there as in `comparison`. A wrong operation with no wrong operation upstr
 compiler folded away) is where the wrong value is read: its scheduled instruction is the reader.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -137,16 +136,18 @@ class _Upstream:
 
     def find(self, path: TagPath) -> Labels:
         """A bit for each such write."""
+        tagged = self._intended.tagged
         pending = [path]
         while pending:
             current = pending[-1]
             if current in self._found:
                 pending.pop()
                 continue
+            here = _in_order(current)
             operands = [
                 operand
-                for operand in self._intended.tagged[current].operands
-                if operand in self._intended.tagged and _in_order(operand) < _in_order(current)
+                for operand in tagged[current].operands
+                if operand in tagged and (operand[-1] < here[0] or _in_order(operand) < here)
             ]
             folded = [one for one in operands if one not in self._wrong and not self._is_seen(one)]
             missing = [one for one in folded if one not in self._found]
@@ -188,7 +189,13 @@ def is_named_after(path: TagPath, instruction: HloInstruction) -> bool:
     XLA names an instruction after its op_name when it comes from the program, so the tag is in the name of the operation
     itself and of its clones, and not in that of an instruction that a pass has made.
     """
-    return re.search(rf"ld{path[-1]}(?!\d)", instruction.name) is not None
+    sought, name = f"ld{path[-1]}", instruction.name
+    at = name.find(sought)
+    while at >= 0:
+        if not name[at + len(sought) : at + len(sought) + 1].isdecimal():
+            return True
+        at = name.find(sought, at + 1)
+    return False
 
 
 def _find_source(write: int, sighting: Sighting, slices: set[int], comparison: Comparison) -> tuple[int | None, Place]:

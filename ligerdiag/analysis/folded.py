@@ -9,7 +9,7 @@ Followed while the program is evaluated in its order:
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ligerdiag.analysis.doubts import Doubt, Reason, is_other_form
+from ligerdiag.analysis.doubts import FORMS, Doubt, Reason, is_other_form
 from ligerdiag.analysis.labels import Labels, LabelSpace
 from ligerdiag.analysis.residuals import ResidualLines, find_file_location, is_derivative, is_differentiated
 from ligerdiag.analysis.values import Storage, Value, list_leaves
@@ -45,8 +45,10 @@ class Folded:
         else:
             if operands or instruction.opcode in CONSTANTS:
                 constant.update(list_leaves(value))
-        if isinstance(value, int) and is_other_form(instruction) and isinstance(operands[0], int):
-            self._origin[value] = self._origin.get(operands[0], operands[0])
+        if instruction.opcode in FORMS and isinstance(value, int) and is_other_form(instruction):
+            of = operands[0]
+            if isinstance(of, int):
+                self._origin[value] = self._origin.get(of, of)
 
     def overwrite(self, write: int, storage: Storage, newer: Storage) -> None:
         """Takes note of a hidden write, (3). newer: the first storage that is made after it."""
@@ -57,9 +59,10 @@ class Folded:
     def find(self, reader: HloInstruction, operands: list[Value]) -> Labels:
         """Marks for what cannot be told about this reader."""
         labels = 0
+        origin, overwritten = self._origin, self.overwritten
         for value in operands:
             for storage in (value,) if isinstance(value, int) else list_leaves(value):
-                if self._origin.get(storage, storage) in self.overwritten:
+                if origin.get(storage, storage) in overwritten:
                     labels |= self.find_of_storage(reader, storage)
         return labels
 

@@ -1,9 +1,13 @@
-"""Inside a fusion: dependence sets of each fused instruction, so that the outputs of one fusion are told apart."""
+"""Inside a fusion: dependence sets of each fused instruction, so that the outputs of one fusion are told apart.
+
+Most fusions need not be followed so: see `fusion_summaries`.
+"""
 
 from collections.abc import Mapping
 from typing import Protocol
 
 from ligerdiag.analysis.labels import Labels
+from ligerdiag.analysis.memory import Read
 from ligerdiag.analysis.parts import PartedValue, Parts, follow_parts, union_of
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.shape import is_tuple, iterate_leaves
@@ -15,9 +19,6 @@ _PLAIN = frozenset({
     "rsqrt", "select", "sign", "sine", "slice", "sqrt", "subtract", "tanh", "transpose", "xor",
 })  # fmt: skip
 """Opcodes that compute one array of all their operands: the set is the union, if no pieces are told apart."""
-
-type Read = tuple[int, int, Labels]
-"""(operand_number of the scheduled instruction, slice number, set that stood there)."""
 
 
 class Surroundings(Protocol):

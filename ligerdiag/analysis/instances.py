@@ -7,6 +7,8 @@ calls: it has a tag path, and the op_name and chain of locations that its clones
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final
 
 from ligerdiag.hlo.frame_numbers import Chain, FrameNumbers
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
@@ -18,15 +20,15 @@ _PIECES = frozenset({"broadcast", "reshape"})
 _NOT_OPERATIONS = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "after-all"})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Instance:
-    """One operation by one path of calls."""
+    """One operation by one path of calls. Final fields, as those of `HloInstruction`."""
 
-    path: TagPath
-    instruction: HloInstruction
-    op_name: str
+    path: Final[TagPath]
+    instruction: Final[HloInstruction]
+    op_name: Final[str]
     """As it stands once every call is inlined."""
-    chain: Chain
+    chain: Final[Chain]
 
 
 def number_operations(module: HloModule) -> dict[int, TagPath]:
@@ -43,10 +45,11 @@ def number_operations(module: HloModule) -> dict[int, TagPath]:
     def number(computation: HloComputation) -> None:
         seen.add(computation.id)
         previous: HloInstruction | None = None
-        for instruction in sorted(computation.instructions, key=lambda i: i.id):
-            if instruction.opcode in _NOT_OPERATIONS or _is_added_barrier(instruction):
+        for instruction in sorted(computation.instructions, key=attrgetter("id")):
+            opcode = instruction.opcode
+            if opcode in _NOT_OPERATIONS or (opcode == "opt-barrier" and _is_added_barrier(instruction)):
                 continue
-            continues = previous is not None and _continues(previous, instruction)
+            continues = previous is not None and opcode in _PIECES and _continues(previous, instruction)
             tags[instruction.id] = tags[previous.id] if previous and continues else (len(tags) + 1,)
             previous = instruction
             for callee in instruction.called_computations:

@@ -5,7 +5,7 @@
     their bytes were changed behind XLA's back, so an order that XLA did not mean decides who sees it.
 (3) A read of a raw slice that nothing forces to come after the write is lucky, and is marked so. So is a read that comes
     before the write though nothing forces that.
-(4) Values without a place in the buffer assignment are kept by instruction.
+(4) Values without a place in the buffer assignment have numbers of their own (see `places`).
 """
 
 from collections import Counter
@@ -15,10 +15,12 @@ from dataclasses import dataclass, field
 from ligerdiag.analysis.labels import Labels, LabelSpace
 from ligerdiag.analysis.order import Order
 from ligerdiag.analysis.parts import PartedValue, Parts, union_of
+from ligerdiag.analysis.places import OperandPlace, Places
 from ligerdiag.analysis.writes import Frames
-from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloInstruction
-from ligerdiag.hlo.positions import Positions
+
+type Read = tuple[int, int, Labels]
+"""(operand_number of the scheduled instruction, slice number, set that stood there)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +56,9 @@ class ActualWrite:
 
 @dataclass(slots=True, eq=False)
 class Memory:
-    """Dependence sets by slice number (or by instruction, (4)); changed as the evaluation goes on."""
+    """Dependence sets by slice number; changed as the evaluation goes on."""
 
-    buffers: BufferAssignment
-    positions: Positions
+    places: Places
     space: LabelSpace
     order: Order
     targets: dict[int, list[ActualWrite]] = field(default_factory=dict[int, list[ActualWrite]])
@@ -73,30 +74,7 @@ class Memory:
     """Hidden writes that have been met, in this iteration of every loop, as a bit each (see `expect`)."""
     journal: dict[int, Labels] | None = None
     """While a loop or branch runs: slice number to the set that stood there before its first change."""
-    _leaves: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
     _bits: dict[ActualWrite, int] = field(default_factory=dict[ActualWrite, int])
-    _placeless: int = 0
-
-    def locate(self, instruction: HloInstruction) -> tuple[int, ...]:
-        """Slice number of each leaf of the instruction's shape, in order."""
-        found = self._leaves.get(instruction.id)
-        if found is None:
-            found = tuple([self._number(place) for place in self.positions.locate(instruction)])
-            self._leaves[instruction.id] = found
-        return found
-
-    def _number(self, place: int | None) -> int:
-        if place is None:  # (4): a number that no slice has
-            self._placeless -= 1
-            return self._placeless
-        return place
-
-    def defines(self, instruction: HloInstruction) -> tuple[int, ...]:
-        """Slice numbers that the instruction writes as its own result."""
-        defined = self.buffers.definitions.get(instruction.id)
-        if defined is not None:
-            return tuple([number for _, number in defined])
-        return tuple([number for number in self.locate(instruction) if number < 0])
 
     def put(self, number: int, value: PartedValue) -> None:
         """A definition, (1)."""
@@ -110,6 +88,18 @@ class Memory:
         self.sets[number] = labels
         if self.raw:
             self.raw.pop(number, None)
+
+    def read_all(self, places: tuple[OperandPlace, ...], reader: Frames) -> tuple[Read, ...]:
+        """What a reader of these places depends on, with the marks of (3)."""
+        raw, targeted, sets = self.raw, self.targeted, self.sets
+        return tuple(
+            [
+                (operand, number, self.read(number, reader))
+                if number in targeted or number in raw
+                else (operand, number, sets.get(number, 0))
+                for operand, number in places
+            ]
+        )
 
     def read(self, number: int, reader: Frames) -> Labels:
         """What a reader of this slice depends on, with the marks of (3)."""
@@ -164,4 +154,4 @@ class Memory:
 
     def overlapping(self, number: int) -> Iterable[int]:
         """Slices that share bytes with this one, itself included."""
-        return self.buffers.overlapping[number] if number >= 0 else (number,)
+        return self.places.buffers.overlapping[number] if number >= 0 else (number,)

@@ -28,14 +28,14 @@ from ligerdiag.analysis.residuals import (
 from ligerdiag.analysis.values import Value, list_leaves
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
-from ligerdiag.hlo.shape import is_tuple
+from ligerdiag.hlo.shape import ARRAY_OPCODES, is_tuple
 from ligerdiag.hlo.tags import TagPath
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 
 _ELEMENT_BY_ELEMENT = frozenset({"xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"})
 """Custom calls whose result k is operand k in another sharding (xla/service/spmd/shardy/constants.h)."""
 
-_STRUCTURE = frozenset({"parameter", "tuple", "get-tuple-element", "call", "while", "conditional"})
+_STRUCTURE = frozenset({"tuple", "get-tuple-element", "call", "while", "conditional"})
 
 
 @dataclass(slots=True)
@@ -119,8 +119,11 @@ class _Evaluation:
     doubts: Folded = field(init=False)
     _seen: set[int] = field(default_factory=set[int])
     """Indices of the hidden writes met so far."""
+    _carrying: frozenset[int] = field(init=False)
+    """Ids of the carriers, by whatever path of calls."""
 
     def __post_init__(self) -> None:
+        self._carrying = frozenset([number for _, number in self.carriers.instructions])
         self._residual_lines = compute_residual_lines(self.module, self.writes)
         self.doubts = Folded(self.module, self.space, self._residual_lines)
         for write in self.writes:
@@ -153,25 +156,19 @@ class _Evaluation:
         """Evaluate a computation once; returns its root's value."""
         values: dict[int, Value] = {}
         for instruction in computation.in_program_order:
+            opcode = instruction.opcode
             operands = [values[o.id] for o in instruction.operands]
-            if instruction.opcode in _STRUCTURE:
-                values[instruction.id] = self._follow(instruction, operands, arguments, prefix, level)
+            if opcode == "parameter":
+                values[instruction.id] = arguments[instruction.proto.parameter_number]
+            elif opcode in _STRUCTURE:
+                values[instruction.id] = self._follow(instruction, operands, prefix, level)
             else:
                 values[instruction.id] = self._compute(instruction, operands, prefix)
         return values[computation.root.id]
 
-    def _follow(
-        self,
-        instruction: HloInstruction,
-        operands: list[Value],
-        arguments: list[Value],
-        prefix: TagPath,
-        level: int,
-    ) -> Value:
+    def _follow(self, instruction: HloInstruction, operands: list[Value], prefix: TagPath, level: int) -> Value:
         """What passes values on, (2), or runs other computations."""
         match instruction.opcode:
-            case "parameter":
-                return arguments[instruction.proto.parameter_number]
             case "tuple":
                 return tuple(operands)
             case "get-tuple-element":
@@ -187,66 +184,79 @@ class _Evaluation:
                 return self._run_branches(instruction, operands, prefix, level)
 
     def _compute(self, instruction: HloInstruction, operands: list[Value], prefix: TagPath) -> Value:
-        storage = self._storage
-        sets = [storage[value] if isinstance(value, int) else self._union(value) for value in operands]
-        if self._before and is_derivative(instruction):
-            sets = [self._as_it_was(instruction, value, one) for value, one in zip(operands, sets, strict=True)]
-        doubts = self.doubts.find(instruction, operands) if self.doubts.overwritten else 0
-        if doubts:
-            sets = [one | doubts for one in sets]
-        labels = 0
         opcode = instruction.opcode
+        doubts = self.doubts.find(instruction, operands) if self.doubts.overwritten else 0
+        if opcode == "opt-barrier":
+            return self._add(self._copy(operands[0]), doubts)
         tags = instruction.tag_path
-        path = (*prefix, *tags)
+        path = (*prefix, *tags) if prefix else tags
+        labels = doubts
         if opcode == "custom-call":
-            own = self._by_call.get((path, instruction.id), ())
-            certain = ~self.doubts.mark_constants(self.to_constants & {write.index for write in own})
-            sets = [one & certain for one in sets]  # the call itself reads what it overwrites, folded or not
-            transfer = transfer_call(self.effects_of(instruction), sets, own, self.space)
-            labels = transfer.results
-            for number, dropped, added in transfer.written:
-                write = next(w for w in own if w.operand == number)
-                for index in list_leaves(operands[number]):
-                    self._before[index] = (write.index, self._storage[index])
-                    if self.folded:
-                        self.doubts.overwrite(write.index, index, len(self._storage))
-                    self._storage[index] = self._storage[index] & ~dropped | added | self.marked.get(path, 0)
-                    self._upstream[index] = self._upstream.get(index, frozenset()) | {path}
-            self._seen.update(write.index for write in own)
+            labels = self._call_kernel(instruction, operands, path, doubts)
             if instruction.proto.custom_call_target in _ELEMENT_BY_ELEMENT and len(operands) > 1:
                 return tuple([self._copy(operand) for operand in operands])  # (7)
-        elif opcode == "opt-barrier":
-            return self._add(self._copy(operands[0]), doubts)
-        else:
-            for one in sets:
+        elif self._before and not self._before.keys().isdisjoint(operands) and is_derivative(instruction):
+            for one in self._read_as_it_was(instruction, operands):
                 labels |= one
-        for write in self.carriers.instructions.get((path, instruction.id), ()) if self.carriers.instructions else ():
-            labels |= self.space.original(write)
+        else:
+            storage = self._storage
+            for value in operands:
+                labels |= storage[value] if isinstance(value, int) else self._union(value)
+        if instruction.id in self._carrying:
+            for write in self.carriers.instructions.get((path, instruction.id), ()):
+                labels |= self.space.original(write)
         if self.marked:
             labels |= self.marked.get(path, 0)
-        if opcode in CONSTANTS:
+        if self.to_constants and opcode in CONSTANTS:
             labels |= self.doubts.mark_constants(self.to_constants)
-        value = self.allocate(instruction.shape, labels)
+        if opcode in ARRAY_OPCODES:
+            value = len(self._storage)
+            self._storage.append(labels)
+        else:
+            value = self.allocate(instruction.shape, labels)
         if self.folded:
             self.doubts.follow(instruction, operands, value)
         if self.records and (labels or tags):
             self._record(opcode, path if tags else (), labels, operands, value)
         return value
 
+    def _call_kernel(self, call: HloInstruction, operands: list[Value], path: TagPath, doubts: Labels) -> Labels:
+        """(3): hidden writes change storage; returns the set of the call's results."""
+        own = self._by_call.get((path, call.id), ())
+        certain = ~self.doubts.mark_constants(self.to_constants & {write.index for write in own})
+        sets = [(one | doubts) & certain for one in self._read_as_it_was(call, operands)]
+        # the call itself reads what it overwrites, folded or not
+        transfer = transfer_call(self.effects_of(call), sets, own, self.space)
+        for number, dropped, added in transfer.written:
+            write = next(w for w in own if w.operand == number)
+            for index in list_leaves(operands[number]):
+                self._before[index] = (write.index, self._storage[index])
+                if self.folded:
+                    self.doubts.overwrite(write.index, index, len(self._storage))
+                self._storage[index] = self._storage[index] & ~dropped | added | self.marked.get(path, 0)
+                self._upstream[index] = self._upstream.get(index, frozenset()) | {path}
+        self._seen.update(write.index for write in own)
+        return transfer.results
+
     def _record(self, opcode: str, path: TagPath, labels: Labels, operands: list[Value], value: Value) -> None:
-        found: set[TagPath] = set()
         known = self._upstream
+        above: list[frozenset[TagPath]] = []
         for operand in operands:
             for index in (operand,) if isinstance(operand, int) else list_leaves(operand):
                 if index in known:
-                    found |= known[index]
-        upstream = frozenset(found)
+                    above.append(known[index])
+        upstream = above[0] if len(above) == 1 else frozenset[TagPath]().union(*above)
         if path:
-            found.discard(path)
-            self.tagged[path] = TaggedSet(opcode, labels, frozenset(found))
-            upstream = frozenset({path})
+            self.tagged[path] = TaggedSet(opcode, labels, upstream - {path} if path in upstream else upstream)
+            upstream = frozenset((path,))
         for index in (value,) if isinstance(value, int) else list_leaves(value):
             known[index] = upstream
+
+    def _read_as_it_was(self, reader: HloInstruction, operands: list[Value]) -> list[Labels]:
+        """The operands' sets, from before the writes as far as (4) says so."""
+        if not self._before or not is_derivative(reader):
+            return [self._union(value) for value in operands]
+        return [self._as_it_was(reader, value, self._union(value)) for value in operands]
 
     def _as_it_was(self, reader: HloInstruction, value: Value, labels: Labels) -> Labels:
         """(4): the set from before the write, when that is what the reader was derived from."""

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 
 from ligerdiag.analysis.instances import Instance, iterate_instances, number_operations
 from ligerdiag.hlo.frame_numbers import Chain, FrameNumbers
@@ -58,7 +59,7 @@ def compute_tags(program: HloModule, optimized: HloModule, *, named: bool = True
     """Tags for both modules. named: the optimized module was made from this very one, so that names say something."""
     frames = FrameNumbers()
     own = number_operations(program)
-    index = _Index(list(iterate_instances(program, own, frames)))
+    index = _Index(iterate_instances(program, own, frames), frames)
     names = {i.name: i for c in program.computations.values() for i in c.instructions} if named else {}
     paths: dict[int, TagPath] = {}
     ambiguous: dict[TagPath, tuple[TagPath, ...]] = {}
@@ -69,7 +70,7 @@ def compute_tags(program: HloModule, optimized: HloModule, *, named: bool = True
         for instruction in computation.instructions:
             if not instruction.op_name:
                 continue
-            found = index.find(instruction, frames.number(optimized, instruction))
+            found = index.find(optimized, instruction)
             namesake = _find_namesake(instruction.name, names) if found else None
             if len(found) > 1:
                 found = index.narrow(instruction, found, namesake)
@@ -99,16 +100,21 @@ def give_tags(module: HloModule, tags: Mapping[int, TagPath]) -> HloModule:
 
 def _give_tags(computation: HloComputation, tags: Mapping[int, TagPath]) -> HloComputation:
     new: dict[int, HloInstruction] = {}
+    changed = False
     for old in computation.instructions:
-        tag = tags.get(old.id, ())
-        if not tag and not old.operands and not old.tag_path:
-            new[old.id] = old
+        number, operands = old.id, old.operands
+        tag = tags.get(number, ())
+        if operands and changed:
+            operands = tuple([new[operand.id] for operand in operands])
+        if tag == old.tag_path and operands == old.operands:  # instructions are equal to themselves alone
+            new[number] = old
             continue
-        new[old.id] = HloInstruction(
-            old.id,
+        changed = True
+        new[number] = HloInstruction(
+            number,
             old.name,
             old.opcode,
-            tuple([new[operand.id] for operand in old.operands]),
+            operands,
             old.control_predecessors,
             old.called_computations,
             old.proto,
@@ -116,30 +122,57 @@ def _give_tags(computation: HloComputation, tags: Mapping[int, TagPath]) -> HloC
             old.op_name,
             tag,
         )
-    return replace(
-        computation,
+    if not changed:
+        return computation
+    return HloComputation(
+        id=computation.id,
+        name=computation.name,
         instructions=tuple(new.values()),
         root=new[computation.root.id],
         sequence=tuple([new[one.id] for one in computation.sequence]),
+        is_fusion=computation.is_fusion,
+        proto=computation.proto,
     )
 
 
 class _Index:
     """Instances by what their clones have in common with them."""
 
-    def __init__(self, instances: Iterable[Instance]) -> None:
+    def __init__(self, instances: Iterable[Instance], frames: FrameNumbers) -> None:
+        self._frames = frames
+        self._by_frame: dict[tuple[str, int, str], list[Instance]] = {}
+        """By the optimized module's own number of a frame: the same question is asked by many instructions."""
         self._by_place: defaultdict[tuple[str, Chain, str], list[Instance]] = defaultdict(list)
-        self._by_name: defaultdict[tuple[str, str], list[Instance]] = defaultdict(list)
         self._narrowed: dict[object, list[Instance]] = {}
         self._by_instruction: dict[int, dict[int, list[Instance]]] = {}
-        for one in instances:
+        self._instances = list(instances)
+        for one in self._instances:
             if one.op_name:
                 opcode = one.instruction.opcode
                 self._by_place[one.op_name, one.chain, opcode].append(one)
-                self._by_name[one.op_name.partition(";")[0], opcode].append(one)
 
-    def find(self, instruction: HloInstruction, chain: Chain) -> list[Instance]:
-        """Every instance that the instruction may be."""
+    @cached_property
+    def _by_name(self) -> Mapping[tuple[str, str], list[Instance]]:
+        """By the first op_name and opcode alone, in the order of the instances; seldom needed."""
+        found: defaultdict[tuple[str, str], list[Instance]] = defaultdict(list)
+        for one in self._instances:
+            if one.op_name:
+                found[one.op_name.partition(";")[0], one.instruction.opcode].append(one)
+        return found
+
+    def find(self, optimized: HloModule, instruction: HloInstruction) -> list[Instance]:
+        """Every instance that the instruction of the optimized module may be."""
+        frame = instruction.proto.metadata.stack_frame_id
+        if not frame:
+            return self._find_in_chain(instruction, self._frames.number(optimized, instruction))
+        key = (instruction.op_name, frame, instruction.opcode)
+        found = self._by_frame.get(key)
+        if found is None:
+            found = self._find_in_chain(instruction, self._frames.number(optimized, instruction))
+            self._by_frame[key] = found
+        return found
+
+    def _find_in_chain(self, instruction: HloInstruction, chain: Chain) -> list[Instance]:
         name, opcode = instruction.op_name, instruction.opcode
         for candidate in (opcode, *_LIBRARY_CALLS) if opcode == "custom-call" else (opcode,):
             found = self._by_place.get((name, chain, candidate))
@@ -160,6 +193,8 @@ class _Index:
                 by_instruction[one.instruction.id].append(one)
             self._by_instruction[group] = dict(by_instruction)
         named = self._by_instruction[group].get(namesake.id) if namesake is not None else None
+        if named and len(named) == 1:
+            return named
         shape = instruction.shape
         key = (group, namesake.id if named and namesake else 0, shape.element_type, tuple(shape.dimensions))
         narrowed = self._narrowed.get(key)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from ligerdiag.analysis.carriers import Carriers
 from ligerdiag.analysis.evidence import is_named_after
+from ligerdiag.analysis.fusion_summaries import FusionSummaries
 from ligerdiag.analysis.labels import Labels, LabelSpace
 from ligerdiag.analysis.matching import Matching
 from ligerdiag.analysis.program_order import Intended, compute_intended
@@ -12,9 +13,7 @@ from ligerdiag.analysis.races import Race, join_marks, mark_races
 from ligerdiag.analysis.retag import Descent, Retagged
 from ligerdiag.analysis.schedule_order import Actual, ScheduleEvaluation
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
-from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloInstruction, HloModule
-from ligerdiag.hlo.positions import Positions
 from ligerdiag.hlo.tags import TagPath
 
 
@@ -24,8 +23,8 @@ class Runner:
 
     program: HloModule
     optimized: HloModule
-    buffers: BufferAssignment
-    positions: Positions
+    fusions: FusionSummaries
+    """Of the optimized module."""
     writes: tuple[HiddenWrite, ...]
     space: LabelSpace
     carriers: Carriers
@@ -71,8 +70,7 @@ class Runner:
         in_flight, others = mark_races(self.races, self.space)
         return ScheduleEvaluation(
             module=self.optimized,
-            buffers=self.buffers,
-            positions=self.positions,
+            fusions=self.fusions,
             space=self.space,
             carriers=self.carriers,
             effects_of=self.effects_of,

@@ -14,18 +14,19 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from ligerdiag.analysis.carriers import Carriers
-from ligerdiag.analysis.fused import FusionEvaluator, Read
+from ligerdiag.analysis.fused import FusionEvaluator
+from ligerdiag.analysis.fusion_summaries import FusionSummaries, FusionSummary
 from ligerdiag.analysis.kernel_call import transfer_call
 from ligerdiag.analysis.labels import Labels, LabelSpace
-from ligerdiag.analysis.memory import ActualWrite, Memory
+from ligerdiag.analysis.memory import ActualWrite, Memory, Read
 from ligerdiag.analysis.order import Order
-from ligerdiag.analysis.parts import PartedValue, follow_parts, union_of
+from ligerdiag.analysis.parts import PartedValue, Parts, follow_parts, union_of
+from ligerdiag.analysis.places import Places
 from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite
-from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
-from ligerdiag.hlo.positions import Positions
 from ligerdiag.hlo.tags import TagPath
 
 _SILENT = frozenset({"parameter", "tuple", "get-tuple-element", "bitcast", "after-all", "opt-barrier"})
@@ -38,16 +39,16 @@ _ELEMENT_BY_ELEMENT = frozenset({
 """Collectives of several operands, as the combiners make them: result k depends on operand k alone."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Sighting:
-    """A tagged operation of the program, found again in the optimized module."""
+    """A tagged operation of the program, found again in the optimized module. Final fields, as those of `HloInstruction`."""
 
-    instruction: HloInstruction
+    instruction: Final[HloInstruction]
     """The operation itself, perhaps inside a fusion."""
-    scheduled: HloInstruction
+    scheduled: Final[HloInstruction]
     """The scheduled instruction that runs it."""
-    labels: Labels
-    reads: tuple[Read, ...]
+    labels: Final[Labels]
+    reads: Final[tuple[Read, ...]]
     """Of the scheduled instruction: (operand_number, slice number, set that stood there)."""
 
 
@@ -73,8 +74,8 @@ class ScheduleEvaluation:
     """One evaluation of the optimized module; make a new one for each run."""
 
     module: HloModule
-    buffers: BufferAssignment
-    positions: Positions
+    fusions: FusionSummaries
+    """Of the module, from one evaluation to the next."""
     space: LabelSpace
     carriers: Carriers
     effects_of: EffectsOf
@@ -92,6 +93,7 @@ class ScheduleEvaluation:
     raced: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
     """Id of an async start that races with a kernel to the marks that its results get."""
     memory: Memory = field(init=False)
+    places: Places = field(init=False)
     notes: dict[str, None] = field(default_factory=dict[str, None])
     _sightings: dict[TagPath, dict[int, Sighting]] = field(init=False)
     _by_call: defaultdict[int, list[ActualWrite]] = field(init=False)
@@ -99,11 +101,17 @@ class ScheduleEvaluation:
     _met: set[int] = field(default_factory=set[int])
     _traced: set[int] = field(default_factory=set[int])
     _pending: dict[int, Labels] = field(default_factory=dict[int, Labels])
+    _started: frozenset[int] = field(init=False)
+    """Ids of the instructions where labels or marks start."""
+    _entered: dict[int, Frames] = field(default_factory=dict[int, Frames])
+    """Computation id to the call path by which it was run last."""
 
     def __post_init__(self) -> None:
         self._sightings = defaultdict(dict)
         self._by_call = defaultdict(list)
-        self.memory = Memory(self.buffers, self.positions, self.space, Order())
+        self._started = frozenset((*self.carried, *self.marked))
+        self.places = self.fusions.places
+        self.memory = Memory(self.places, self.space, Order())
         for write in self.actual_writes:
             self._by_call[write.call.id].append(write)
         self.memory.expect(self.actual_writes)
@@ -115,10 +123,10 @@ class ScheduleEvaluation:
             labels = 0
             for write in self.carriers.parameters.get(parameter.proto.parameter_number, ()):
                 labels |= self.space.original(write)
-            for number in self.memory.locate(parameter):
+            for number in self.places.locate(parameter):
                 self.memory.put(number, labels)
         self._run_sequence(entry, (), 0)
-        outputs = tuple([self.memory.sets.get(number, 0) for number in self.memory.locate(entry.root)])
+        outputs = tuple([self.memory.sets.get(number, 0) for number in self.places.locate(entry.root)])
         return Actual(
             outputs,
             {path: tuple(found.values()) for path, found in self._sightings.items()},
@@ -129,12 +137,19 @@ class ScheduleEvaluation:
         )
 
     def _run_sequence(self, computation: HloComputation, prefix: Frames, level: int) -> None:
+        is_known = self._entered.get(computation.id) is prefix  # a loop's body, say
+        self._entered[computation.id] = prefix
         for instruction in computation.sequence or computation.instructions:
-            if instruction.opcode in _SILENT:
+            opcode = instruction.opcode
+            if opcode in _SILENT:
                 continue
-            frames = (*prefix, Frame(computation, instruction))
-            self._frames[instruction.id] = frames
-            match instruction.opcode:
+            if is_known:
+                frames = self._frames[instruction.id]
+            else:
+                frames = self._frames[instruction.id] = (*prefix, Frame(computation, instruction))
+            match opcode:
+                case "fusion":
+                    self._run_fusion(instruction, frames)
                 case "while":
                     self._run_loop(instruction, frames, level + 1)
                 case "conditional":
@@ -147,21 +162,12 @@ class ScheduleEvaluation:
                     self._finish_async(instruction)
                 case "custom-call":
                     self._call_kernel(instruction, frames)
-                case "fusion":
-                    self._run_fusion(instruction, frames)
                 case _:
                     self._compute(instruction, frames)
 
     def _read_operands(self, instruction: HloInstruction, reader: Frames) -> tuple[Read, ...]:
-        """(operand_number, slice number, set) for every leaf of every operand."""
-        memory = self.memory
-        return tuple(
-            [
-                (number, place, memory.read(place, reader))
-                for number, operand in enumerate(instruction.operands)
-                for place in memory.locate(operand)
-            ]
-        )
+        """What stands in every leaf of every operand."""
+        return self.memory.read_all(self.places.list_operands(instruction), reader)
 
     def _compute(self, instruction: HloInstruction, frames: Frames) -> None:
         reads = self._read_operands(instruction, frames)
@@ -171,7 +177,7 @@ class ScheduleEvaluation:
         if instruction.opcode.endswith("-done") and instruction.operands:
             raced = self.raced.get(instruction.operands[0].id, 0)
             labels |= raced
-            for number in self.memory.locate(instruction) if raced else ():  # the start's own bytes
+            for number in self.places.locate(instruction) if raced else ():  # the start's own bytes
                 self.memory.put(number, self.memory.sets.get(number, 0) | raced)
         value = follow_parts(instruction, self._parted(instruction, reads)) if self.memory.parts else None
         if value is not None:
@@ -180,7 +186,7 @@ class ScheduleEvaluation:
         if value is not None:
             marks = labels | self.marked.get(instruction.id, 0)
             extra = marks & ~union_of(value)
-            for number in self.memory.defines(instruction):
+            for number in self.places.list_defined(instruction):
                 self.memory.put(number, value | extra if isinstance(value, int) else value.add(extra))
         elif instruction.opcode in _ELEMENT_BY_ELEMENT and len(instruction.operands) > 1:
             self._define_elements(instruction, reads)
@@ -202,7 +208,7 @@ class ScheduleEvaluation:
     def _define_elements(self, collective: HloInstruction, reads: tuple[Read, ...]) -> None:
         """Results of a combined collective: the last number of a leaf's ShapeIndex names the operand."""
         marks = self.marked.get(collective.id, 0) | self.carried.get(collective.id, 0)
-        for index, number in self.buffers.definitions.get(collective.id, ()):
+        for index, number in self.places.buffers.definitions.get(collective.id, ()):
             labels = marks
             for operand, _, one in reads:
                 if index and operand == index[-1]:
@@ -211,7 +217,7 @@ class ScheduleEvaluation:
 
     def _define(self, instruction: HloInstruction, labels: Labels) -> None:
         labels |= self.marked.get(instruction.id, 0)
-        for number in self.memory.defines(instruction):
+        for number in self.places.list_defined(instruction):
             self.memory.put(number, labels)
 
     def conclude(
@@ -244,26 +250,45 @@ class ScheduleEvaluation:
 
     def _run_fusion(self, instruction: HloInstruction, frames: Frames) -> None:
         reads = self._read_operands(instruction, frames)
-        parts = {
-            number: found
-            for number, place, _ in (reads if self.memory.parts else ())
-            if (found := self.memory.find_parts(place, instruction.operands[number])) is not None
-        }
+        parts = self._find_parts(instruction, reads) if self.memory.parts else {}
+        summary = None if parts else self.fusions.find(instruction)
+        if summary is not None and self._started.isdisjoint(summary.computed):
+            self._run_summarized(instruction, summary, reads)
+            return
         leaves = FusionEvaluator(self.module, self, instruction, reads, parts).run()
         marks = self.marked.get(instruction.id, 0)
         for (_, number), value in zip(
-            self.buffers.definitions.get(instruction.id, ()) or [((), n) for n in self.memory.locate(instruction)],
+            self.places.buffers.definitions.get(instruction.id, ())
+            or [((), n) for n in self.places.locate(instruction)],
             self._order_leaves(instruction, leaves),
             strict=True,
         ):
             self.memory.put(number, value | marks if isinstance(value, int) else value.add(marks))
 
+    def _find_parts(self, instruction: HloInstruction, reads: tuple[Read, ...]) -> dict[int, Parts]:
+        return {
+            number: found
+            for number, place, _ in reads
+            if (found := self.memory.find_parts(place, instruction.operands[number])) is not None
+        }
+
+    def _run_summarized(self, fusion: HloInstruction, summary: FusionSummary, reads: tuple[Read, ...]) -> None:
+        """The same by what the fusion reads: no label starts inside."""
+        united = summary.unite([labels for _, _, labels in reads])
+        for path, operation, combination in summary.tagged if self.sights else ():
+            labels = united[combination]
+            if labels or path in self.wanted:
+                self._sightings[path][operation.id] = Sighting(operation, fusion, labels, reads)
+        marks = self.marked.get(fusion.id, 0)
+        for number, combination in summary.results:
+            self.memory.put(number, united[combination] | marks)
+
     def _order_leaves(self, instruction: HloInstruction, leaves: list[PartedValue]) -> list[PartedValue]:
         """Sets in the order in which the buffer assignment lists the fusion's definitions."""
-        definitions = self.buffers.definitions.get(instruction.id)
+        definitions = self.places.buffers.definitions.get(instruction.id)
         if not definitions:
             return leaves
-        places = self.memory.locate(instruction)
+        places = self.places.locate(instruction)
         if len(places) == len(leaves):
             by_place = dict(zip(places, leaves, strict=True))
             return [by_place.get(number, 0) for _, number in definitions]
@@ -298,10 +323,10 @@ class ScheduleEvaluation:
         callee = self.module.computations[instruction.called_computations[0]]
         self._run_sequence(callee, frames, level)
         labels = 0
-        for number in self.memory.locate(callee.root):
+        for number in self.places.locate(callee.root):
             labels |= self.memory.sets.get(number, 0)
         self._pending[instruction.id] = labels
-        for number in self.memory.defines(instruction):
+        for number in self.places.list_defined(instruction):
             self.memory.put(number, labels)
 
     def _finish_async(self, instruction: HloInstruction) -> None:
@@ -310,10 +335,10 @@ class ScheduleEvaluation:
             start = start.operands[0]
         raced = self.raced.get(start.id, 0)
         labels = self._pending.get(start.id, 0) | raced
-        defined = self.memory.defines(instruction)
+        defined = self.places.list_defined(instruction)
         for number in defined:
             self.memory.put(number, labels)
-        for number in self.memory.locate(instruction) if raced else ():
+        for number in self.places.locate(instruction) if raced else ():
             if number not in defined:
                 self.memory.put(number, self.memory.sets.get(number, 0) | raced)
 
@@ -330,7 +355,7 @@ class ScheduleEvaluation:
             self._met = set()
             self._run_sequence(condition, frames, level)
             predicate = 0
-            for number in memory.locate(condition.root):
+            for number in self.places.locate(condition.root):
                 predicate |= memory.sets.get(number, 0)
             self._run_sequence(body, frames, level)
             inside = frozenset(self._met)
@@ -351,7 +376,7 @@ class ScheduleEvaluation:
     def _run_branches(self, instruction: HloInstruction, frames: Frames, level: int) -> None:
         memory = self.memory
         predicate = 0
-        for number in memory.locate(instruction.operands[0]):
+        for number in self.places.locate(instruction.operands[0]):
             predicate |= memory.read(number, frames)
         outer_journal, raw_before = memory.journal, dict(memory.raw)
         performed_before = performed_after = memory.performed

@@ -18,9 +18,11 @@ from ligerdiag.analysis.carriers import Carriers
 from ligerdiag.analysis.comparison import Cause, OutputComparison
 from ligerdiag.analysis.concurrency import find_concurrency
 from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.fusion_summaries import FusionSummaries
 from ligerdiag.analysis.labels import Labels, LabelSpace
 from ligerdiag.analysis.matching import Matching, adopt_foreign
 from ligerdiag.analysis.order import compute_logical_times
+from ligerdiag.analysis.places import Places
 from ligerdiag.analysis.program_order import Intended
 from ligerdiag.analysis.races import RacedRead, mark_races
 from ligerdiag.analysis.schedule_order import Actual, ScheduleEvaluation
@@ -61,8 +63,7 @@ def compute_context_without_program(
         in_flight, raced = mark_races(concurrency.races, space)
         actual = ScheduleEvaluation(
             module=optimized,
-            buffers=buffers,
-            positions=positions,
+            fusions=FusionSummaries(optimized, Places(buffers, positions)),
             space=space,
             carriers=Carriers({}, {}, {}),
             effects_of=effects_of,

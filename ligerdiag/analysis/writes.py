@@ -6,6 +6,7 @@ for nothing else. A kernel whose effect is unknown counts as a hidden write that
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.errors import ArtifactError
@@ -23,12 +24,12 @@ _MOST_STEPS = 200_000
 """Of all call paths together; a module of 1,000 kernels in a few nested calls has some thousands."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Frame:
-    """One step of a call path: this instruction of this computation."""
+    """One step of a call path: this instruction of this computation. Final fields, as those of `HloInstruction`."""
 
-    computation: HloComputation
-    instruction: HloInstruction
+    computation: Final[HloComputation]
+    instruction: Final[HloInstruction]
 
 
 type Frames = tuple[Frame, ...]

@@ -6,6 +6,7 @@ An instruction keeps its protobuf message for the attributes that few readers ne
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import le
 from typing import Final
 
 from ligerdiag.hlo.tags import TagPath
@@ -75,7 +76,11 @@ class HloComputation:
         for instruction in self.instructions:
             path = instruction.tag_path
             own = path[-1] if path else 0
-            keys[instruction.id] = max([own, *[keys[o.id] for o in instruction.operands]])
+            operands = instruction.operands
+            keys[instruction.id] = max([own, *[keys[o.id] for o in operands]]) if operands else own
+        listed = list(keys.values())
+        if all(map(le, listed, listed[1:])):
+            return self.instructions
         return tuple(sorted(self.instructions, key=lambda i: keys[i.id]))
 
     @cached_property

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloInstruction, HloModule
-from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
+from ligerdiag.hlo.shape import ShapeIndex, is_tuple, iterate_leaves
 
 type Position = tuple[HloInstruction, ShapeIndex]
 
@@ -36,7 +36,11 @@ class Positions:
         """Slice number of each leaf of the instruction's shape, in order; None where there is no place."""
         found = self._leaves.get(instruction.id)
         if found is None:
-            found = tuple([self.find(instruction, index) for index in iterate_leaves(instruction.shape)])
+            defined = self._buffers.definitions.get(instruction.id, ())
+            if len(defined) == 1 and not defined[0][0] and not is_tuple(instruction.shape):
+                found = (defined[0][1],)
+            else:
+                found = tuple([self.find(instruction, index) for index in iterate_leaves(instruction.shape)])
             self._leaves[instruction.id] = found
         return found
 

@@ -2,12 +2,12 @@
 
 from ligerdiag.analysis.carriers import Carriers, compute_carriers
 from ligerdiag.analysis.coverage import compute_tag_coverage
-from ligerdiag.analysis.evidence import Place
+from ligerdiag.analysis.evidence import Place, is_named_after
 from ligerdiag.analysis.writes import find_hidden_writes
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloInstructionProto
 from tests.analysis.by_hand import Program, effects_of, judge, verdicts
-from tests.hlo.building import array, tuple_of
+from tests.hlo.building import Builder, array, find, tuple_of
 
 PAIR = tuple_of(array(4), array(4))
 
@@ -163,3 +163,11 @@ def test_coverage_counts_the_programs_tags_that_are_seen_again() -> None:
     modules = [parse_hlo(builder.bytes())[0] for builder in (program, optimized)]
     coverage = compute_tag_coverage(modules[0], modules[1])
     assert (coverage.tags, coverage.found) == (3, 2)
+
+
+def test_an_instruction_is_named_after_the_tag_and_not_after_a_longer_one() -> None:
+    builder = Builder()
+    instruction = builder.add(builder.computation("entry"), "parameter", parameter_number=0)
+    for name, is_named in (("add_ld17.2", True), ("add_ld171", False), ("add_ld171_ld17", True), ("add", False)):
+        instruction.name = name
+        assert is_named_after((3, 17), find(parse_hlo(builder.bytes())[0], instruction)) is is_named, name

@@ -1,0 +1,121 @@
+"""What each value inside a fusion depends on, as parameters of the fused computation: worked out once, asked often.
+
+A schedule is evaluated several times, and what stands in a loop several times in each. What a fused instruction depends on
+differs from one time to the next only by what the fusion reads, where
+  (1) every fused instruction has one array, of the union of its operands; only the root may be a tuple of such;
+  (2) no pieces are told apart (see `parts`): there is no concatenation, and the fusion is given none;
+  (3) no kernel is called inside, and there is no computation further in;
+  (4) no label starts inside.
+A fusion of (1), (2) and (3) has a summary; whoever asks has to know about (4) and what the fusion is given. All other
+fusions are followed instruction by instruction (see `fused`).
+"""
+
+from dataclasses import dataclass, field
+
+from ligerdiag.analysis.labels import Labels
+from ligerdiag.analysis.places import Places
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.shape import ARRAY_OPCODES, is_tuple
+from ligerdiag.hlo.tags import TagPath
+
+_FOLLOWED = frozenset({"concatenate", "custom-call", "fusion", "call", "get-tuple-element", "tuple"})
+"""Opcodes that are not of (1) to (3), but for a root's."""
+
+type _Mask = int
+"""Parameter numbers, a bit each."""
+
+
+@dataclass(slots=True, eq=False)
+class FusionSummary:
+    """What depends on which parameters. A *combination* is a set of parameters that some value depends on."""
+
+    combinations: tuple[tuple[int, ...], ...]
+    """Parameter numbers of each."""
+    computed: frozenset[int]
+    """Ids of the fused instructions that compute, where labels can start."""
+    tagged: tuple[tuple[TagPath, HloInstruction, int], ...]
+    """Those with a tag, each with its combination."""
+    results: tuple[tuple[int, int], ...]
+    """(slice number, combination) of every definition, in the order of the buffer assignment."""
+
+    def unite(self, given: list[Labels]) -> list[Labels]:
+        """The set of each combination. given: the sets of the fusion's operands."""
+        found: list[Labels] = []
+        for numbers in self.combinations:
+            labels = 0
+            for number in numbers:
+                labels |= given[number]
+            found.append(labels)
+        return found
+
+
+@dataclass(slots=True, eq=False)
+class FusionSummaries:
+    """Summaries of the fusions of one module, made when they are asked for and kept for all evaluations."""
+
+    module: HloModule
+    places: Places
+    _found: dict[int, FusionSummary | None] = field(default_factory=dict[int, FusionSummary | None])
+
+    def find(self, fusion: HloInstruction) -> FusionSummary | None:
+        """The fusion's summary; None where it has to be followed."""
+        if fusion.id not in self._found:
+            self._found[fusion.id] = self._summarize(fusion)
+        return self._found[fusion.id]
+
+    def _summarize(self, fusion: HloInstruction) -> FusionSummary | None:
+        computation = self.module.computations[fusion.called_computations[0]]
+        masks = _find_masks(fusion, computation)
+        if masks is None:
+            return None
+        root = computation.root
+        leaves = [masks.get(one.id) for one in root.operands] if root.opcode == "tuple" else [masks.get(root.id)]
+        places = self.places.locate(fusion)
+        if None in leaves or len(places) != len(leaves):
+            return None
+        by_place = dict(zip(places, leaves, strict=True))
+        defined = self.places.buffers.definitions.get(fusion.id)
+        results = [(n, by_place.get(n, 0)) for _, n in defined] if defined else list(zip(places, leaves, strict=True))
+        numbers: dict[_Mask, int] = {}
+        computed = [one for one in computation.instructions if one.opcode not in ("parameter", "tuple")]
+        return FusionSummary(
+            computed=frozenset([one.id for one in computed]),
+            tagged=tuple(
+                [
+                    (one.tag_path, one, numbers.setdefault(masks[one.id], len(numbers)))
+                    for one in computed
+                    if one.tag_path
+                ]
+            ),
+            results=tuple([(place, numbers.setdefault(mask or 0, len(numbers))) for place, mask in results]),
+            combinations=tuple([tuple(_list_bits(mask)) for mask in numbers]),
+        )
+
+
+def _find_masks(fusion: HloInstruction, computation: HloComputation) -> dict[int, _Mask] | None:
+    """Id of each fused instruction, but for a root tuple, to what it depends on; None where (1) to (3) are not so."""
+    for operand in fusion.operands:
+        if is_tuple(operand.shape):
+            return None
+    masks: dict[int, _Mask] = {}
+    for instruction in computation.instructions:
+        opcode = instruction.opcode
+        if opcode == "parameter":
+            number = instruction.proto.parameter_number
+            if not 0 <= number < len(fusion.operands):
+                return None
+            masks[instruction.id] = 1 << number
+        elif opcode not in _FOLLOWED and (opcode in ARRAY_OPCODES or not is_tuple(instruction.shape)):
+            mask = 0
+            for operand in instruction.operands:
+                if operand.id not in masks:
+                    return None
+                mask |= masks[operand.id]
+            masks[instruction.id] = mask
+        elif opcode != "tuple" or instruction is not computation.root:
+            return None
+    return masks
+
+
+def _list_bits(mask: _Mask) -> list[int]:
+    return [number for number in range(mask.bit_length()) if mask >> number & 1]

@@ -1,0 +1,55 @@
+"""Where the values of a schedule stand, as every evaluation of it asks: looked up once, and kept for all of them."""
+
+from dataclasses import dataclass, field
+
+from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.positions import Positions
+
+type OperandPlace = tuple[int, int]
+"""(operand_number, slice number)."""
+
+
+@dataclass(slots=True, eq=False)
+class Places:
+    """Slice numbers of the values of one module; a value without a place has a negative number of its own."""
+
+    buffers: BufferAssignment
+    positions: Positions
+    _leaves: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+    _operands: dict[int, tuple[OperandPlace, ...]] = field(default_factory=dict[int, tuple[OperandPlace, ...]])
+    _placeless: int = 0
+
+    def locate(self, instruction: HloInstruction) -> tuple[int, ...]:
+        """Slice number of each leaf of the instruction's shape, in order."""
+        found = self._leaves.get(instruction.id)
+        if found is None:
+            places = self.positions.locate(instruction)
+            found = tuple([self._number() if place is None else place for place in places])
+            self._leaves[instruction.id] = found
+        return found
+
+    def _number(self) -> int:
+        self._placeless -= 1
+        return self._placeless
+
+    def list_operands(self, instruction: HloInstruction) -> tuple[OperandPlace, ...]:
+        """Every leaf of every operand."""
+        found = self._operands.get(instruction.id)
+        if found is None:
+            found = tuple(
+                [
+                    (number, place)
+                    for number, operand in enumerate(instruction.operands)
+                    for place in self.locate(operand)
+                ]
+            )
+            self._operands[instruction.id] = found
+        return found
+
+    def list_defined(self, instruction: HloInstruction) -> tuple[int, ...]:
+        """Slice numbers that the instruction writes as its own result."""
+        defined = self.buffers.definitions.get(instruction.id)
+        if defined is not None:
+            return tuple([number for _, number in defined])
+        return tuple([number for number in self.locate(instruction) if number < 0])

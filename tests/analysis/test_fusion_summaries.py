@@ -1,0 +1,57 @@
+"""Summaries of fusions; the numbers in the names are those of the module's docstring."""
+
+import pytest
+
+from ligerdiag.analysis.fusion_summaries import FusionSummaries, FusionSummary
+from ligerdiag.analysis.places import Places
+from ligerdiag.hlo.parse import parse_hlo
+from ligerdiag.hlo.positions import Positions
+from ligerdiag.inspection import inspect_artifact
+from tests.analysis.conftest import Programs
+from tests.hlo.building import Builder, array, find, tuple_of
+
+
+def summarize(opcode: str) -> tuple[FusionSummary | None, tuple[int, ...]]:
+    """A fusion to (`opcode` of both parameters, the negated second), and the slices of its two results."""
+    builder = Builder()
+    fused = builder.computation("fused")
+    parameters = [builder.add(fused, "parameter", parameter_number=number) for number in range(2)]
+    mixed = builder.add(fused, opcode, parameters)
+    second = builder.add(fused, "negate", [parameters[1]])
+    builder.add(fused, "tuple", [mixed, second], tuple_of(array(4), array(4)))
+    entry = builder.computation("entry")
+    x, y = (builder.add(entry, "parameter", parameter_number=number) for number in range(2))
+    builder.define(x, offset=0)
+    builder.define(y, offset=16)
+    fusion = builder.add(entry, "fusion", [x, y], tuple_of(array(4), array(4)), [fused])
+    builder.define(fusion, 0, offset=32)
+    builder.define(fusion, 1, offset=48)
+    module, buffers = parse_hlo(builder.bytes())
+    assert buffers is not None
+    places = Places(buffers, Positions(module, buffers))
+    located = places.locate(find(module, fusion))
+    return FusionSummaries(module, places).find(find(module, fusion)), located
+
+
+def test_each_result_depends_on_its_own_parameters_1() -> None:
+    summary, (first, second) = summarize("add")
+    assert summary is not None
+    x, y = 0b01, 0b10
+    united = summary.unite([x, y])
+    assert {place: united[combination] for place, combination in summary.results} == {first: x | y, second: y}
+
+
+@pytest.mark.parametrize("opcode", ["concatenate", "custom-call"])
+def test_a_fusion_that_needs_more_than_unions_has_no_summary_2_3(opcode: str) -> None:
+    assert summarize(opcode)[0] is None
+
+
+@pytest.mark.parametrize("file", ["straight", "loops", "calls", "meshes"])
+def test_verdicts_are_those_of_following_every_fusion(
+    file: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs: Programs = request.getfixturevalue(file)
+    summarized = {name: inspect_artifact(one.artifact, effects_cache=one.effects) for name, one in programs.items()}
+    monkeypatch.setattr(FusionSummaries, "find", lambda *_: None)
+    followed = {name: inspect_artifact(one.artifact, effects_cache=one.effects) for name, one in programs.items()}
+    assert summarized == followed

@@ -1,0 +1,24 @@
+"""Where the values of a schedule stand, as evaluations ask for it."""
+
+from ligerdiag.analysis.places import Places
+from ligerdiag.hlo.parse import parse_hlo
+from ligerdiag.hlo.positions import Positions
+from tests.hlo.building import Builder, find
+
+
+def test_a_value_without_a_place_has_one_negative_number_of_its_own() -> None:
+    builder = Builder()
+    entry = builder.computation("entry")
+    x = builder.add(entry, "parameter", parameter_number=0)
+    builder.define(x, offset=0)
+    one, two = builder.add(entry, "negate", [x]), builder.add(entry, "negate", [x])
+    both = builder.add(entry, "add", [one, two])
+    module, buffers = parse_hlo(builder.bytes())
+    assert buffers is not None
+    places = Places(buffers, Positions(module, buffers))
+    (first,), (second,) = places.locate(find(module, one)), places.locate(find(module, two))
+    assert max(first, second) < 0
+    assert first != second
+    assert places.list_operands(find(module, both)) == ((0, first), (1, second))
+    assert places.list_defined(find(module, one)) == (first,)
+    assert places.list_defined(find(module, x)) == places.locate(find(module, x)) != (first,)
