@@ -9,6 +9,9 @@ import zlib
 from enum import StrEnum
 from pathlib import Path
 
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.message import DecodeError
+
 from ligerdiag.errors import ArtifactError
 
 MAXIMUM_BYTES = 2 << 30
@@ -106,3 +109,21 @@ def compute_form(data: bytes) -> Form:
             "is StableHLO: expected HLO, as `--xla_dump_to` writes it or `compiled.as_text()` returns it"
         )
     return Form.PROTO
+
+
+def is_whole(data: bytes) -> bool:
+    """Whether HLO goes on to its end, by a quick look that tells what was cut off; false for what is no HLO.
+
+    Empty knows no fields, so that of a protobuf only the outermost ones are looked at.
+    """
+    match compute_form(data):
+        case Form.TEXT:
+            return data.rstrip().endswith(b"}")
+        case Form.BUFFERS:
+            return False
+        case Form.PROTO:
+            try:
+                Empty.FromString(data)
+            except DecodeError:
+                return False
+            return True

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ligerdiag.dumps.buffer_text import parse_buffer_text
-from ligerdiag.dumps.content import Form, compute_form, read_content
+from ligerdiag.dumps.content import Form, compute_form, is_whole, read_content
 from ligerdiag.dumps.find import ModuleFiles
 from ligerdiag.dumps.program_orders import make_program_orders
 from ligerdiag.errors import ArtifactError
@@ -47,10 +47,11 @@ class NoScheduleError(ArtifactError):
 
 
 def may_hold_kernels(files: ModuleFiles) -> bool:
-    """Whether the module holds custom calls, by a look at the bytes; true as well where they cannot be read."""
+    """Whether the module holds custom calls, by a look at the bytes; true as well where these cannot be read to the end."""
     try:
         forms = (files.optimized, files.program)
-        return any(CUSTOM_CALL in _read_first(paths, read_content, [])[0] for paths in forms if paths)
+        contents = [_read_first(paths, read_content, [])[0] for paths in forms if paths]
+        return any(CUSTOM_CALL in data or not is_whole(data) for data in contents)
     except ArtifactError:
         return True
 

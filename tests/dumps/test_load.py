@@ -56,8 +56,21 @@ def test_a_buffer_assignment_in_the_place_of_a_module_is_told_so(tmp_path: Path)
         ("custom-call", b"", True),
         ("negate", b"HloModule m, and a custom-call in it", True),
         ("negate", b"\x1f\x8b damaged", True),
+        ("negate", b"HloModule m\n\nENTRY e {\n  ROOT a = f32[] parameter(0)\n}\n", False),
+        ("negate", b"HloModule m\n\nENTRY e {\n  ROOT a = f32[] param", True),
+        ("negate", b"\x0a\x7f\x0a\x01m", True),
+        ("negate", BUFFERS, True),
     ],
-    ids=("none", "in the schedule", "in the program only", "unreadable"),
+    ids=(
+        "none",
+        "in the schedule",
+        "in the program only",
+        "unreadable",
+        "text",
+        "text that is cut off",
+        "a protobuf that is cut off",
+        "no module",
+    ),
 )
 def test_a_module_is_passed_over_only_where_neither_program_names_a_custom_call(
     opcode: str, program: bytes, expected: bool, tmp_path: Path
