@@ -4,11 +4,12 @@ A program whose order of operations is not known stands for several. What they a
 differ is unknown.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 
+from ligerdiag.analysis.joined_views import join_views
 from ligerdiag.compile.artifacts import load_artifact
 from ligerdiag.dumps.find import ModuleFiles
 from ligerdiag.dumps.launches import load_launches
@@ -22,6 +23,7 @@ from ligerdiag.findings import Finding, Verdict
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.inspection import Compilation, Inspection, inspect_artifact, inspect_compilation
 from ligerdiag.report.model import CaseReport, Status
+from ligerdiag.schedule_view import ScheduleView
 
 UNKNOWN_TARGET = "unknown target"
 """Where neither names nor provenance say what a module was compiled for."""
@@ -42,6 +44,8 @@ class InspectedModules:
     """What is believed of operands whose effects are unknown."""
     neighbourhoods: bool = False
     """Look at who reads what kernels overwrite, too."""
+    view: bool = False
+    """Compute what an HTML report draws, too."""
     reports: list[CaseReport] = field(default_factory=list[CaseReport])
     """Without status: see `api.conclude`."""
     notes: list[str] = field(default_factory=list[str])
@@ -105,7 +109,11 @@ class InspectedModules:
             made = artifact.provenance
             report = replace(report, id=made.case_id, target=made.target, toolchain=made.toolchain)
             inspection = inspect_artifact(
-                artifact, effects_cache=effects_cache, declared=self.declared, neighbourhoods=self.neighbourhoods
+                artifact,
+                effects_cache=effects_cache,
+                declared=self.declared,
+                neighbourhoods=self.neighbourhoods,
+                view=self.view,
             )
         except LigerdiagError as error:
             return _describe_error(report, error)
@@ -127,7 +135,11 @@ class InspectedModules:
                 command_order=launches.command_order,
             )
             return inspect_compilation(
-                compilation, effects_cache=effects_cache, declared=self.declared, neighbourhoods=self.neighbourhoods
+                compilation,
+                effects_cache=effects_cache,
+                declared=self.declared,
+                neighbourhoods=self.neighbourhoods,
+                view=self.view,
             )
 
         return join_inspections([inspect(program) for program in loaded.programs or (None,)])
@@ -141,14 +153,19 @@ def join_inspections(inspections: list[Inspection]) -> Inspection:
         for name, verdict in first.outputs.items()
     }
     if not others or (outputs == first.outputs and all(_keys(o) == _keys(first) for o in others)):
-        return first
+        return first if first.view is None else replace(first, view=_join_views(inspections, outputs))
     missed = dict.fromkeys((*(line for i in inspections for line in i.coverage.not_covered), UNKNOWN_ORDER))
     return replace(
         first,
         outputs=outputs,
         findings=tuple(f for f in first.findings if all(_key(f) in _keys(other) for other in others)),
         coverage=replace(first.coverage, not_covered=tuple(missed)),
+        view=_join_views(inspections, outputs),
     )
+
+
+def _join_views(inspections: list[Inspection], outputs: Mapping[str, Verdict]) -> ScheduleView | None:
+    return join_views([one.view for one in inspections if one.view is not None], outputs)
 
 
 def _keys(inspection: Inspection) -> frozenset[tuple[object, ...]]:
@@ -166,6 +183,7 @@ def _describe(report: CaseReport, inspection: Inspection, seconds: float) -> Cas
         findings=inspection.findings,
         coverage=inspection.coverage,
         neighbourhoods=inspection.neighbourhoods,
+        view=inspection.view,
         seconds=seconds,
     )
 

@@ -13,6 +13,7 @@ from ligerdiag.analysis.coverage import TagCoverage, compute_tag_coverage
 from ligerdiag.analysis.doubt_text import describe_doubts
 from ligerdiag.analysis.neighbours import compute_neighbourhoods
 from ligerdiag.analysis.retag import compute_tags, has_tags
+from ligerdiag.analysis.schedule_view import compute_schedule_view
 from ligerdiag.analysis.vanished import TracedCall
 from ligerdiag.analysis.without_program import compute_context_without_program
 from ligerdiag.analysis.writes import EffectsOf, find_hidden_operands
@@ -35,6 +36,7 @@ from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.hlo.thunks import ThunkSequence, parse_thunks
 from ligerdiag.neighbourhood import Neighbourhood
 from ligerdiag.report.model import Coverage
+from ligerdiag.schedule_view import ScheduleView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,8 @@ class Inspection:
     """Output name to what its author wants it to depend on, as `labels` of hidden writes; empty without any."""
     neighbourhoods: tuple[Neighbourhood, ...] = ()
     """Around each hidden write, if that was asked for."""
+    view: ScheduleView | None = None
+    """What an HTML report draws, if that was asked for."""
 
 
 NO_BUFFERS = BufferAssignment(slices=(), definitions={}, overlapping={}, parameters={})
@@ -96,6 +100,7 @@ class Compilation:
 _FOLDED = "the program could not be read as written; what MLIR folded on the way is not seen"
 
 
+@pause_collector()
 def inspect_artifact(
     artifact: Artifact,
     *,
@@ -103,11 +108,13 @@ def inspect_artifact(
     declared: Sequence[DeclaredEffects] = (),
     readers: Pool | None = None,
     neighbourhoods: bool = False,
+    view: bool = False,
 ) -> Inspection:
     """Judge one artifact. Raises ArtifactError when a file of it cannot be read as what it should be.
 
     declared: what is believed of operands whose effects are unknown. readers: workers that read kernels with the Triton
     that made them, where that is not ours; see `open_readers`. neighbourhoods: look at who reads what is overwritten, too.
+    view: compute what an HTML report draws.
     """
     program, _ = load_hlo(artifact.program)
     optimized, buffers = load_hlo(artifact.optimized)
@@ -139,7 +146,12 @@ def inspect_artifact(
         command_order=_find_command_order(artifact.provenance),
     )
     return inspect_compilation(
-        compilation, effects_cache=effects_cache, declared=declared, readers=readers, neighbourhoods=neighbourhoods
+        compilation,
+        effects_cache=effects_cache,
+        declared=declared,
+        readers=readers,
+        neighbourhoods=neighbourhoods,
+        view=view,
     )
 
 
@@ -157,6 +169,7 @@ def _find_command_order(provenance: Provenance) -> CommandOrder:
     return parse_command_order(json.dumps([provenance.environment.get("XLA_FLAGS", ""), dict(provenance.flags)]))
 
 
+@pause_collector()
 def inspect_compilation(
     compilation: Compilation,
     *,
@@ -164,6 +177,7 @@ def inspect_compilation(
     declared: Sequence[DeclaredEffects] = (),
     readers: Pool | None = None,
     neighbourhoods: bool = False,
+    view: bool = False,
 ) -> Inspection:
     """Judge one compilation; see `inspect_artifact`. Raises ArtifactError when its modules do not belong together."""
     program, optimized = compilation.program, compilation.optimized
@@ -176,10 +190,10 @@ def inspect_compilation(
     effects = CallEffectsReader(cache=effects_cache, declared=declared, readers=readers)
     effects.read(*modules)
     try:
-        with pause_collector():
-            context = _compute_context(compilation, names, effects.find)
-            context = replace(context, contradictions=_list_contradictions(context, effects))
-            around = compute_neighbourhoods(context) if neighbourhoods else ()
+        context = _compute_context(compilation, names, effects.find)
+        context = replace(context, contradictions=_list_contradictions(context, effects))
+        around = compute_neighbourhoods(context) if neighbourhoods else ()
+        drawn = compute_schedule_view(context) if view else None
     except (AssertionError, IndexError, KeyError, ValueError, RecursionError, StopIteration) as fault:
         if os.environ.get("LIGERDIAG_DEBUG"):  # shows where the modules do not hang together
             raise
@@ -201,12 +215,16 @@ def inspect_compilation(
         ),
         meant=dict(zip(names, context.intended.outputs, strict=False)),
         neighbourhoods=around,
+        view=drawn,
     )
 
 
-def open_readers(toolchain: Toolchain, cache: Cache) -> Pool | None:
-    """A pool of one worker that reads kernels with the toolchain's Triton; None where that is our own."""
-    if toolchain.is_own:
+def open_readers(toolchain: Toolchain, cache: Cache, *, also_own: bool = False) -> Pool | None:
+    """A pool of one worker that reads kernels with the toolchain's Triton; None where that is our own.
+
+    also_own: also there. The processes that read our own Triton's kernels import `__main__`, which may be anybody's script.
+    """
+    if toolchain.is_own and not also_own:
         return None
     return Pool(cache=cache, toolchain=toolchain, jobs=1, timeout=EFFECTS_TIMEOUT, module=EFFECTS_WORKER)
 

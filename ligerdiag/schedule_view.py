@@ -58,7 +58,8 @@ class Place(StrEnum):
     COPY = "copy"
     """Other bytes: those that the overwritten ones were copied, gathered or cast from, or a copy of them."""
     COMPUTED_ANEW = "computed anew"
-    """No bytes: the instruction computes the value again from what it was computed from."""
+    """From neither: the instruction computes the value again from what it was computed from, or from where it has the value
+    could not be told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,9 +116,10 @@ class Step:
     fused: tuple[str, ...] = ()
     """Lines of the fused computation, where it is a fusion."""
     start: int
-    """LogicalTime, in instructions of the whole schedule, 0-based; inside of a loop, that of its first iteration."""
+    """LogicalTime, in instructions of the whole schedule, 0-based; inside of a loop, that of its first iteration. Of a
+    `while`, that of the first instruction that it runs."""
     end: int
-    """LogicalTime when it is done: that of the `-done` of an asynchronous operation, else `start`."""
+    """LogicalTime when it is done: that of the `-done` of an asynchronous operation, of a `while` its own, else `start`."""
     lane: Lane = Lane.COMPUTE
     loops: tuple[int, ...] = ()
     """Ids of the `while` instructions around it, outermost first; each of them is a step, too."""
@@ -126,7 +128,8 @@ class Step:
     source: SourceLine | None = None
     """The user's line."""
     operands: tuple[int, ...] = ()
-    """Ids of steps whose values it uses."""
+    """Ids of steps whose values it uses; of a `while`, what it is given and what its body returns. A step of the body that
+    uses what the loop carries has the `while` as an operand."""
     is_kernel: bool = False
     """A custom call that overwrites an operand."""
 
@@ -149,7 +152,11 @@ class OutputView:
     name: str
     verdict: Verdict
     path: tuple[int, ...] = ()
-    """Ids of steps from a kernel, or from the wrong reader, to the output's value, in order; the dataflow that there is."""
+    """Ids of steps from a kernel, or from the wrong reader, to the output's value, in order; the dataflow that there is.
+
+    Each is an operand of the next, or it is a kernel and the next reads what it overwrites. A `while` may be there more than
+    once: where the way leads into the loop, from one iteration to the next, and out of it.
+    """
     missing: tuple[MissingEdge, ...] = ()
     sentence: str = ""
     """One line for who has never seen HLO: what this output is computed from, and what is wrong with that."""
@@ -167,13 +174,13 @@ class ScheduleView:
     buffers: tuple[MutatedBuffer, ...] = ()
     """One for each hidden write, in program order."""
     accesses: tuple[Access, ...] = ()
-    """By LogicalTime of their steps."""
+    """In the order of their steps."""
     steps: tuple[Step, ...] = ()
-    """The neighbourhood, by LogicalTime."""
+    """The neighbourhood, by LogicalTime of their start, what contains others before these."""
     outputs: tuple[OutputView, ...] = ()
     """In the program's order."""
     omitted: int = 0
-    """Scheduled instructions that are no steps of this view."""
+    """Scheduled instructions that compute something and are no steps of this view."""
     text: tuple[str, ...] = ()
     """The whole optimized module as lines of HLO text (without metadata), computation by computation, in schedule order."""
     anchors: tuple[tuple[int, int], ...] = ()

@@ -1,0 +1,199 @@
+"""Who reads the value that a kernel overwrites, or what that was made from.
+
+(1) A reader of the value is a scheduled instruction with an operand whose definition is that of the kernel's operand. Other
+    values that XLA keeps in the same bytes at other times are none of its business.
+(2) Where the kernel's operand was only moved or cast from another value (a gather, a transpose, a convert), the readers of
+    that value are readers of the source.
+(3) An operation that reads the value in the program, and that the schedule runs without reading either, computes it anew.
+(4) What holds the kernel (a fusion, a loop, a call) is not a reader; nor is what only waits for an asynchronous operation.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ligerdiag.analysis.carriers import is_same_operation
+from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.definitions import Definition, Definitions, find_operand
+from ligerdiag.analysis.memory import ActualWrite
+from ligerdiag.analysis.origins import find_origins
+from ligerdiag.analysis.reading_operations import find_moves, find_reading
+from ligerdiag.analysis.schedule_order import Sighting
+from ligerdiag.analysis.writes import HiddenWrite, tag_path_of
+from ligerdiag.hlo.module import HloComputation, HloInstruction
+from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes, iterate_leaves
+from ligerdiag.hlo.tags import TagPath
+from ligerdiag.hlo.xla_pb2 import ShapeProto
+from ligerdiag.neighbourhood import Origin
+
+NO_READERS = frozenset({
+    "bitcast", "get-tuple-element", "opt-barrier", "tuple", "parameter", "while", "conditional", "call", "after-all",
+})  # fmt: skip
+"""Opcodes that read nothing themselves."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scheduled:
+    """An instruction that may read, and where it runs."""
+
+    instruction: HloInstruction
+    home: HloComputation
+    anchor: HloInstruction
+    """The instruction of `home` at whose place it runs: itself, or the start of the asynchronous computation around it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Overwritten:
+    """A value that a kernel overwrites, on its way through the schedule."""
+
+    kernel: HloInstruction
+    """The scheduled instruction that runs the kernel: its call, or the fusion that holds it."""
+    around: frozenset[int]
+    """Ids of the kernel's call and of what holds it, (4)."""
+    definition: Definition
+    leaf: ShapeProto
+    moves: Mapping[int, Definition]
+    """Ids of the instructions that only move the value on its way to the kernel, the last first, and what they move, (2)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ValueRead:
+    """One scheduled instruction that reads the value through one operand."""
+
+    scheduled: Scheduled
+    operand: int
+    index: ShapeIndex
+    """Which leaf of the operand."""
+    origin: Origin
+    operations: tuple[HloInstruction, ...]
+    """That read it: the instruction itself, or operations of the fusion that it is."""
+
+
+type _Use = tuple[int, int, Scheduled, ShapeIndex]
+"""Position of the reader, operand_number, reader, leaf of the operand."""
+
+
+@dataclass(slots=True, eq=False)
+class ValueReaders:
+    """Looks for the readers in one schedule."""
+
+    context: Context
+    times: Mapping[int, int] = field(init=False)
+    definitions: Definitions = field(init=False)
+    scheduled: Mapping[int, Scheduled] = field(init=False)
+    """By instruction id, in the order of the schedule."""
+    _uses: Mapping[Definition, list[_Use]] | None = None
+    _program_uses: Mapping[TagPath, list[tuple[int, TagPath]]] | None = None
+
+    def __post_init__(self) -> None:
+        self.times = self.context.logical_times
+        self.definitions = Definitions(self.context.optimized, self.context.buffers)
+        found = sorted(self._list_scheduled(), key=lambda one: (self.times[one.anchor.id], one.instruction.id))
+        self.scheduled = {one.instruction.id: one for one in found}
+
+    def _list_scheduled(self) -> Iterator[Scheduled]:
+        computations = self.context.optimized.computations
+        starts = {
+            callee: (computation, one)
+            for computation in computations.values()
+            for one in computation.sequence
+            if one.opcode == "async-start"
+            for callee in one.called_computations
+            if computations[callee].sequence
+        }
+        replaced = {start.id for _, start in starts.values()}
+        for computation in computations.values():
+            home, start = starts.get(computation.id, (computation, None))
+            for one in computation.sequence:
+                anchor = start or one
+                if anchor.id in self.times and one.opcode not in NO_READERS and one.id not in replaced:
+                    yield Scheduled(one, home, anchor)
+
+    def find_overwritten(self, write: HiddenWrite, actual: ActualWrite) -> Overwritten:
+        """The value that this call overwrites."""
+        value, index = find_operand(actual.frames, write.operand)
+        definition = self.definitions.resolve(value, index)
+        return Overwritten(
+            kernel=next(f.instruction for f in reversed(actual.frames) if f.instruction.id in self.times),
+            around=frozenset(frame.instruction.id for frame in actual.frames),
+            definition=definition,
+            leaf=dict(iterate_leaf_shapes(value.shape))[index],
+            moves=self._find_moves(definition),
+        )
+
+    def find_reads(self, overwritten: Overwritten) -> Iterator[ValueRead]:
+        """Those of (1) and (2), in the order of the schedule."""
+        skipped = overwritten.around | overwritten.moves.keys()
+        found = [
+            (at, Origin.VALUE if definition == overwritten.definition else Origin.SOURCE)
+            for definition in dict.fromkeys((overwritten.definition, *overwritten.moves.values()))
+            for at in self._find_uses().get(definition, ())
+        ]
+        for (_, operand, one, index), origin in sorted(found, key=lambda read: read[0][:2]):
+            if one.instruction.id not in skipped:
+                yield ValueRead(
+                    scheduled=one,
+                    operand=operand,
+                    index=index,
+                    origin=origin,
+                    operations=find_reading(self.context.optimized, one.instruction, operand, index),
+                )
+
+    def find_recomputing(
+        self, write: HiddenWrite, overwritten: Overwritten, known: set[int]
+    ) -> Iterator[tuple[Scheduled, Sighting]]:
+        """Those of (3). known: ids of the readers that `find_reads` has found."""
+        tagged, sightings = self.context.intended.tagged, self.context.actual.sightings
+        if not tagged:
+            return
+        known = known | overwritten.around | overwritten.moves.keys()
+        origins = {tag_path_of(frames) for frames in find_origins(self.context.program, write)}
+        for _, path in sorted({use for origin in origins for use in self._find_program_uses().get(origin, ())}):
+            operation = tagged[path]
+            for sighting in sightings.get(path, ()):
+                one = self.scheduled.get(sighting.scheduled.id)
+                is_same = is_same_operation(operation.opcode, sighting.instruction)
+                if one is not None and one.instruction.id not in known and is_same:
+                    yield one, sighting
+
+    def _find_uses(self) -> Mapping[Definition, list[_Use]]:
+        """Definition to who reads it, each reader once."""
+        if self._uses is None:
+            found: defaultdict[Definition, list[_Use]] = defaultdict(list)
+            for position, one in enumerate(self.scheduled.values()):
+                if one.instruction.opcode.endswith(("-done", "-update")):
+                    continue
+                seen: set[Definition] = set()
+                for operand, value in enumerate(one.instruction.operands):
+                    for index in iterate_leaves(value.shape):
+                        definition = self.definitions.resolve(value, index)
+                        if definition not in seen:
+                            seen.add(definition)
+                            found[definition].append((position, operand, one, index))
+            self._uses = found
+        return self._uses
+
+    def _find_program_uses(self) -> Mapping[TagPath, list[tuple[int, TagPath]]]:
+        """Operation of the program to the operations that read it, with their places in program order."""
+        if self._program_uses is None:
+            found: defaultdict[TagPath, list[tuple[int, TagPath]]] = defaultdict(list)
+            for position, (path, operation) in enumerate(self.context.intended.tagged.items()):
+                for operand in operation.operands:
+                    found[operand].append((position, path))
+            self._program_uses = found
+        return self._program_uses
+
+    def _find_moves(self, definition: Definition) -> dict[int, Definition]:
+        found: dict[int, Definition] = {}
+        while (one := self.scheduled.get(definition[0])) is not None and one.instruction.id not in found:
+            moving = one.instruction
+            if not find_moves(self.context.optimized, moving) or not moving.operands:
+                break
+            if moving.opcode.endswith("-done"):
+                found[moving.id] = definition
+                moving = moving.operands[0]
+            leaves = list(iterate_leaves(moving.operands[0].shape))
+            if len(leaves) != 1:
+                break
+            definition = found[moving.id] = self.definitions.resolve(moving.operands[0], leaves[0])
+        return found

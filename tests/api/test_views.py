@@ -1,0 +1,179 @@
+"""What the HTML draws of cases/: real artifacts, from both ends of the interface."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from ligerdiag import api
+from ligerdiag.findings import Verdict
+from ligerdiag.report.model import CaseReport
+from ligerdiag.schedule_view import Access, AccessKind, Lane, Place, ReadKind, ScheduleView, Step
+from tests.analysis.view_violations import list_violations
+
+ROOT = Path(__file__).parents[2]
+SMALL = "1-4-32-16"
+
+type Reports = Mapping[str, CaseReport]
+
+
+@pytest.fixture(scope="module")
+def reports(cache: Path) -> Reports:
+    """All of cases/, by id, with their views; compiled before by whoever asks for `table` first."""
+    options = api.CheckOptions(selectors=(str(ROOT / "cases"),), cache_directory=cache, replay=False, view=True)
+    return {report.id: report for report in api.check(options).cases}
+
+
+def view_of(reports: Reports, case: str) -> ScheduleView:
+    view = reports[case].view
+    assert view is not None
+    return view
+
+
+def steps_of(view: ScheduleView) -> dict[int, Step]:
+    return {step.id: step for step in view.steps}
+
+
+def reads_of(view: ScheduleView, output: str, kind: ReadKind) -> list[Access]:
+    return [one for one in view.accesses if one.read is kind and output in one.outputs]
+
+
+def test_what_holds_of_every_view_holds_of_all_cases(reports: Reports) -> None:
+    violations = {name: list(list_violations(view_of(reports, name))) for name in reports}
+    assert {name: found for name, found in violations.items() if found} == {}
+
+
+def test_a_view_has_the_verdicts_of_its_report(reports: Reports) -> None:
+    for report in reports.values():
+        assert report.view is not None
+        assert {output.name: output.verdict for output in report.view.outputs} == report.outputs
+        assert len(report.view.buffers) == report.coverage.hidden_writes
+
+
+def test_no_right_read_is_all_that_a_wrong_output_has(reports: Reports) -> None:
+    unexplained = {
+        (name, output.name)
+        for name, report in reports.items()
+        for view in [report.view]
+        if view is not None
+        for output in view.outputs
+        if output.verdict is Verdict.STALE and not output.missing
+    }
+    assert {name for name, _ in unexplained} <= {
+        "accumulated_sum[twice-hidden]",
+        "barrier_copy[kernel-hidden]",
+        "sub_views[hidden]",
+        "two_losses[same-hidden]",
+    }
+
+
+def test_the_seed_reads_the_logits_too_early_and_one_gradient_is_right_by_luck(reports: Reports) -> None:
+    view = view_of(reports, f"seed_flce[False-float32-True-{SMALL}]")
+    steps = steps_of(view)
+    (buffer,) = view.buffers
+    assert (buffer.kernel, buffer.operand, buffer.shape, buffer.size) == ("cross_entropy_kernel", 0, "f32[2,32]", 256)
+    assert buffer.allocation is not None
+    (kernel,) = [step for step in view.steps if step.is_kernel]
+    for output in ("bias", "input"):
+        (read,) = reads_of(view, output, ReadKind.STALE)
+        assert read.place is Place.SAME_BYTES
+        assert steps[read.step].start < kernel.start
+    (lucky,) = reads_of(view, "weight", ReadKind.LATENT)
+    assert steps[lucky.step].start > kernel.start
+    (loop,) = [step for step in view.steps if step.opcode == "while"]
+    assert kernel.loops == (loop.id,)
+    ways = {output.name: output.path for output in view.outputs}
+    assert [way[-1] for way in (ways["bias"], ways["input"], ways["weight"])] == [loop.id] * 3
+    assert ways["weight"][:2] == (kernel.id, lucky.step)
+
+
+def test_a_step_knows_the_users_line_and_what_is_fused_in_it(reports: Reports) -> None:
+    view = view_of(reports, f"seed_flce[False-float32-True-{SMALL}]")
+    fusion = next(step for step in view.steps if step.opcode == "fusion" and "dot_general" in step.op_name)
+    assert fusion.source is not None
+    assert fusion.source.line > 0
+    assert "#ld" not in fusion.op_name
+    assert any(" dot(" in line for line in fusion.fused)
+    assert fusion.text in view.text[dict(view.anchors)[fusion.id]]
+
+
+def test_a_cast_that_is_folded_away_makes_readers_of_a_copy(reports: Reports) -> None:
+    view = view_of(reports, f"bf16_flce[False-True-{SMALL}]")
+    for output in ("input", "weight"):
+        assert {read.place for read in reads_of(view, output, ReadKind.STALE)} == {Place.COPY}
+
+
+def test_under_sharding_the_kernel_overwrites_what_was_gathered(reports: Reports) -> None:
+    view = view_of(reports, "sharded_flce[vocabulary-trivial]")
+    (gather,) = [step for step in view.steps if step.name.startswith("%all-gather")]
+    assert gather.lane is Lane.COLLECTIVE
+    assert gather.end > gather.start
+    (read,) = reads_of(view, "bias", ReadKind.STALE)
+    assert read.place is Place.COPY
+    assert set(read.outputs) == {"bias", "input", "weight"}
+    assert "which was made from it" in next(o.sentence for o in view.outputs if o.name == "bias")
+
+
+def test_an_output_is_explained_by_the_second_wrong_operation_of_one_instruction(reports: Reports) -> None:
+    view = view_of(reports, "sharded_flce[fsdp-hidden]")
+    (bias,) = [output for output in view.outputs if output.name == "bias"]
+    assert bias.path
+    assert bias.path[0] == bias.missing[0].reader
+
+
+def test_a_loop_that_carries_the_value_leads_from_one_iteration_to_the_next(reports: Reports) -> None:
+    view = view_of(reports, "loop_carry[descent-hidden]")
+    steps = steps_of(view)
+    way = [steps[number] for number in next(o.path for o in view.outputs if o.name == "losses")]
+    assert way[0].is_kernel
+    assert [step.opcode for step in way].count("while") == 2
+    assert not any(one.read is ReadKind.STALE for one in view.accesses)
+
+
+def test_a_saved_residual_is_clobbered_behind_the_kernel(reports: Reports) -> None:
+    view = view_of(reports, "saved_residual[exp-perplexity-hidden]")
+    (read,) = reads_of(view, "logits", ReadKind.CLOBBERED)
+    assert read.place is Place.SAME_BYTES
+    assert "it gets what the kernel wrote" in next(o.sentence for o in view.outputs if o.name == "logits")
+
+
+def test_a_constant_is_defined_by_itself(reports: Reports) -> None:
+    view = view_of(reports, "constant[hidden]")
+    (define,) = [one for one in view.accesses if one.kind is AccessKind.DEFINE]
+    assert steps_of(view)[define.step].opcode == "constant"
+
+
+def test_what_could_not_be_followed_is_unknown_and_nothing_of_it_is_right(reports: Reports) -> None:
+    view = view_of(reports, "unknown_effect[hidden]")
+    assert {buffer.unknown for buffer in view.buffers} == {True}
+    assert {one.read for one in view.accesses if one.kind is AccessKind.READ} == {ReadKind.UNKNOWN}
+
+
+def test_a_declared_write_leaves_nothing_to_draw_but_the_text(reports: Reports) -> None:
+    view = view_of(reports, f"flce_modes[aliased-float32-True-{SMALL}]")
+    assert (view.buffers, view.steps) == ((), ())
+    assert any("output_to_operand_aliasing={" in line for line in view.text)
+
+
+def test_without_the_program_no_read_is_right(reports: Reports) -> None:
+    folder = Path(reports[f"seed_flce[True-float32-True-{SMALL}]"].artifact)
+    (optimized,) = [path for path in folder.iterdir() if path.name.startswith("optimized") and path.suffix == ".pb"]
+    (report,) = api.inspect(api.InspectOptions(paths=(optimized,), view=True)).cases
+    assert report.view is not None
+    assert list(list_violations(report.view)) == []
+    assert {one.read for one in report.view.accesses if one.kind is AccessKind.READ} == {ReadKind.UNKNOWN}
+    assert Verdict.STALE not in {output.verdict for output in report.view.outputs}
+
+
+def test_an_artifact_that_is_inspected_has_the_view_of_the_check(reports: Reports, cache: Path) -> None:
+    checked = reports[f"seed_flce[False-float32-True-{SMALL}]"]
+    options = api.InspectOptions(paths=(Path(checked.artifact),), cache_directory=cache, view=True)
+    (report,) = api.inspect(options).cases
+    assert report.view == checked.view
+
+
+def test_a_view_is_only_there_if_it_is_asked_for(reports: Reports, cache: Path) -> None:
+    case = "constant[hidden]"
+    options = api.CheckOptions(selectors=(str(ROOT / "cases/constant.py"),), cache_directory=cache, replay=False)
+    assert {report.view for report in api.check(options).cases if report.id == case} == {None}
+    assert reports[case].view is not None
