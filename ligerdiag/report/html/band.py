@@ -1,0 +1,220 @@
+"""The mutated buffer as a horizontal band: contents in time, marks on it and on what hangs off it, labels that never meet.
+
+1. Every column has the same width, and all labels of a column stay within it.
+2. Reads of the bytes have their labels above the band. Reads of a copy, or of a value computed anew, are marks on lines
+   below it, with their labels at the bottom.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from ligerdiag.report.html.band_columns import Column, Contents
+from ligerdiag.report.html.text_fit import compute_lines, compute_shortened
+from ligerdiag.schedule_view import Place
+
+WIDTH = 1120
+"""User units, which are pixels on a wide page; more when the columns need it."""
+MIN_COLUMN = 112
+PADDING = 10
+BAND_HEIGHT = 30
+LINE_HEIGHT = 15
+CODE_WIDTH = 6.7
+"""Pixels of a character of monospace at 11 px, on the wide side."""
+TEXT_WIDTH = 6.6
+"""The same of the proportional font at 12 px."""
+_NAME_LINES = 2
+_LOOP_HEIGHT = 20
+_GAP = 14
+"""Between labels and band."""
+_LANE_GAP = 30
+"""From the band to the line of the copies, and on to that of the values computed anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A line of a label."""
+
+    text: str
+    y: float
+    style: str
+    """`heading`, `outputs`, `name` or `when`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A column on the picture."""
+
+    column: Column
+    x: float
+    y: float
+    leader: tuple[float, float]
+    """From and to, in y: what ties the mark to its label."""
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """A part of the band, or of a line beside it, with the same contents."""
+
+    start: float
+    end: float
+    contents: Contents
+    text: str = ""
+    """What it says below; empty where there is no room."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """A line below the band: values that the kernel does not overwrite."""
+
+    place: Place
+    start: float
+    end: float
+    y: float
+    joint: float | None
+    """x at which it is tied to the band: where the two have the same contents."""
+    text: str
+    """What it is; empty where there is no room."""
+    text_x: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bracket:
+    """Columns of one loop."""
+
+    start: float
+    end: float
+    loop: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """The whole picture."""
+
+    width: float
+    height: float
+    y: float
+    """Top of the band, which is `BAND_HEIGHT` high."""
+    marks: tuple[Mark, ...]
+    segments: tuple[Segment, ...]
+    lanes: tuple[Lane, ...]
+    brackets: tuple[Bracket, ...]
+
+
+_LANE_TEXTS = {
+    Place.COPY: "other bytes: not overwritten",
+    Place.COMPUTED_ANEW: "computed anew: nothing to overwrite",
+}
+
+
+def compute_band(columns: Sequence[Column], kernel: str) -> Band:
+    """kernel: the name of who overwrites."""
+    width = max(WIDTH, 2 * PADDING + MIN_COLUMN * len(columns))
+    step = (width - 2 * PADDING) / max(1, len(columns))
+    xs = [PADDING + step * (number + 0.5) for number in range(len(columns))]
+    texts = [_compute_texts(column, step) for column in columns]
+    is_below = [column.place is not Place.SAME_BYTES for column in columns]
+    above = max((len(t) for t, below in zip(texts, is_below, strict=True) if not below), default=0)
+    below = max((len(t) for t, below in zip(texts, is_below, strict=True) if below), default=0)
+    brackets = _compute_brackets(columns, xs, step)
+    y = (_LOOP_HEIGHT if brackets else 0) + above * LINE_HEIGHT + _GAP
+    lanes, bottom = _compute_lanes(columns, xs, y + BAND_HEIGHT)
+    places = {lane.place: lane.y for lane in lanes}
+    marks: list[Mark] = []
+    for column, x, text in zip(columns, xs, texts, strict=True):
+        if column.place is Place.SAME_BYTES:
+            at, top = y + BAND_HEIGHT / 2, y - _GAP - (len(text) - 1) * LINE_HEIGHT
+            leader = (y - _GAP + 4, y)
+        else:
+            at, top = places[column.place], bottom + _GAP + LINE_HEIGHT - 4
+            leader = (places[column.place] + 9, bottom + _GAP - 2)
+        lines = tuple(
+            Line(text=said, y=top + number * LINE_HEIGHT, style=style) for number, (said, style) in enumerate(text)
+        )
+        marks.append(Mark(column=column, x=x, y=at, leader=leader, lines=lines))
+    height = bottom + (_GAP + below * LINE_HEIGHT + 6 if below else 4)
+    return Band(
+        width=width,
+        height=height,
+        y=y,
+        marks=tuple(marks),
+        segments=_compute_segments(columns, xs, width, kernel),
+        lanes=lanes,
+        brackets=brackets,
+    )
+
+
+def _compute_texts(column: Column, step: float) -> list[tuple[str, str]]:
+    code, text = int((step - 10) / CODE_WIDTH), int((step - 10) / TEXT_WIDTH)
+    lines = [(compute_shortened(column.heading, text), "heading")]
+    if column.outputs:
+        lines.append((compute_shortened(f"→ {column.outputs}", text), "outputs"))
+    lines += [(line, "name") for line in compute_lines(column.name, code, _NAME_LINES)]
+    return [*lines, (f"time {column.when}", "when")]
+
+
+def _compute_lanes(columns: Sequence[Column], xs: Sequence[float], bottom: float) -> tuple[tuple[Lane, ...], float]:
+    """The lines, and the y of the lowest thing."""
+    lanes: list[Lane] = []
+    y = bottom + 20
+    step = xs[1] - xs[0] if len(xs) > 1 else WIDTH / 2
+    joints = [x for column, x in zip(columns, xs, strict=True) if column.after is Contents.OLD]
+    for place in (Place.COPY, Place.COMPUTED_ANEW):
+        own = [x for column, x in zip(columns, xs, strict=True) if column.place is place]
+        if own:
+            y += _LANE_GAP
+            start = min((own[0] - step * 0.4, *joints[:1]))
+            text, text_x = _place_text(_LANE_TEXTS[place], sorted((start, *own, *joints[:1])))
+            joint = joints[0] if joints and joints[0] <= own[-1] else None
+            lanes.append(Lane(place=place, start=start, end=own[-1], y=y, joint=joint, text=text, text_x=text_x))
+    return tuple(lanes), y if lanes else bottom + 20
+
+
+def _place_text(text: str, xs: Sequence[float]) -> tuple[str, float]:
+    """Between two marks, or behind the last one."""
+    for start, end in zip(xs, (*xs[1:], float(WIDTH)), strict=True):
+        if end - start > TEXT_WIDTH * len(text) + 32:
+            return text, start + 16
+    return "", 0.0
+
+
+def _compute_segments(columns: Sequence[Column], xs: Sequence[float], width: float, kernel: str) -> tuple[Segment, ...]:
+    right = width - PADDING
+    if not columns:
+        return ()
+    edges = [(float(PADDING), columns[0].before)]
+    for column, x in zip(columns, xs, strict=True):
+        if column.after is not edges[-1][1]:
+            edges.append((x, column.after))
+    texts = {
+        Contents.NOTHING: "",
+        Contents.OLD: "old contents",
+        Contents.NEW: f"what `{kernel}` wrote",
+        Contents.UNSURE: f"old contents, or what `{kernel}` wrote",
+        Contents.OTHER: "another value",
+    }
+    ends = [*(x for x, _ in edges[1:]), right]
+    return tuple(
+        Segment(
+            start=start,
+            end=end,
+            contents=contents,
+            text=compute_shortened(texts[contents].replace("`", ""), int((end - start - 16) / TEXT_WIDTH))
+            if end - start > 90
+            else "",
+        )
+        for (start, contents), end in zip(edges, ends, strict=True)
+        if end > start
+    )
+
+
+def _compute_brackets(columns: Sequence[Column], xs: Sequence[float], step: float) -> tuple[Bracket, ...]:
+    brackets: list[Bracket] = []
+    for loop, members in groupby(zip(columns, xs, strict=True), key=lambda one: one[0].loop):
+        own = [x for _, x in members]
+        start = 1.0 if own[0] == xs[0] else own[0] - step / 2 + 3
+        end = xs[-1] + step / 2 + PADDING - 1 if own[-1] == xs[-1] else own[-1] + step / 2 - 3
+        if loop is not None:
+            brackets.append(Bracket(start=start, end=end, loop=loop))
+    return tuple(brackets)

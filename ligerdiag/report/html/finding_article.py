@@ -1,0 +1,67 @@
+"""A finding as data for a page: the fact, the place with the user's line, the evidence, one remedy."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ligerdiag.findings import Finding, Severity
+from ligerdiag.report.html.prose import Part, compute_parts
+from ligerdiag.report.model import CaseReport
+from ligerdiag.report.numbers import render_error
+from ligerdiag.report.source_text import compute_place, load_source_text
+
+_SEVERITIES = tuple(Severity)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Article:
+    """One finding."""
+
+    rule: str
+    severity: str
+    message: tuple[Part, ...]
+    place: str
+    """`file:line`, empty where it is not known."""
+    function: str
+    line: int
+    source: str
+    """The user's line, where the file is here."""
+    facts: tuple[tuple[str, tuple[Part, ...]], ...]
+    """(label, sentence) pairs."""
+    help: tuple[Part, ...]
+    allowed: str
+    """Who allows it and why, empty when nobody does."""
+
+
+def compute_articles(case: CaseReport, steps: Mapping[str, int]) -> tuple[Article, ...]:
+    """The worst first, those that are allowed last. steps: name of an instruction to the id of its step."""
+    ordered = sorted(case.findings, key=lambda f: (f.suppressed is not None, _SEVERITIES.index(f.severity)))
+    return tuple(_make(finding, case, steps) for finding in ordered)
+
+
+def list_worst_first(findings: Sequence[Finding]) -> list[Finding]:
+    """Those that nobody allows."""
+    counted = [finding for finding in findings if finding.suppressed is None]
+    return sorted(counted, key=lambda finding: _SEVERITIES.index(finding.severity))
+
+
+def _make(finding: Finding, case: CaseReport, steps: Mapping[str, int]) -> Article:
+    source, allowed = finding.source, finding.suppressed
+    facts = [*finding.evidence]
+    if "replay" not in dict(facts) and case.replay is not None:
+        said: dict[str, list[str]] = {}
+        for name in finding.outputs:
+            if name in case.replay.outputs:
+                said.setdefault(render_error(case.replay.outputs[name]), []).append(f"`{name}`")
+        facts += [("replay", f"{' and '.join(names)}: {text}") for text, names in said.items()]
+    return Article(
+        rule=finding.rule,
+        severity=finding.severity.value,
+        message=compute_parts(finding.message, steps),
+        place="" if source is None else compute_place(source),
+        function="" if source is None else source.function,
+        line=0 if source is None else source.line,
+        source="" if source is None else load_source_text(source),
+        facts=tuple((label, compute_parts(text, steps)) for label, text in facts),
+        help=compute_parts(finding.help, steps),
+        allowed="" if allowed is None else f"{allowed.reason} ({allowed.kind.value}, {allowed.where})",
+    )

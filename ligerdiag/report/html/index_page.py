@@ -1,0 +1,91 @@
+"""The index: every case in one table, what was covered, and what was said about the run as a whole."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ligerdiag.findings import VERDICT_ORDER, Verdict
+from ligerdiag.report.html.environment import render
+from ligerdiag.report.html.filenames import compute_file_names
+from ligerdiag.report.html.headline import Headline, compute_headline
+from ligerdiag.report.html.marks import compute_worst_verdict
+from ligerdiag.report.json import compute_version
+from ligerdiag.report.model import CaseReport, CheckReport, Status
+from ligerdiag.report.numbers_cell import render_device_word, render_replay_word
+from ligerdiag.report.spans import compute_text
+from ligerdiag.report.summary import render_coverage, render_totals
+
+TONES = {
+    Status.CLEAN: "good",
+    Status.EXPECTED: "good",
+    Status.ALLOWED: "good",
+    Status.NOTHING: "plain",
+    Status.FINDINGS: "bad",
+    Status.UNEXPECTED: "bad",
+    Status.INCONCLUSIVE: "doubtful",
+    Status.DISAGREEMENT: "bad",
+    Status.ERROR: "bad",
+}
+MAX_CHIPS = 6
+"""Outputs in a row of the table; the wrong ones come first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexRow:
+    """One case."""
+
+    case: CaseReport
+    file: str
+    headline: Headline
+    rules: tuple[str, ...]
+    """Ids of those that have a finding, allowed or not."""
+    outputs: tuple[tuple[str, Verdict], ...]
+    """The wrong ones first."""
+    worst: int
+    """By `VERDICT_ORDER`; -1 without outputs."""
+    replay: str
+    device: str
+
+
+def render_index_html(report: CheckReport, *, files: Sequence[str] = (), version: str = "") -> str:
+    """A whole HTML document. files: where each case's page is, `compute_file_names` where nothing else is said."""
+    names = files or compute_file_names(report.cases)
+    rows = [_make_row(case, name) for case, name in zip(report.cases, names, strict=True)]
+    statuses = Counter(case.status for case in report.cases)
+    return render(
+        "index.html.jinja",
+        "report.css",
+        "index.js",
+        report=report,
+        version=version or compute_version(),
+        rows=rows,
+        noun=report.noun.value,
+        has_device=any(case.device is not None for case in report.cases),
+        has_replay=any(case.replay is not None for case in report.cases),
+        has_targets=len({case.target for case in report.cases}) > 1,
+        tones=TONES,
+        statuses=[(status, statuses[status]) for status in Status if statuses[status]],
+        verdicts=_count_verdicts(report.cases),
+        max_chips=MAX_CHIPS,
+        coverage=[compute_text(line) for line in render_coverage(report, None)],
+        totals=" ".join(compute_text(line) for line in render_totals(report, None)),
+    )
+
+
+def _make_row(case: CaseReport, file: str) -> IndexRow:
+    worst = compute_worst_verdict(case.outputs.values())
+    return IndexRow(
+        case=case,
+        file=file,
+        headline=compute_headline(case),
+        rules=tuple(sorted({finding.rule for finding in case.findings})),
+        outputs=tuple(sorted(case.outputs.items(), key=lambda one: -VERDICT_ORDER.index(one[1]))),
+        worst=-1 if worst is None else VERDICT_ORDER.index(worst),
+        replay=compute_text(render_replay_word(case)),
+        device=compute_text(render_device_word(case)),
+    )
+
+
+def _count_verdicts(cases: Sequence[CaseReport]) -> list[tuple[Verdict, int]]:
+    counts = Counter(verdict for case in cases for verdict in case.outputs.values())
+    return [(verdict, counts[verdict]) for verdict in reversed(VERDICT_ORDER) if counts[verdict]]

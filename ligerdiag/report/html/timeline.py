@@ -1,0 +1,140 @@
+"""The schedule around the kernels, one row a step, time running down: streams as lanes, spans, loops that fold.
+
+1. Rows stand in the order of LogicalTime; the steps of a loop's body are rows below the loop's.
+2. An asynchronous operation is a bar in its lane, from its start to the last row before its end. Two at a time in one
+   lane stand side by side, `MAX_SLOTS` at most; more share the last one.
+3. A strip for each of the first `MAX_STRIPS` mutated buffers says what stands in its bytes after the row.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ligerdiag.report.html.band_columns import Contents, compute_contents
+from ligerdiag.report.html.marks import Sign, sign_of
+from ligerdiag.schedule_view import AccessKind, Lane, ScheduleView, Step
+
+MAX_SLOTS = 3
+MAX_STRIPS = 3
+LANES = (Lane.COMPUTE, Lane.COLLECTIVE, Lane.COPY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A slot of a lane in one row."""
+
+    lane: Lane
+    state: str
+    """`dot`, `start`, `through`, `end` or nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One step."""
+
+    step: Step
+    cells: tuple[Cell, ...]
+    strips: tuple[Contents, ...]
+    signs: tuple[Sign, ...]
+    """What it does to mutated buffers."""
+    body: tuple["Row", ...] = ()
+    """Of a loop."""
+    is_open: bool = False
+    """Whether its body is shown from the start: it touches a mutated buffer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """All rows, and the columns that they share."""
+
+    rows: tuple[Row, ...]
+    slots: tuple[tuple[Lane, int], ...]
+    """Lanes that anything runs in, with their width in slots."""
+    strips: tuple[int, ...]
+    """Indices of the buffers that have a strip."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Span:
+    lane: Lane
+    slot: int
+    first: int
+    """Row number."""
+    last: int
+
+
+def compute_timeline(view: ScheduleView, strips: Sequence[int]) -> Timeline:
+    """strips: indices of buffers, the most interesting first."""
+    steps = sorted(view.steps, key=lambda step: step.start)
+    spans = _compute_spans(steps)
+    slots = _compute_slots(steps, spans)
+    shown = tuple(strips[:MAX_STRIPS])
+    contents = {buffer: _compute_contents(view, buffer, steps) for buffer in shown}
+    signs: dict[int, list[Sign]] = defaultdict(list)
+    for access in view.accesses:
+        signs[access.step].append(sign_of(access))
+    children: dict[int, list[int]] = defaultdict(list)
+    known = {step.id for step in steps}
+    for number, step in enumerate(steps):
+        around = [loop for loop in step.loops if loop in known and loop != step.id]
+        children[around[-1] if around else -1].append(number)
+
+    def make(number: int) -> Row:
+        step = steps[number]
+        body = tuple(make(child) for child in children.get(step.id, ()))
+        return Row(
+            step=step,
+            cells=_compute_cells(step, number, slots, spans),
+            strips=tuple(contents[buffer][number] for buffer in shown),
+            signs=tuple(dict.fromkeys(signs.get(step.id, ()))),
+            body=body,
+            is_open=any(row.signs or row.is_open for row in body),
+        )
+
+    return Timeline(rows=tuple(make(number) for number in children[-1]), slots=tuple(slots.items()), strips=shown)
+
+
+def _compute_spans(steps: Sequence[Step]) -> tuple[_Span, ...]:
+    spans: list[_Span] = []
+    for number, step in enumerate(steps):
+        if step.end <= step.start or step.opcode == "while":
+            continue
+        last = max(n for n, other in enumerate(steps) if number <= n and (n == number or other.start <= step.end))
+        busy = {span.slot for span in spans if span.lane is step.lane and span.last >= number}
+        slot = next((slot for slot in range(MAX_SLOTS) if slot not in busy), MAX_SLOTS - 1)
+        spans.append(_Span(lane=step.lane, slot=slot, first=number, last=last))
+    return tuple(spans)
+
+
+def _compute_slots(steps: Sequence[Step], spans: Sequence[_Span]) -> dict[Lane, int]:
+    used = {step.lane for step in steps}
+    return {
+        lane: max((span.slot + 1 for span in spans if span.lane is lane), default=1) for lane in LANES if lane in used
+    }
+
+
+def _compute_cells(step: Step, number: int, slots: Mapping[Lane, int], spans: Sequence[_Span]) -> tuple[Cell, ...]:
+    cells: list[Cell] = []
+    for lane, count in slots.items():
+        for slot in range(count):
+            over = [s for s in spans if s.lane is lane and s.slot == slot and s.first <= number <= s.last]
+            state = ""
+            if over:
+                span = over[-1]
+                state = "start" if number == span.first else "end" if number == span.last else "through"
+            elif lane is step.lane and slot == 0:
+                state = "dot"
+            cells.append(Cell(lane=lane, state=state))
+    return tuple(cells)
+
+
+def _compute_contents(view: ScheduleView, buffer: int, steps: Sequence[Step]) -> tuple[Contents, ...]:
+    """For each row."""
+    changes = {a.step: a.kind for a in view.accesses if a.buffer == buffer and a.kind is not AccessKind.READ}
+    has_definition = AccessKind.DEFINE in changes.values()
+    now = Contents.NOTHING if has_definition else Contents.OLD
+    found: list[Contents] = []
+    for step in steps:
+        now = compute_contents(changes.get(step.id, AccessKind.READ), now, view.buffers[buffer])
+        found.append(now)
+    return tuple(found)

@@ -1,0 +1,60 @@
+"""The index: every case, every note, and links that lead somewhere."""
+
+from ligerdiag.findings import SuppressionKind, Verdict
+from ligerdiag.report.html import compute_file_names, render_index_html
+from ligerdiag.report.model import Status, UnusedSuppression
+from tests.report.html.pages import compute_text, read
+from tests.report.samples import make_case, make_device, make_replay, make_report
+
+CASES = (
+    make_case("a", replay=make_replay(), device=make_device()),
+    make_case("b<b>", Status.ERROR, outputs={}, error="XLA aborted"),
+    make_case("c", Status.NOTHING, outputs={}),
+)
+UNUSED = UnusedSuppression(
+    kind=SuppressionKind.CONFIG, rule="LD001", reason="once", where="pyproject.toml 1", message="nothing to allow"
+)
+
+
+def test_the_index_is_well_formed_and_links_every_case() -> None:
+    reader = read(render_index_html(make_report(*CASES)))
+    assert reader.trouble == []
+    assert set(compute_file_names(CASES)) <= set(reader.links)
+    assert {link for link in reader.links if link.startswith("#")} - {"#main"} <= {f"#{name}" for name in reader.ids}
+
+
+def test_the_index_says_how_many_of_what() -> None:
+    text = compute_text(render_index_html(make_report(*CASES)))
+    assert "3 cases" in text
+    assert "1 could not analyse" in text
+    assert "1 nothing to check" in text
+    assert "XLA aborted" in text
+
+
+def test_the_index_says_notes_and_unused_suppressions() -> None:
+    text = compute_text(render_index_html(make_report(*CASES, notes=("two modules",), unused_suppressions=(UNUSED,))))
+    assert "note: two modules" in text
+    assert "LD001 at pyproject.toml 1: nothing to allow (its reason: once)" in text
+
+
+def test_an_interrupted_run_says_so() -> None:
+    assert "interrupted: not every case was done" in render_index_html(make_report(*CASES, interrupted=True))
+
+
+def test_an_empty_report_says_that_nothing_was_checked() -> None:
+    page = render_index_html(make_report())
+    assert read(page).trouble == []
+    assert "nothing was checked" in page
+
+
+def test_wrong_outputs_come_first_and_the_rest_is_counted() -> None:
+    outputs = {**{f"f{n}": Verdict.FRESH for n in range(20)}, "bad": Verdict.STALE}
+    text = compute_text(render_index_html(make_report(make_case("a", outputs=outputs))))
+    assert "bad STALE f0 fresh" in text
+    assert "and 15 more" in text
+
+
+def test_two_hundred_cases_are_one_table_of_a_bounded_size() -> None:
+    page = render_index_html(make_report(*(make_case(f"case[{n}]") for n in range(200))))
+    assert read(page).tags.count("tr") == 201
+    assert len(page) < 1 << 20
