@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
+from ligerdiag.cli.answer_output import AnswerFormat, write_bisections
 from ligerdiag.cli.exit_codes import ExitCode, render_table
 from ligerdiag.cli.options import (
     DEFAULT_TARGETS,
-    AnswerFormat,
+    AnswerForm,
     AnswerOutput,
     CacheDir,
     Config,
@@ -22,7 +23,6 @@ from ligerdiag.cli.options import (
     parse_targets,
 )
 from ligerdiag.cli.output import require_writable
-from ligerdiag.cli.report_output import Format, write_bisections
 from ligerdiag.cli.sizes import parse_size
 from ligerdiag.report.bisection import Axis, Bisection
 
@@ -96,7 +96,7 @@ def bisect(  # noqa: PLR0917 - typer reads the options from the signature
         bool, typer.Option("--create", help="With --over toolchains: make the environments that are missing.")
     ] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Trials of one search, at most.")] = 200,
-    format: AnswerFormat = Format.TERMINAL,
+    format: AnswerForm = AnswerFormat.TERMINAL,
     output: AnswerOutput = None,
     jobs: Jobs = None,
     timeout: Annotated[

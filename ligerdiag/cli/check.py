@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ligerdiag.cli.exit_codes import PRECEDENCE, FailOn, compute_exit_code, render_table
+from ligerdiag.cli.html_output import Html, require_html_directory, write_html
 from ligerdiag.cli.options import (
     DEFAULT_TARGETS,
     CacheDir,
@@ -16,12 +17,13 @@ from ligerdiag.cli.options import (
     Replay,
     ReplayMemory,
     ReplaySeconds,
+    ReportFormat,
+    ReportOutputs,
     ToolchainName,
     parse_targets,
 )
-from ligerdiag.cli.output import require_writable
 from ligerdiag.cli.record_output import require_recordable, write_record
-from ligerdiag.cli.report_output import Format, write_report
+from ligerdiag.cli.report_output import Format, parse_outputs, write_report
 from ligerdiag.cli.sizes import parse_size
 
 HELP = """Are these schedules right? Compile each case for the GPU, with no GPU needed, and say
@@ -57,6 +59,8 @@ Examples:
   ligerdiag check 'seed_flce[False-*]'          some of them
   ligerdiag check mine.py --target a100,h100    your own file, two GPUs side by side
   ligerdiag check --format json --output report.json
+  ligerdiag check --format github --output sarif=out.sarif --output junit=out.xml
+  ligerdiag check --html report                 as pages: report/index.html
   ligerdiag check --no-replay                   the schedules alone
   ligerdiag check --full --timeout 3600         also what takes long to replay
   ligerdiag check 'seed_*' --toolchain seed     as jax 0.4.34 compiles them
@@ -79,10 +83,8 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
         list[str] | None,
         typer.Option("--target", metavar="NAMES", help="GPUs to compile for: a100,h100. Repeatable. [default: h100]"),
     ] = None,
-    format: Annotated[Format, typer.Option("--format", help="Form of the report.")] = Format.TERMINAL,
-    output: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="Write the report there and keep the table here.")
-    ] = None,
+    format: ReportFormat = Format.TERMINAL,
+    output: ReportOutputs = None,
     jobs: Jobs = None,
     timeout: Annotated[
         float,
@@ -124,6 +126,7 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Numbers of each output; findings of expected cases by themselves.")
     ] = False,
+    html: Html = None,
 ) -> None:
     """Runs the check and exits with its code."""
     from ligerdiag import api
@@ -131,8 +134,9 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
     from ligerdiag.replay.plan import Bounds
     from ligerdiag.report.terminal import ProgressDisplay
 
-    if output is not None:
-        require_writable(output)
+    outputs = parse_outputs(output or [], format)
+    if html is not None:
+        require_html_directory(html)
     if record is not None:
         require_recordable(record)
     settings = read_settings(config, fail_on=fail_on, strict=strict)
@@ -154,11 +158,15 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
         toolchain=toolchain,
         baseline=baseline or (settings.config.baseline if record is None else None),
         record=record is not None,
+        view=html is not None,
     )
     with ProgressDisplay(sys.stderr) as show:
         report = api.check(options, show)
-    code = compute_exit_code(report, fail_on=settings.fail_on, strict=settings.strict)
-    write_report(report, form=format, output=output, verbose=verbose, code=code)
+    fail_on, strict = settings.fail_on, settings.strict
+    code = compute_exit_code(report, fail_on=fail_on, strict=strict)
+    write_report(report, outputs, verbose=verbose, code=code, fail_on=fail_on, strict=strict)
+    if html is not None:
+        write_html(report, html)
     if record is not None:
         write_record(report, options, record)
     raise typer.Exit(code)

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
+from ligerdiag.cli.answer_output import AnswerFormat, write_differences
 from ligerdiag.cli.exit_codes import MEANINGS_OF_DIFF, compute_difference_code, render_table
-from ligerdiag.cli.options import AnswerFormat, AnswerOutput, CacheDir, Config, Jobs, parse_targets
+from ligerdiag.cli.options import AnswerForm, AnswerOutput, CacheDir, Config, Jobs, parse_targets
 from ligerdiag.cli.output import require_writable
-from ligerdiag.cli.report_output import Format, write_differences
 
 HELP = """What differs between two compiles of a program, around the kernels that overwrite an
 operand: the verdict of every output, who reads the overwritten value before and who
@@ -54,7 +54,7 @@ def diff(  # noqa: PLR0917 - typer reads the options from the signature
     module: Annotated[
         str, typer.Option("--module", metavar="GLOB", help="Of a dump: the module whose name matches.")
     ] = "",
-    format: AnswerFormat = Format.TERMINAL,
+    format: AnswerForm = AnswerFormat.TERMINAL,
     output: AnswerOutput = None,
     jobs: Jobs = None,
     timeout: Annotated[

@@ -87,9 +87,7 @@ def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> 
         return ExitCode.INPUT if ExitCode.INPUT in errors else ExitCode.NOT_ANALYSED
     if any(case.status is Status.DISAGREEMENT or _replay_died(case) for case in cases):
         return ExitCode.NOT_ANALYSED
-    if any(_fails(case, fail_on) or _drifts(case, fail_on) for case in cases) or (
-        strict and report.unused_suppressions
-    ):
+    if any(fails_run(case, fail_on) for case in cases) or (strict and report.unused_suppressions):
         return ExitCode.FINDINGS
     if strict and any(case.status is Status.INCONCLUSIVE for case in cases):
         return ExitCode.INCONCLUSIVE
@@ -110,6 +108,11 @@ def compute_difference_code(report: "DifferenceReport") -> ExitCode:
     if any(one.differs for one in report.differences):
         return ExitCode.FINDINGS
     return ExitCode.AS_EXPECTED if any(one.writes for one in report.differences) else ExitCode.NOTHING_CHECKED
+
+
+def fails_run(case: CaseReport, fail_on: FailOn) -> bool:
+    """Whether the case alone makes a run exit with 1, as far as it could be looked at."""
+    return _fails(case, fail_on) or _drifts(case, fail_on)
 
 
 def _replay_died(case: CaseReport) -> bool:

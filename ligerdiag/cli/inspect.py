@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from ligerdiag.cli.exit_codes import MEANINGS_WITHOUT_EXPECTATION, PRECEDENCE, FailOn, compute_exit_code, render_table
-from ligerdiag.cli.options import Config
-from ligerdiag.cli.output import require_writable
-from ligerdiag.cli.report_output import Format, write_report
+from ligerdiag.cli.html_output import Html, require_html_directory, write_html
+from ligerdiag.cli.options import Config, ReportFormat, ReportOutputs
+from ligerdiag.cli.report_output import Format, parse_outputs, write_report
 
 HELP = """Are these schedules right, that somebody else compiled? Reads what XLA left behind and
 says for every output whether it is computed from what the kernels wrote. It needs
@@ -51,10 +51,8 @@ def inspect(  # noqa: PLR0917 - typer reads the options from the signature
     module: Annotated[
         str, typer.Option("--module", metavar="GLOB", help="Only modules whose name matches, such as '*step*'.")
     ] = "",
-    format: Annotated[Format, typer.Option("--format", help="Form of the report.")] = Format.TERMINAL,
-    output: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="Write the report there and keep the table here.")
-    ] = None,
+    format: ReportFormat = Format.TERMINAL,
+    output: ReportOutputs = None,
     fail_on: Annotated[
         FailOn | None, typer.Option("--fail-on", help="Least severity that fails the run. [default: warning]")
     ] = None,
@@ -73,14 +71,16 @@ def inspect(  # noqa: PLR0917 - typer reads the options from the signature
     ] = None,
     config: Config = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Evidence in full.")] = False,
+    html: Html = None,
 ) -> None:
     """Runs the inspection and exits with its code."""
     from ligerdiag import api
     from ligerdiag.cli.settings import read_settings
     from ligerdiag.report.terminal import ProgressDisplay
 
-    if output is not None:
-        require_writable(output)
+    outputs = parse_outputs(output or [], format)
+    if html is not None:
+        require_html_directory(html)
     settings = read_settings(config, fail_on=fail_on, strict=strict)
     options = api.InspectOptions(
         paths=tuple(paths),
@@ -89,9 +89,13 @@ def inspect(  # noqa: PLR0917 - typer reads the options from the signature
         cache_directory=cache_dir,
         suppress=settings.config.suppress,
         effects=settings.config.effects,
+        view=html is not None,
     )
     with ProgressDisplay(sys.stderr) as show:
         report = api.inspect(options, show)
-    code = compute_exit_code(report, fail_on=settings.fail_on, strict=settings.strict)
-    write_report(report, form=format, output=output, verbose=verbose, code=code)
+    fail_on, strict = settings.fail_on, settings.strict
+    code = compute_exit_code(report, fail_on=fail_on, strict=strict)
+    write_report(report, outputs, verbose=verbose, code=code, fail_on=fail_on, strict=strict)
+    if html is not None:
+        write_html(report, html)
     raise typer.Exit(code)

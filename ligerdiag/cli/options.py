@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ligerdiag.cli.answer_output import AnswerFormat
 from ligerdiag.cli.report_output import Format
 
 DEFAULT_TARGETS = ("h100",)
@@ -31,7 +32,17 @@ ToolchainName = Annotated[
     str,
     typer.Option("--toolchain", metavar="NAME", help="Compile with these versions, see `ligerdiag toolchains`."),
 ]
-AnswerFormat = Annotated[Format, typer.Option("--format", help="Form of the answer.")]
+ReportFormat = Annotated[Format, typer.Option("--format", help="Form of the report on standard output.")]
+ReportOutputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--output",
+        metavar="[FORMAT=]FILE",
+        help="Write the report there, too: sarif=out.sarif. Repeatable. Without FORMAT: in that of --format, and the "
+        "table here.",
+    ),
+]
+AnswerForm = Annotated[AnswerFormat, typer.Option("--format", help="Form of the answer.")]
 AnswerOutput = Annotated[
     Path | None, typer.Option("--output", metavar="FILE", help="Write the answer there and keep the table here.")
 ]

@@ -1,18 +1,28 @@
-"""Where a report goes: to standard output or to a file, in the form that was asked for."""
+"""Where a report goes: to standard output in one form, and to any number of files, each in a form of its own."""
 
+import os
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import assert_never
 
-from ligerdiag.cli.exit_codes import ExitCode
-from ligerdiag.cli.output import write_atomically
-from ligerdiag.report.bisection import Bisection
-from ligerdiag.report.model import CheckReport
+from ligerdiag.cli.exit_codes import MEANINGS, MEANINGS_WITHOUT_EXPECTATION, ExitCode, FailOn, fails_run
+from ligerdiag.cli.output import require_writable, write_atomically
+from ligerdiag.errors import InputError
+from ligerdiag.report.model import CheckReport, Noun
 
-if TYPE_CHECKING:
-    from ligerdiag.report.difference import DifferenceReport
+SUMMARY = "GITHUB_STEP_SUMMARY"
+"""Environment variable with the file whose Markdown GitHub shows on the page of a job."""
+SUMMARY_BYTES = 1_000_000
+"""GitHub takes 1 MiB a step, and nothing of what is longer."""
+
+_COULD_LOOK = frozenset(
+    {ExitCode.AS_EXPECTED, ExitCode.FINDINGS, ExitCode.INCONCLUSIVE, ExitCode.NOTHING_CHECKED},
+)
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
 class Format(StrEnum):
@@ -20,57 +30,153 @@ class Format(StrEnum):
 
     TERMINAL = "terminal"
     JSON = "json"
+    SARIF = "sarif"
+    JUNIT = "junit"
+    GITHUB = "github"
+    MARKDOWN = "markdown"
 
 
-def write_report(report: CheckReport, *, form: Format, output: Path | None, verbose: bool, code: ExitCode) -> None:
-    """Writes the report to standard output; with a file, writes it there and the table to standard output."""
-    from ligerdiag.report.json import render_json
-    from ligerdiag.report.terminal import render_terminal
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """What is written where."""
 
-    def render_text(width: int | None, colour: bool) -> str:
-        return render_terminal(report, width=width, colour=colour, verbose=verbose)
-
-    _write(form, output, render_text, lambda: render_json(report, exit_code=code))
+    shown: Format
+    """On standard output."""
+    files: Mapping[Path, Format]
 
 
-def write_bisections(
-    bisections: Sequence[Bisection], *, form: Format, output: Path | None, verbose: bool, code: ExitCode
+def parse_outputs(words: Sequence[str], form: Format) -> Outputs:
+    """What `--output` says, each `FORMAT=FILE` or `FILE`, which takes `--format` and keeps the table on standard output.
+
+    Raises InputError, before any work is done, for a format that does not exist, two reports in one file, and what
+    cannot be written.
+    """
+    files: dict[Path, Format] = {}
+    shown = form
+    for word in words:
+        named, path = _parse_output(word)
+        if named is None:
+            shown = Format.TERMINAL
+        require_writable(path)
+        if any(_is_same(path, other) for other in files):
+            raise InputError(f"expected a file of its own for each --output but got `{path}` twice")
+        files[path] = named or form
+    return Outputs(shown=shown, files=files)
+
+
+def write_report(
+    report: CheckReport, outputs: Outputs, *, verbose: bool, code: ExitCode, fail_on: FailOn, strict: bool
 ) -> None:
-    """The same of bisections."""
-    from ligerdiag.report.bisection_json import render_bisections_json
-    from ligerdiag.report.terminal import render_bisections
+    """Writes every file, then standard output. A file that cannot be written keeps no other from being written.
 
-    def render_text(width: int | None, colour: bool) -> str:
-        return render_bisections(bisections, width=width, colour=colour, verbose=verbose)
+    With the form `github` the page of the job is told, too, where there is one. Raises InputError for the first file
+    that could not be written.
+    """
 
-    _write(form, output, render_text, lambda: render_bisections_json(bisections, exit_code=code))
+    def render(form: Format) -> str:
+        return _render(report, form, verbose=verbose, code=code, fail_on=fail_on, strict=strict)
 
-
-def write_differences(
-    report: "DifferenceReport", *, form: Format, output: Path | None, verbose: bool, code: ExitCode
-) -> None:
-    """The same of a comparison."""
-    from ligerdiag.report.difference_json import render_differences_json
-    from ligerdiag.report.terminal import render_difference_report
-
-    def render_text(width: int | None, colour: bool) -> str:
-        return render_difference_report(report, width=width, colour=colour, verbose=verbose)
-
-    _write(form, output, render_text, lambda: render_differences_json(report, exit_code=code))
-
-
-def _write(
-    form: Format,
-    output: Path | None,
-    render_text: Callable[[int | None, bool], str],
-    render_data: Callable[[], str],
-) -> None:
-    """render_text: from the columns of the terminal, None for a file, and whether to colour."""
-    from ligerdiag.report.terminal import compute_colour, compute_stream_width
-
-    if output is not None:
-        write_atomically(output, render_data() if form is Format.JSON else render_text(None, False))
-    if form is Format.JSON and output is None:
-        sys.stdout.write(render_data())
+    troubles: list[InputError] = []
+    for path, form in outputs.files.items():
+        _attempt(lambda path=path, form=form: write_atomically(path, render(form)), troubles)
+    if outputs.shown is Format.TERMINAL:
+        _show_table(report, verbose=verbose)
     else:
-        sys.stdout.write(render_text(compute_stream_width(sys.stdout), compute_colour(sys.stdout)))
+        sys.stdout.write(render(outputs.shown))
+    summary = os.environ.get(SUMMARY, "")
+    if summary and Format.GITHUB in (outputs.shown, *outputs.files.values()):
+        _attempt(lambda: _append(Path(summary), _render_summary(report, code)), troubles)
+    if troubles:
+        sys.stdout.flush()
+        raise troubles[0]
+
+
+def _parse_output(word: str) -> tuple[Format | None, Path]:
+    name, equals, file = word.partition("=")
+    if not equals or not _WORD.fullmatch(name):
+        return None, Path(word)
+    known = [form.value for form in Format]
+    if name not in known:
+        raise InputError(
+            f"expected one of {', '.join(known)} before `=` in --output but got `{name}`; write `./{word}` for a file"
+        )
+    if not file:
+        raise InputError(f"expected a file after `{name}=` in --output")
+    return Format(name), Path(file)
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _render(report: CheckReport, form: Format, *, verbose: bool, code: ExitCode, fail_on: FailOn, strict: bool) -> str:
+    """The report for a file or a program: without colours, in lines as long as they come."""
+    from ligerdiag.report.repository import find_repository
+
+    match form:
+        case Format.TERMINAL:
+            from ligerdiag.report.terminal import render_terminal
+
+            return render_terminal(report, verbose=verbose)
+        case Format.JSON:
+            from ligerdiag.report.json import render_json
+
+            return render_json(report, exit_code=code)
+        case Format.SARIF:
+            from ligerdiag.report.sarif import render_sarif
+
+            return render_sarif(
+                report,
+                repository=find_repository(),
+                exit_code=code,
+                meaning=_find_meaning(report, code),
+                successful=code in _COULD_LOOK,
+            )
+        case Format.JUNIT:
+            from ligerdiag.report.junit import render_junit
+
+            return render_junit(
+                report, repository=find_repository(), fails=lambda case: fails_run(case, fail_on), strict=strict
+            )
+        case Format.GITHUB:
+            from ligerdiag.report.github import render_github
+
+            return render_github(report, repository=find_repository())
+        case Format.MARKDOWN:
+            from ligerdiag.report.markdown import render_markdown
+
+            return render_markdown(report, exit_code=code, meaning=_find_meaning(report, code))
+        case _:
+            assert_never(form)
+
+
+def _show_table(report: CheckReport, *, verbose: bool) -> None:
+    from ligerdiag.report.terminal import compute_colour, compute_stream_width, render_terminal
+
+    width, colour = compute_stream_width(sys.stdout), compute_colour(sys.stdout)
+    sys.stdout.write(render_terminal(report, width=width, colour=colour, verbose=verbose))
+
+
+def _render_summary(report: CheckReport, code: ExitCode) -> str:
+    from ligerdiag.report.markdown import render_markdown
+
+    return render_markdown(report, exit_code=code, meaning=_find_meaning(report, code), limit=SUMMARY_BYTES)
+
+
+def _find_meaning(report: CheckReport, code: ExitCode) -> str:
+    return (MEANINGS if report.noun is Noun.CASE else MEANINGS_WITHOUT_EXPECTATION)[code]
+
+
+def _append(path: Path, text: str) -> None:
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise InputError(f"expected to write `{path}` of {SUMMARY} but: {error.strerror or error}") from error
+
+
+def _attempt(write: Callable[[], None], troubles: list[InputError]) -> None:
+    try:
+        write()
+    except InputError as error:
+        troubles.append(error)

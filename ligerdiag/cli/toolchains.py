@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ligerdiag.cli.answer_output import AnswerFormat
 from ligerdiag.cli.exit_codes import ExitCode
-from ligerdiag.cli.options import AnswerFormat
-from ligerdiag.cli.report_output import Format
+from ligerdiag.cli.options import AnswerForm
 from ligerdiag.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def toolchains(
         list[str] | None, typer.Argument(metavar="[NAME]...", help="Toolchains.", show_default=False)
     ] = None,
     target: Annotated[str, typer.Option("--target", metavar="NAME", help="GPU that doctor compiles for.")] = "h100",
-    format: AnswerFormat = Format.TERMINAL,
+    format: AnswerForm = AnswerFormat.TERMINAL,
     cache_dir: Annotated[
         Path | None,
         typer.Option("--cache-dir", metavar="DIR", help="Where environments are kept. [default: the user's cache]"),
@@ -77,7 +77,7 @@ def toolchains(
         case Action.DOCTOR:
             chosen = dict.fromkeys(names or [status.name for status in api.list_toolchains(cache_dir)])
             statuses = tuple([api.diagnose_toolchain(name, target, cache_dir) for name in chosen])
-    if format is Format.JSON:
+    if format is AnswerFormat.JSON:
         sys.stdout.write(render_json(statuses))
     elif action is Action.DOCTOR:
         sys.stdout.write(render_steps(statuses))

@@ -106,6 +106,8 @@ class CaseReport:
     """Last lines of the worker's log, when it died."""
     artifact: str = ""
     """Directory of the artifact, for `inspect` and for reading the HLO by hand."""
+    source: str = ""
+    """Absolute path of the file that defines the case; empty where it is not known. Stands in no JSON."""
     neighbourhoods: tuple[Neighbourhood, ...] = ()
     """Around each hidden write, where a baseline or a comparison asked for it; stands in no report."""
     view: ScheduleView | None = None

@@ -21,7 +21,7 @@ def load_source_text(source: SourceLine) -> str:
     """
     if source.line < 1:
         return ""
-    lines = _load_lines(source.file)
+    lines = load_source_lines(source.file)
     if source.line > len(lines):
         return ""
     text = lines[source.line - 1].strip()
@@ -34,9 +34,21 @@ def compute_place(source: SourceLine) -> str:
     return f"{file}:{source.line}" if source.line > 0 else file
 
 
+def parse_place(place: str) -> SourceLine:
+    """What `compute_place` made a text of."""
+    file, _, line = place.rpartition(":")
+    is_line = bool(file) and line.isdecimal() and len(line) < 10
+    return SourceLine(file=file, line=int(line)) if is_line else SourceLine(file=place, line=0)
+
+
 def compute_near(path: str) -> str:
     """The path, relative to the current directory when it is below it; more may stand behind it."""
     return path.removeprefix(os.getcwd() + os.sep)
+
+
+def load_source_lines(file: str) -> tuple[str, ...]:
+    """The lines of a `.py` file within the bounds of `load_source_text`; none where it is no such file."""
+    return _load_lines(os.path.abspath(file)) if "\0" not in file else ()
 
 
 @lru_cache(maxsize=64)

@@ -62,6 +62,7 @@ class CheckOptions:
     toolchain: str = "default"
     baseline: Path | None = None
     record: bool = False
+    view: bool = False
 
 
 @dataclass

@@ -7,85 +7,17 @@ from typing import Any
 import jsonschema
 import pytest
 
-from ligerdiag.findings import SourceLine, Suppression, SuppressionKind, Verdict
 from ligerdiag.outcomes import (
-    Attribution,
     DeviceOutput,
     DeviceRun,
     LaunchNumbers,
     OutputNumbers,
     Replay,
-    ReplayState,
 )
-from ligerdiag.report.agreement import compute_disagreements
 from ligerdiag.report.json import load_schema, render_json
-from ligerdiag.report.model import SCHEMA_VERSION, CheckReport, Status, UnusedSuppression
-from tests.report.samples import (
-    LAUNCH,
-    make_case,
-    make_device,
-    make_finding,
-    make_numbers,
-    make_refused,
-    make_replay,
-    make_report,
-)
-
-NOT_FINITE = make_replay(
-    {"w": make_numbers(Attribution.UNDECIDED, error=float("nan"), stale_error=float("inf"), distance=float("-inf"))},
-    reference={"w": float("inf")},
-    launches=(LAUNCH,),
-)
-
-REPORTS = {
-    "nothing": make_report(),
-    "every status": make_report(*(make_case(f"c[{status}]", status) for status in Status)),
-    "every expectation": make_report(
-        *(make_case(f"c[{n}]", expected=e) for n, e in enumerate((None, "fresh", "hazard", {"*": "stale|latent"})))
-    ),
-    "every verdict": make_report(make_case(outputs={v.value: v for v in Verdict})),
-    "findings": make_report(
-        make_case(findings=(make_finding(), make_finding(source=None, operand=None, evidence=(), kernel="")))
-    ),
-    "a line that is not known": make_report(
-        make_case(findings=(make_finding(source=SourceLine(file="a.py", line=0)),))
-    ),
-    "an error": make_report(
-        make_case(status=Status.ERROR, error="aborted", error_exit_code=3, log_tail="F0000\n\x1b[31m", outputs={})
-    ),
-    "every attribution": make_report(
-        make_case(replay=make_replay({a.value: make_numbers(a, rows=4, rows_fresh=3) for a in Attribution}))
-    ),
-    "every state of a replay": make_report(
-        *(make_case(f"c[{state}]", replay=make_refused(state, "because")) for state in ReplayState)
-    ),
-    "numbers that are not finite": make_report(make_case(replay=NOT_FINITE)),
-    "a device": make_report(make_case(device=make_device(), replay=make_replay())),
-    "a device that did not run": make_report(
-        make_case(device=make_device(outputs={}, verdicts={}, error="no GPU", milliseconds=None))
-    ),
-    "disagreements": make_report(
-        make_case(
-            status=Status.DISAGREEMENT,
-            disagreements=compute_disagreements(
-                {"w": Verdict.STALE}, (make_finding(outputs=("w",)),), make_replay({"w": make_numbers()}), None
-            ),
-        )
-    ),
-    "suppressions": make_report(
-        make_case(
-            status=Status.ALLOWED,
-            findings=tuple(
-                make_finding(suppressed=Suppression(kind=kind, reason="r", where="a.py:1")) for kind in SuppressionKind
-            ),
-        ),
-        unused_suppressions=tuple(
-            UnusedSuppression(kind=kind, rule="LD003", reason="", where="a.py:1", message="needs a reason")
-            for kind in SuppressionKind
-        ),
-    ),
-    "hostile names": make_report(make_case("[red]\x1b]0;x\x07\udcff\u202e", outputs={"\x00": Verdict.FRESH})),
-}
+from ligerdiag.report.model import SCHEMA_VERSION, CheckReport
+from tests.report.every_report import REPORTS
+from tests.report.samples import make_case, make_report
 
 
 @pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS.keys())

@@ -1,0 +1,112 @@
+"""`ligerdiag init`: a first case, a test and the configuration, in somebody's repository."""
+
+import sys
+import tomllib
+from dataclasses import dataclass
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ligerdiag.errors import InputError
+
+HELP = """Start with a case of your own: writes a small in-place kernel with its case, a test for
+pytest, and the table [tool.ligerdiag] into pyproject.toml. What is there already is left
+as it is.
+"""
+
+EPILOG = """\b
+Examples:
+  ligerdiag init                 in the working directory
+  ligerdiag init ../my_project
+  ligerdiag init --dry-run       say what would be written
+"""
+
+CASE = Path("cases/starter.py")
+TEST = Path("tests/test_schedule.py")
+CONFIG = Path("pyproject.toml")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What becomes of one file."""
+
+    path: Path
+    """From the folder."""
+    text: str
+    """What it will hold; empty where it is left as it is."""
+    said: str
+    """One line."""
+
+
+def init(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The repository.", show_default=False)] = Path(),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing, say what would be written.")] = False,
+) -> None:
+    """Writes the files and says which."""
+    from ligerdiag.cli.output import write_atomically
+
+    if not directory.is_dir():
+        raise InputError(f"expected a folder but `{directory}` is none")
+    steps = plan_steps(directory)
+    for step in steps:
+        if step.text and not dry_run:
+            path = directory / step.path
+            _make_folder(path.parent)
+            write_atomically(path, step.text)
+        sys.stdout.write(f"{'would be ' if step.text and dry_run else ''}{step.said}\n")
+    if not dry_run:
+        where = "" if directory.resolve() == Path.cwd() else f"cd {directory} && "
+        sys.stdout.write(f"\nnext: {where}ligerdiag check\n")
+
+
+def plan_steps(directory: Path) -> tuple[Step, ...]:
+    """What `init` does in the folder, in this order; InputError for a pyproject.toml that cannot be read."""
+    return (
+        _plan_file(directory, CASE, _read(_choose_case())),
+        _plan_file(directory, TEST, _read("test_schedule.py.txt")),
+        _plan_config(directory),
+    )
+
+
+def _plan_file(directory: Path, path: Path, text: str) -> Step:
+    if (directory / path).exists():
+        return Step(path=path, text="", said=f"left as it is: {path}")
+    return Step(path=path, text=text, said=f"written: {path}")
+
+
+def _plan_config(directory: Path) -> Step:
+    table, path = _read("table.toml.txt"), directory / CONFIG
+    if not path.exists():
+        return Step(path=CONFIG, text="", said=f"no {CONFIG} here; these are the defaults that one can have:\n{table}")
+    try:
+        text = path.read_text(encoding="utf-8")
+        tools = tomllib.loads(text).get("tool", {})
+    except (OSError, ValueError) as error:
+        raise InputError(f"expected to read `{path}` but: {error}") from None
+    if "ligerdiag" in tools:
+        return Step(path=CONFIG, text="", said=f"left as it is: {CONFIG}, which has [tool.ligerdiag]")
+    gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
+    try:
+        tomllib.loads(text + gap + table)
+    except ValueError:
+        return Step(path=CONFIG, text="", said=f"left as it is: {CONFIG}; add to its table `tool`:\n{table}")
+    return Step(path=CONFIG, text=text + gap + table, said=f"added: [tool.ligerdiag] to {CONFIG}")
+
+
+def _choose_case() -> str:
+    """By the generation of jax-triton that is installed: from 0.4 on an operand that is overwritten is a Ref."""
+    major, minor = metadata.version("jax-triton").split(".")[:2]
+    return "case_with_ref.py.txt" if (int(major), int(minor)) >= (0, 4) else "case_with_alias.py.txt"
+
+
+def _read(name: str) -> str:
+    return resources.files("ligerdiag.cli").joinpath("starter", name).read_text(encoding="utf-8")
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"expected to make the folder `{folder}` but: {error.strerror or error}") from None

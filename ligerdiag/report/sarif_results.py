@@ -1,0 +1,168 @@
+"""One SARIF result for each finding and trouble of each case on each target; nothing is left out or joined.
+
+1. What does not count, as somebody allows it or the case expects it, is there with a suppression and its reason; all
+   others say that they have none, for a run has to say it of all its results or of none.
+2. A result has a fingerprint `ligerdiag/v1` of what stays the same when the code around it moves and XLA numbers its
+   instructions anew: rule, kernel, operand, case, target, source file and function. Of equal ones in a case the second
+   ends with `:2`, and so on.
+3. A place is found for every result (`sarif_places.find_place`): code hosts turn a file away in which one has none.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any
+
+from ligerdiag.findings import Finding, Severity, SourceLine, Suppression, SuppressionKind
+from ligerdiag.report.case_place import find_case_place
+from ligerdiag.report.excuses import compute_excuse
+from ligerdiag.report.model import CaseReport, CheckReport, UnusedSuppression
+from ligerdiag.report.plain_text import render_finding_plain, render_trouble_plain
+from ligerdiag.report.repository import Repository
+from ligerdiag.report.sarif_places import (
+    compute_stable_name,
+    find_place,
+    render_logical,
+    render_physical,
+)
+from ligerdiag.report.sarif_rules import RULE_IDS, UNUSED_SUPPRESSION
+from ligerdiag.report.source_text import compute_near, parse_place
+from ligerdiag.report.troubles import Trouble, list_troubles
+
+type Json = dict[str, Any]
+
+FINGERPRINT = "ligerdiag/v1"
+
+
+def render_results(report: CheckReport, repository: Repository) -> list[Json]:
+    """`results` of the run."""
+    results = [result for case in report.cases for result in _render_case(case, repository)]
+    return [*results, *(_render_unused(one, repository) for one in report.unused_suppressions)]
+
+
+def _render_case(case: CaseReport, repository: Repository) -> Iterator[Json]:
+    seen: Counter[str] = Counter()
+    for finding in case.findings:
+        result = _render_finding(case, finding, repository)
+        function = "" if finding.source is None else finding.source.function
+        yield _with_fingerprint(
+            result, seen, (finding.kernel, finding.operand, *_identify(case, finding, repository), function)
+        )
+    for trouble in list_troubles(case):
+        result = _render_trouble(case, trouble, repository)
+        yield _with_fingerprint(result, seen, ("", None, *_identify(case, None, repository), trouble.outputs))
+
+
+def _render_finding(case: CaseReport, finding: Finding, repository: Repository) -> Json:
+    lines = render_finding_plain(finding, (f"{case.id} on {case.target}",))
+    place = find_place(case, finding.source, repository)
+    result: Json = {
+        **_head(finding.rule, finding.severity, lines),
+        "locations": _render_locations(place, render_logical(case, finding), repository),
+    }
+    related = _render_related(case, finding, place, repository)
+    if related:
+        result["relatedLocations"] = related
+    excuse = compute_excuse(case, finding)
+    return {
+        **result,
+        "suppressions": [_render_suppression(finding.suppressed, excuse, repository)] if excuse else [],
+        "properties": {
+            **_describe_case(case),
+            "outputs": list(finding.outputs),
+            "kernel": finding.kernel,
+            "operand": finding.operand,
+            "evidence": [{"label": label, "text": text} for label, text in finding.evidence],
+            "help": finding.help,
+        },
+    }
+
+
+def _render_related(case: CaseReport, finding: Finding, place: SourceLine | None, repository: Repository) -> list[Json]:
+    """The lines that called the one of the finding, and where the case is defined."""
+    frames = [(parse_place(text.rpartition(" in ")[0]), text) for label, text in finding.evidence if label == "from"]
+    places = [
+        (frame, f"from {compute_near(text)}") for frame, text in frames if repository.compute_absolute(frame.file)
+    ]
+    defined = find_case_place(case)
+    if defined is not None and defined != place:
+        places.append((defined, f"case {case.id}"))
+    return [
+        {"id": number, "physicalLocation": render_physical(line, repository), "message": {"text": text}}
+        for number, (line, text) in enumerate(places, start=1)
+    ]
+
+
+def _render_trouble(case: CaseReport, trouble: Trouble, repository: Repository) -> Json:
+    lines = render_trouble_plain(trouble, (f"{case.id} on {case.target}",))
+    return {
+        **_head(trouble.kind, trouble.severity, lines),
+        "locations": _render_locations(find_place(case, None, repository), [], repository),
+        "suppressions": [],
+        "properties": {
+            **_describe_case(case),
+            "outputs": list(trouble.outputs),
+            "evidence": [{"label": label, "text": text} for label, text in trouble.evidence],
+        },
+    }
+
+
+def _render_unused(one: UnusedSuppression, repository: Repository) -> Json:
+    is_comment = one.kind is SuppressionKind.IN_CODE
+    place = parse_place(one.where) if is_comment else SourceLine(file=one.where.partition(" [[")[0], line=0)
+    words = f"suppression {one.where}: `{f'allow {one.rule}'.rstrip()}` {one.message}"
+    result = {
+        **_head(UNUSED_SUPPRESSION, Severity.WARNING, (words,)),
+        "locations": _render_locations(place, [], repository),
+        "suppressions": [],
+        "properties": {"kind": one.kind.value, "rule": one.rule, "reason": one.reason, "where": one.where},
+    }
+    return _with_fingerprint(result, Counter(), (one.rule, one.reason, compute_stable_name(place.file, repository)))
+
+
+def _head(rule: str, severity: Severity, lines: tuple[str, ...]) -> Json:
+    """`](` would be read as a link."""
+    text = "\n".join(lines).replace("](", "] (")
+    return {
+        "ruleId": str(rule),
+        "ruleIndex": RULE_IDS.index(rule),
+        "level": severity.value,
+        "message": {"text": text},
+    }
+
+
+def _render_locations(place: SourceLine | None, logical: list[Json], repository: Repository) -> list[Json]:
+    """One location: without any file it is the repository's root."""
+    physical = render_physical(place or SourceLine(file=repository.root, line=0), repository)
+    return [{"physicalLocation": physical, **({"logicalLocations": logical} if logical else {})}]
+
+
+def _render_suppression(said: Suppression | None, justification: str, repository: Repository) -> Json:
+    suppression: Json = {"kind": "external", "status": "accepted", "justification": justification}
+    if said is not None and said.kind is SuppressionKind.IN_CODE:
+        suppression["kind"] = "inSource"
+        suppression["location"] = {"physicalLocation": render_physical(parse_place(said.where), repository)}
+    return suppression
+
+
+def _describe_case(case: CaseReport) -> Json:
+    return {
+        "case": case.id,
+        "target": case.target,
+        "toolchain": case.toolchain,
+        "status": case.status.value,
+        "verdicts": {name: verdict.value for name, verdict in case.outputs.items()},
+    }
+
+
+def _identify(case: CaseReport, finding: Finding | None, repository: Repository) -> tuple[str, ...]:
+    file = case.source if finding is None or finding.source is None else finding.source.file
+    return case.id, case.target, compute_stable_name(file, repository)
+
+
+def _with_fingerprint(result: Json, seen: Counter[str], parts: tuple[object, ...]) -> Json:
+    text = json.dumps([result["ruleId"], *parts])
+    digest = sha256(text.encode()).hexdigest()[:32]
+    seen[digest] += 1
+    return {**result, "partialFingerprints": {FINGERPRINT: f"{digest}:{seen[digest]}"}}

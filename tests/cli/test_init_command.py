@@ -1,0 +1,149 @@
+"""`ligerdiag init` writes what really checks, and nothing over what is there."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from ligerdiag.cli import init as command
+
+PLUGIN = () if entry_points(group="pytest11", name="ligerdiag") else ("-p", "ligerdiag.pytest_plugin")
+PROJECT = '[project]\nname = "mine"\nversion = "0"'
+WRITTEN = ["cases/starter.py", "pyproject.toml", "tests/test_schedule.py"]
+
+type Run = Callable[..., "Outcome"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def run(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Runs a module of Python's in the folder."""
+    cache = tmp_path_factory.mktemp("cache")
+
+    def run_it(*words: str) -> Outcome:
+        environment = os.environ | {"LIGERDIAG_CACHE_DIR": str(cache)}
+        done = subprocess.run(
+            [sys.executable, "-m", *words],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    return run_it
+
+
+def list_files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def test_what_it_writes_checks_at_once_and_passes_as_a_test(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(PROJECT)
+    outcome = run("ligerdiag.cli", "init")
+    assert (outcome.code, list_files(tmp_path)) == (0, WRITTEN)
+    assert outcome.out.splitlines() == [
+        "written: cases/starter.py",
+        "written: tests/test_schedule.py",
+        "added: [tool.ligerdiag] to pyproject.toml",
+        "",
+        "next: ligerdiag check",
+    ]
+    checked = run("ligerdiag.cli", "check", "--strict")
+    assert checked.code == 0, checked
+    assert "starter  as expected  agrees  count fresh · loss fresh" in checked.out
+    tested = run("pytest", "-p", "no:cacheprovider", "--strict-markers", *PLUGIN)
+    assert tested.code == 0, tested
+    assert "1 passed" in tested.out
+
+
+def test_the_starter_is_stale_as_its_text_says_when_the_alias_is_gone(run: Run, tmp_path: Path) -> None:
+    assert run("ligerdiag.cli", "init").code == 0
+    starter = tmp_path / "cases" / "starter.py"
+    text = starter.read_text()
+    for old, new in (
+        ("x_ptr, count_ptr, new_x_ptr, COLUMNS", "x_ptr, count_ptr, COLUMNS"),
+        ("new_x_ptr + offsets", "x_ptr + offsets"),
+        (", jax.ShapeDtypeStruct(x.shape, x.dtype)),\n        input_output_aliases={0: 1}", ",)"),
+        ("        COLUMNS=columns,\n    )", "        COLUMNS=columns,\n    )[0], x"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    starter.write_text(text)
+    checked = run("ligerdiag.cli", "check", "--no-replay")
+    assert checked.code == 1, checked
+    assert "loss STALE" in checked.out
+
+
+def test_it_overwrites_nothing(run: Run, tmp_path: Path) -> None:
+    texts = {"cases/starter.py": "# mine\n", "tests/test_schedule.py": "# mine\n"}
+    texts["pyproject.toml"] = PROJECT + "\n[tool.ligerdiag.effects]\n"
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    outcome = run("ligerdiag.cli", "init")
+    assert outcome.code == 0
+    assert outcome.out.count("left as it is") == 3
+    assert {name: (tmp_path / name).read_text() for name in texts} == texts
+
+
+def test_a_dry_run_says_what_it_would_do_and_writes_nothing(run: Run, tmp_path: Path) -> None:
+    outcome = run("ligerdiag.cli", "init", "--dry-run")
+    assert (outcome.code, list_files(tmp_path)) == (0, [])
+    assert "would be written: cases/starter.py" in outcome.out
+    assert "next:" not in outcome.out
+
+
+@pytest.mark.parametrize("text", ["", PROJECT, f"{PROJECT}\n", f"{PROJECT}\n[tool.other]\nkey = 1\n"])
+def test_the_table_is_added_and_nothing_else_is_changed(tmp_path: Path, text: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(text)
+    (step,) = (step for step in command.plan_steps(tmp_path) if step.path == command.CONFIG)
+    assert step.text.startswith(text)
+    table = tomllib.loads(step.text)
+    assert table.pop("tool")["ligerdiag"] == {"targets": ["h100"], "fail_on": "warning", "strict": True}
+    assert table.get("project") == tomllib.loads(text).get("project")
+
+
+def test_without_a_place_for_the_table_it_is_shown(tmp_path: Path) -> None:
+    (step,) = (step for step in command.plan_steps(tmp_path) if step.path == command.CONFIG)
+    assert step.text == ""
+    assert step.said.startswith("no pyproject.toml here")
+    assert "[tool.ligerdiag]" in step.said
+    (tmp_path / "pyproject.toml").write_text("tool = {other = {key = 1}}\n")
+    (step,) = (step for step in command.plan_steps(tmp_path) if step.path == command.CONFIG)
+    assert step.text == ""
+    assert "add to its table `tool`" in step.said
+
+
+def test_a_folder_that_is_none_and_a_file_that_is_no_toml_are_input_errors(run: Run, tmp_path: Path) -> None:
+    assert run("ligerdiag.cli", "init", "nowhere").code == 2
+    (tmp_path / "pyproject.toml").write_text("[tool")
+    outcome = run("ligerdiag.cli", "init")
+    assert (outcome.code, list_files(tmp_path)) == (2, ["pyproject.toml"])
+    assert outcome.err.startswith("error: expected to read `")
+
+
+def test_there_is_a_starter_for_each_generation_of_jax_triton(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def write_for(version: str) -> str:
+        monkeypatch.setattr(command.metadata, "version", lambda package: version)
+        return command.plan_steps(tmp_path)[0].text
+
+    assert "input_output_aliases" in write_for("0.3.1")
+    assert "input_output_aliases" not in write_for("0.4.0")
+    assert "new_ref" in write_for("1.0")
+    for version in ("0.3.1", "0.4.0"):
+        compile(write_for(version), "starter.py", "exec")

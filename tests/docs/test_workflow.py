@@ -1,0 +1,126 @@
+"""The workflow and the hook that users copy: the page shows them as they are, and their commands do what they say."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+from junitparser import JUnitXml
+from markdown_it import MarkdownIt
+
+from ligerdiag.report.model import Status
+from ligerdiag.report.repository import Repository
+from ligerdiag.report.sarif import render_sarif
+from tests.report.samples import make_case, make_finding, make_report
+
+ROOT = Path(__file__).parents[2]
+WORKFLOW = ROOT / "docs" / "workflows" / "ligerdiag.yml"
+HOOKS = ROOT / ".pre-commit-hooks.yaml"
+PAGE = ROOT / "docs" / "ci.md"
+SARIF = ROOT / "tests" / "report" / "schemas" / "sarif-2.1.0.json"
+CASE = "constant[aliased]"
+FILTER = "Leave out what does not count"
+
+
+def read_runs(text: str) -> dict[str, str]:
+    """Name to command of the steps with `run:`, on one line or folded (`>-`); no other YAML is understood."""
+    runs: dict[str, str] = {}
+    name, lines = "", [line.partition(" # ")[0] for line in text.splitlines()]
+    for number, line in enumerate(lines):
+        named = re.fullmatch(r" *- name: (.+)", line)
+        name = named[1] if named else name
+        found = re.fullmatch(r"( *)run: (.+)", line)
+        if found is None:
+            continue
+        command = found[2]
+        if command == ">-":
+            inside = lines[number + 1 :]
+            end = next((n for n, other in enumerate(inside) if not other.startswith(f"{found[1]} ")), len(inside))
+            command = " ".join(other.strip() for other in inside[:end])
+        runs[name] = command
+    return runs
+
+
+def read_command() -> list[str]:
+    """The workflow's check, with a case of its own to choose, in this environment."""
+    words = shlex.split(read_runs(WORKFLOW.read_text())["Check the schedules"])
+    assert words[:4] == ["uv", "run", "ligerdiag", "check"]
+    return [sys.executable, "-m", "ligerdiag.cli", "check", CASE, *words[4:]]
+
+
+def test_the_page_shows_the_files_as_they_are() -> None:
+    blocks = [token.content for token in MarkdownIt().parse(PAGE.read_text()) if token.type == "fence"]
+    assert WORKFLOW.read_text() in blocks
+    assert HOOKS.read_text() in blocks
+
+
+def test_the_workflow_has_the_steps_that_are_run_here() -> None:
+    text = WORKFLOW.read_text()
+    assert list(read_runs(text)) == ["Install uv", "Check the schedules", FILTER]
+    assert text.count("run: ") == 3
+    assert all(re.fullmatch(r"[\w-]+(/[\w-]+)+@v\d+", action) for action in re.findall(r"uses: (\S+)", text))
+
+
+def test_the_check_of_the_workflow_writes_what_its_other_steps_read(tmp_path: Path) -> None:
+    summary = tmp_path / "summary.md"
+    environment = os.environ | {
+        "GITHUB_WORKSPACE": str(ROOT),
+        "GITHUB_STEP_SUMMARY": str(summary),
+        "LIGERDIAG_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    words = [re.sub(r"=(ligerdiag\.\w+)$", rf"={tmp_path}/\1", word) for word in read_command()]
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in tmp_path.glob("ligerdiag.*")} == {"ligerdiag.sarif", "ligerdiag.xml"}
+    log = json.loads((tmp_path / "ligerdiag.sarif").read_text())
+    assert list(jsonschema.Draft202012Validator(json.loads(SARIF.read_text())).iter_errors(log)) == []
+    uris = {
+        location["physicalLocation"]["artifactLocation"].get("uriBaseId")
+        for result in log["runs"][0]["results"]
+        for location in result["locations"]
+    }
+    assert uris <= {"%SRCROOT%"}
+    assert [test.name for suite in JUnitXml.fromfile(str(tmp_path / "ligerdiag.xml")) for test in suite] == [CASE]
+    assert done.stdout.splitlines()[-1].startswith("1 case on h100 in ")
+    assert summary.read_text().startswith("## ligerdiag\n")
+
+
+def test_what_is_uploaded_has_all_that_counts_and_nothing_else(tmp_path: Path) -> None:
+    expected = make_case(findings=(make_finding(),))
+    found = make_case("b", Status.FINDINGS, expected=None, outputs={}, findings=(make_finding(),))
+    repository = Repository(root="/repo", current="/repo")
+    text = render_sarif(make_report(expected, found), repository=repository, exit_code=1)
+    (tmp_path / "ligerdiag.sarif").write_text(text)
+    words = shlex.split(read_runs(WORKFLOW.read_text())[FILTER])
+    assert words[0] == "python"
+    subprocess.run([sys.executable, *words[1:]], cwd=tmp_path, check=True, timeout=60)
+    log = json.loads((tmp_path / "counted.sarif").read_text())
+    assert list(jsonschema.Draft202012Validator(json.loads(SARIF.read_text())).iter_errors(log)) == []
+    assert [result["properties"]["case"] for result in log["runs"][0]["results"]] == ["b"]
+    assert {**log["runs"][0], "results": []} == {**json.loads(text)["runs"][0], "results": []}
+
+
+def test_the_hook_runs_the_check_for_what_can_change_a_verdict() -> None:
+    hook = dict(line.lstrip("- ").split(": ", 1) for line in HOOKS.read_text().splitlines())
+    assert (hook["id"], hook["entry"], hook["pass_filenames"]) == ("ligerdiag-check", "ligerdiag check", "false")
+    matched = [
+        name
+        for name in ("cases/a.py", "pyproject.toml", "a/pyproject.toml", "README.md", "mypyproject.toml")
+        if re.search(hook["files"], name)
+    ]
+    assert matched == ["cases/a.py", "pyproject.toml", "a/pyproject.toml"]
+    local = re.search(r"entry: uv run (.+)\n", PAGE.read_text())
+    assert local is not None
+    assert local[1] == hook["entry"]
+
+
+def test_the_published_schema_is_the_one_that_reports_are_held_to() -> None:
+    text = (ROOT / "ligerdiag" / "report" / "schema.json").read_text()
+    version = json.loads(text)["properties"]["schema"]["const"]
+    published = ROOT / "docs" / "schema" / f"ligerdiag-{version}.json"
+    assert published.read_text() == text
+    assert f"schema/{published.name}" in (ROOT / "docs" / "json.md").read_text()

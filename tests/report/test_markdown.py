@@ -1,0 +1,110 @@
+"""The page of a job: what needs attention first, nothing claimed, and no name that is markup."""
+
+import re
+
+import pytest
+
+from ligerdiag.findings import Suppression, SuppressionKind, Verdict
+from ligerdiag.report.markdown import render_markdown
+from ligerdiag.report.markdown_text import render_block, render_code
+from ligerdiag.report.model import CheckReport, Coverage, Status
+from tests.report.every_report import REPORTS
+from tests.report.samples import make_case, make_finding, make_report
+
+EVIL = "a|b\\|c`d``e<script>alert(1)</script>&amp; @ann #1 http://evil [x](y) *z*\n\n</details>\x1b[31m"
+
+
+def strip_code(text: str) -> str:
+    """What is left for a Markdown reader to interpret: without fenced blocks and code spans."""
+    text = re.sub(r"^(`{3,})text\n.*?^\1$", "", text, flags=re.S | re.M)
+    text = re.sub(r"<code>(?:[\w ]|&#\d+;)*</code>", "", text)
+    return re.sub(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", "", text)
+
+
+@pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS.keys())
+def test_a_page_says_how_the_run_ended_and_closes_what_it_opens(report: CheckReport) -> None:
+    text = render_markdown(report, exit_code=1, meaning="findings")
+    assert text.startswith("## ligerdiag\n")
+    assert "Exit code 1: findings." in text
+    assert text.count("<details>") == text.count("</details>") > 0
+
+
+def test_what_needs_attention_comes_before_the_rest() -> None:
+    cases = [make_case("well", findings=(make_finding(),)), make_case("ill", Status.UNEXPECTED, mismatch="m")]
+    text = render_markdown(make_report(*cases), exit_code=1)
+    attention, _, rest = text.partition("<details><summary>All cases (2)</summary>")
+    assert "| `ill` | `h100` | UNEXPECTED |" in attention
+    assert "`well`" not in attention
+    assert "| `well` | `h100` | as expected |" in rest
+    assert "Beside these: 1 finding in cases that are as expected." in text
+
+
+def test_allowed_findings_are_counted() -> None:
+    said = Suppression(kind=SuppressionKind.CONFIG, reason="r", where="w")
+    case = make_case(status=Status.ALLOWED, expected=None, outputs={}, findings=(make_finding(suppressed=said),))
+    text = render_markdown(make_report(case), exit_code=0)
+    assert "Beside these: 1 finding that somebody allows, with a reason each." in text
+    assert "Needs attention" not in text
+
+
+def test_findings_are_quoted_as_the_terminal_has_them() -> None:
+    case = make_case("a", Status.FINDINGS, expected=None, findings=(make_finding(),))
+    text = render_markdown(make_report(case), exit_code=1)
+    assert "```text\nerror[LD002]: gradient of `bias` reads a copy" in text
+    assert "   in:    a\n```\n" in text
+
+
+def test_the_end_of_a_log_is_quoted() -> None:
+    text = render_markdown(make_report(make_case("a", Status.ERROR, error="aborted", log_tail="F1\nF2")), exit_code=3)
+    assert "not-analysed: a on h100: aborted\n   log: F1\n   log: F2\n" in text
+
+
+def test_no_name_is_markup() -> None:
+    case = make_case(
+        EVIL,
+        Status.ERROR,
+        target=EVIL,
+        error=EVIL,
+        log_tail=EVIL,
+        outputs={EVIL: Verdict.STALE},
+        findings=(make_finding(message=EVIL, kernel=EVIL, evidence=((EVIL, EVIL),)),),
+        coverage=Coverage(not_covered=(EVIL,)),
+    )
+    text = render_markdown(make_report(case, targets=(EVIL,), notes=(EVIL,)), exit_code=3)
+    left = strip_code(text)
+    for markup in ("script", "@ann", "evil", "[x]", "*z*", "\x1b"):
+        assert markup not in left
+    assert left.count("</details>") == left.count("<details>")
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert {row.count("|") for row in rows} == {6}
+
+
+@pytest.mark.parametrize("text", ["a", "`", "``a", "a`b", " a ", "|", "a\\|b", "```"])
+def test_code_holds_any_text(text: str) -> None:
+    for in_table in (False, True):
+        assert strip_code(render_code(text, in_table=in_table)) == ""
+
+
+def test_a_fence_is_longer_than_what_it_holds() -> None:
+    assert render_block(["````", "x"]).splitlines() == ["`````text", "````", "x", "`````"]
+
+
+def test_a_page_that_would_be_too_long_says_what_it_leaves_out() -> None:
+    cases = [
+        make_case(f"c[{n}]", Status.FINDINGS, expected=None, findings=(make_finding(message=f"m {n}"),))
+        for n in range(300)
+    ]
+    report = make_report(*cases)
+    assert len(render_markdown(report, exit_code=1).encode()) > 50_000
+    text = render_markdown(report, exit_code=1, limit=50_000)
+    assert len(text.encode()) <= 50_000
+    assert "… and 200 more, not shown here." in text
+    assert text.count("<details>") == text.count("</details>")
+    assert "300 with findings and no expectation" in text
+    assert len(render_markdown(report, exit_code=1, limit=100).encode()) <= 100
+
+
+def test_a_run_of_nothing_claims_nothing() -> None:
+    text = render_markdown(make_report(), exit_code=5, meaning="nothing checked")
+    assert "`nothing was checked`" in text
+    assert "Exit code 5: nothing checked." in text

@@ -1,0 +1,88 @@
+"""What a report says beside findings: each trouble once, and none where all is well."""
+
+import pytest
+
+from ligerdiag.findings import Severity, Suppression, SuppressionKind, Verdict
+from ligerdiag.report.excuses import compute_excuse, list_unexcused
+from ligerdiag.report.model import CaseReport, Coverage, Status
+from ligerdiag.report.source_text import parse_place
+from ligerdiag.report.troubles import PAGES, TroubleKind, list_troubles
+from tests.report.samples import make_case, make_device, make_finding
+
+
+def list_kinds(case: CaseReport) -> list[str]:
+    return [trouble.kind.value for trouble in list_troubles(case)]
+
+
+def test_every_kind_has_a_page() -> None:
+    assert set(PAGES) == set(TroubleKind)
+
+
+def test_an_unknown_output_is_told_beside_what_is_wrong_and_not_where_it_is_expected() -> None:
+    outputs = {"a": Verdict.UNKNOWN, "b": Verdict.STALE}
+    wrong = make_case(status=Status.UNEXPECTED, mismatch="m", outputs=outputs)
+    assert list_kinds(wrong) == ["unexpected-verdict", "inconclusive"]
+    assert list_troubles(wrong)[1].outputs == ("a",)
+    assert list_kinds(make_case(outputs=outputs, expected={"a": "unknown", "b": "stale"})) == []
+
+
+def test_what_is_not_covered_is_the_reason_of_an_inconclusive_case() -> None:
+    case = make_case(status=Status.INCONCLUSIVE, outputs={}, coverage=Coverage(not_covered=("a loop", "a sort")))
+    (trouble,) = list_troubles(case)
+    assert trouble.message == "not everything could be decided"
+    assert trouble.evidence == (("not covered", "a loop"), ("not covered", "a sort"))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "severity"),
+    [(Verdict.STALE, Severity.ERROR), (Verdict.CLOBBERED, Severity.ERROR), (Verdict.LATENT, Severity.WARNING)],
+)
+def test_a_verdict_without_a_finding_weighs_as_it_does_for_the_exit_code(verdict: Verdict, severity: Severity) -> None:
+    (trouble,) = list_troubles(make_case(status=Status.FINDINGS, expected=None, outputs={"a": verdict}))
+    assert (trouble.kind, trouble.severity) == (TroubleKind.UNEXPLAINED, severity)
+
+
+def test_a_verdict_that_a_finding_explains_is_no_trouble_of_its_own() -> None:
+    findings = (make_finding(outputs=("a",)),)
+    assert (
+        list_kinds(make_case(status=Status.FINDINGS, expected=None, outputs={"a": Verdict.STALE}, findings=findings))
+        == []
+    )
+
+
+def test_a_verdict_of_the_device_alone_is_told() -> None:
+    device = make_device(verdicts={"a": "stale", "b": "stale", "c": "fresh"})
+    outputs = {"a": Verdict.FRESH, "b": Verdict.STALE, "c": Verdict.FRESH}
+    findings = (make_finding(outputs=("b",)),)
+    case = make_case(status=Status.FINDINGS, expected=None, outputs=outputs, findings=findings, device=device)
+    (trouble,) = list_troubles(case)
+    assert trouble.message == "`a` is stale on NVIDIA H200, and fresh for h100"
+
+
+def test_a_disagreement_that_also_contradicts_the_expectation_says_both() -> None:
+    assert list_kinds(make_case(status=Status.DISAGREEMENT, mismatch="m")) == ["disagreement", "unexpected-verdict"]
+
+
+def test_a_finding_counts_unless_somebody_allows_or_the_case_expects_it() -> None:
+    said = Suppression(kind=SuppressionKind.CONFIG, reason="known", where="w")
+    plain, allowed, drift = make_finding(), make_finding(suppressed=said), make_finding(rule="LD015")
+    expected = make_case(findings=(plain, allowed, drift), expected="hazard")
+    assert [compute_excuse(expected, one) for one in expected.findings] == ["the case expects it: hazard", "known", ""]
+    assert list_unexcused(expected) == (drift,)
+    found = make_case(status=Status.FINDINGS, expected=None, findings=(plain, allowed, drift))
+    assert list_unexcused(found) == (plain, drift)
+
+
+@pytest.mark.parametrize(
+    ("text", "file", "line"),
+    [
+        ("a.py:7", "a.py", 7),
+        ("a:b.py:7", "a:b.py", 7),
+        ("a.py", "a.py", 0),
+        (":7", ":7", 0),
+        ("a:" + "9" * 5000, "", 0),
+    ],
+)
+def test_a_place_is_read_as_it_is_written(text: str, file: str, line: int) -> None:
+    place = parse_place(text)
+    assert (place.file, place.line) == (file or text, line)
