@@ -1,6 +1,6 @@
 UV ?= uv
 
-.PHONY: check lint test docs docs-check bench lock proto
+.PHONY: check lint test docs docs-check examples screenshots bench lock proto
 
 check: lint docs-check test
 
@@ -20,6 +20,14 @@ docs:
 docs-check:
 	$(UV) run python -m ligerdiag.report.rule_page docs/rules --check
 	$(UV) run python -m ligerdiag.cli.reference docs/cli.md --check
+
+# Runs the commands of README.md and docs/ and writes what they print; make examples PAGES="docs/tutorial.md" for one of them.
+examples:
+	$(UV) run python -m tools.render_documents $(PAGES)
+
+# Needs Chromium.
+screenshots:
+	$(UV) run python -m tools.screenshots
 
 # Cold and warm run of all cases, and the cost of the analysis; make bench CASES="seed_*" for some of them.
 bench:

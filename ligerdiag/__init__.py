@@ -1,5 +1,52 @@
-"""Is the schedule that XLA made of a JAX program still right when a Triton kernel overwrites one of its operands?"""
+"""Is the schedule that XLA made of a JAX program still right when a Triton kernel overwrites one of its operands?
+
+import ligerdiag
+
+report = ligerdiag.check(train_step, params, batch, target="h100")
+assert report.status is ligerdiag.Status.CLEAN, report.findings
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from ligerdiag.case import Arg, Case, Draw
 
-__all__ = ["Arg", "Case", "Draw"]
+if TYPE_CHECKING:
+    from ligerdiag.api.function import check
+    from ligerdiag.errors import LigerdiagError
+    from ligerdiag.findings import Finding, Severity, Verdict
+    from ligerdiag.report.model import CaseReport, Status
+
+__all__ = [
+    "Arg",
+    "Case",
+    "CaseReport",
+    "Draw",
+    "Finding",
+    "LigerdiagError",
+    "Severity",
+    "Status",
+    "Verdict",
+    "check",
+]
+
+_PLACES = {
+    "check": "ligerdiag.api.function",
+    "LigerdiagError": "ligerdiag.errors",
+    "Finding": "ligerdiag.findings",
+    "Severity": "ligerdiag.findings",
+    "Verdict": "ligerdiag.findings",
+    "CaseReport": "ligerdiag.report.model",
+    "Status": "ligerdiag.report.model",
+}
+"""Imported when they are asked for: a worker and a case file need none of them."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PLACES:
+        raise AttributeError(f"module `ligerdiag` has no attribute `{name}`")
+    return getattr(import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -19,8 +19,8 @@ class Draw:
     kind: str = "normal"
     seed: int = 0
     scale: float = 1.0
-    low: int = 0
-    high: int = 2
+    low: float = 0
+    high: float = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +28,7 @@ class Arg:
     """One argument: an array of `shape` and `dtype` (NumPy or ml_dtypes name, such as `float32`, `bfloat16`, `int32`).
 
     partition: for each dimension the mesh axis (or tuple of axes) it is split over, or None; missing means replicated.
+    weak: of JAX's weak type, as a number of Python's own: it does not make a bfloat16 beside it a float32.
     """
 
     shape: tuple[int, ...]
@@ -35,6 +36,7 @@ class Arg:
     draw: Draw = field(default_factory=Draw)
     partition: tuple[str | tuple[str, ...] | None, ...] = ()
     donate: bool = False
+    weak: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

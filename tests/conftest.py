@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+pytest_plugins = ["pytester"]
+
 TOGETHER = {"hlo": "analysis", "inspection": "analysis", "property": "analysis"}
 """Rooms that use each other's compiled programs."""
 

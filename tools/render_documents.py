@@ -1,4 +1,4 @@
-"""Writes what the commands of README.md and docs/ print into these pages: `python tools/render_documents.py [PAGE…]`.
+"""Writes what the commands of README.md and docs/ print into these pages: `python -m tools.render_documents [PAGE…]`.
 
 What a page shows is kept where it still matches what is printed, with all that `…` leaves out; else the whole output takes
 its place, less how long it took, to be shortened again by hand. An exit code that is not the one that the page says is told

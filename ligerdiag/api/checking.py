@@ -105,7 +105,7 @@ def _compile(
     """Compiles and judges every case; the reports have no status yet."""
     with (
         Pool(cache=cache, toolchain=toolchain, jobs=options.jobs, timeout=options.timeout) as pool,
-        open_readers(toolchain, cache) or nullcontext() as readers,
+        open_readers(toolchain, cache, also_own=options.from_script) or nullcontext() as readers,
     ):
         cases = discover_cases(options.selectors, pool=pool, refresh=options.refresh, on_event=relay)
         cases = tuple(expect_of(case, toolchain) for case in cases)
@@ -119,7 +119,9 @@ def _compile(
         run.order = tuple((case.source, case.id, target.name) for case in cases for target in targets)
         for result in compile_cases(cases, targets, pool=pool, refresh=options.refresh, on_event=relay):
             declared = (*options.effects, *parse_declared(result.case))
-            report = judge_result(result, toolchain.name, cache, declared, readers, neighbourhoods=is_compared)
+            report = judge_result(
+                result, toolchain.name, cache, declared, readers, neighbourhoods=is_compared, view=options.view
+            )
             run.reports[result.case.source, result.case.id, result.target] = report
             if result.artifact is not None and not report.error:
                 run.tasks.append(ReplayTask(case=result.case, target=result.target, artifact=result.artifact))

@@ -23,7 +23,7 @@ def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> C
     started = perf_counter()
     tell = on_progress or ignore_progress
     selection = select_modules(options.paths, options.module)
-    inspected = InspectedModules(selection, options.timeout, options.effects, options.neighbourhoods)
+    inspected = InspectedModules(selection, options.timeout, options.effects, options.neighbourhoods, options.view)
     interrupted = False
     cache = Cache(options.cache_directory)
     try:

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from time import perf_counter
 
 from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.job import CaseSpec
+from ligerdiag.compile.job import CaseSpec, Source
 from ligerdiag.compile.pool import Pool
 from ligerdiag.compile.service import CompileResult
 from ligerdiag.compile.toolchain import Toolchain
@@ -22,6 +23,15 @@ def expect_of(case: CaseSpec, toolchain: Toolchain) -> CaseSpec:
     return replace(case, expected=case.expected_elsewhere[toolchain.name], expected_rules=None)
 
 
+def find_file(source: Source) -> str:
+    """The file that defines the source's cases; empty where it is a module that is not below the folder of the project."""
+    if source.file or not source.module:
+        return source.file
+    path = Path(source.root, *source.module.partition(":")[0].split("."))
+    candidates = (path.with_suffix(".py"), path / "__init__.py")
+    return next((str(candidate) for candidate in candidates if candidate.is_file()), "")
+
+
 def judge_result(
     result: CompileResult,
     toolchain: str,
@@ -30,8 +40,12 @@ def judge_result(
     readers: Pool | None,
     *,
     neighbourhoods: bool = False,
+    view: bool = False,
 ) -> CaseReport:
-    """What the schedule says; the status is that of an error until `conclude`. neighbourhoods: as in `inspect_artifact`."""
+    """What the schedule says; the status is that of an error until `conclude`.
+
+    neighbourhoods, view: as in `inspect_artifact`.
+    """
     started = perf_counter()
     report = CaseReport(
         id=result.case.id,
@@ -43,6 +57,7 @@ def judge_result(
         expected_rules=result.case.expected_rules,
         seconds=result.seconds,
         cached=result.cached,
+        source=find_file(result.case.source),
     )
     if result.artifact is None:
         error = result.error or LigerdiagError("no artifact")
@@ -56,6 +71,7 @@ def judge_result(
             declared=declared,
             readers=readers,
             neighbourhoods=neighbourhoods,
+            view=view,
         )
     except LigerdiagError as error:
         seconds = result.seconds + perf_counter() - started
@@ -66,5 +82,6 @@ def judge_result(
         findings=inspection.findings,
         coverage=inspection.coverage,
         neighbourhoods=inspection.neighbourhoods,
+        view=inspection.view,
         seconds=result.seconds + perf_counter() - started,
     )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ligerdiag.compile.selectors import Selector
 from ligerdiag.compile.toolchain_table import DEFAULT
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.replay.plan import Bounds
@@ -14,7 +15,7 @@ from ligerdiag.suppressions.entry import ConfigEntry
 class CheckOptions:
     """What to check, and how."""
 
-    selectors: tuple[str, ...] = ()
+    selectors: tuple[Selector, ...] = ()
     """Ids, globs, files, module:name; none means all of the folder `cases`."""
     targets: tuple[str, ...] = ("h100",)
     """Names of targets, or paths of target descriptions."""
@@ -41,8 +42,12 @@ class CheckOptions:
     """What is believed of operands whose effects are unknown."""
     baseline: Path | None = None
     """Compare each schedule with what this file has of it, see `baseline`."""
+    from_script: bool = False
+    """Who asks is a program of the user's own, which no other process may import as its `__main__`."""
     record: bool = False
     """The report is to be recorded: look for what a baseline holds."""
+    view: bool = False
+    """Compute what the HTML draws, too."""
     usual_targets: tuple[str, ...] = ("h100",)
     """Targets that the project is checked for by default; without all of them no suppression is called unused."""
 
@@ -61,6 +66,8 @@ class InspectOptions:
     """What is believed of operands whose effects are unknown."""
     neighbourhoods: bool = False
     """Look at who reads what kernels overwrite, too."""
+    view: bool = False
+    """Compute what the HTML draws, too."""
     timeout: float | None = None
     """Seconds that one module may take; None means by the size of its files."""
     cache_directory: Path | None = None

@@ -31,7 +31,7 @@ def draw_array(number: int, arg: Arg) -> jax.Array:
         case "uniform":
             values = jax.random.uniform(key, arg.shape, jnp.float32, draw.low, draw.high)
         case "randint":
-            values = jax.random.randint(key, arg.shape, draw.low, draw.high)
+            values = jax.random.randint(key, arg.shape, int(draw.low), int(draw.high))
         case "bernoulli":
             values = jax.random.bernoulli(key, draw.scale, arg.shape)
         case "zeros":

@@ -23,8 +23,9 @@ from ligerdiag.case import Case
 from ligerdiag.compile.artifacts import compute_file_sha256
 from ligerdiag.compile.draws import compute_draws
 from ligerdiag.compile.job import CaseSpec, Source
+from ligerdiag.compile.live_case import forget_live_case, list_live_files, load_live_case
 from ligerdiag.compile.worker_faults import describe_fault, is_project_file
-from ligerdiag.errors import CaseError, InputError
+from ligerdiag.errors import CaseError, InputError, LigerdiagError
 
 
 class CaseLoader:
@@ -64,6 +65,8 @@ class CaseLoader:
         files = {str(Path(file).resolve()) for file in _project_modules().values()}
         if self._source is not None and self._source.file:
             files.add(self._source.file)
+        if self._source is not None and self._source.pickled:
+            files.update(list_live_files(self._source))
         for file in sorted(files - self._hashes.keys()):
             self._hashes[file] = compute_file_sha256(Path(file))
         return dict(self._hashes)
@@ -81,6 +84,7 @@ class CaseLoader:
                 del sys.modules[name]
         for name in namespaces:
             del sys.modules[name]
+        forget_live_case()
         self._source, self._cases, self._hashes = None, {}, {}
 
 
@@ -97,7 +101,7 @@ def describe_case(case: Case, source: Source) -> CaseSpec:
         expected_rules=None if case.expected_rules is None else tuple(str(rule) for rule in case.expected_rules),
         effects=json.loads(json.dumps(case.effects, default=repr)),
         about=case.about,
-        draws=compute_draws(case, str(source)),
+        draws=compute_draws(case, source.pickled or str(source), is_live=bool(source.pickled)),
         mitigation=str(case.mitigation),
     )
 
@@ -109,6 +113,8 @@ def _describe_expected(expected: str | Mapping[str, str]) -> str | dict[str, str
 
 
 def _read_cases(source: Source) -> object:
+    if source.pickled:
+        return _load_live_case(source)
     if source.module:
         module_name, name = source.module.split(":")
         module = _import(source, module_name)
@@ -122,6 +128,15 @@ def _read_cases(source: Source) -> object:
     if len(found) == 2:
         raise InputError(f"`{source.file}` defines both CASE and CASES: expected one of them")
     return getattr(module, found[0])
+
+
+def _load_live_case(source: Source) -> Case:
+    try:
+        return load_live_case(source)
+    except LigerdiagError:
+        raise
+    except Exception as fault:
+        raise _explain(source, fault) from fault
 
 
 def _index_cases(value: object, source: Source) -> dict[str, Case]:
@@ -142,11 +157,21 @@ def _import_file(source: Source) -> ModuleType:
         raise InputError(f"no file `{file}`")
     parts = file.relative_to(source.root).with_suffix("").parts
     name = ".".join(parts)
-    if all(part.isidentifier() for part in parts) and name not in sys.modules:
-        module = _import(source, name)
-        if module.__file__ is not None and Path(module.__file__).resolve() == file:
-            return module
+    is_name = all(part.isidentifier() for part in parts) and name not in sys.modules
+    if is_name and _is_found(source, name, file):
+        return _import(source, name)
     return _import_under_own_name(source, file)
+
+
+def _is_found(source: Source, name: str, file: Path) -> bool:
+    """Whether the name leads to the file: a package elsewhere hides a folder of the same name without `__init__.py`."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except ModuleNotFoundError:
+        return False
+    except Exception as fault:
+        raise _explain(source, fault) from fault
+    return spec is not None and spec.origin is not None and Path(spec.origin).resolve() == file
 
 
 def _import_under_own_name(source: Source, file: Path) -> ModuleType:

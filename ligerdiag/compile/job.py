@@ -26,14 +26,16 @@ type Flag = str | int | float | bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where cases are defined: a file, or a name in an importable module."""
+    """Where cases are defined: a file, a name in an importable module, or a function that the caller has at hand."""
 
     file: str = ""
     """Absolute path; empty for a module."""
     module: str = ""
-    """`module:name`; empty for a file."""
+    """`module:name`; empty for a file. With `pickled`, what the function is called in messages."""
     root: str
     """Absolute path of the folder that imports start from."""
+    pickled: str = ""
+    """Absolute path of a `function_file`, which holds the one case."""
 
     def __str__(self) -> str:
         return self.file or self.module
@@ -235,7 +237,12 @@ def parse_flags(fields: Json) -> dict[str, Flag]:
 
 def parse_source(fields: Json) -> Source:
     """The source of a JSON object."""
-    return Source(file=read_str(fields, "file"), module=read_str(fields, "module"), root=read_str(fields, "root"))
+    return Source(
+        file=read_str(fields, "file"),
+        module=read_str(fields, "module"),
+        root=read_str(fields, "root"),
+        pickled=read_str(fields, "pickled"),
+    )
 
 
 def _parse_discovered(answer: Json) -> DiscoverAnswer:

@@ -24,6 +24,9 @@ from ligerdiag.errors import InputError
 FOLDER = "cases"
 NAMES = ("CASE", "CASES")
 
+type Selector = str | Source | CaseSpec
+"""What a user writes; a source, for all of its cases; or a case that was found before."""
+
 _MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
@@ -39,7 +42,7 @@ class Selection:
     """Where the pattern is looked for, for messages."""
 
 
-def parse_selectors(selectors: Sequence[str], directory: Path) -> tuple[Selection, ...]:
+def parse_selectors(selectors: Sequence[Selector], directory: Path) -> tuple[Selection, ...]:
     """Resolves selectors against `directory`; InputError when a file or folder is not there."""
     if not selectors:
         return (_select_folder("", "*", directory),)
@@ -73,7 +76,17 @@ def find_root(file: Path) -> Path:
     return next((folder for folder in file.parents if (folder / "pyproject.toml").is_file()), file.parent)
 
 
-def _parse_selector(text: str, directory: Path) -> Selection:
+def _parse_selector(selector: Selector, directory: Path) -> Selection:
+    match selector:
+        case Source():
+            return Selection(text=str(selector), sources=(selector,), pattern="*", place=str(selector))
+        case CaseSpec(source=source, id=pattern):
+            return Selection(text=str(source), sources=(source,), pattern=pattern, place=str(source))
+        case str(text):
+            return _parse_text(text, directory)
+
+
+def _parse_text(text: str, directory: Path) -> Selection:
     place, separator, pattern = text.partition("::")
     if separator:
         return _select_path(text, place, pattern or "*", directory)

@@ -5,7 +5,7 @@ Both questions are answered from the cache's index where nothing has changed: wi
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache as remember
 from hashlib import sha256
 from pathlib import Path
@@ -24,7 +24,7 @@ from ligerdiag.compile.job import (
     parse_cases,
 )
 from ligerdiag.compile.pool import Pool
-from ligerdiag.compile.selectors import choose_cases, parse_selectors
+from ligerdiag.compile.selectors import Selector, choose_cases, parse_selectors
 from ligerdiag.compile.target import Target
 from ligerdiag.compile.target_fields import drop_fields
 from ligerdiag.compile.toolchain import Toolchain, compute_important_environment
@@ -65,7 +65,7 @@ class CompileResult:
 
 
 def discover_cases(
-    selectors: Sequence[str],
+    selectors: Sequence[Selector],
     *,
     pool: Pool,
     directory: Path | None = None,
@@ -202,11 +202,13 @@ def _make_request(
 
 
 def _find_cases(pool: Pool, source: Source) -> tuple[CaseSpec, ...] | None:
+    """What the index has; what a worker will load is the source that was asked for, whatever stands there."""
     answer = pool.cache.find_answer(_ask_for_cases(pool, source))
     try:
-        return None if answer is None else parse_cases(read_list(answer, "cases"))
+        cases = None if answer is None else parse_cases(read_list(answer, "cases"))
     except FieldError:
         return None
+    return None if cases is None else tuple(replace(case, source=source) for case in cases)
 
 
 def _find_artifact(pool: Pool, case: CaseSpec, target: Target, variation: Variation) -> Artifact | None:

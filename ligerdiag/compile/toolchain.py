@@ -93,7 +93,7 @@ def worker_environment(toolchain: Toolchain, cache_root: Path) -> dict[str, str]
     if not toolchain.is_own:
         environment[_NO_GPU_CHECK] = "1"
         if _INSTALLED & set(folder.parts):
-            folder = _link_package(package, cache_root)
+            folder = link_package(package, cache_root)
     if not _INSTALLED & set(folder.parts):
         paths = (environment.get("PYTHONPATH", ""), str(folder))
         environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
@@ -112,7 +112,7 @@ def compute_important_environment() -> dict[str, str]:
     }
 
 
-def _link_package(package: Path, cache_root: Path) -> Path:
+def link_package(package: Path, cache_root: Path) -> Path:
     """A folder that holds a link to the package and nothing else; see 4."""
     folder = cache_root / "packages" / sha256(str(package).encode()).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)

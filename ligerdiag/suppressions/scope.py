@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ligerdiag.compile.job import Source
-from ligerdiag.compile.selectors import parse_selectors
+from ligerdiag.compile.selectors import Selector, parse_selectors
 from ligerdiag.report.model import CaseReport
 
 
@@ -28,7 +28,7 @@ class Scope:
 
 
 def compute_scope(
-    selectors: Sequence[str],
+    selectors: Sequence[Selector],
     directory: Path,
     cases: Sequence[tuple[Source, CaseReport]],
     *,

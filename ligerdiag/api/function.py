@@ -1,0 +1,117 @@
+"""`check` of a function that somebody has at hand, without a case file."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ligerdiag.api.checking import check as check_cases
+from ligerdiag.api.live import LiveFunction, write_live_function
+from ligerdiag.api.options import CheckOptions
+from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.job import CaseSpec, Source
+from ligerdiag.compile.toolchain_table import DEFAULT
+from ligerdiag.config import load_config
+from ligerdiag.replay.plan import Bounds
+from ligerdiag.report.expectation import parse_expectation
+from ligerdiag.report.expected_rules import parse_expected_rules
+from ligerdiag.report.model import CaseReport, CheckReport, OnProgress
+
+
+def check(
+    fn: Callable[..., Any],
+    *specs: Any,
+    target: str = "h100",
+    mesh: Mapping[str, int] | Sequence[int] | None = None,
+    name: str = "",
+    expected: str | Mapping[str, str] | None = None,
+    expected_rules: tuple[str, ...] | None = None,
+    effects: Mapping[str, Mapping[str, Sequence[int]]] | None = None,
+    reference: Callable[..., Any] | None = None,
+    toolchain: str = DEFAULT,
+    replay: bool = True,
+    full: bool = False,
+    device: bool = False,
+    cache_directory: Path | str | None = None,
+    refresh: bool = False,
+    timeout: float = 300.0,
+    jobs: int | None = None,
+    config: Path | None = None,
+    on_progress: OnProgress | None = None,
+) -> CaseReport:
+    """Is the schedule right that XLA makes of this function?
+
+    The function is compiled in a process of its own, for a GPU that need not be here, judged, and replayed on numbers on the
+    CPU. What it costs is kept: the same question is answered from the cache.
+
+    fn: any function of arrays, also one of `jax.jit`, whose donated and static arguments are taken as they are; not called
+        in this process. What a worker can import goes there by name, everything else (of `__main__`, a lambda, a closure)
+        with cloudpickle.
+    specs: its arguments by position: an array of JAX's or NumPy's, a `jax.ShapeDtypeStruct`, an `Arg`, a number, or any
+        pytree of them. An array stands for its shape, dtype and sharding; the numbers of a replay are drawn in the range of
+        those it holds.
+    target: the GPU to compile for, see `ligerdiag targets`.
+    mesh: axis name to size, or sizes of axes that are called x, y, z; by default that of the arguments' shardings.
+    name: what the report calls it, by default the function's name.
+    expected, expected_rules, effects, reference: as in `Case`.
+    toolchain: the versions to compile with, see `ligerdiag toolchains`.
+    replay: on numbers, too. full: also what takes long or much memory. device: run it on the GPUs of this machine, too.
+    cache_directory: by default LIGERDIAG_CACHE_DIR, else the user's cache.
+    refresh: compile and replay again what the cache has.
+    timeout: seconds to compile, and again to replay.
+    jobs: processes at most, by default one a core.
+    config: a pyproject.toml whose [tool.ligerdiag] says which findings are allowed and what kernels do; none by default.
+
+    Raises InputError where the function or an argument cannot be handed to a worker, or does not fit, and LigerdiagError
+    where there is nothing to compile with. A function that raises or does not compile is in the report: its status is
+    `could not analyse`.
+    """
+    live = LiveFunction(
+        function=fn,
+        specs=specs,
+        mesh=mesh,
+        name=name,
+        expected=expected,
+        expected_rules=expected_rules,
+        effects=effects,
+        reference=reference,
+    )
+    settings = load_config(config, Path.cwd()) if config is not None else None
+    options = CheckOptions(
+        targets=(target,),
+        usual_targets=(target,),
+        toolchain=toolchain,
+        replay=replay,
+        bounds=Bounds(full=full),
+        device=device,
+        cache_directory=None if cache_directory is None else Path(cache_directory),
+        refresh=refresh,
+        timeout=timeout,
+        jobs=jobs,
+        suppress=() if settings is None else settings.suppress,
+        effects=() if settings is None else settings.effects,
+    )
+    return check_live(live, options, Path.cwd(), on_progress).cases[0]
+
+
+def check_live(
+    live: LiveFunction, options: CheckOptions, root: Path, on_progress: OnProgress | None = None
+) -> CheckReport:
+    """The report of one function, with one case; `options` choose none. root: folder that a worker's imports start from.
+
+    Raises as `check`; KeyboardInterrupt after Ctrl-C, when all workers are gone.
+    """
+    parse_expectation(live.expected)
+    parse_expected_rules(live.expected_rules, beside=live.expected)
+    source = write_live_function(live, Cache(options.cache_directory), root.absolute())
+    return check_chosen(source, options, on_progress)
+
+
+def check_chosen(
+    choice: Source | CaseSpec, options: CheckOptions, on_progress: OnProgress | None = None
+) -> CheckReport:
+    """The report of a case that is known already; as `check_live`."""
+    report = check_cases(replace(options, selectors=(choice,), from_script=True), on_progress)
+    if report.interrupted:
+        raise KeyboardInterrupt
+    return report

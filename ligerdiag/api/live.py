@@ -1,0 +1,169 @@
+"""From a function that somebody has at hand to a source that a worker can load."""
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, cast
+
+from ligerdiag.case import Case
+from ligerdiag.compile.array_arguments import ArgumentPickler
+from ligerdiag.compile.bound import Bound
+from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.function_file import Surroundings, write_function_file
+from ligerdiag.compile.function_pickler import (
+    FunctionPickler,
+    Pickled,
+    has_shardings,
+    list_pytree_classes,
+    pickle_live,
+    settle_class_names,
+)
+from ligerdiag.compile.importable import list_own_folders
+from ligerdiag.compile.job import Source
+from ligerdiag.compile.toolchain import link_package
+from ligerdiag.errors import InputError
+
+AXES = "xyzwvu"
+"""Names of the axes of a mesh that is given by its sizes."""
+_SETTINGS = (
+    "jax_enable_x64",
+    "jax_default_matmul_precision",
+    "jax_default_prng_impl",
+    "jax_threefry_partitionable",
+    "jax_numpy_dtype_promotion",
+    "jax_numpy_rank_promotion",
+    "jax_softmax_custom_jvp",
+)
+"""What a program can depend on beside its function."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveFunction:
+    """A function, what it is called with, and what is expected."""
+
+    function: Callable[..., Any]
+    specs: tuple[Any, ...]
+    mesh: Mapping[str, int] | Sequence[int] | None = None
+    name: str = ""
+    expected: str | Mapping[str, str] | None = None
+    expected_rules: tuple[str, ...] | None = None
+    effects: Mapping[str, Mapping[str, Sequence[int]]] | None = None
+    reference: Callable[..., Any] | None = None
+
+
+def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
+    """Writes the function down and says where; InputError where it or its arguments cannot be handed to a worker."""
+    name = live.name or name_function(live.function)
+    function, specs, donated = _unwrap(live.function, live.specs)
+    arguments, meshes = _pickle_arguments(specs, name, str(root))
+    case = Case(
+        name=name,
+        function=function,
+        args=(),
+        mesh=_settle_mesh(live.mesh, meshes),
+        expected=live.expected,
+        expected_rules=live.expected_rules,
+        effects=live.effects or {},
+        reference=live.reference,
+    )
+    pickled = pickle_live(case, str(root))
+    classes = (*arguments.classes, *pickled.classes)
+    registered = pickle_live(list_pytree_classes(classes), str(root))
+    offered = _offer_cloudpickle(cache)
+    surroundings = Surroundings(
+        python="{}.{}".format(*sys.version_info),
+        path=(*(folder for folder in list_own_folders() if folder not in (str(root), offered)), offered),
+        files=tuple(sorted(os.path.abspath(file) for file in arguments.files | pickled.files)),
+        settings=_read_settings(),
+        donated=donated,
+    )
+    data = arguments.data + pickled.data + registered.data
+    path = write_function_file(cache.root, surroundings, settle_class_names(data, classes))
+    return Source(module=_describe_place(live.function), root=str(root), pickled=str(path))
+
+
+def name_function(function: Callable[..., Any]) -> str:
+    """Its own name; that of what is inside a `partial`."""
+    while isinstance(function, partial):
+        function = cast("partial[Any]", function).func
+    name = str(getattr(function, "__name__", type(function).__name__))
+    return name.strip("<>")
+
+
+def _offer_cloudpickle(cache: Cache) -> str:
+    """A folder that has cloudpickle and nothing else, for a toolchain that lacks it."""
+    spec = find_spec("cloudpickle")
+    assert spec is not None
+    assert spec.origin is not None
+    return str(link_package(Path(spec.origin).parent, cache.root))
+
+
+def _describe_place(function: Any) -> str:
+    while isinstance(function, partial):
+        function = cast("partial[Any]", function).func
+    kind = cast("type[Any]", type(function))
+    qualname = getattr(function, "__qualname__", kind.__qualname__)
+    return f"{getattr(function, '__module__', None) or kind.__module__}:{qualname}"
+
+
+def _unwrap(function: Any, specs: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...], tuple[int, ...]]:
+    """A function of `jax.jit` without it, what is static bound to it, and positions of what it donates.
+
+    It is compiled inside of another `jax.jit`, which would not know of either.
+    """
+    if not callable(function):
+        raise InputError(f"expected a function but got {function!r:.60} (type={type(function).__name__})")
+    jitted: Any = function
+    info = getattr(jitted, "_jit_info", None)
+    if info is None or has_shardings(jitted):
+        return function, specs, ()
+    static = (
+        {position % len(specs) for position in info.static_argnums if position < len(specs)} if specs else set[int]()
+    )
+    inner: Any = jitted.__wrapped__
+    if static:
+        inner = Bound(inner, {position: specs[position] for position in static})
+    kept = [position for position in range(len(specs)) if position not in static]
+    donated = tuple(number for number, position in enumerate(kept) if position in info.donate_argnums)
+    return inner, tuple(specs[position] for position in kept), donated
+
+
+def _pickle_arguments(specs: tuple[Any, ...], name: str, root: str) -> tuple[Pickled, list[Mapping[str, int]]]:
+    picklers: list[ArgumentPickler] = []
+
+    def make(stream: Any, by_value: frozenset[str]) -> FunctionPickler:
+        picklers.append(ArgumentPickler(stream, by_value))
+        return picklers[-1]
+
+    try:
+        pickled = pickle_live(specs, root, make)
+    except InputError as error:
+        raise InputError(f"arguments of `{name}`: {error}") from error
+    return pickled, picklers[0].meshes
+
+
+def _settle_mesh(mesh: Mapping[str, int] | Sequence[int] | None, meshes: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Axis to size: what is given, else that of the arguments' shardings."""
+    if isinstance(mesh, Mapping):
+        return {str(axis): int(size) for axis, size in mesh.items()}
+    if mesh is not None:
+        if len(mesh) > len(AXES):
+            raise InputError(f"expected a mesh of at most {len(AXES)} axes but got {len(mesh)}: give their names, too")
+        return {axis: int(size) for axis, size in zip(AXES, mesh, strict=False)}
+    found = [dict(one) for one in meshes]
+    for one in found[1:]:
+        if list(one.items()) != list(found[0].items()):
+            raise InputError(f"the arguments lie on two meshes, {found[0]} and {one}: give `mesh`")
+    return found[0] if found else {}
+
+
+def _read_settings() -> dict[str, object]:
+    library: Any = sys.modules.get("jax")
+    if library is None:
+        return {}
+    settings = {name: getattr(library.config, name, None) for name in _SETTINGS}
+    return {name: value for name, value in settings.items() if isinstance(value, str | bool)}

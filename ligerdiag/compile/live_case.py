@@ -1,0 +1,101 @@
+"""Worker side: the case of a live function, from its `function_file`."""
+
+import importlib
+import io
+import pickle
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ligerdiag.case import Arg, Case, Draw
+from ligerdiag.compile.function_file import Surroundings, read_function_file
+from ligerdiag.compile.job import Source
+from ligerdiag.compile.rebuild import forget_kernels, register_pytree_class
+from ligerdiag.errors import InputError
+
+_settings: dict[str, object] = {}
+"""What `jax.config` had before the caller's own settings."""
+
+
+def list_live_files(source: Source) -> tuple[str, ...]:
+    """The files that the case depends on beside what is imported."""
+    surroundings, _ = read_function_file(Path(source.pickled))
+    return (source.pickled, *(file for file in surroundings.files if Path(file).is_file()))
+
+
+def load_live_case(source: Source) -> Case:
+    """Unpickles the case among its surroundings. Raises InputError, or whatever the user's modules raise."""
+    surroundings, pickled = read_function_file(Path(source.pickled))
+    python = "{}.{}".format(*sys.version_info)
+    if surroundings.python != python:
+        raise InputError(
+            f"`{source}` was made by Python {surroundings.python} and the toolchain has Python {python}:"
+            f" write it as a case in a file, see `ligerdiag init`"
+        )
+    sys.path += [folder for folder in surroundings.path if folder not in sys.path]
+    _apply_settings(surroundings.settings)
+    stream = io.BytesIO(pickled)
+    arguments: Any = pickle.load(stream)
+    case: Case = pickle.load(stream)
+    for kind, fields, functions in pickle.load(stream):
+        register_pytree_class(kind, fields, functions)
+    return replace(case, args=_settle_arguments(arguments, case.id, surroundings))
+
+
+def forget_live_case() -> None:
+    """Undoes what loading one did to this process."""
+    forget_kernels()
+    if _settings:
+        _update(_settings)
+        _settings.clear()
+
+
+def _apply_settings(settings: Mapping[str, object]) -> None:
+    config: Any = importlib.import_module("jax").config
+    changed = {name: value for name, value in settings.items() if getattr(config, name, value) != value}
+    _settings.update({name: getattr(config, name) for name in changed})
+    _update(changed)
+
+
+def _update(settings: Mapping[str, object]) -> None:
+    config: Any = importlib.import_module("jax").config
+    for name, value in settings.items():
+        config.update(name, value)
+
+
+def _settle_arguments(arguments: tuple[Any, ...], case_id: str, surroundings: Surroundings) -> tuple[Arg, ...]:
+    library: Any = importlib.import_module("jax")
+
+    def settle(position: int, leaf: object) -> Arg:
+        arg = leaf if isinstance(leaf, Arg) else _make_scalar(leaf, position, case_id)
+        return replace(arg, donate=arg.donate or position in surroundings.donated)
+
+    return tuple(
+        library.tree_util.tree_map(partial(settle, position), value) for position, value in enumerate(arguments)
+    )
+
+
+def _make_scalar(value: object, position: int, case_id: str) -> Arg:
+    """A number of Python's own, as `jax.jit` takes it."""
+    match value:
+        case bool():
+            return Arg(shape=(), dtype="bool", draw=Draw(kind="bernoulli", scale=float(value)))
+        case int():
+            return Arg(
+                shape=(), dtype=_name_dtype(int), draw=Draw(kind="randint", low=value, high=value + 1), weak=True
+            )
+        case float():
+            return Arg(shape=(), dtype=_name_dtype(float), draw=Draw(kind="uniform", low=value, high=value), weak=True)
+        case _:
+            raise InputError(
+                f"expected arrays and numbers in argument {position} of `{case_id}` but got {value!r:.60}"
+                f" (type={type(value).__name__}): bind it before, as in `functools.partial(function, name=value)`"
+            )
+
+
+def _name_dtype(kind: type) -> str:
+    library: Any = importlib.import_module("jax")
+    return str(library.dtypes.canonicalize_dtype(kind))

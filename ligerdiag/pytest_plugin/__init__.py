@@ -1,0 +1,67 @@
+"""For pytest: the fixture `schedule`, which checks a function in one line of a test, and a marker for cases.
+
+Every run of pytest in an environment with ligerdiag loads this file: whatever costs time is imported when it is needed.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from ligerdiag.pytest_plugin.fixture import Schedule
+
+__all__ = ["pytest_addoption", "pytest_configure", "pytest_generate_tests", "schedule"]
+
+_MARKERS = (
+    "schedule(target='h100', replay=True, ...): what `schedule.check` takes in this test where it is not told otherwise",
+    "ligerdiag_cases(*selectors): run the test once for each of these cases, as its argument `case`;"
+    " selectors as of `ligerdiag check`, from the root directory",
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of the command line, and the same in the configuration file."""
+    group = parser.getgroup("ligerdiag", "schedules of JAX programs (ligerdiag)")
+    cache = "where artifacts are kept; by default LIGERDIAG_CACHE_DIR, else the user's cache"
+    target = "the GPU that schedules are made for; by default the first of [tool.ligerdiag] targets, else h100"
+    group.addoption("--ligerdiag-cache-dir", metavar="DIR", help=cache)
+    group.addoption("--ligerdiag-target", metavar="NAME", help=target)
+    parser.addini("ligerdiag_cache_dir", cache, type="string", default="")
+    parser.addini("ligerdiag_target", target, type="string", default="")
+    parser.addini(
+        "ligerdiag_fail_on",
+        "least severity of a finding that fails a test (error, warning, note, never); by default that of"
+        " [tool.ligerdiag], else warning",
+        type="string",
+        default="",
+    )
+    parser.addini(
+        "ligerdiag_strict",
+        "whether what could not be decided fails a test; by default that of [tool.ligerdiag], else true",
+        type="bool",
+        default=None,
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Registers the markers."""
+    for marker in _MARKERS:
+        config.addinivalue_line("markers", marker)
+
+
+def pytest_generate_tests(metafunc: Any) -> None:
+    """One test for each case of the marker `ligerdiag_cases`."""
+    markers = list(metafunc.definition.iter_markers("ligerdiag_cases"))
+    if markers:
+        from ligerdiag.pytest_plugin.cases import parametrize_cases
+
+        parametrize_cases(metafunc, tuple(str(selector) for marker in markers for selector in marker.args))
+
+
+@pytest.fixture
+def schedule(request: pytest.FixtureRequest) -> "Schedule":
+    """Checks the schedule of a function: `schedule.check(train_step, params, batch)` fails the test unless it is right."""
+    from ligerdiag.pytest_plugin.fixture import Schedule
+    from ligerdiag.pytest_plugin.settings import get_settings, read_marked
+
+    return Schedule(get_settings(request.config), read_marked(request.node))

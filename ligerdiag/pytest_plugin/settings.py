@@ -1,0 +1,120 @@
+"""What a test's checks are told by command line, configuration file and markers."""
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import pytest
+
+from ligerdiag.cli.exit_codes import FailOn
+from ligerdiag.config import Config, load_config
+from ligerdiag.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+DEFAULT_TARGET = "h100"
+
+
+class RunWords(TypedDict, total=False):
+    """How to check; the rest of the words is as in `ligerdiag.check`."""
+
+    target: str
+    toolchain: str
+    replay: bool
+    full: bool
+    device: bool
+    refresh: bool
+    timeout: float
+    strict: bool
+    """Whether what could not be decided fails the test."""
+    fail_on: str
+    """Least severity of a finding that fails the test: error, warning, note or never."""
+
+
+class CheckWords(RunWords, total=False):
+    """Of a function: also what a case would say; as in `ligerdiag.check`."""
+
+    mesh: "Mapping[str, int] | Sequence[int] | None"
+    name: str
+    expected: "str | Mapping[str, str] | None"
+    expected_rules: tuple[str, ...] | None
+    effects: "Mapping[str, Mapping[str, Sequence[int]]] | None"
+    reference: "Callable[..., Any] | None"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Of a whole run of pytest."""
+
+    root: Path
+    """pytest's root directory: what selectors and a worker's imports start from."""
+    cache_directory: Path | None
+    target: str
+    fail_on: FailOn
+    strict: bool
+    jobs: int | None
+    config: Config
+
+
+_KEY = pytest.StashKey[Settings]()
+
+
+def get_settings(config: pytest.Config) -> Settings:
+    """Reads them once a run; InputError for what cannot be read."""
+    if _KEY not in config.stash:
+        config.stash[_KEY] = _read_settings(config)
+    return config.stash[_KEY]
+
+
+def read_marked(node: Any) -> CheckWords:
+    """What the markers `schedule` of a test say, the nearest one first; InputError for a word that is none."""
+    words: dict[str, Any] = {}
+    for marker in node.iter_markers("schedule"):
+        if marker.args:
+            raise InputError(
+                f"expected words such as `target=` in the marker `schedule` but got {marker.args[0]!r:.60}"
+            )
+        words = dict(marker.kwargs) | words
+    require_known(words, tuple(CheckWords.__annotations__), "the marker `schedule`")
+    return CheckWords(**words)
+
+
+def require_known(words: "Mapping[str, Any]", known: "Sequence[str]", where: str) -> None:
+    """Raises InputError for a word that is none of those, with the nearest that is."""
+    for word in words:
+        if word not in known:
+            near = difflib.get_close_matches(word, known, 1)
+            hint = f", did you mean `{near[0]}`" if near else ""
+            raise InputError(f"expected one of {', '.join(known)} in {where} but got `{word}`{hint}")
+
+
+def parse_fail_on(word: str) -> FailOn:
+    """InputError for a word that is no severity."""
+    try:
+        return FailOn(word)
+    except ValueError:
+        raise InputError(f"expected one of {', '.join(FailOn)} for `fail_on` but got `{word}`") from None
+
+
+def _read_settings(config: pytest.Config) -> Settings:
+    table = load_config(None, config.rootpath)
+    cache = config.getoption("--ligerdiag-cache-dir")
+    cache = Path(cache).absolute() if cache else _join(config, "ligerdiag_cache_dir")
+    target = config.getoption("--ligerdiag-target") or config.getini("ligerdiag_target")
+    strict = config.getini("ligerdiag_strict")
+    return Settings(
+        root=config.rootpath,
+        cache_directory=cache,
+        target=target or next(iter(table.targets), DEFAULT_TARGET),
+        fail_on=parse_fail_on(config.getini("ligerdiag_fail_on") or table.fail_on or FailOn.WARNING),
+        strict=next((one for one in (strict, table.strict) if one is not None), True),
+        jobs=1 if hasattr(config, "workerinput") else None,
+        config=table,
+    )
+
+
+def _join(config: pytest.Config, name: str) -> Path | None:
+    value = config.getini(name)
+    return config.rootpath / value if value else None

@@ -1,0 +1,91 @@
+"""Arguments of a live function: arrays become records, whatever they stand in."""
+
+import pickle
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
+
+from ligerdiag.case import Arg, Draw
+from ligerdiag.compile.array_arguments import ArgumentPickler
+from ligerdiag.compile.function_pickler import FunctionPickler, pickle_live
+from ligerdiag.errors import InputError
+
+AUTO = AbstractMesh((4,), ("x",), axis_types=(AxisType.Auto,))
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+def send(value: Any) -> tuple[Any, list[Mapping[str, int]]]:
+    """What arrives, and the meshes that arrays lie on."""
+    made: list[ArgumentPickler] = []
+
+    def make(stream: Any, by_value: frozenset[str]) -> FunctionPickler:
+        made.append(ArgumentPickler(stream, by_value))
+        return made[-1]
+
+    data = pickle_live(value, "/", make).data
+    return pickle.loads(data), made[0].meshes
+
+
+@pytest.mark.parametrize(
+    ("array", "shape", "dtype", "draw"),
+    [
+        (np.zeros((2, 3), np.float32), (2, 3), "float32", Draw(kind="zeros")),
+        (np.array([0.5, 2.0]), (2,), "float32", Draw(kind="uniform", low=0.5, high=2.0)),
+        (np.array([-3.0, 4.0]), (2,), "float32", Draw(kind="normal", scale=3.5)),
+        (np.array([5, 7]), (2,), "int32", Draw(kind="randint", low=5, high=8)),
+        (np.array([2**40, -(2**40)]), (2,), "int32", Draw(kind="randint", low=-(2**31), high=2**31 - 1)),
+        (np.array([True, False, False, False]), (4,), "bool", Draw(kind="bernoulli", scale=0.25)),
+        (np.array([np.nan, 1.0]), (2,), "float32", Draw()),
+        (np.empty((0, 4), np.float32), (0, 4), "float32", Draw()),
+        (np.float32(3.0), (), "float32", Draw(kind="uniform", low=3.0, high=3.0)),
+    ],
+)
+def test_an_array_stands_for_its_shape_dtype_and_range(
+    array: Any, shape: tuple[int, ...], dtype: str, draw: Draw
+) -> None:
+    assert send(array) == (Arg(shape=shape, dtype=dtype, draw=draw), [])
+
+
+def test_arrays_of_jax_and_records_of_arrays_are_taken_alike() -> None:
+    spec = jax.ShapeDtypeStruct((4,), jnp.bfloat16)
+    assert send(spec)[0] == Arg(shape=(4,), dtype="bfloat16")
+    assert send(jnp.zeros(4, "bfloat16"))[0] == Arg(shape=(4,), dtype="bfloat16", draw=Draw(kind="zeros"))
+    assert send(jax.ShapeDtypeStruct((2,), "int8"))[0].draw == Draw(kind="randint", low=0, high=2)
+    assert send(jnp.asarray(2.0))[0].weak
+
+
+def test_any_container_is_kept_with_what_is_no_array() -> None:
+    own = Arg(shape=(3,), draw=Draw(seed=5))
+    value = {"a": [np.zeros(1), own], "b": Pair(np.zeros(1), 0.5), "c": OrderedDict(x=np.zeros(1)), "d": None}
+    zeros = Arg(shape=(1,), dtype="float32", draw=Draw(kind="zeros"))
+    assert send(value)[0] == {"a": [zeros, own], "b": Pair(zeros, 0.5), "c": OrderedDict(x=zeros), "d": None}
+
+
+def test_a_sharding_gives_partition_and_mesh() -> None:
+    mesh = AbstractMesh((4, 2), ("data", "model"))
+    sharding = NamedSharding(mesh, PartitionSpec(None, ("data", "model")))
+    arg, meshes = send(jax.ShapeDtypeStruct((8, 8), "float32", sharding=sharding))
+    assert arg.partition == (None, ("data", "model"))
+    assert meshes == [{"data": 4, "model": 2}]
+
+
+def test_an_axis_that_is_left_to_the_compiler_is_refused() -> None:
+    sharding = NamedSharding(AUTO, PartitionSpec(PartitionSpec.UNCONSTRAINED))
+    with pytest.raises(InputError, match="expected mesh axes in the sharding"):
+        send(jax.ShapeDtypeStruct((8,), "float32", sharding=sharding))
+
+
+def test_a_typed_key_is_refused_with_what_to_do() -> None:
+    with pytest.raises(InputError, match="key_data"):
+        send(jax.random.key(0))
+    assert send(jax.random.PRNGKey(0))[0].shape == (2,)

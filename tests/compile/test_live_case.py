@@ -1,0 +1,320 @@
+"""A live function goes to a worker and is the same function there; here the worker's side runs in this process."""
+
+import dataclasses
+import functools
+import importlib
+import linecache
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import triton
+import triton.language as tl
+from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
+
+from ligerdiag.api.live import LiveFunction, write_live_function
+from ligerdiag.case import Arg, Case, Draw
+from ligerdiag.compile import live_case, service
+from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.function_file import read_function_file
+from ligerdiag.compile.job import CaseSpec, Source
+from ligerdiag.compile.kernel_launch import compute_source_sha256
+from ligerdiag.compile.live_case import forget_live_case, list_live_files, load_live_case
+from ligerdiag.compile.pool import Pool
+from ligerdiag.compile.service import discover_cases
+from ligerdiag.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+MODULE = """
+import functools
+import jax
+import triton
+import triton.language as tl
+
+@triton.jit
+def kernel(x_ptr):
+    tl.store(x_ptr, 1.0)
+
+@jax.custom_vjp
+def derived(x):
+    return x
+
+@functools.lru_cache
+def wrapped(x):
+    return x + 1
+
+step = jax.jit(lambda x: x * 2)
+
+@jax.jit
+def named(x):
+    return x * 3
+
+def uses(x):
+    return kernel, derived, named, wrapped
+"""
+
+type Send = Callable[..., tuple[Case, Source]]
+
+
+@pytest.fixture
+def send(tmp_path: Path) -> Iterator[Send]:
+    path, config = list(sys.path), jax.config.jax_enable_x64
+
+    def send_it(function: Any, *specs: Any, root: Path = ROOT, **words: Any) -> tuple[Case, Source]:
+        live = LiveFunction(function=function, specs=specs, **words)
+        source = write_live_function(live, Cache(tmp_path / "cache"), root)
+        return load_live_case(source), source
+
+    yield send_it
+    forget_live_case()
+    sys.path[:] = path
+    assert jax.config.jax_enable_x64 == config
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A module of a user's, that is found by its name."""
+    (tmp_path / "users_steps.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield importlib.import_module("users_steps")
+    del sys.modules["users_steps"]
+
+
+def make_scaled(scale: Any) -> Callable[[Any], Any]:
+    return lambda x: x * scale
+
+
+def test_a_closure_arrives_with_what_it_holds(send: Send) -> None:
+    case, source = send(make_scaled(jnp.full(3, 2.0)), np.ones(3))
+    assert np.asarray(case.function(np.ones(3))).tolist() == [2.0, 2.0, 2.0]
+    assert (case.id, str(source)) == ("lambda", f"{__name__}:make_scaled.<locals>.<lambda>")
+
+
+def test_what_is_importable_goes_by_reference_with_its_decorators(send: Send, module: Any) -> None:
+    for function in (module.uses, module.kernel, module.derived, module.named, module.wrapped):
+        case, source = send(functools.partial(max, function))
+        assert case.function.args[0] is function
+        assert list_live_files(source) == (source.pickled,)
+    case, _ = send(module.named, np.ones(1))
+    assert case.function is module.named.__wrapped__
+
+
+def test_a_module_that_no_worker_finds_goes_by_value(send: Send, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != str(Path(module.__file__).parent)])
+    case, source = send(module.uses, np.ones(1))
+    assert case.function is not module.uses
+    assert list_live_files(source)[1:] == (module.__file__,)
+    kernel = case.function(None)[0]
+    assert type(kernel) is type(module.kernel)
+    assert kernel is not module.kernel
+
+
+def test_a_kernel_by_value_is_found_again_under_its_own_module(send: Send) -> None:
+    @triton.jit
+    def helper(x):
+        return x * 2.0
+
+    @triton.jit(do_not_specialize=["n"])
+    def kernel(x_ptr, n):
+        tl.store(x_ptr, helper(1.0))
+
+    case, source = send(functools.partial(max, kernel))
+    (arrived,) = case.function.args
+    assert arrived is not kernel
+    assert (arrived.src, arrived.do_not_specialize) == (kernel.src, ["n"])
+    assert getattr(sys.modules[arrived.fn.__module__], arrived.fn.__qualname__) is arrived
+    assert compute_source_sha256(arrived.fn) == compute_source_sha256(kernel.fn)
+    assert arrived.__globals__ is not kernel.__globals__
+    assert str(Path(__file__)) in list_live_files(source)
+    forget_live_case()
+    assert arrived.fn.__module__ not in sys.modules
+
+
+def test_two_kernels_of_one_source_are_two(send: Send) -> None:
+    def make(value: Any) -> Any:
+        @triton.jit
+        def kernel(x_ptr):
+            tl.store(x_ptr, value)
+
+        return kernel
+
+    case, _ = send(functools.partial(max, make(1), make(2)))
+    first, second = case.function.args
+    assert first.fn.__module__ != second.fn.__module__
+    assert [kernel.fn.__closure__[0].cell_contents for kernel in (first, second)] == [1, 2]
+
+
+def test_a_kernel_of_a_notebooks_cell_has_its_source_where_there_is_no_file(
+    send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = "\n\n@triton.jit\ndef kernel(x_ptr):\n    tl.store(x_ptr, 1.0)\n"
+    monkeypatch.setitem(linecache.cache, "<cell 7>", (len(cell), None, cell.splitlines(keepends=True), "<cell 7>"))
+    namespace: dict[str, Any] = {"__name__": "__main__", "triton": triton, "tl": tl}
+    exec(compile(cell, "<cell 7>", "exec"), namespace)
+    live = LiveFunction(function=functools.partial(max, namespace["kernel"]), specs=())
+    monkeypatch.setattr(live_case, "_settings", {})
+    _, source = send(live.function)
+    forget_live_case()
+    del linecache.cache["<cell 7>"]
+    (arrived,) = load_live_case(source).function.args
+    assert arrived.src == namespace["kernel"].src
+    assert arrived.starting_line_number == 3
+
+
+def test_a_kernel_whose_file_has_changed_is_what_was_imported(send: Send, module: Any) -> None:
+    local = Path(module.__file__)
+    function = functools.partial(max, importlib.import_module("users_steps").kernel)
+    sys.path.remove(str(local.parent))
+    _, source = send(function)
+    local.write_text("# another line\n" + MODULE.replace("1.0", "2.0"))
+    linecache.checkcache()
+    forget_live_case()
+    (arrived,) = load_live_case(source).function.args
+    assert "1.0" in arrived.src
+    sys.path.insert(0, str(local.parent))
+
+
+def test_a_kernel_without_source_is_none_for_triton_itself() -> None:
+    with pytest.raises(ValueError, match="should be defined in a Python file"):
+        exec("@triton.jit\ndef kernel(x_ptr): pass", {"triton": triton, "__name__": "__main__"})
+
+
+def test_what_jit_donates_and_binds_is_kept(send: Send) -> None:
+    def step(params: Any, steps: int, batch: Any, name: str = "") -> Any:
+        return params * steps + batch, name
+
+    jitted = jax.jit(step, donate_argnums=2, static_argnames=("steps", "name"))
+    case, _ = send(jitted, np.ones(1), 3, {"x": np.ones(1)}, "mine")
+    assert [arg.donate for arg in (case.args[0], case.args[1]["x"])] == [False, True]
+    assert len(case.args) == 2
+    assert case.function(2.0, 4.0) == (10.0, "mine")
+
+
+def test_shardings_of_jit_are_not_dropped(send: Send) -> None:
+    sharding = NamedSharding(AbstractMesh((2,), ("x",)), PartitionSpec("x"))
+    jitted = jax.jit(lambda x: x, in_shardings=sharding)
+    with pytest.raises(InputError, match="has shardings of its own"):
+        send(jitted, np.ones(2))
+
+
+def test_numbers_are_what_jit_makes_of_them(send: Send) -> None:
+    case, _ = send(max, {"flag": True, "steps": 3}, (0.5, None))
+    flag, steps, rate = case.args[0]["flag"], case.args[0]["steps"], case.args[1][0]
+    assert (flag.dtype, steps.dtype, rate.dtype) == ("bool", "int32", "float32")
+    assert (flag.weak, steps.weak, rate.weak) == (False, True, True)
+    assert steps.draw == Draw(kind="randint", low=3, high=4)
+    assert case.args[1][1] is None
+
+
+def test_what_is_no_array_is_refused_with_its_place(send: Send) -> None:
+    with pytest.raises(InputError, match=r"argument 1 of `max` but got 'fast' \(type=str\): bind it"):
+        send(max, np.ones(1), {"mode": "fast"})
+
+
+def test_a_dataclass_of_the_script_is_a_pytree_there_too(send: Send) -> None:
+    @dataclasses.dataclass
+    class State:
+        w: Any
+        name: str
+
+    jax.tree_util.register_dataclass(State, data_fields=["w"], meta_fields=["name"])
+    case, _ = send(lambda state: state.w, State(np.ones(2), "mine"))
+    assert case.args[0].name == "mine"
+    assert jax.tree.leaves(case.args) == [case.args[0].w]
+
+
+def test_64_bits_are_those_of_the_caller(send: Send) -> None:
+    jax.config.update("jax_enable_x64", True)
+    try:
+        case, source = send(max, np.ones(2), 0.5)
+    finally:
+        jax.config.update("jax_enable_x64", False)
+    assert [arg.dtype for arg in case.args] == ["float64", "float64"]
+    load_live_case(source)
+    assert jax.config.jax_enable_x64
+    forget_live_case()
+    assert not jax.config.jax_enable_x64
+
+
+def test_a_mesh_is_given_or_that_of_the_arguments(send: Send) -> None:
+    def spec(devices: int) -> Any:
+        sharding = NamedSharding(AbstractMesh((devices,), ("data",)), PartitionSpec("data"))
+        return jax.ShapeDtypeStruct((8,), "float32", sharding=sharding)
+
+    assert send(max, spec(4))[0].mesh == {"data": 4}
+    assert send(max, spec(4), mesh={"data": 2})[0].mesh == {"data": 2}
+    assert send(max, np.ones(1), mesh=(8, 2))[0].mesh == {"x": 8, "y": 2}
+    with pytest.raises(InputError, match="lie on two meshes"):
+        send(max, spec(4), spec(2))
+
+
+def test_a_mesh_of_devices_arrives_as_one_without(send: Send) -> None:
+    mesh = jax.make_mesh((1,), ("data",))
+    case, _ = send(make_scaled(NamedSharding(mesh, PartitionSpec("data"))), np.ones(1))
+    (cell,) = case.function.__closure__
+    assert cell.cell_contents.mesh.shape == {"data": 1}
+    assert isinstance(cell.cell_contents.mesh, AbstractMesh)
+    assert cell.cell_contents.mesh.axis_types == (AxisType.Auto,)
+
+
+def test_what_cannot_be_handed_over_is_named_with_what_to_do(send: Send, tmp_path: Path) -> None:
+    lock = threading.Lock()
+
+    def locks(x: Any) -> Any:
+        with lock:
+            return x
+
+    with pytest.raises(InputError, match=r"`locks` uses `lock`, a lock, which cannot be .* see `ligerdiag init`"):
+        send(locks, np.ones(1))
+    with (tmp_path / "log").open("w") as log, pytest.raises(InputError, match="arguments of `max`: one of them"):
+        send(max, log)
+    with pytest.raises(InputError, match="expected a function but got 3"):
+        send(3)
+
+
+def test_the_same_function_is_the_same_file(send: Send) -> None:
+    files = {send(make_scaled(2.0), np.ones(3))[1].pickled for _ in range(3)}
+    assert len(files) == 1
+    assert send(make_scaled(3.0), np.ones(3))[1].pickled not in files
+
+
+def test_a_file_of_somebody_else_is_not_unpickled(send: Send) -> None:
+    _, source = send(max, Arg(shape=()))
+    path = Path(source.pickled)
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    with pytest.raises(InputError, match="is not what was written there"):
+        load_live_case(source)
+    path.unlink()
+    with pytest.raises(InputError, match="expected to read"):
+        read_function_file(path)
+
+
+def test_a_toolchain_without_cloudpickle_is_offered_the_callers(send: Send) -> None:
+    _, source = send(make_scaled(2.0), np.ones(1))
+    surroundings, _ = read_function_file(Path(source.pickled))
+    assert [path.name for path in Path(surroundings.path[-1]).iterdir()] == ["cloudpickle"]
+
+
+def test_an_index_that_names_another_file_is_not_followed(send: Send, tmp_path: Path) -> None:
+    _, source = send(max, Arg(shape=()))
+    asked, evil = Source(module="a:b", root="/"), dataclasses.replace(source, root="/")
+    spec = CaseSpec(id="a", name="a", params=(), source=evil, mesh={}, expected=None, about="", draws="")
+    with Pool(cache=Cache(tmp_path / "cache")) as pool:
+        question = service._ask_for_cases(pool, asked)
+        kept = {"cases": [dataclasses.asdict(spec)]}
+        pool.cache.keep_answer(question, {source.pickled: Path(source.pickled).stem}, kept)
+        (found,) = discover_cases([asked], pool=pool)
+    assert (found.id, found.source) == ("a", asked)
+
+
+def test_another_python_is_told_before_anything_is_unpickled(send: Send, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, source = send(max, Arg(shape=()))
+    monkeypatch.setattr(live_case, "sys", type("Sys", (), {"version_info": (3, 99), "path": sys.path}))
+    with pytest.raises(InputError, match=r"was made by Python 3.* and the toolchain has Python 3.99"):
+        load_live_case(source)

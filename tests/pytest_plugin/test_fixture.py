@@ -1,0 +1,239 @@
+"""What the plugin takes from command line, configuration and markers; reports are made up, but for the last tests."""
+
+import pytest
+
+import ligerdiag.pytest_plugin.cases
+import ligerdiag.pytest_plugin.fixture  # noqa: F401 - pytester forgets what a run imports, and NumPy imports once
+
+FAKE = """
+    import pytest
+    from dataclasses import replace
+    from ligerdiag.findings import Verdict
+    from ligerdiag.report.model import CaseReport, CheckReport, Coverage, Status
+    import ligerdiag.pytest_plugin.fixture as plugin
+
+    asked = []
+
+    @pytest.fixture(autouse=True)
+    def answers(monkeypatch):
+        def answer(live, options, root, on_progress=None):
+            asked.append((live, options, root))
+            verdict, status = live.function()
+            case = CaseReport(
+                id=live.name or "step", target=options.targets[0], toolchain=options.toolchain, status=Status(status),
+                outputs={"loss": Verdict(verdict)}, expected=live.expected, coverage=Coverage(kernels=1),
+                error="it broke" if status == "could not analyse" else "", error_exit_code=3,
+            )
+            return CheckReport(cases=(case,), targets=options.targets, toolchain="default")
+        monkeypatch.setattr(plugin, "check_live", answer)
+"""
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, plugin: tuple[str, ...]):
+    """Runs a test file with an api that answers what the function returns."""
+    pytester.makeconftest(FAKE)
+
+    def run_it(text: str, *words: str, **files: str) -> pytest.RunResult:
+        for name, content in files.items():
+            (pytester.path / name.replace("__", ".")).write_text(content)
+        pytester.makepyfile(text)
+        return pytester.runpytest("--strict-markers", *plugin, *words)
+
+    return run_it
+
+
+@pytest.mark.parametrize(
+    ("verdict", "status", "words", "passes"),
+    [
+        ("fresh", "clean", "", True),
+        ("fresh", "nothing to check", "", True),
+        ("stale", "findings", "", False),
+        ("latent", "findings", "", False),
+        ("latent", "findings", "fail_on='error'", True),
+        ("stale", "as expected", "expected='hazard'", True),
+        ("fresh", "unexpected", "expected='hazard'", False),
+        ("unknown", "inconclusive", "", False),
+        ("unknown", "inconclusive", "strict=False", True),
+        ("unknown", "could not analyse", "", False),
+    ],
+)
+def test_only_a_schedule_that_is_right_passes(run, verdict: str, status: str, words: str, passes: bool) -> None:
+    result = run(f"def test_it(schedule): schedule.check(lambda: ({verdict!r}, {status!r}), {words})")
+    result.assert_outcomes(passed=int(passes), failed=int(not passes))
+    if not passes:
+        result.stdout.fnmatch_lines([f"*WrongScheduleError: `step` on h100: {status}*", "*loss *"])
+
+
+def test_the_error_has_the_report_as_data(run) -> None:
+    run("""
+        import pytest
+        def test_it(schedule):
+            with pytest.raises(AssertionError) as raised:
+                schedule.check(lambda: ("stale", "findings"))
+            assert raised.value.report.outputs == {"loss": "stale"}
+    """).assert_outcomes(passed=1)
+
+
+def test_a_call_outweighs_a_marker_and_a_marker_the_command_line_and_that_the_configuration(run) -> None:
+    text = """
+        import pytest
+        from conftest import asked
+
+        def targets(schedule, **words):
+            return schedule.check(lambda: ("fresh", "clean"), **words).target
+
+        def test_configured(schedule):
+            assert targets(schedule) == CONFIGURED
+
+        @pytest.mark.schedule(target="b200", replay=False)
+        class TestMarked:
+            def test_marked(self, schedule):
+                assert targets(schedule) == "b200"
+                assert not asked[-1][1].replay
+
+            @pytest.mark.schedule(target="h200")
+            def test_nearest(self, schedule):
+                assert targets(schedule) == "h200"
+                assert not asked[-1][1].replay
+
+            def test_called(self, schedule):
+                assert targets(schedule, target="h100", replay=True) == "h100"
+                assert asked[-1][1].replay
+    """
+    table = '[tool.ligerdiag]\ntargets = ["a100"]\n'
+    run(text.replace("CONFIGURED", '"h100"')).assert_outcomes(passed=4)
+    run(text.replace("CONFIGURED", '"a100"'), pyproject__toml=table).assert_outcomes(passed=4)
+    ini = table + '[tool.pytest.ini_options]\nligerdiag_target = "h200"\n'
+    run(text.replace("CONFIGURED", '"h200"'), pyproject__toml=ini).assert_outcomes(passed=4)
+    run(text.replace("CONFIGURED", '"b200"'), "--ligerdiag-target=b200", pyproject__toml=ini).assert_outcomes(passed=4)
+
+
+def test_the_configuration_says_what_fails(run) -> None:
+    text = """
+        def test_latent(schedule):
+            schedule.check(lambda: ("latent", "findings"))
+        def test_undecided(schedule):
+            schedule.check(lambda: ("unknown", "inconclusive"))
+    """
+    run(text).assert_outcomes(failed=2)
+    table = '[tool.ligerdiag]\nfail_on = "error"\nstrict = false\n'
+    run(text, pyproject__toml=table).assert_outcomes(passed=2)
+    ini = table + '[tool.pytest.ini_options]\nligerdiag_fail_on = "warning"\nligerdiag_strict = true\n'
+    run(text, pyproject__toml=ini).assert_outcomes(failed=2)
+
+
+def test_what_is_allowed_and_the_cache_come_from_the_project(run, tmp_path) -> None:
+    table = (
+        '[tool.ligerdiag]\nsuppress = [{rule = "LD006", reason = "known"}]\n'
+        '[tool.pytest.ini_options]\nligerdiag_cache_dir = "here"\n'
+    )
+    text = """
+        from conftest import asked
+        def test_it(schedule, pytestconfig):
+            schedule.check(lambda: ("fresh", "clean"))
+            live, options, root = asked[-1]
+            assert [entry.rule for entry in options.suppress] == ["LD006"]
+            assert options.cache_directory == CACHE
+            assert root == pytestconfig.rootpath
+    """
+    run(text.replace("CACHE", "root / 'here'"), pyproject__toml=table).assert_outcomes(passed=1)
+    given = run(text.replace("CACHE", f"type(root)({str(tmp_path)!r})"), f"--ligerdiag-cache-dir={tmp_path}")
+    given.assert_outcomes(passed=1)
+
+
+def test_a_word_that_is_none_is_told_with_the_nearest(run) -> None:
+    result = run("""
+        import pytest
+        @pytest.mark.schedule(tarjet="h100")
+        def test_marked(schedule):
+            pass
+        def test_called(schedule):
+            schedule.check(lambda: ("fresh", "clean"), tarjet="h100")
+    """)
+    result.assert_outcomes(errors=1, failed=1)
+    result.stdout.fnmatch_lines(["*in the marker `schedule` but got `tarjet`, did you mean `target`*"])
+    result.stdout.fnmatch_lines(["*in `schedule.check` but got `tarjet`, did you mean `target`*"])
+
+
+def test_a_process_of_xdist_asks_for_one_worker(run) -> None:
+    text = """
+        from conftest import asked
+        def test_it(schedule):
+            schedule.check(lambda: ("fresh", "clean"))
+            assert asked[-1][1].jobs == JOBS
+    """
+    run(text.replace("JOBS", "None")).assert_outcomes(passed=1)
+    run(text.replace("JOBS", "1"), "-n1").assert_outcomes(passed=1)
+
+
+def test_the_plugin_costs_a_run_of_pytest_next_to_nothing(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import sys
+        import pytest
+        import ligerdiag.pytest_plugin
+        for name in ("numpy", "rich", "jax", "triton", "typer", "google", "cloudpickle"):
+            assert name not in sys.modules, name
+        for name in ("ligerdiag.api", "ligerdiag.report", "ligerdiag.cli", "ligerdiag.compile"):
+            assert name not in sys.modules, name
+        """
+    )
+    (file,) = pytester.path.glob("test_*.py")
+    assert pytester.runpython(file).ret == 0
+
+
+CASES = """
+from ligerdiag import Arg, Case
+
+def double(x):
+    return {"y": x * 2}
+
+ARGS = (Arg(shape=(4,)),)
+CASES = (
+    Case(name="right", function=double, args=ARGS, params=("a", 1), expected="fresh"),
+    Case(name="wrong", function=double, args=ARGS, expected="hazard"),
+)
+"""
+
+
+def test_a_marker_makes_one_test_of_each_case_and_holds_it_against_its_expectation(
+    pytester: pytest.Pytester, plugin: tuple[str, ...]
+) -> None:
+    (pytester.path / "cases").mkdir()
+    (pytester.path / "cases" / "mine.py").write_text(CASES)
+    (pytester.path / "pyproject.toml").write_text("[project]\nname = 'p'\nversion = '0'\n")
+    pytester.makepyfile("""
+        import pytest
+        @pytest.mark.ligerdiag_cases("cases/mine.py")
+        @pytest.mark.schedule(replay=False)
+        def test_a_case(schedule, case):
+            assert schedule.check_case(case).id == case.id
+    """)
+    words = ("--strict-markers", "-v", *plugin, f"--ligerdiag-cache-dir={pytester.path / 'cache'}")
+    result = pytester.runpytest_subprocess(*words)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*::test_a_case?right?a-1?? PASSED*", "*::test_a_case?wrong? FAILED*"])
+    result.stdout.fnmatch_lines(["*unexpected: `wrong` on h100: expected a stale, clobbered or latent output*"])
+    pytester.runpytest_subprocess(*words, "-n2").assert_outcomes(passed=1, failed=1)
+
+
+def test_cases_that_are_not_there_are_an_error_of_collection(
+    pytester: pytest.Pytester, plugin: tuple[str, ...]
+) -> None:
+    pytester.makepyfile("""
+        import pytest
+        @pytest.mark.ligerdiag_cases("cases/none.py")
+        def test_a_case(schedule, case):
+            pass
+    """)
+    result = pytester.runpytest(*plugin)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["no file or folder `cases/none.py`"])
+    pytester.makepyfile("""
+        import pytest
+        @pytest.mark.ligerdiag_cases("cases/none.py")
+        def test_without_argument(schedule):
+            pass
+    """)
+    pytester.runpytest(*plugin).stdout.fnmatch_lines(["expected the argument `case` of a test with the marker*"])
