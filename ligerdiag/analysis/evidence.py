@@ -45,6 +45,8 @@ class WrongRead:
     place: Place
     operand: int | None
     """operand_number of the reader that brings the wrong value, when known."""
+    rank: int
+    """How many wrong operations of the same reader come before this one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +95,7 @@ def find_wrong_reads(
     *,
     verdict: Verdict,
 ) -> tuple[WrongRead, ...]:
-    """Readers where operations begin to be wrong, write by write in program order, one per scheduled instruction.
+    """Readers where operations begin to be wrong, write by write in program order.
 
     concerned: the writes to ask about, a bit each.
     """
@@ -108,17 +110,19 @@ def find_wrong_reads(
     slices: defaultdict[int, set[int]] = defaultdict(set)
     for write in actual.writes:
         slices[write.write].update(write.slices)
-    found: defaultdict[int, dict[int, WrongRead]] = defaultdict(dict)
+    found: defaultdict[int, list[WrongRead]] = defaultdict(list)
+    ranks: defaultdict[tuple[int, int], int] = defaultdict(int)
     for path in sorted(wrong, key=_in_order):
         first = wrong[path] & ~upstream.find(path)
         for one in sightings[path] if first else ():
             for write in comparison.space.writes_of(one.wrong(verdict) & first):
                 sighting = one.sighting
                 operand, place = _find_source(write, sighting, slices[write], comparison)
-                found[write].setdefault(
-                    sighting.scheduled.id, WrongRead(write, path, sighting.scheduled.id, sighting, place, operand)
-                )
-    return tuple([read for write in sorted(found) for read in found[write].values()])
+                reader = sighting.scheduled.id
+                rank = ranks[write, reader]
+                ranks[write, reader] += 1
+                found[write].append(WrongRead(write, path, reader, sighting, place, operand, rank))
+    return tuple([read for write in sorted(found) for read in found[write]])
 
 
 def _in_order(path: TagPath) -> tuple[int, TagPath]:

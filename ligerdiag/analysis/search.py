@@ -1,7 +1,7 @@
 """Which operations make outputs wrong, and which outputs each of them reaches."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ligerdiag.analysis.comparison import Cause, Comparison, OutputComparison
 from ligerdiag.analysis.evidence import Differing, WrongRead, find_own_sightings, find_wrong_reads
@@ -14,6 +14,8 @@ from ligerdiag.analysis.schedule_order import Actual
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.findings import Verdict
 from ligerdiag.hlo.module import HloInstruction
+
+type _Reads = list[tuple[Verdict, WrongRead]]
 
 LIMIT = 300_000
 """Pairs of a write and a wrong operation that outputs are asked about."""
@@ -61,7 +63,8 @@ class Search:
         outputs = self._blame_merged(outputs)
         own = find_own_sightings(self.differing, self.run.is_own)
         wrong: list[tuple[Cause, Differing]] = []
-        reads: list[tuple[Verdict, WrongRead]] = []
+        reads: _Reads = []
+        spare: _Reads = []
         crowded: set[Cause] = set()
         space = self.run.space
         for verdict in (Verdict.CLOBBERED, Verdict.STALE):
@@ -76,25 +79,25 @@ class Search:
                 wrong += [
                     (Cause(write, verdict), one) for one in own for write in space.writes_of(one.wrong(verdict) & open_)
                 ]
-            reads += [
-                (verdict, read)
-                for read in find_wrong_reads(
-                    concerned, self.intended, self.actual, self.differing, self.comparison, verdict=verdict
-                )
-            ]
+            found = find_wrong_reads(
+                concerned, self.intended, self.actual, self.differing, self.comparison, verdict=verdict
+            )
+            reads += [(verdict, read) for read in found if not read.rank]
+            spare += [(verdict, read) for read in found if read.rank]
         if not wrong and not reads and not crowded:
             return Found({**outputs}, (), ())
         answer = find_reached(self.run, len(outputs), wrong, [read for _, read in reads])
-        reached = answer.reads
         crowded |= answer.open
         refined = {
             name: output.join(tuple([cause for cause in dict.fromkeys(c for c, _ in wrong) if cause in found]))
             for (name, output), found in zip(outputs.items(), answer.causes, strict=True)
         }
+        findings = self._report(reads, refined, answer.reads)
+        findings += self._report_unnamed(spare, refined, findings)
         return Found(
             refined,
-            self._report(Verdict.STALE, reads, refined, reached),
-            self._report(Verdict.CLOBBERED, reads, refined, reached),
+            tuple([finding for verdict, finding in findings if verdict is Verdict.STALE]),
+            tuple([finding for verdict, finding in findings if verdict is Verdict.CLOBBERED]),
             self._find_crowded(crowded, refined),
         )
 
@@ -132,29 +135,55 @@ class Search:
         return found
 
     def _report(
-        self,
-        verdict: Verdict,
-        reads: list[tuple[Verdict, WrongRead]],
-        outputs: Mapping[str, OutputComparison],
-        reached: tuple[frozenset[int], ...],
-    ) -> tuple[ReadFinding, ...]:
+        self, reads: _Reads, outputs: Mapping[str, OutputComparison], reached: tuple[frozenset[int], ...]
+    ) -> list[tuple[Verdict, ReadFinding]]:
         """Readers that make outputs this wrong; those that reach no such output are left out."""
-        found = [
-            ReadFinding(
-                write=self.writes[read.write],
-                reader=self.instructions[read.reader],
-                wrong=read,
-                lucky=None,
-                outputs=tuple(
-                    name
-                    for (name, output), reach in zip(outputs.items(), reached, strict=True)
-                    if number in reach and any(c.write == read.write and c.verdict is verdict for c in output.causes)
-                ),
+        found: list[tuple[Verdict, ReadFinding]] = []
+        for number, (verdict, read) in enumerate(reads):
+            names = tuple(
+                name
+                for (name, output), reach in zip(outputs.items(), reached, strict=True)
+                if number in reach and any(c.write == read.write and c.verdict is verdict for c in output.causes)
             )
-            for number, (kind, read) in enumerate(reads)
-            if kind is verdict
-        ]
-        return tuple([read for read in found if read.outputs])
+            if names:
+                found.append((verdict, self._make_finding(read, names)))
+        return found
+
+    def _report_unnamed(
+        self,
+        spare: _Reads,
+        outputs: Mapping[str, OutputComparison],
+        findings: list[tuple[Verdict, ReadFinding]],
+    ) -> list[tuple[Verdict, ReadFinding]]:
+        """Where no reader's first wrong operation makes an output wrong, the first of its others that does."""
+        named = {(verdict, one.write.index, name) for verdict, one in findings for name in one.outputs}
+        unnamed = {
+            (cause.verdict, cause.write, name)
+            for name, output in outputs.items()
+            for cause in output.causes
+            if (cause.verdict, cause.write, name) not in named
+        }
+        asked = {(verdict, write) for verdict, write, _ in unnamed}
+        reads = [(verdict, read) for verdict, read in spare if (verdict, read.write) in asked]
+        if not reads:
+            return []
+        reached = find_reached(self.run, len(outputs), (), [read for _, read in reads]).reads
+        found: list[tuple[Verdict, ReadFinding]] = []
+        for verdict, one in self._report(reads, outputs, reached):
+            names = tuple(name for name in one.outputs if (verdict, one.write.index, name) in unnamed)
+            unnamed -= {(verdict, one.write.index, name) for name in names}
+            if names:
+                found.append((verdict, replace(one, outputs=names)))
+        return found
+
+    def _make_finding(self, read: WrongRead, outputs: tuple[str, ...]) -> ReadFinding:
+        return ReadFinding(
+            write=self.writes[read.write],
+            reader=self.instructions[read.reader],
+            wrong=read,
+            lucky=None,
+            outputs=outputs,
+        )
 
     def _blame_merged(self, outputs: Mapping[str, OutputComparison]) -> dict[str, OutputComparison]:
         """Results of a call that XLA merged with an earlier one are stale where the two calls do not see the same."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from ligerdiag.report.bisection import Bisection, BisectionRow
+from ligerdiag.report.source_text import compute_near
 from ligerdiag.report.spans import (
     BLANK,
     Line,
@@ -86,7 +87,7 @@ def _render_evidence(row: BisectionRow, width: int | None, *, verbose: bool) -> 
     lines: list[Line] = [BLANK, (Span(row.label.strip(), Style.STRONG),)]
     column = max(len(label) for label, _ in facts) + 2
     for label, text in facts:
-        fact = (Span("   "), Span(f"{label}:".ljust(column), Style.NOTE), Span(text))
+        fact = (Span("   "), Span(f"{label}:".ljust(column), Style.NOTE), Span(compute_near(text)))
         lines += compute_wrapped(fact, width, column + 3)
     return lines
 

@@ -28,7 +28,7 @@ def render_group(group: FindingGroup, *, width: int | None, several_targets: boo
         place = (Span("  --> ", Style.FAINT), Span(compute_place(finding.source)))
         text = load_source_text(finding.source)
         lines += compute_wrapped((*place, Span("  "), Span(text, Style.FAINT)) if text else place, width, 6)
-    facts = [(label, compute_near(text) if label == "from" else text) for label, text in finding.evidence]
+    facts = [(label, compute_near(text)) for label, text in finding.evidence]
     numbers = _render_numbers(finding, group.cases, verbose=verbose)
     if numbers and "replay" not in dict(finding.evidence):
         facts.append(("replay", numbers))

@@ -10,7 +10,7 @@ from ligerdiag.report.troubles import PAGES, Trouble
 
 def render_finding_plain(finding: Finding, places: Sequence[str]) -> tuple[str, ...]:
     """The fact, the evidence, the remedy and where it was met, a printable line each."""
-    evidence = [(label, compute_near(text) if label == "from" else text) for label, text in finding.evidence]
+    evidence = [(label, compute_near(text)) for label, text in finding.evidence]
     facts = [*evidence, ("help", finding.help), ("outputs", ", ".join(finding.outputs))]
     return _render(finding.message, (*facts, ("in", ", ".join(places))))
 

@@ -4,6 +4,7 @@ The path comes from an artifact, which somebody else may have written: read litt
 """
 
 import os
+import re
 import stat
 from functools import lru_cache
 from pathlib import Path
@@ -41,9 +42,10 @@ def parse_place(place: str) -> SourceLine:
     return SourceLine(file=file, line=int(line)) if is_line else SourceLine(file=place, line=0)
 
 
-def compute_near(path: str) -> str:
-    """The path, relative to the current directory when it is below it; more may stand behind it."""
-    return path.removeprefix(os.getcwd() + os.sep)
+def compute_near(text: str) -> str:
+    """The text, each path in it that is below the current directory relative to it."""
+    here = os.getcwd().rstrip(os.sep) + os.sep
+    return re.sub(rf"(^|[\s`]){re.escape(here)}", r"\1", text)
 
 
 def load_source_lines(file: str) -> tuple[str, ...]:

@@ -179,6 +179,23 @@ def test_a_finding_names_the_line_that_reads(cases: Cases) -> None:
         assert source.file.endswith("kernels/fused_linear_cross_entropy/chunks.py")
 
 
+def test_a_finding_names_every_output_that_is_wrong_or_right_by_luck(table: CheckReport) -> None:
+    for case in table.cases:
+        named = {name for finding in case.findings for name in finding.outputs}
+        suspicious = {name for name, verdict in case.outputs.items() if verdict not in {Verdict.FRESH, Verdict.UNKNOWN}}
+        assert suspicious <= named, case.id
+
+
+def test_two_wrong_operations_of_one_fusion_are_two_findings_where_they_make_different_outputs_wrong(
+    cases: Cases,
+) -> None:
+    found = findings_of(cases["sharded_flce[fsdp-hidden]"], "LD002")
+    lines = {finding.outputs: finding.source.line for finding in found if finding.source is not None}
+    readers = {finding.outputs: finding.instructions[1] for finding in found}
+    assert readers["input",] == readers["bias",]
+    assert lines["input",] != lines["bias",]
+
+
 def test_every_verdict_rests_on_the_buffer_assignment_and_nothing_is_left_out(table: CheckReport) -> None:
     for case in table.cases:
         assert case.coverage.buffer_assignment
