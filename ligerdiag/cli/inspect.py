@@ -1,13 +1,20 @@
 """`ligerdiag inspect`: are these schedules right, that somebody else compiled?"""
 
 import sys
-from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from ligerdiag.cli.exit_codes import MEANINGS_WITHOUT_EXPECTATION, PRECEDENCE, FailOn, compute_exit_code, render_table
+from ligerdiag.cli.exit_codes import MEANINGS_WITHOUT_EXPECTATION, PRECEDENCE, compute_exit_code, render_table
 from ligerdiag.cli.html_output import Html, require_html_directory, write_html
+from ligerdiag.cli.module_options import (
+    EffectsCacheDir,
+    Evidence,
+    Module,
+    ModuleFailOn,
+    ModuleStrict,
+    ModuleTimeout,
+    Paths,
+)
 from ligerdiag.cli.options import Config, ReportFormat, ReportOutputs
 from ligerdiag.cli.report_output import Format, parse_outputs, write_report
 
@@ -47,30 +54,16 @@ Exit codes:
 
 
 def inspect(  # noqa: PLR0917 - typer reads the options from the signature
-    paths: Annotated[list[Path], typer.Argument(help="Directories and files.", show_default=False)],
-    module: Annotated[
-        str, typer.Option("--module", metavar="GLOB", help="Only modules whose name matches, such as '*step*'.")
-    ] = "",
+    paths: Paths,
+    module: Module = "",
     format: ReportFormat = Format.TERMINAL,
     output: ReportOutputs = None,
-    fail_on: Annotated[
-        FailOn | None, typer.Option("--fail-on", help="Least severity that fails the run. [default: warning]")
-    ] = None,
-    strict: Annotated[
-        bool | None,
-        typer.Option(
-            "--strict/--no-strict", help="Exit with 4 when a module is inconclusive, with 1 for a bad suppression."
-        ),
-    ] = None,
-    timeout: Annotated[
-        float | None,
-        typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Longest for a module. [default: by its size]"),
-    ] = None,
-    cache_dir: Annotated[
-        Path | None, typer.Option("--cache-dir", metavar="DIR", help="Where kernels' effects are kept.")
-    ] = None,
+    fail_on: ModuleFailOn = None,
+    strict: ModuleStrict = None,
+    timeout: ModuleTimeout = None,
+    cache_dir: EffectsCacheDir = None,
     config: Config = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Evidence in full.")] = False,
+    verbose: Evidence = False,
     html: Html = None,
 ) -> None:
     """Runs the inspection and exits with its code."""

@@ -5,8 +5,17 @@ from typing import Annotated
 
 import typer
 
-from ligerdiag.cli.exit_codes import MEANINGS_WITHOUT_EXPECTATION, PRECEDENCE, FailOn, render_table
+from ligerdiag.cli.exit_codes import MEANINGS_WITHOUT_EXPECTATION, PRECEDENCE, render_table
 from ligerdiag.cli.inspect import inspect
+from ligerdiag.cli.module_options import (
+    EffectsCacheDir,
+    Evidence,
+    Module,
+    ModuleFailOn,
+    ModuleStrict,
+    ModuleTimeout,
+    Paths,
+)
 from ligerdiag.cli.options import Config
 from ligerdiag.cli.report_output import Format
 
@@ -37,32 +46,18 @@ Exit codes:
 
 
 def report(  # noqa: PLR0917 - typer reads the options from the signature
-    paths: Annotated[list[Path], typer.Argument(help="Directories and files.", show_default=False)],
+    paths: Paths,
     html: Annotated[
         Path,
         typer.Option("--html", metavar="DIR", help="Where the pages go: empty, not there yet, or an older report."),
     ] = DEFAULT_DIRECTORY,
-    module: Annotated[
-        str, typer.Option("--module", metavar="GLOB", help="Only modules whose name matches, such as '*step*'.")
-    ] = "",
-    fail_on: Annotated[
-        FailOn | None, typer.Option("--fail-on", help="Least severity that fails the run. [default: warning]")
-    ] = None,
-    strict: Annotated[
-        bool | None,
-        typer.Option(
-            "--strict/--no-strict", help="Exit with 4 when a module is inconclusive, with 1 for a bad suppression."
-        ),
-    ] = None,
-    timeout: Annotated[
-        float | None,
-        typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Longest for a module. [default: by its size]"),
-    ] = None,
-    cache_dir: Annotated[
-        Path | None, typer.Option("--cache-dir", metavar="DIR", help="Where kernels' effects are kept.")
-    ] = None,
+    module: Module = "",
+    fail_on: ModuleFailOn = None,
+    strict: ModuleStrict = None,
+    timeout: ModuleTimeout = None,
+    cache_dir: EffectsCacheDir = None,
     config: Config = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Evidence in full.")] = False,
+    verbose: Evidence = False,
 ) -> None:
     """Inspects, writes the pages and exits with the inspection's code."""
     inspect(

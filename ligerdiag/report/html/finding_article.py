@@ -7,7 +7,7 @@ from ligerdiag.findings import Finding, Severity
 from ligerdiag.report.html.prose import Part, compute_parts
 from ligerdiag.report.model import CaseReport
 from ligerdiag.report.numbers import render_error
-from ligerdiag.report.source_text import compute_place, load_source_text
+from ligerdiag.report.source_text import compute_near, compute_place, load_source_text
 
 _SEVERITIES = tuple(Severity)
 
@@ -46,7 +46,7 @@ def list_worst_first(findings: Sequence[Finding]) -> list[Finding]:
 
 def _make(finding: Finding, case: CaseReport, steps: Mapping[str, int]) -> Article:
     source, allowed = finding.source, finding.suppressed
-    facts = [*finding.evidence]
+    facts = [(label, compute_near(text)) for label, text in finding.evidence]
     if "replay" not in dict(facts) and case.replay is not None:
         said: dict[str, list[str]] = {}
         for name in finding.outputs:
