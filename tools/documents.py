@@ -25,6 +25,7 @@ REASONS = {
     "gpu": "needs a GPU; run by hand, see docs/measurements/",
     "toolchain": "needs another toolchain's environment, of some GB; tests/compile/test_other_toolchains.py has it",
     "large": "takes minutes and many GiB",
+    "many": "compiles some fifty times; tests/bisect/test_flags.py runs the axis on fewer",
     "all": "checks every case; tests/api/test_all_cases.py does",
     "setup": "sets up what already stands where the tests run",
     "form": "names a file, case or program of the reader's",
