@@ -18,6 +18,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class RoomScheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             room = nodeid.removeprefix("tests/").partition("/")[0]
+            if room == "docs":
+                return nodeid  # pages share nothing, and some take minutes
             return TOGETHER.get(room, room)
 
     return RoomScheduling(config, log)

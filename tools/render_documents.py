@@ -33,6 +33,7 @@ def render_page(page: Path, cache: Path) -> int:
 
 def _strip_lines(text: str) -> str:
     text = re.sub(r"\bin \d+(\.\d+)? s\b", "in … s", text)
+    text = re.sub(r"\b\d+ of them not in the cache", "… of them not in the cache", text)
     return "".join(f"{line.rstrip()}\n" for line in text.rstrip().splitlines())
 
 

@@ -1,5 +1,6 @@
 """Every command in README.md and docs/ does what the page says."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,16 @@ from tools.documents import (
 PAGES = [page for page in list_pages() if any(one.is_shell for one in parse_blocks(page))]
 
 
+@pytest.fixture
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new folder in the same place for each page: what one page has compiled, the next one finds in the cache."""
+    folder = tmp_path_factory.getbasetemp() / "page"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    prepare_folder(folder)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One cache for all pages."""
@@ -26,9 +37,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_page_prints_what_it_shows_and_ends_as_it_says(page: Path, tmp_path: Path, cache: Path) -> None:
-    prepare_folder(tmp_path)
-    for block, command, outcome in iterate_runs(page, tmp_path, cache):
+def test_a_page_prints_what_it_shows_and_ends_as_it_says(page: Path, folder: Path, cache: Path) -> None:
+    for block, command, outcome in iterate_runs(page, folder, cache):
         said = f"{block.place}: {command.words}\n{outcome.out}{outcome.err}"
         assert outcome.code == int(block.find_word("exit") or 0), said
         if command.expected is not None:

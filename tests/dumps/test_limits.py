@@ -94,6 +94,6 @@ def test_messages_that_take_forty_times_their_bytes_end_in_an_error(tmp_path: Pa
     path = tmp_path / "module_0001.jit_f.sm_9.0_gpu_after_optimizations.hlo.pb.gz"
     packed = gzip.compress(bytes(head) + inner, 9)
     path.write_bytes(packed + b"\x00" * (len(inner) // 200 - len(packed) + 1000))
-    (case,) = inspect(tmp_path).cases
+    (case,) = inspect(tmp_path, timeout=120).cases  # seconds are another bound
     assert "memory" in case.error
     assert case.error_exit_code == 3
