@@ -37,6 +37,8 @@ REASONS = {
 _SHELLS = frozenset({"", "sh", "bash", "console"})
 _FILE = re.compile(r"^# (?P<name>[\w./-]+\.(?:py|toml))$")
 _TIMEOUT = 300
+_NOT_A_READERS = ("CI", "BUILD_NUMBER", "FORCE_COLOR", "NO_COLOR", "PY_COLORS")
+"""What changes what is printed, and is set where nobody reads: pytest writes whole messages into its summary in CI."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +132,8 @@ def prepare_folder(folder: Path) -> None:
 
 def run_command(words: str, folder: Path, cache: Path) -> Outcome:
     """Runs it in a shell, with this interpreter's ligerdiag."""
-    environment = os.environ | {
+    own = {name: value for name, value in os.environ.items() if name not in _NOT_A_READERS}
+    environment = own | {
         "LIGERDIAG_CACHE_DIR": str(cache),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(folder),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ligerdiag.analysis.accesses import Accesses
+from ligerdiag.analysis.actual import Actual
 from ligerdiag.analysis.carriers import compute_carried, compute_carriers
 from ligerdiag.analysis.comparison import Comparison, OutputComparison
 from ligerdiag.analysis.concurrency import Concurrency, find_concurrency
@@ -19,7 +20,6 @@ from ligerdiag.analysis.program_order import Intended
 from ligerdiag.analysis.retag import Retagged
 from ligerdiag.analysis.roundings import Rounding, find_roundings
 from ligerdiag.analysis.runner import Runner
-from ligerdiag.analysis.schedule_order import Actual
 from ligerdiag.analysis.search import ReadFinding, Search, find_latent
 from ligerdiag.analysis.settling import Doubter, Doubts, add_crowded, settle
 from ligerdiag.analysis.vanished import TracedCall, VanishedCall, find_vanished

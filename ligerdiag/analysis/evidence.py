@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from ligerdiag.analysis.actual import Actual, Sighting
 from ligerdiag.analysis.carriers import is_same_operation
 from ligerdiag.analysis.comparison import Comparison
 from ligerdiag.analysis.labels import Labels
 from ligerdiag.analysis.program_order import Intended, TaggedSet
-from ligerdiag.analysis.schedule_order import Actual, Sighting
 from ligerdiag.findings import Verdict
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.tags import TagPath

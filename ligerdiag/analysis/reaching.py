@@ -20,12 +20,12 @@ from dataclasses import dataclass, replace
 from itertools import batched
 from math import inf
 
+from ligerdiag.analysis.actual import Sighting
 from ligerdiag.analysis.comparison import Cause
 from ligerdiag.analysis.evidence import Differing, WrongRead
 from ligerdiag.analysis.labels import Labels, WrongAbout
 from ligerdiag.analysis.order import compute_logical_times
 from ligerdiag.analysis.runner import Runner
-from ligerdiag.analysis.schedule_order import Sighting
 from ligerdiag.hlo.tags import TagPath
 
 MARKS = 4096

@@ -12,6 +12,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ligerdiag.analysis.actual import Sighting
 from ligerdiag.analysis.carriers import is_same_operation
 from ligerdiag.analysis.comparison import Comparison
 from ligerdiag.analysis.context import Context
@@ -19,7 +20,6 @@ from ligerdiag.analysis.labels import LabelSpace
 from ligerdiag.analysis.memory import ActualWrite
 from ligerdiag.analysis.order import Order
 from ligerdiag.analysis.program_order import TaggedSet
-from ligerdiag.analysis.schedule_order import Sighting
 from ligerdiag.findings import Verdict
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.neighbourhood import Origin

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ligerdiag.analysis.actual import Actual
 from ligerdiag.analysis.carriers import Carriers
 from ligerdiag.analysis.evidence import is_named_after
 from ligerdiag.analysis.fusion_summaries import FusionSummaries
@@ -11,7 +12,7 @@ from ligerdiag.analysis.matching import Matching
 from ligerdiag.analysis.program_order import Intended, compute_intended
 from ligerdiag.analysis.races import Race, join_marks, mark_races
 from ligerdiag.analysis.retag import Descent, Retagged
-from ligerdiag.analysis.schedule_order import Actual, ScheduleEvaluation
+from ligerdiag.analysis.schedule_order import ScheduleEvaluation
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.tags import TagPath

@@ -14,8 +14,8 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
+from ligerdiag.analysis.actual import Actual, Sighting
 from ligerdiag.analysis.carriers import Carriers
 from ligerdiag.analysis.fused import FusionEvaluator
 from ligerdiag.analysis.fusion_summaries import FusionSummaries, FusionSummary
@@ -37,36 +37,6 @@ _ELEMENT_BY_ELEMENT = frozenset({
     "all-reduce-start", "all-gather-start", "collective-permute-start",
 })  # fmt: skip
 """Collectives of several operands, as the combiners make them: result k depends on operand k alone."""
-
-
-@dataclass(slots=True, eq=False)
-class Sighting:
-    """A tagged operation of the program, found again in the optimized module. Final fields, as those of `HloInstruction`."""
-
-    instruction: Final[HloInstruction]
-    """The operation itself, perhaps inside a fusion."""
-    scheduled: Final[HloInstruction]
-    """The scheduled instruction that runs it."""
-    labels: Final[Labels]
-    reads: Final[tuple[Read, ...]]
-    """Of the scheduled instruction: (operand_number, slice number, set that stood there)."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Actual:
-    """The actual program's dependence sets."""
-
-    outputs: tuple[Labels, ...]
-    """Per leaf of the entry root, in order."""
-    sightings: Mapping[TagPath, tuple[Sighting, ...]]
-    writes: tuple[ActualWrite, ...]
-    """Every hidden write that the optimized module still holds."""
-    frames: Mapping[int, Frames]
-    """Scheduled instruction id to a call path that leads to it."""
-    notes: tuple[str, ...]
-    """What was met and is not modelled."""
-    traced: frozenset[int] = frozenset()
-    """Indices of hidden writes whose operand was known to hold the original when the kernel came."""
 
 
 @dataclass(slots=True, eq=False)

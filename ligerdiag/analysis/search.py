@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from ligerdiag.analysis.actual import Actual
 from ligerdiag.analysis.comparison import Cause, Comparison, OutputComparison
 from ligerdiag.analysis.evidence import Differing, WrongRead, find_own_sightings, find_wrong_reads
 from ligerdiag.analysis.labels import Labels
@@ -10,7 +11,6 @@ from ligerdiag.analysis.memory import LuckyRead
 from ligerdiag.analysis.program_order import Intended
 from ligerdiag.analysis.reaching import find_reached
 from ligerdiag.analysis.runner import Runner
-from ligerdiag.analysis.schedule_order import Actual
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.findings import Verdict
 from ligerdiag.hlo.module import HloInstruction

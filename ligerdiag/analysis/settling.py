@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from ligerdiag.analysis.actual import Actual, Sighting
 from ligerdiag.analysis.carriers import is_carrier, is_same_operation
 from ligerdiag.analysis.comparison import Cause, Comparison, OutputComparison
 from ligerdiag.analysis.doubts import Doubt, Reason
@@ -16,7 +17,6 @@ from ligerdiag.analysis.labels import Labels
 from ligerdiag.analysis.program_order import Intended
 from ligerdiag.analysis.retag import Descent, Retagged
 from ligerdiag.analysis.runner import Runner
-from ligerdiag.analysis.schedule_order import Actual, Sighting
 from ligerdiag.analysis.search import Found, ReadFinding
 from ligerdiag.findings import VERDICT_ORDER, Verdict
 from ligerdiag.hlo.shape import count_elements, is_tuple

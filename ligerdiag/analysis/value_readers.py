@@ -12,13 +12,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from ligerdiag.analysis.actual import Sighting
 from ligerdiag.analysis.carriers import is_same_operation
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.definitions import Definition, Definitions, find_operand
 from ligerdiag.analysis.memory import ActualWrite
 from ligerdiag.analysis.origins import find_origins
 from ligerdiag.analysis.reading_operations import find_moves, find_reading
-from ligerdiag.analysis.schedule_order import Sighting
 from ligerdiag.analysis.writes import HiddenWrite, tag_path_of
 from ligerdiag.hlo.module import HloComputation, HloInstruction
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes, iterate_leaves

@@ -13,6 +13,7 @@ Without a schedule there is no order either, and every output is unknown as soon
 from collections.abc import Mapping
 
 from ligerdiag.analysis.accesses import find_accesses
+from ligerdiag.analysis.actual import Actual
 from ligerdiag.analysis.ancestry import Ancestry
 from ligerdiag.analysis.carriers import Carriers
 from ligerdiag.analysis.comparison import Cause, OutputComparison
@@ -25,7 +26,7 @@ from ligerdiag.analysis.order import compute_logical_times
 from ligerdiag.analysis.places import Places
 from ligerdiag.analysis.program_order import Intended
 from ligerdiag.analysis.races import RacedRead, mark_races
-from ligerdiag.analysis.schedule_order import Actual, ScheduleEvaluation
+from ligerdiag.analysis.schedule_order import ScheduleEvaluation
 from ligerdiag.analysis.vanished import TracedCall, find_vanished
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite, find_hidden_writes, iterate_kernel_calls
 from ligerdiag.findings import Verdict

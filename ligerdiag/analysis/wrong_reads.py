@@ -1,8 +1,8 @@
 """The reads of a schedule that make outputs wrong, or right by luck, as accesses of a `ScheduleView`.
 
 (1) What findings name.
-(2) A finding names one operation of an instruction, the first; an output may be wrong by another one. For each wrong output
-    that no finding names, the first operation in program order whose set is wrong, and from which the output is computed.
+(2) Findings of reads do not name what is wrong because XLA made one call of two kernel calls (`Search`). For each wrong
+    output that none names, the first operation in program order whose set is wrong, and from which the output is computed.
 """
 
 from collections.abc import Iterator, Mapping

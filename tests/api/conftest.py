@@ -1,30 +1,20 @@
 """Real compiles, one cache for all of them: what one test has compiled, the next one reads."""
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from ligerdiag import api
 from ligerdiag.report.model import CaseReport, CheckReport
+from tests.running import Outcome, run_process
 
 ROOT = Path(__file__).parents[2]
 
 type Check = Callable[..., CheckReport]
-type RunCli = Callable[..., "Outcome"]
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a run of the command line left behind."""
-
-    code: int
-    out: str
-    err: str
+type RunCli = Callable[..., Outcome]
 
 
 @pytest.fixture(scope="session")
@@ -64,9 +54,6 @@ def run_cli(cache: Path) -> RunCli:
     def run(*words: str | Path, cwd: Path) -> Outcome:
         command = [sys.executable, "-m", "ligerdiag.cli", *map(str, words)]
         environment = os.environ | {"LIGERDIAG_CACHE_DIR": str(cache)}
-        done = subprocess.run(
-            command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=300
-        )
-        return Outcome(done.returncode, done.stdout, done.stderr)
+        return run_process(command, cwd=cwd, environment=environment)
 
     return run

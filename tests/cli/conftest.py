@@ -19,6 +19,7 @@ from ligerdiag.suppressions.entry import ConfigEntry
 from ligerdiag.toolchain_doctor import State, Step, ToolchainStatus
 from tests.report.bisection_samples import make_bisection
 from tests.report.samples import make_case, make_report
+from tests.running import Outcome
 
 
 def make_status(name: str, *steps: Step) -> ToolchainStatus:
@@ -138,15 +139,6 @@ def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
     monkeypatch.setitem(sys.modules, "ligerdiag.api", fake)  # type: ignore[arg-type]
     monkeypatch.setattr(ligerdiag, "api", fake, raising=False)
     return fake
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a run of the command line left behind."""
-
-    code: int
-    out: str
-    err: str
 
 
 type RunCommand = Callable[..., Outcome]

@@ -1,30 +1,20 @@
 """`ligerdiag init` writes what really checks, and nothing over what is there."""
 
 import os
-import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
 from ligerdiag.cli import init as command
+from tests.running import Outcome, run_process
 
-PLUGIN = () if entry_points(group="pytest11", name="ligerdiag") else ("-p", "ligerdiag.pytest_plugin")
 PROJECT = '[project]\nname = "mine"\nversion = "0"'
 WRITTEN = ["cases/starter.py", "pyproject.toml", "tests/test_schedule.py"]
 
-type Run = Callable[..., "Outcome"]
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
+type Run = Callable[..., Outcome]
 
 
 @pytest.fixture
@@ -34,16 +24,7 @@ def run(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
     def run_it(*words: str) -> Outcome:
         environment = os.environ | {"LIGERDIAG_CACHE_DIR": str(cache)}
-        done = subprocess.run(
-            [sys.executable, "-m", *words],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
-        return Outcome(done.returncode, done.stdout, done.stderr)
+        return run_process([sys.executable, "-m", *words], cwd=tmp_path, environment=environment)
 
     return run_it
 
@@ -66,7 +47,7 @@ def test_what_it_writes_checks_at_once_and_passes_as_a_test(run: Run, tmp_path: 
     checked = run("ligerdiag.cli", "check", "--strict")
     assert checked.code == 0, checked
     assert "starter  as expected  agrees  count fresh · loss fresh" in checked.out
-    tested = run("pytest", "-p", "no:cacheprovider", "--strict-markers", *PLUGIN)
+    tested = run("pytest", "-p", "no:cacheprovider", "--strict-markers")
     assert tested.code == 0, tested
     assert "1 passed" in tested.out
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import jsonschema
+import yaml
 from junitparser import JUnitXml
 from markdown_it import MarkdownIt
 
@@ -26,28 +27,20 @@ CASE = "constant[aliased]"
 FILTER = "Leave out what does not count"
 
 
-def read_runs(text: str) -> dict[str, str]:
-    """Name to command of the steps with `run:`, on one line or folded (`>-`); no other YAML is understood."""
-    runs: dict[str, str] = {}
-    name, lines = "", [line.partition(" # ")[0] for line in text.splitlines()]
-    for number, line in enumerate(lines):
-        named = re.fullmatch(r" *- name: (.+)", line)
-        name = named[1] if named else name
-        found = re.fullmatch(r"( *)run: (.+)", line)
-        if found is None:
-            continue
-        command = found[2]
-        if command == ">-":
-            inside = lines[number + 1 :]
-            end = next((n for n, other in enumerate(inside) if not other.startswith(f"{found[1]} ")), len(inside))
-            command = " ".join(other.strip() for other in inside[:end])
-        runs[name] = command
-    return runs
+def read_steps() -> list[dict[str, str]]:
+    """Of the workflow's only job."""
+    (job,) = yaml.safe_load(WORKFLOW.read_text())["jobs"].values()
+    return job["steps"]
+
+
+def read_runs() -> dict[str, str]:
+    """Name to command of the steps with `run:`."""
+    return {step["name"]: step["run"] for step in read_steps() if "run" in step}
 
 
 def read_command() -> list[str]:
     """The workflow's check, with a case of its own to choose, in this environment."""
-    words = shlex.split(read_runs(WORKFLOW.read_text())["Check the schedules"])
+    words = shlex.split(read_runs()["Check the schedules"])
     assert words[:4] == ["uv", "run", "ligerdiag", "check"]
     return [sys.executable, "-m", "ligerdiag.cli", "check", CASE, *words[4:]]
 
@@ -59,10 +52,10 @@ def test_the_page_shows_the_files_as_they_are() -> None:
 
 
 def test_the_workflow_has_the_steps_that_are_run_here() -> None:
-    text = WORKFLOW.read_text()
-    assert list(read_runs(text)) == ["Install uv", "Check the schedules", FILTER]
-    assert text.count("run: ") == 3
-    assert all(re.fullmatch(r"[\w-]+(/[\w-]+)+@v\d+", action) for action in re.findall(r"uses: (\S+)", text))
+    assert list(read_runs()) == ["Install uv", "Check the schedules", FILTER]
+    actions = [step["uses"] for step in read_steps() if "uses" in step]
+    assert len(actions) == len(read_steps()) - len(read_runs())
+    assert all(re.fullmatch(r"[\w-]+(/[\w-]+)+@v\d+", action) for action in actions)
 
 
 def test_the_check_of_the_workflow_writes_what_its_other_steps_read(tmp_path: Path) -> None:
@@ -95,7 +88,7 @@ def test_what_is_uploaded_has_all_that_counts_and_nothing_else(tmp_path: Path) -
     repository = Repository(root="/repo", current="/repo")
     text = render_sarif(make_report(expected, found), repository=repository, exit_code=1)
     (tmp_path / "ligerdiag.sarif").write_text(text)
-    words = shlex.split(read_runs(WORKFLOW.read_text())[FILTER])
+    words = shlex.split(read_runs()[FILTER])
     assert words[0] == "python"
     subprocess.run([sys.executable, *words[1:]], cwd=tmp_path, check=True, timeout=60)
     log = json.loads((tmp_path / "counted.sarif").read_text())
@@ -105,8 +98,8 @@ def test_what_is_uploaded_has_all_that_counts_and_nothing_else(tmp_path: Path) -
 
 
 def test_the_hook_runs_the_check_for_what_can_change_a_verdict() -> None:
-    hook = dict(line.lstrip("- ").split(": ", 1) for line in HOOKS.read_text().splitlines())
-    assert (hook["id"], hook["entry"], hook["pass_filenames"]) == ("ligerdiag-check", "ligerdiag check", "false")
+    (hook,) = yaml.safe_load(HOOKS.read_text())
+    assert (hook["id"], hook["entry"], hook["pass_filenames"]) == ("ligerdiag-check", "ligerdiag check", False)
     matched = [
         name
         for name in ("cases/a.py", "pyproject.toml", "a/pyproject.toml", "README.md", "mypyproject.toml")

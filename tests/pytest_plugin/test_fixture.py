@@ -30,7 +30,7 @@ FAKE = """
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, plugin: tuple[str, ...]):
+def run(pytester: pytest.Pytester):
     """Runs a test file with an api that answers what the function returns."""
     pytester.makeconftest(FAKE)
 
@@ -38,7 +38,7 @@ def run(pytester: pytest.Pytester, plugin: tuple[str, ...]):
         for name, content in files.items():
             (pytester.path / name.replace("__", ".")).write_text(content)
         pytester.makepyfile(text)
-        return pytester.runpytest("--strict-markers", *plugin, *words)
+        return pytester.runpytest("--strict-markers", *words)
 
     return run_it
 
@@ -197,9 +197,7 @@ CASES = (
 """
 
 
-def test_a_marker_makes_one_test_of_each_case_and_holds_it_against_its_expectation(
-    pytester: pytest.Pytester, plugin: tuple[str, ...]
-) -> None:
+def test_a_marker_makes_one_test_of_each_case_and_holds_it_against_its_expectation(pytester: pytest.Pytester) -> None:
     (pytester.path / "cases").mkdir()
     (pytester.path / "cases" / "mine.py").write_text(CASES)
     (pytester.path / "pyproject.toml").write_text("[project]\nname = 'p'\nversion = '0'\n")
@@ -210,7 +208,7 @@ def test_a_marker_makes_one_test_of_each_case_and_holds_it_against_its_expectati
         def test_a_case(schedule, case):
             assert schedule.check_case(case).id == case.id
     """)
-    words = ("--strict-markers", "-v", *plugin, f"--ligerdiag-cache-dir={pytester.path / 'cache'}")
+    words = ("--strict-markers", "-v", f"--ligerdiag-cache-dir={pytester.path / 'cache'}")
     result = pytester.runpytest_subprocess(*words)
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*::test_a_case?right?a-1?? PASSED*", "*::test_a_case?wrong? FAILED*"])
@@ -218,16 +216,14 @@ def test_a_marker_makes_one_test_of_each_case_and_holds_it_against_its_expectati
     pytester.runpytest_subprocess(*words, "-n2").assert_outcomes(passed=1, failed=1)
 
 
-def test_cases_that_are_not_there_are_an_error_of_collection(
-    pytester: pytest.Pytester, plugin: tuple[str, ...]
-) -> None:
+def test_cases_that_are_not_there_are_an_error_of_collection(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import pytest
         @pytest.mark.ligerdiag_cases("cases/none.py")
         def test_a_case(schedule, case):
             pass
     """)
-    result = pytester.runpytest(*plugin)
+    result = pytester.runpytest()
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["no file or folder `cases/none.py`"])
     pytester.makepyfile("""
@@ -236,4 +232,4 @@ def test_cases_that_are_not_there_are_an_error_of_collection(
         def test_without_argument(schedule):
             pass
     """)
-    pytester.runpytest(*plugin).stdout.fnmatch_lines(["expected the argument `case` of a test with the marker*"])
+    pytester.runpytest().stdout.fnmatch_lines(["expected the argument `case` of a test with the marker*"])

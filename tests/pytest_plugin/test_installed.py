@@ -6,30 +6,24 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.running import Outcome, run_process
+
 ROOT = Path(__file__).parents[2]
 SAMPLE = Path(__file__).parent / "sample_project"
+UV = os.environ.get("UV", "uv")
+"""`uv run` says which one it is."""
 
-type Run = Callable[..., "Outcome"]
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
+type Run = Callable[..., Outcome]
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("uv") is None:
-        pytest.skip("needs uv to build the wheel")
     folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run(["uv", "build", "--wheel", "-q", "-o", folder], cwd=ROOT, check=True, timeout=300)
+    subprocess.run([UV, "build", "--wheel", "-q", "-o", folder], cwd=ROOT, check=True, timeout=300)
     (found,) = folder.glob("ligerdiag-*.whl")
     return found
 
@@ -41,7 +35,7 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=300)
     python = folder / "bin" / "python"
     subprocess.run(
-        ["uv", "pip", "install", "-q", "--python", python, "--no-deps", "--offline", wheel], check=True, timeout=300
+        [UV, "pip", "install", "-q", "--python", python, "--no-deps", "--offline", wheel], check=True, timeout=300
     )
     (packages,) = folder.glob("lib/python*/site-packages")
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
@@ -57,8 +51,7 @@ def run(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
     def run_python(*words: str, cwd: Path) -> Outcome:
         command = [str(environment / "bin" / "python"), *words]
-        done = subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True, check=False, timeout=500)
-        return Outcome(done.returncode, done.stdout, done.stderr)
+        return run_process(command, cwd=cwd, environment=variables, timeout=500)
 
     return run_python
 
