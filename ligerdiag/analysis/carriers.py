@@ -43,20 +43,21 @@ class Carriers:
     """Entry parameter number to hidden writes, where a kernel overwrites the parameter itself."""
 
 
-def compute_carriers(module: HloModule, writes: tuple[HiddenWrite, ...]) -> Carriers:
+def compute_carriers(writes: tuple[HiddenWrite, ...]) -> Carriers:
     """Carriers of every hidden write of the program as written."""
     instructions: defaultdict[tuple[TagPath, int], list[int]] = defaultdict(list)
     paths: defaultdict[TagPath, list[tuple[HloInstruction, int]]] = defaultdict(list)
     parameters: defaultdict[int, list[int]] = defaultdict(list)
     for write in writes:
-        for frames in find_origins(module, write):
+        module = write.module
+        for frames in find_origins(write):
             computation, value = frames[-1].computation, frames[-1].instruction
             if value.opcode == "parameter":
                 parameters[value.proto.parameter_number].append(write.index)
                 continue
-            prefix = call_tags_of(frames[:-1])
+            prefix = call_tags_of(module, frames[:-1])
             for carrier in _find_carriers(computation, value):
-                own = carrier.tag_path
+                own = module.find_tag_path(carrier)
                 instructions[(*prefix, *own), carrier.id].append(write.index)
                 if own:
                     paths[(*prefix, *own)].append((carrier, write.index))
@@ -96,9 +97,12 @@ def compute_carried(
     }
     found: dict[int, Labels] = {}
     known: dict[tuple[int, str, int], Labels] = {}
+    tags = module.tags
     for computation in module.computations.values():
         for instruction in computation.instructions:
-            path = instruction.tag_path
+            path = tags.get(instruction.id)
+            if path is None:
+                continue
             if path in paths:
                 found[instruction.id] = _start(paths[path], instruction, space)
             elif path in candidates and carrying[id(candidates[path])]:

@@ -107,9 +107,9 @@ def compute_context(
     candidates: Mapping[TagPath, tuple[TagPath, ...]] = retagged.ambiguous if retagged is not None else {}
     matching = match_writes(writes, optimized, positions, effects_of, candidates)
     if retagged is not None and matching.foreign:
-        writes = (*writes, *_find_foreign_writes(writes, matching, effects_of))
+        writes = (*writes, *_find_foreign_writes(optimized, writes, matching, effects_of))
         matching = adopt_foreign(matching, writes, positions)
-    carriers = compute_carriers(program, writes)
+    carriers = compute_carriers(writes)
     depth = max((w.loop_depth for w in writes), default=0)
     space = LabelSpace(len(writes), depth)
     concurrency = find_concurrency(
@@ -195,7 +195,7 @@ def _list_calls(module: HloModule) -> tuple[HloInstruction, ...]:
 
 
 def _find_foreign_writes(
-    writes: tuple[HiddenWrite, ...], matching: Matching, effects_of: EffectsOf
+    optimized: HloModule, writes: tuple[HiddenWrite, ...], matching: Matching, effects_of: EffectsOf
 ) -> Iterator[HiddenWrite]:
     """Writes of calls that are nobody's: whether they are meant to be seen is not known."""
     number = len(writes)
@@ -203,5 +203,5 @@ def _find_foreign_writes(
         call = frames[-1].instruction
         effects = effects_of(call)
         for operand in find_hidden_operands(call, effects):
-            yield HiddenWrite(number, effects.kernel, operand, True, (), count_loops(frames), frames)
+            yield HiddenWrite(number, effects.kernel, operand, True, (), count_loops(frames), frames, optimized)
             number += 1

@@ -20,10 +20,4 @@ def compute_tag_coverage(program: HloModule, optimized: HloModule) -> TagCoverag
 
 
 def _collect(module: HloModule) -> set[int]:
-    found: set[int] = set()
-    for computation in module.computations.values():
-        for instruction in computation.instructions:
-            path = instruction.tag_path
-            if path:
-                found.add(path[-1])
-    return found
+    return {path[-1] for path in module.tags.values()}

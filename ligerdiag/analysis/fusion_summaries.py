@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from ligerdiag.analysis.labels import Labels
 from ligerdiag.analysis.places import Places
+from ligerdiag.analysis.quiet import Nesting
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.shape import ARRAY_OPCODES, is_tuple
 from ligerdiag.hlo.tags import TagPath
@@ -55,7 +56,11 @@ class FusionSummaries:
 
     module: HloModule
     places: Places
+    nesting: Nesting = field(init=False)
     _found: dict[int, FusionSummary | None] = field(default_factory=dict[int, FusionSummary | None])
+
+    def __post_init__(self) -> None:
+        self.nesting = Nesting(self.module)
 
     def find(self, fusion: HloInstruction) -> FusionSummary | None:
         """The fusion's summary; None where it has to be followed."""
@@ -77,14 +82,15 @@ class FusionSummaries:
         defined = self.places.buffers.definitions.get(fusion.id)
         results = [(n, by_place.get(n, 0)) for _, n in defined] if defined else list(zip(places, leaves, strict=True))
         numbers: dict[_Mask, int] = {}
+        tags = self.module.tags
         computed = [one for one in computation.instructions if one.opcode not in ("parameter", "tuple")]
         return FusionSummary(
             computed=frozenset([one.id for one in computed]),
             tagged=tuple(
                 [
-                    (one.tag_path, one, numbers.setdefault(masks[one.id], len(numbers)))
+                    (tags[one.id], one, numbers.setdefault(masks[one.id], len(numbers)))
                     for one in computed
-                    if one.tag_path
+                    if one.id in tags
                 ]
             ),
             results=tuple([(place, numbers.setdefault(mask or 0, len(numbers))) for place, mask in results]),

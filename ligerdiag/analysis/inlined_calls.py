@@ -24,7 +24,7 @@ def inline_calls(module: HloModule) -> HloModule:
         return module
     inliner = _Inliner(module)
     entry, _ = inliner.copy(module.entry, (), {})
-    return replace(module, entry=entry, computations=inliner.computations | {entry.id: entry})
+    return replace(module, entry=entry, computations=inliner.computations | {entry.id: entry}, tags=inliner.tags)
 
 
 def _iterate_reached(module: HloModule) -> Iterator[HloComputation]:
@@ -47,6 +47,8 @@ class _Inliner:
     module: HloModule
     computations: dict[int, HloComputation] = field(init=False)
     """By id, callees before callers: what is applied, and all copies."""
+    tags: dict[int, TagPath] = field(init=False)
+    """Of what these hold."""
     _next_instruction: int = field(init=False)
     _next_computation: int = field(init=False)
     _count: int = 0
@@ -54,6 +56,8 @@ class _Inliner:
     def __post_init__(self) -> None:
         running = {computation.id for computation in _iterate_reached(self.module)}
         self.computations = {number: one for number, one in self.module.computations.items() if number not in running}
+        applied = [one.id for computation in self.computations.values() for one in computation.instructions]
+        self.tags = {number: self.module.tags[number] for number in applied if number in self.module.tags}
         self._next_instruction = 1 + max(i.id for c in self.module.computations.values() for i in c.instructions)
         self._next_computation = 1 + max(self.module.computations)
 
@@ -75,7 +79,9 @@ class _Inliner:
             operands = tuple([copies[operand.id] for operand in instruction.operands])
             if instruction.opcode == "call":
                 callee = self.module.computations[instruction.called_computations[0]]
-                inner, inlined = self.copy(callee, (*path, *instruction.tag_path), dict(enumerate(operands)))
+                inner, inlined = self.copy(
+                    callee, (*path, *self.module.find_tag_path(instruction)), dict(enumerate(operands))
+                )
                 copies[instruction.id] = inner.root
                 last[instruction.id] = inner.root.id
                 listed += inlined
@@ -83,7 +89,9 @@ class _Inliner:
             called = instruction.called_computations
             if instruction.opcode in _RUNS:
                 called = tuple([self._keep(self.copy(self.module.computations[c], path, {})[0]) for c in called])
-            tags = instruction.tag_path
+            tags = self.module.find_tag_path(instruction)
+            if tags:
+                self.tags[numbers[instruction.id]] = (*path, *tags)
             copy = replace(
                 instruction,
                 id=numbers[instruction.id],
@@ -92,7 +100,6 @@ class _Inliner:
                     [last.get(n, numbers[n]) for n in instruction.control_predecessors if n in numbers]
                 ),
                 called_computations=called,
-                tag_path=(*path, *tags) if tags else (),
             )
             copies[instruction.id] = copy
             listed.append(copy)

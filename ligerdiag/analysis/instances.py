@@ -5,8 +5,8 @@ slash, and appends the call's stack frames; what lacks either gets the call's. A
 calls: it has a tag path, and the op_name and chain of locations that its clones in the optimized module carry.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
 
@@ -38,32 +38,44 @@ def number_operations(module: HloModule) -> dict[int, TagPath]:
     constant come first. The list of instructions itself is a post order, which is not the program's. What the translation
     made of one operation has one tag: the reshapes and broadcasts of a broadcast_in_dim follow each other.
     """
-    tags: dict[int, TagPath] = {}
-    functions = {module.entry.id: module.entry}
-    seen: set[int] = set()
+    numbering = _Numbering(module, [module.entry], {module.entry.id})
+    for function in numbering.functions:  # grows meanwhile
+        numbering.add(function)
+    return numbering.tags
 
-    def number(computation: HloComputation) -> None:
-        seen.add(computation.id)
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Numbering:
+    module: HloModule
+    functions: list[HloComputation]
+    """The entry computation and what is called, each once, in the order in which they are met."""
+    called: set[int]
+    """Their ids."""
+    tags: dict[int, TagPath] = field(default_factory=dict[int, TagPath])
+    seen: set[int] = field(default_factory=set[int])
+    """Ids of the computations that were numbered."""
+
+    def add(self, computation: HloComputation) -> None:
+        """Numbers its operations, and those of what it runs other than by a call."""
+        self.seen.add(computation.id)
+        tags, computations = self.tags, self.module.computations
         previous: HloInstruction | None = None
         for instruction in sorted(computation.instructions, key=attrgetter("id")):
             opcode = instruction.opcode
             if opcode in _NOT_OPERATIONS or (opcode == "opt-barrier" and _is_added_barrier(instruction)):
                 continue
-            continues = previous is not None and opcode in _PIECES and _continues(previous, instruction)
-            tags[instruction.id] = tags[previous.id] if previous and continues else (len(tags) + 1,)
+            if previous is not None and opcode in _PIECES and _continues(previous, instruction):
+                tags[instruction.id] = tags[previous.id]
+            else:
+                tags[instruction.id] = (len(tags) + 1,)
             previous = instruction
             for callee in instruction.called_computations:
-                if instruction.opcode == "call":
-                    functions.setdefault(callee, module.computations[callee])
-                elif callee not in seen:
-                    number(module.computations[callee])
-
-    pending = [module.entry]
-    for function in pending:
-        before = len(functions)
-        number(function)
-        pending += list(functions.values())[before:]
-    return tags
+                if opcode != "call":
+                    if callee not in self.seen:
+                        self.add(computations[callee])
+                elif callee not in self.called:
+                    self.called.add(callee)
+                    self.functions.append(computations[callee])
 
 
 def _is_added_barrier(instruction: HloInstruction) -> bool:
@@ -81,21 +93,37 @@ def _continues(previous: HloInstruction, instruction: HloInstruction) -> bool:
     )
 
 
-def iterate_instances(module: HloModule, tags: dict[int, TagPath], frames: FrameNumbers) -> Iterator[Instance]:
+def list_instances(module: HloModule, tags: Mapping[int, TagPath], frames: FrameNumbers) -> list[Instance]:
     """Every tagged operation that is reachable from the entry computation, by each path of calls."""
+    found: list[Instance] = []
+    _add_instances(found, module, tags, frames, _Call(module.entry, (), "", 0))
+    return found
 
-    def walk(computation: HloComputation, path: TagPath, name: str, chain: Chain) -> Iterator[Instance]:
-        for instruction in computation.instructions:
-            own = tags.get(instruction.id)
-            if own is None:
-                continue
-            op_name = instruction.op_name
-            joined = f"{name}/{op_name}" if name and op_name else name or op_name
-            here = frames.number(module, instruction, chain)
-            yield Instance((*path, *own), instruction, joined, here)
-            if instruction.opcode in _ENTERED:
-                inner = (joined, here, (*path, *own)) if instruction.opcode == "call" else (name, chain, path)
-                for callee in instruction.called_computations:
-                    yield from walk(module.computations[callee], inner[2], inner[0], inner[1])
 
-    yield from walk(module.entry, (), "", 0)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Call:
+    """A computation, and what its operations inherit from the calls that lead to it."""
+
+    computation: HloComputation
+    path: TagPath
+    name: str
+    chain: Chain
+
+
+def _add_instances(
+    found: list[Instance], module: HloModule, tags: Mapping[int, TagPath], frames: FrameNumbers, call: _Call
+) -> None:
+    path, name, chain = call.path, call.name, call.chain
+    for instruction in call.computation.instructions:
+        own = tags.get(instruction.id)
+        if own is None:
+            continue
+        op_name = instruction.op_name
+        joined = f"{name}/{op_name}" if name and op_name else name or op_name
+        here = frames.number(module, instruction, chain)
+        full = (*path, *own) if path else own
+        found.append(Instance(full, instruction, joined, here))
+        if instruction.opcode in _ENTERED:
+            inherited = (full, joined, here) if instruction.opcode == "call" else (path, name, chain)
+            for callee in instruction.called_computations:
+                _add_instances(found, module, tags, frames, _Call(module.computations[callee], *inherited))

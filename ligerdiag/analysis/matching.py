@@ -73,7 +73,7 @@ def match_writes(
         hidden = find_hidden_operands(call, effects_of(call))
         if not hidden:
             continue
-        path = call.tag_path
+        path = module.find_tag_path(call)
         if candidates and path in candidates:
             own = [write for candidate in candidates[path] for write in by_path.get(candidate, [])]
             ambiguous.update(write.index for write in own)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from ligerdiag.analysis.labels import Labels, LabelSpace
 from ligerdiag.analysis.order import Order
-from ligerdiag.analysis.parts import PartedValue, Parts, union_of
+from ligerdiag.analysis.parts import PartedValue, Parts
 from ligerdiag.analysis.places import OperandPlace, Places
 from ligerdiag.analysis.writes import Frames
 from ligerdiag.hlo.module import HloInstruction
@@ -66,7 +66,7 @@ class Memory:
     targeted: dict[int, Labels] = field(default_factory=dict[int, Labels])
     """Slice number to their ORIG(W, 0)."""
     sets: dict[int, Labels] = field(default_factory=dict[int, Labels])
-    """Slice number to set; missing is empty."""
+    """Slice number to set; what is empty is missing."""
     parts: dict[int, Parts] = field(default_factory=dict[int, Parts])
     """Slice number to the pieces of what stands there, where they are known."""
     raw: dict[int, tuple[ActualWrite, ...]] = field(default_factory=dict[int, tuple[ActualWrite, ...]])
@@ -78,16 +78,23 @@ class Memory:
 
     def put(self, number: int, value: PartedValue) -> None:
         """A definition, (1)."""
-        labels = union_of(value)
         if isinstance(value, Parts):
             self.parts[number] = value
+            value = value.union
         elif self.parts:
             self.parts.pop(number, None)
-        if self.journal is not None:
-            self.journal.setdefault(number, self.sets.get(number, 0))
-        self.sets[number] = labels
+        self._set(number, value)
         if self.raw:
             self.raw.pop(number, None)
+
+    def _set(self, number: int, labels: Labels) -> None:
+        sets = self.sets
+        if self.journal is not None and number not in self.journal:
+            self.journal[number] = sets.get(number, 0)
+        if labels:
+            sets[number] = labels
+        elif number in sets:
+            del sets[number]
 
     def read_all(self, places: tuple[OperandPlace, ...], reader: Frames) -> tuple[Read, ...]:
         """What a reader of these places depends on, with the marks of (3)."""
@@ -137,19 +144,20 @@ class Memory:
 
     def settle(self, number: int, labels: Labels) -> None:
         """What stands in this slice where several ways through the program meet."""
-        self.sets[number] = labels
         self.parts.pop(number, None)
+        if labels:
+            self.sets[number] = labels
+        else:
+            self.sets.pop(number, None)
 
     def overwrite(self, write: ActualWrite, dropped: Labels, added: Labels) -> None:
         """A hidden write, (2)."""
         self.performed |= self._bits.get(write, 0)
         for number in write.slices:
             for hit in self.overlapping(number):
-                if self.journal is not None:
-                    self.journal.setdefault(hit, self.sets.get(hit, 0))
                 before = self.sets.get(hit, 0)
                 self.parts.pop(hit, None)
-                self.sets[hit] = before | added if write.partial or hit != number else before & ~dropped | added
+                self._set(hit, before | added if write.partial or hit != number else before & ~dropped | added)
                 self.raw[hit] = (*[w for w in self.raw.get(hit, ()) if w is not write], write)
 
     def overlapping(self, number: int) -> Iterable[int]:

@@ -111,17 +111,16 @@ def compute_logical_times(module: HloModule) -> dict[int, int]:
     Follows HloLiveRange's flattening of the schedule (xla/hlo/utils/hlo_live_range.h).
     """
     times: dict[int, int] = {}
-    flattened: set[int] = set()
-
-    def flatten(computation: HloComputation) -> None:
-        if computation.id in flattened:
-            return
-        flattened.add(computation.id)
-        for instruction in computation.sequence or computation.instructions:
-            if instruction.opcode in CALLERS and instruction.opcode != "fusion":
-                for callee in reversed(instruction.called_computations):  # while: the condition, then the body
-                    flatten(module.computations[callee])
-            times.setdefault(instruction.id, len(times))
-
-    flatten(module.entry)
+    _flatten(module, module.entry, times, set())
     return times
+
+
+def _flatten(module: HloModule, computation: HloComputation, times: dict[int, int], flattened: set[int]) -> None:
+    if computation.id in flattened:
+        return
+    flattened.add(computation.id)
+    for instruction in computation.sequence or computation.instructions:
+        if instruction.opcode in CALLERS and instruction.opcode != "fusion":
+            for callee in reversed(instruction.called_computations):  # while: the condition, then the body
+                _flatten(module, module.computations[callee], times, flattened)
+        times.setdefault(instruction.id, len(times))

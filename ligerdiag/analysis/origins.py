@@ -17,7 +17,7 @@ type _Name = tuple[Frames, ShapeIndex]
 """An instruction by its call path, and which leaf of its shape."""
 
 
-def find_origins(module: HloModule, write: HiddenWrite) -> tuple[Frames, ...]:
+def find_origins(write: HiddenWrite) -> tuple[Frames, ...]:
     """Call paths of the origins of the operand that is overwritten, each once."""
     outer, last = write.frames[:-1], write.frames[-1]
     pending: list[_Name] = [((*outer, Frame(last.computation, write.call.operands[write.operand])), ())]
@@ -29,7 +29,7 @@ def find_origins(module: HloModule, write: HiddenWrite) -> tuple[Frames, ...]:
         if key in seen:
             continue
         seen.add(key)
-        names = list(_follow(module, frames, index))
+        names = list(_follow(write.module, frames, index))
         pending += names
         if not names:
             found[key[0]] = frames

@@ -18,6 +18,8 @@ class Places:
     positions: Positions
     _leaves: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
     _operands: dict[int, tuple[OperandPlace, ...]] = field(default_factory=dict[int, tuple[OperandPlace, ...]])
+    _read: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+    _defined: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
     _placeless: int = 0
 
     def locate(self, instruction: HloInstruction) -> tuple[int, ...]:
@@ -47,9 +49,26 @@ class Places:
             self._operands[instruction.id] = found
         return found
 
+    def list_read(self, instruction: HloInstruction) -> tuple[int, ...]:
+        """Slice numbers of every leaf of every operand."""
+        found = self._read.get(instruction.id)
+        if found is None:
+            operands = instruction.operands
+            if len(operands) == 1:
+                found = self.locate(operands[0])
+            else:
+                found = tuple([place for operand in operands for place in self.locate(operand)])
+            self._read[instruction.id] = found
+        return found
+
     def list_defined(self, instruction: HloInstruction) -> tuple[int, ...]:
         """Slice numbers that the instruction writes as its own result."""
-        defined = self.buffers.definitions.get(instruction.id)
-        if defined is not None:
-            return tuple([number for _, number in defined])
-        return tuple([number for number in self.locate(instruction) if number < 0])
+        found = self._defined.get(instruction.id)
+        if found is None:
+            defined = self.buffers.definitions.get(instruction.id)
+            if defined is not None:
+                found = tuple([number for _, number in defined])
+            else:
+                found = tuple([number for number in self.locate(instruction) if number < 0])
+            self._defined[instruction.id] = found
+        return found

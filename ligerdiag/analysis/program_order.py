@@ -35,6 +35,7 @@ from ligerdiag.hlo.xla_pb2 import ShapeProto
 _ELEMENT_BY_ELEMENT = frozenset({"xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"})
 """Custom calls whose result k is operand k in another sharding (xla/service/spmd/shardy/constants.h)."""
 
+_NOTHING = frozenset[TagPath]()
 _STRUCTURE = frozenset({"tuple", "get-tuple-element", "call", "while", "conditional"})
 
 
@@ -124,7 +125,7 @@ class _Evaluation:
 
     def __post_init__(self) -> None:
         self._carrying = frozenset([number for _, number in self.carriers.instructions])
-        self._residual_lines = compute_residual_lines(self.module, self.writes)
+        self._residual_lines = compute_residual_lines(self.writes)
         self.doubts = Folded(self.module, self.space, self._residual_lines)
         for write in self.writes:
             key = (write.tag_path, write.call.id)
@@ -155,7 +156,7 @@ class _Evaluation:
     def run(self, computation: HloComputation, arguments: list[Value], prefix: TagPath, level: int) -> Value:
         """Evaluate a computation once; returns its root's value."""
         values: dict[int, Value] = {}
-        for instruction in computation.in_program_order:
+        for instruction in self.module.sort_in_program_order(computation):
             opcode = instruction.opcode
             operands = [values[o.id] for o in instruction.operands]
             if opcode == "parameter":
@@ -177,7 +178,7 @@ class _Evaluation:
                 return whole[instruction.proto.tuple_index]
             case "call":
                 callee = self.module.computations[instruction.called_computations[0]]
-                return self.run(callee, operands, (*prefix, *instruction.tag_path), level)
+                return self.run(callee, operands, (*prefix, *self.module.find_tag_path(instruction)), level)
             case "while":
                 return self._run_loop(instruction, operands[0], prefix, level + 1)
             case _:
@@ -188,7 +189,7 @@ class _Evaluation:
         doubts = self.doubts.find(instruction, operands) if self.doubts.overwritten else 0
         if opcode == "opt-barrier":
             return self._add(self._copy(operands[0]), doubts)
-        tags = instruction.tag_path
+        tags = self.module.tags.get(instruction.id, ())
         path = (*prefix, *tags) if prefix else tags
         labels = doubts
         if opcode == "custom-call":
@@ -245,7 +246,7 @@ class _Evaluation:
             for index in (operand,) if isinstance(operand, int) else list_leaves(operand):
                 if index in known:
                     above.append(known[index])
-        upstream = above[0] if len(above) == 1 else frozenset[TagPath]().union(*above)
+        upstream = _NOTHING.union(*above) if len(above) > 1 else above[0] if above else _NOTHING
         if path:
             self.tagged[path] = TaggedSet(opcode, labels, upstream - {path} if path in upstream else upstream)
             upstream = frozenset((path,))

@@ -116,7 +116,7 @@ class ReadJudge:
         if gets is None:
             return ReadKind.UNKNOWN
         seen = self._find_order(read) if gets else ReadKind.ORIGINAL
-        tagged = self.context.intended.tagged.get(operation.tag_path)
+        tagged = self.context.intended.tagged.get(self.context.optimized.find_tag_path(operation))
         if tagged is None or not is_same_operation(tagged.opcode, operation):
             if read.taken_by is (ReadKind.CLOBBERED if gets else ReadKind.STALE):
                 return read.taken_by
@@ -140,7 +140,7 @@ class ReadJudge:
         return seen if sighting is not None else ReadKind.UNKNOWN  # it means both, and has both
 
     def _find_sighting(self, operation: HloInstruction) -> Sighting | None:
-        found = self.context.actual.sightings.get(operation.tag_path, ())
+        found = self.context.actual.sightings.get(self.context.optimized.find_tag_path(operation), ())
         return next((one for one in found if one.instruction is operation), None)
 
     def _find_gets(self, read: Read, sighting: Sighting | None) -> bool | None:

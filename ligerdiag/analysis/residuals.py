@@ -33,16 +33,17 @@ class ResidualLines:
     """Some of them are differentiated, and their derivatives may need the operand as it was."""
 
 
-def compute_residual_lines(module: HloModule, writes: tuple[HiddenWrite, ...]) -> Mapping[int, ResidualLines]:
+def compute_residual_lines(writes: tuple[HiddenWrite, ...]) -> Mapping[int, ResidualLines]:
     """HiddenWrite index to the forward operations that used its operand before the write."""
     found: dict[int, ResidualLines] = {}
     for write in writes:
+        module = write.module
         forward: list[HloInstruction] = []
         value = write.call.operands[write.operand]
         for frame in reversed(write.frames):
             users = frame.computation.users[value.id]
-            tag = frame.instruction.tag_path[-1:]
-            forward += [_skip_barrier(value), *[u for u in users if u.tag_path[-1:] < tag]]
+            tag = module.find_tag_path(frame.instruction)[-1:]
+            forward += [_skip_barrier(module, value), *[u for u in users if module.find_tag_path(u)[-1:] < tag]]
             if value.opcode != "parameter" or len(write.frames) == 1:
                 break
             outer = write.frames[write.frames.index(frame) - 1].instruction
@@ -62,9 +63,9 @@ def compute_residual_lines(module: HloModule, writes: tuple[HiddenWrite, ...]) -
     return found
 
 
-def _skip_barrier(value: HloInstruction) -> HloInstruction:
+def _skip_barrier(module: HloModule, value: HloInstruction) -> HloInstruction:
     """What defines the value: the translation as written has put barriers without a tag behind operations."""
-    while value.opcode == "opt-barrier" and not value.tag_path:
+    while value.opcode == "opt-barrier" and not module.find_tag_path(value):
         value = value.operands[0]
     return value
 

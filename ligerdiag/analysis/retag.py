@@ -12,14 +12,14 @@ them it is does not know (see `doubts`).
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
-from ligerdiag.analysis.instances import Instance, iterate_instances, number_operations
+from ligerdiag.analysis.instances import Instance, list_instances, number_operations
 from ligerdiag.hlo.frame_numbers import Chain, FrameNumbers
-from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.shape import is_tuple
 from ligerdiag.hlo.tags import TagPath
 
@@ -52,14 +52,14 @@ class Retagged:
 
 def has_tags(module: HloModule) -> bool:
     """Whether the compile worker has tagged the module."""
-    return any(i.tag_path for c in module.computations.values() for i in c.instructions)
+    return bool(module.tags)
 
 
 def compute_tags(program: HloModule, optimized: HloModule, *, named: bool = True) -> Retagged:
     """Tags for both modules. named: the optimized module was made from this very one, so that names say something."""
     frames = FrameNumbers()
     own = number_operations(program)
-    index = _Index(iterate_instances(program, own, frames), frames)
+    index = _Index(list_instances(program, own, frames), frames)
     names = {i.name: i for c in program.computations.values() for i in c.instructions} if named else {}
     paths: dict[int, TagPath] = {}
     ambiguous: dict[TagPath, tuple[TagPath, ...]] = {}
@@ -85,67 +85,24 @@ def compute_tags(program: HloModule, optimized: HloModule, *, named: bool = True
                     every = candidates[id(found)] = shared.setdefault(every, every)
                 ambiguous[tag] = every
     return Retagged(
-        program=give_tags(program, own),
-        optimized=give_tags(optimized, paths),
+        program=replace(program, tags=own),
+        optimized=replace(optimized, tags=paths),
         ambiguous=ambiguous,
         descents=descents,
-    )
-
-
-def give_tags(module: HloModule, tags: Mapping[int, TagPath]) -> HloModule:
-    """The module with these tags (instruction id to tag path) and no others."""
-    computations = {key: _give_tags(computation, tags) for key, computation in module.computations.items()}
-    return replace(module, entry=computations[module.entry.id], computations=computations)
-
-
-def _give_tags(computation: HloComputation, tags: Mapping[int, TagPath]) -> HloComputation:
-    new: dict[int, HloInstruction] = {}
-    changed = False
-    for old in computation.instructions:
-        number, operands = old.id, old.operands
-        tag = tags.get(number, ())
-        if operands and changed:
-            operands = tuple([new[operand.id] for operand in operands])
-        if tag == old.tag_path and operands == old.operands:  # instructions are equal to themselves alone
-            new[number] = old
-            continue
-        changed = True
-        new[number] = HloInstruction(
-            number,
-            old.name,
-            old.opcode,
-            operands,
-            old.control_predecessors,
-            old.called_computations,
-            old.proto,
-            old.shape,
-            old.op_name,
-            tag,
-        )
-    if not changed:
-        return computation
-    return HloComputation(
-        id=computation.id,
-        name=computation.name,
-        instructions=tuple(new.values()),
-        root=new[computation.root.id],
-        sequence=tuple([new[one.id] for one in computation.sequence]),
-        is_fusion=computation.is_fusion,
-        proto=computation.proto,
     )
 
 
 class _Index:
     """Instances by what their clones have in common with them."""
 
-    def __init__(self, instances: Iterable[Instance], frames: FrameNumbers) -> None:
+    def __init__(self, instances: list[Instance], frames: FrameNumbers) -> None:
         self._frames = frames
         self._by_frame: dict[tuple[str, int, str], list[Instance]] = {}
         """By the optimized module's own number of a frame: the same question is asked by many instructions."""
         self._by_place: defaultdict[tuple[str, Chain, str], list[Instance]] = defaultdict(list)
         self._narrowed: dict[object, list[Instance]] = {}
         self._by_instruction: dict[int, dict[int, list[Instance]]] = {}
-        self._instances = list(instances)
+        self._instances = instances
         for one in self._instances:
             if one.op_name:
                 opcode = one.instruction.opcode

@@ -83,13 +83,13 @@ def _find_pairs(write: HiddenWrite) -> Iterator[Rounding]:
                 continue
             if _look_through(subtraction.operands[0]) is not addition:
                 continue
-            own = subtraction.tag_path
+            own = write.module.find_tag_path(subtraction)
             yield Rounding(
                 write=write,
                 addition=addition,
                 subtraction=subtraction,
                 term=term,
-                path=(*call_tags_of(write.frames[:-1]), *own) if own else (),
+                path=(*call_tags_of(write.module, write.frames[:-1]), *own) if own else (),
             )
 
 

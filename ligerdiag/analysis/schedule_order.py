@@ -25,6 +25,7 @@ from ligerdiag.analysis.memory import ActualWrite, Memory, Read
 from ligerdiag.analysis.order import Order
 from ligerdiag.analysis.parts import PartedValue, Parts, follow_parts, union_of
 from ligerdiag.analysis.places import Places
+from ligerdiag.analysis.quiet import QuietOnes
 from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.tags import TagPath
@@ -73,6 +74,7 @@ class ScheduleEvaluation:
     _pending: dict[int, Labels] = field(default_factory=dict[int, Labels])
     _started: frozenset[int] = field(init=False)
     """Ids of the instructions where labels or marks start."""
+    _quiet: QuietOnes = field(init=False)
     _entered: dict[int, Frames] = field(default_factory=dict[int, Frames])
     """Computation id to the call path by which it was run last."""
 
@@ -80,6 +82,14 @@ class ScheduleEvaluation:
         self._sightings = defaultdict(dict)
         self._by_call = defaultdict(list)
         self._started = frozenset((*self.carried, *self.marked))
+        finished = [
+            one.id
+            for computation in (self.module.computations.values() if self.raced else ())
+            for one in computation.instructions
+            if one.operands and one.operands[0].id in self.raced
+        ]
+        wanted = self.wanted if self.sights else frozenset[TagPath]()
+        self._quiet = QuietOnes(self.fusions.nesting, self._started.union(finished), wanted)
         self.places = self.fusions.places
         self.memory = Memory(self.places, self.space, Order())
         for write in self.actual_writes:
@@ -109,6 +119,7 @@ class ScheduleEvaluation:
     def _run_sequence(self, computation: HloComputation, prefix: Frames, level: int) -> None:
         is_known = self._entered.get(computation.id) is prefix  # a loop's body, say
         self._entered[computation.id] = prefix
+        standing, places, quiet = self.memory.sets.keys(), self.places, self._quiet
         for instruction in computation.sequence or computation.instructions:
             opcode = instruction.opcode
             if opcode in _SILENT:
@@ -117,6 +128,9 @@ class ScheduleEvaluation:
                 frames = self._frames[instruction.id]
             else:
                 frames = self._frames[instruction.id] = (*prefix, Frame(computation, instruction))
+            if standing.isdisjoint(places.list_read(instruction)) and quiet.may_be(instruction):
+                self._pass_over(instruction)
+                continue
             match opcode:
                 case "fusion":
                     self._run_fusion(instruction, frames)
@@ -134,6 +148,18 @@ class ScheduleEvaluation:
                     self._call_kernel(instruction, frames)
                 case _:
                     self._compute(instruction, frames)
+
+    def _pass_over(self, instruction: HloInstruction) -> None:
+        """What a quiet instruction does."""
+        for number in self.places.list_defined(instruction):
+            self.memory.put(number, 0)
+        sought = self._quiet.list_sought(instruction)
+        if sought:
+            reads = tuple([(operand, place, 0) for operand, place in self.places.list_operands(instruction)])
+            for operation in sought:
+                self._sightings[self.module.tags[operation.id]][operation.id] = Sighting(
+                    operation, instruction, 0, reads
+                )
 
     def _read_operands(self, instruction: HloInstruction, reader: Frames) -> tuple[Read, ...]:
         """What stands in every leaf of every operand."""
@@ -214,7 +240,7 @@ class ScheduleEvaluation:
         """Keep what a tagged operation depends on here."""
         if not self.sights:
             return
-        path = instruction.tag_path
+        path = self.module.tags.get(instruction.id)
         if path and (labels or path in self.wanted):
             self._sightings[path][instruction.id] = Sighting(instruction, scheduled, labels, reads)
 

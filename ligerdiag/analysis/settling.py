@@ -104,9 +104,10 @@ class Doubter:
             yield name, {Doubt(write, Reason.NO_METADATA, 0) for write in touched}
 
     def _find_traced(self) -> Iterator[int]:
+        paths, tags = self.run.carriers.paths, self.run.optimized.tags
         for computation in self.run.optimized.computations.values():
             for instruction in computation.instructions:
-                for operation, write in self.run.carriers.paths.get(instruction.tag_path, ()):
+                for operation, write in paths.get(tags.get(instruction.id, ()), ()):
                     if is_carrier(operation, instruction):
                         yield write
 
@@ -171,11 +172,12 @@ class Doubter:
             id(candidates): any(path in carriers for path in candidates)
             for candidates in {id(c): c for c in retagged.ambiguous.values()}.values()
         }
+        tags = self.run.optimized.tags
         known: dict[tuple[int, str, int], Labels] = {}
         """By candidates, opcode and size, which is all that `is_carrier` looks at."""
         for computation in self.run.optimized.computations.values():
             for instruction in computation.instructions:
-                candidates = retagged.ambiguous.get(instruction.tag_path, ())
+                candidates = retagged.ambiguous.get(tags.get(instruction.id, ()), ())
                 if not carrying.get(id(candidates), False):
                     continue
                 size = -1 if is_tuple(instruction.shape) else count_elements(instruction.shape)

@@ -126,7 +126,7 @@ def _compute_program_keys(module: HloModule, computation: HloComputation) -> Map
 
 
 def _find_last_tag(module: HloModule, instruction: HloInstruction) -> TagPath:
-    found = instruction.tag_path
+    found = module.find_tag_path(instruction)
     if instruction.opcode == "fusion":
         for fused in module.computations[instruction.called_computations[0]].instructions:
             found = max(found, _find_last_tag(module, fused))

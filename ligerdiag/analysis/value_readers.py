@@ -147,7 +147,7 @@ class ValueReaders:
         if not tagged:
             return
         known = known | overwritten.around | overwritten.moves.keys()
-        origins = {tag_path_of(frames) for frames in find_origins(self.context.program, write)}
+        origins = {tag_path_of(write.module, frames) for frames in find_origins(write)}
         for _, path in sorted({use for origin in origins for use in self._find_program_uses().get(origin, ())}):
             operation = tagged[path]
             for sighting in sightings.get(path, ()):

@@ -53,6 +53,8 @@ class HiddenWrite:
     """Number of loops around the call."""
     frames: Frames
     """Call path in the module that it was found in."""
+    module: HloModule
+    """Where it was found: the program as written, or the optimized module, for a call that is nobody's."""
 
     @property
     def call(self) -> HloInstruction:
@@ -75,11 +77,11 @@ def find_hidden_writes(module: HloModule, effects_of: EffectsOf) -> tuple[Hidden
     found: list[HiddenWrite] = []
     for frames, call in iterate_kernel_calls(module):
         effects = effects_of(call)
-        path = tag_path_of(frames)
+        path = tag_path_of(module, frames)
         depth = count_loops(frames)
         for number in find_hidden_operands(call, effects):
             unknown = effects.operands[number] is Access.UNKNOWN
-            found.append(HiddenWrite(len(found), effects.kernel, number, unknown, path, depth, frames))
+            found.append(HiddenWrite(len(found), effects.kernel, number, unknown, path, depth, frames, module))
     return tuple(found)
 
 
@@ -88,17 +90,17 @@ def count_loops(frames: Frames) -> int:
     return sum(frame.instruction.opcode in LOOPS for frame in frames)
 
 
-def tag_path_of(frames: Frames) -> TagPath:
+def tag_path_of(module: HloModule, frames: Frames) -> TagPath:
     """The instance's tags: those of the (not yet inlined) calls on the way, then its own."""
-    return (*call_tags_of(frames[:-1]), *frames[-1].instruction.tag_path)
+    return (*call_tags_of(module, frames[:-1]), *module.find_tag_path(frames[-1].instruction))
 
 
-def call_tags_of(frames: Frames) -> TagPath:
+def call_tags_of(module: HloModule, frames: Frames) -> TagPath:
     """Tags of the (not yet inlined) calls among these frames."""
     path: list[int] = []
     for frame in frames:
         if frame.instruction.opcode == "call":
-            path += frame.instruction.tag_path
+            path += module.find_tag_path(frame.instruction)
     return tuple(path)
 
 
@@ -107,24 +109,25 @@ def iterate_kernel_calls(module: HloModule) -> Iterator[tuple[Frames, HloInstruc
 
     Raises ArtifactError where the paths are so many that they are no program's: calls of calls multiply.
     """
-    holds = _compute_holders(module)
     steps = 0
+    for frames in _walk(module, _compute_holders(module), module.entry, ()):
+        steps += len(frames)
+        if steps > _MOST_STEPS:
+            raise ArtifactError(f"`{module.name}` calls kernels in more ways than can be followed")
+        yield frames, frames[-1].instruction
 
-    def walk(computation: HloComputation, prefix: Frames) -> Iterator[tuple[Frames, HloInstruction]]:
-        nonlocal steps
-        for instruction in computation.instructions:
-            if instruction.opcode == "custom-call":
-                frames = (*prefix, Frame(computation, instruction))
-                steps += len(frames)
-                if steps > _MOST_STEPS:
-                    raise ArtifactError(f"`{module.name}` calls kernels in more ways than can be followed")
-                yield frames, instruction
-            elif instruction.opcode in CALLERS:
-                for callee in instruction.called_computations:
-                    if callee in holds:
-                        yield from walk(module.computations[callee], (*prefix, Frame(computation, instruction)))
 
-    yield from walk(module.entry, ())
+def _walk(module: HloModule, holds: frozenset[int], computation: HloComputation, prefix: Frames) -> Iterator[Frames]:
+    """Call paths of the custom calls in it, and further in."""
+    for instruction in computation.instructions:
+        if instruction.opcode == "custom-call":
+            yield (*prefix, Frame(computation, instruction))
+        elif instruction.opcode in CALLERS:
+            for callee in instruction.called_computations:
+                if callee in holds:
+                    yield from _walk(
+                        module, holds, module.computations[callee], (*prefix, Frame(computation, instruction))
+                    )
 
 
 def _compute_holders(module: HloModule) -> frozenset[int]:

@@ -60,7 +60,7 @@ def load_module(files: ModuleFiles, translate: Translate) -> LoadedModule:
     """Reads the module. Raises ArtifactError when no form of its optimized program can be read, NoScheduleError when it
     holds no schedule."""
     notes: list[str] = []
-    with pause_collector():
+    with pause_collector(keep=True):
         (optimized, buffers), path = _read_first(files.optimized, lambda path: _parse(path, translate), notes)
         if not optimized.is_scheduled:
             raise NoScheduleError(f"`{path.name}` holds no schedule: expected the module after optimizations")

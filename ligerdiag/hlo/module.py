@@ -40,9 +40,6 @@ class HloInstruction:
     """Shape with layout."""
     op_name: Final[str]
     """The framework's name for the operation: JAX's name stack, with our tags where the worker put them."""
-    tag_path: Final[TagPath]
-    """Which operation of the author this is; () when that is not known. Read from `op_name`, or worked out afterwards (see
-    `analysis.retag`)."""
 
     @property
     def operand_output_aliases(self) -> Mapping[int, tuple[int, ...]]:
@@ -70,20 +67,6 @@ class HloComputation:
         return tuple(sorted(found, key=lambda i: i.proto.parameter_number))
 
     @cached_property
-    def in_program_order(self) -> tuple[HloInstruction, ...]:
-        """The instructions in the order of their tags, each after its operands."""
-        keys: dict[int, int] = {}
-        for instruction in self.instructions:
-            path = instruction.tag_path
-            own = path[-1] if path else 0
-            operands = instruction.operands
-            keys[instruction.id] = max([own, *[keys[o.id] for o in operands]]) if operands else own
-        listed = list(keys.values())
-        if all(map(le, listed, listed[1:])):
-            return self.instructions
-        return tuple(sorted(self.instructions, key=lambda i: keys[i.id]))
-
-    @cached_property
     def users(self) -> Mapping[int, tuple[HloInstruction, ...]]:
         """Instruction id to the instructions of this computation that have it as an operand."""
         found: dict[int, list[HloInstruction]] = {i.id: [] for i in self.instructions}
@@ -108,6 +91,12 @@ class HloModule:
     """How often the program runs side by side, beside its partitions; 1 where the module does not say."""
     frontend_attributes: Mapping[str, str] = field(default_factory=dict[str, str])
     """What the framework told XLA about the module."""
+    tags: Mapping[int, TagPath] = field(default_factory=dict[int, TagPath])
+    """Instruction id to which operation of the author it is, where that is known: read from `op_name`, or worked out
+    afterwards (see `analysis.retag`)."""
+    _orders: dict[int, tuple[HloInstruction, ...]] = field(
+        init=False, default_factory=dict[int, tuple[HloInstruction, ...]]
+    )
 
     @property
     def is_scheduled(self) -> bool:
@@ -118,6 +107,30 @@ class HloModule:
     def instruction_count(self) -> int:
         """Instructions of all computations, fused ones included."""
         return sum(len(c.instructions) for c in self.computations.values())
+
+    def find_tag_path(self, instruction: HloInstruction) -> TagPath:
+        """Which operation of the author an instruction of this module is; () when that is not known."""
+        return self.tags.get(instruction.id, ())
+
+    def sort_in_program_order(self, computation: HloComputation) -> tuple[HloInstruction, ...]:
+        """The instructions of one of its computations in the order of their tags, each after its operands."""
+        found = self._orders.get(computation.id)
+        if found is None:
+            found = self._orders[computation.id] = self._sort(computation)
+        return found
+
+    def _sort(self, computation: HloComputation) -> tuple[HloInstruction, ...]:
+        tags = self.tags
+        keys: dict[int, int] = {}
+        for instruction in computation.instructions:
+            path = tags.get(instruction.id)
+            own = path[-1] if path else 0
+            operands = instruction.operands
+            keys[instruction.id] = max([own, *[keys[o.id] for o in operands]]) if operands else own
+        listed = list(keys.values())
+        if all(map(le, listed, listed[1:])):
+            return computation.instructions
+        return tuple(sorted(computation.instructions, key=lambda i: keys[i.id]))
 
     def iterate_custom_calls(self) -> "Iterator[tuple[HloComputation, HloInstruction]]":
         """Every custom-call with the computation that holds it, callees first."""

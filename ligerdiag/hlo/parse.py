@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.buffers import BufferAssignment, parse_buffer_assignment
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
-from ligerdiag.hlo.tags import parse_tag_path
+from ligerdiag.hlo.tags import TagPath, parse_tag_path
 from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloModuleProto, HloProto
 
 MAX_BYTES = 2 << 30
@@ -69,10 +69,11 @@ def _describe_decoding(error: DecodeError, message: str) -> ArtifactError | Memo
 def parse_module(proto: HloModuleProto) -> HloModule:
     """View of an HloModuleProto; raises ArtifactError when a reference does not resolve."""
     computations: dict[int, HloComputation] = {}
+    tags: dict[int, TagPath] = {}
     sequences = proto.schedule.sequences
     for computation_proto in proto.computations:
         order = sequences[computation_proto.id].instruction_ids if computation_proto.id in sequences else ()
-        computation = _parse_computation(computation_proto, tuple(order), computations)
+        computation = _parse_computation(computation_proto, tuple(order), computations, tags)
         if computations.setdefault(computation.id, computation) is not computation:
             raise ArtifactError(f"two computations have the id {computation.id}")
     entry = computations.get(proto.entry_computation_id)
@@ -86,6 +87,7 @@ def parse_module(proto: HloModuleProto) -> HloModule:
         input_output_alias=proto.input_output_alias,
         replica_count=max(proto.device_assignment.replica_count, 1),
         frontend_attributes=dict(proto.frontend_attributes.map),
+        tags=tags,
     )
 
 
@@ -116,7 +118,7 @@ def _check_form(instruction: HloInstruction, callees: dict[int, HloComputation])
 
 
 def _parse_computation(
-    proto: HloComputationProto, order: tuple[int, ...], callees: dict[int, HloComputation]
+    proto: HloComputationProto, order: tuple[int, ...], callees: dict[int, HloComputation], tags: dict[int, TagPath]
 ) -> HloComputation:
     by_id: dict[int, HloInstruction] = {}
     for message in proto.instructions:
@@ -139,8 +141,10 @@ def _parse_computation(
             message,
             message.shape,
             op_name,
-            parse_tag_path(op_name),
         )
+        path = parse_tag_path(op_name)
+        if path:
+            tags[message.id] = path
         _check_form(instruction, callees)
         if by_id.setdefault(message.id, instruction) is not instruction:
             raise ArtifactError(f"two instructions of `{proto.name}` have the id {message.id}")

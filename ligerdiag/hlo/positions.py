@@ -29,6 +29,7 @@ class Positions:
         self._module = module
         self._buffers = buffers
         self._definitions: dict[int, dict[ShapeIndex, int]] = {}
+        self._found: dict[tuple[int, ShapeIndex], int | None] = {}
         self._callers: Mapping[int, HloInstruction] | None = None
         self._leaves: dict[int, tuple[int | None, ...]] = {}
 
@@ -46,21 +47,32 @@ class Positions:
 
     def find(self, instruction: HloInstruction, index: ShapeIndex) -> int | None:
         """Slice number where this position stands."""
+        found = self._found
+        passed: list[tuple[int, ShapeIndex]] = []
+        number: int | None = None
         position: Position | None = (instruction, index)
-        for _ in range(_MAX_STEPS):
-            if position is None:
-                return None
-            number = self._find_defined(*position)
+        while position is not None and len(passed) < _MAX_STEPS:
+            key = (position[0].id, position[1])
+            if key in found:
+                number = found[key]
+                break
+            passed.append(key)
+            number = self._find_defined(*key)
             if number is not None:
-                return number
+                break
             position = self.follow(*position)
-        return None
+        for key in passed if len(passed) < _MAX_STEPS else passed[:1]:
+            found[key] = number
+        return number
 
-    def _find_defined(self, instruction: HloInstruction, index: ShapeIndex) -> int | None:
-        defined = self._definitions.get(instruction.id)
-        if defined is None:
-            defined = self._definitions[instruction.id] = dict(self._buffers.definitions.get(instruction.id, ()))
-        return defined.get(index)
+    def _find_defined(self, instruction: int, index: ShapeIndex) -> int | None:
+        defined = self._buffers.definitions.get(instruction)
+        if not defined:
+            return None
+        by_index = self._definitions.get(instruction)
+        if by_index is None:
+            by_index = self._definitions[instruction] = dict(defined)
+        return by_index.get(index)
 
     def follow(self, instruction: HloInstruction, index: ShapeIndex) -> Position | None:
         """The next position of the same value towards its definition; None where it is defined here."""

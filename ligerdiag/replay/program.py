@@ -98,14 +98,14 @@ class _Run:
     def __post_init__(self) -> None:
         self._evaluator = Evaluator(self.module)
         writes = find_hidden_writes(self.module, _overwrite_everything)
-        self._residual_lines = compute_residual_lines(self.module, writes)
+        self._residual_lines = compute_residual_lines(writes)
         self._writes = {(w.tag_path, w.call.id, w.operand): w.index for w in writes}
 
     def run(self, computation: HloComputation, arguments: Sequence[Cells], prefix: TagPath) -> Cells:
         """Runs a computation once; a cell nobody will read again is dropped."""
         left = dict(self._evaluator.count_uses(computation))
         values: dict[int, Cells] = {}
-        for instruction in computation.in_program_order:
+        for instruction in self.module.sort_in_program_order(computation):
             values[instruction.id] = self._run_instruction(instruction, values, arguments, prefix)
             for operand in instruction.operands:
                 left[operand.id] -= 1

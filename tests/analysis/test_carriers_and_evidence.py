@@ -14,7 +14,7 @@ PAIR = tuple_of(array(4), array(4))
 
 def carriers(program: Program) -> Carriers:
     module, _ = parse_hlo(program.bytes())
-    return compute_carriers(module, find_hidden_writes(module, effects_of))
+    return compute_carriers(find_hidden_writes(module, effects_of))
 
 
 def start(program: Program) -> tuple[HloComputationProto, HloInstructionProto]:

@@ -8,6 +8,9 @@ from ligerdiag.analysis.labels import LabelSpace
 from ligerdiag.analysis.memory import LuckyRead
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.effects.access import Access, CallEffects
+from ligerdiag.hlo.module import HloModule
+from ligerdiag.hlo.parse import parse_hlo
+from tests.hlo.building import Builder
 
 SPACE = LabelSpace(2, 2)
 FRESH, ORIGINAL = SPACE.fresh(0), SPACE.original(0)
@@ -18,8 +21,17 @@ BEFORE = SPACE.mark(LuckyRead(0, 6, False, 0))
 FOREIGN = SPACE.mark(LuckyRead(1, 7, True, 0))
 
 
+def make_module() -> HloModule:
+    program = Builder()
+    program.add(program.computation("entry"), "parameter")
+    return parse_hlo(program.bytes())[0]
+
+
+MODULE = make_module()
+
+
 def make_write(index: int = 0, operand: int = 0, unknown: bool = False) -> HiddenWrite:
-    return HiddenWrite(index, "k", operand, unknown, (), 0, ())
+    return HiddenWrite(index, "k", operand, unknown, (), 0, (), MODULE)
 
 
 def compare(

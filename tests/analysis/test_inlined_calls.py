@@ -42,17 +42,17 @@ def test_each_call_gets_instructions_of_its_own_with_the_calls_tags_first() -> N
     assert len({i.id for i in everything}) == len(everything)
     assert not [i for i in everything if i.opcode == "call"]
     loops = [i for i in inlined.entry.instructions if i.opcode == "while"]
-    assert [loop.tag_path for loop in loops] == [(1, 3), (2, 3)]
+    assert [inlined.find_tag_path(loop) for loop in loops] == [(1, 3), (2, 3)]
     assert loops[1].operands == (loops[0],)
     bodies = [inlined.computations[loop.called_computations[0]] for loop in loops]
-    assert [body.root.tag_path for body in bodies] == [(1, 4), (2, 4)]
+    assert [inlined.find_tag_path(body.root) for body in bodies] == [(1, 4), (2, 4)]
     assert bodies[0] is not bodies[1]
 
 
 def test_a_control_edge_from_a_call_leads_to_what_the_call_returns() -> None:
     inlined = inline_calls(write_two_calls())
     (last,) = [i for i in inlined.entry.instructions if i.opcode == "abs"]
-    (first,) = [i for i in inlined.entry.instructions if i.tag_path == (1, 3)]
+    (first,) = [i for i in inlined.entry.instructions if inlined.find_tag_path(i) == (1, 3)]
     assert last.control_predecessors == (first.id,)
 
 

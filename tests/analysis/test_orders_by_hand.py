@@ -24,7 +24,7 @@ def origins(program: Program) -> list[tuple[list[int], int]]:
     module = read(program)
     (write,) = find_hidden_writes(module, effects_of)
     return sorted(
-        ([f.instruction.id for f in frames[:-1]], frames[-1].instruction.id) for frames in find_origins(module, write)
+        ([f.instruction.id for f in frames[:-1]], frames[-1].instruction.id) for frames in find_origins(write)
     )
 
 

@@ -71,9 +71,13 @@ def test_a_race_says_what_is_in_flight_and_marks_the_output() -> None:
     assert [cause.raced for cause in context.outputs["y"].causes] == [(race.key,)]
 
 
+@pytest.mark.parametrize("traced", [True, False])
 @pytest.mark.parametrize("pair", ["async", "copy"])
-def test_a_done_that_has_bytes_of_its_own_passes_the_race_on(pair: str) -> None:
+def test_a_done_that_has_bytes_of_its_own_passes_the_race_on(pair: str, *, traced: bool) -> None:
+    """traced: the value that is overwritten is known to be the program's; else nothing stands in what the start reads."""
     schedule = write_span("skd")
+    if not traced:
+        schedule.proto.hlo_module.computations[-1].instructions[1].metadata.op_name = ""
     done = schedule.proto.hlo_module.computations[-1].instructions[-2]
     if pair == "copy":
         start = next(i for i in schedule.proto.hlo_module.computations[-1].instructions if i.opcode == "async-start")

@@ -52,18 +52,18 @@ def test_an_instruction_gets_the_tag_of_the_operation_that_it_is(pairs: Pairs) -
         retagged = compute_tags(program, compilation.optimized)
         instructions = [i for c in program.computations.values() for i in c.instructions]
         true = {
-            own.tag_path[-1]: tag
+            retagged.program.find_tag_path(own)[-1]: tag
             for own, tag in zip(
                 (i for c in retagged.program.computations.values() for i in c.instructions),
                 load_tags(pair, "unoptimized"),
                 strict=True,
             )
-            if own.tag_path
+            if retagged.program.find_tag_path(own)
         }
         assert len(instructions) >= len(true) > 0
         optimized = [i for c in retagged.optimized.computations.values() for i in c.instructions]
         for instruction, tag in zip(optimized, load_tags(pair, "optimized"), strict=True):
-            path = instruction.tag_path
+            path = retagged.optimized.find_tag_path(instruction)
             if path and path[0] > 0:
                 assert tuple(n for number in path for n in true[number]) == tag, (case, instruction.name)
                 found += 1
