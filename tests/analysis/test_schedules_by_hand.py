@@ -1,9 +1,15 @@
 """Schedules that XLA would be free to make and does not happen to make here."""
 
+from dataclasses import replace
+
 import pytest
 
+from ligerdiag.analysis.carriers import compute_carriers
+from ligerdiag.analysis.context import compute_context
+from ligerdiag.analysis.retag import Retagged
 from ligerdiag.analysis.vanished import DroppedBy, TracedCall
-from tests.analysis.by_hand import Program, judge, verdicts
+from ligerdiag.hlo.parse import parse_hlo
+from tests.analysis.by_hand import Program, effects_of, judge, verdicts
 from tests.hlo.building import array, tuple_of
 
 PAIR = tuple_of(array(4), array(4))
@@ -100,6 +106,33 @@ def test_a_call_that_the_program_does_not_hold_is_a_note() -> None:
     entry.root_id = entry.instructions[4].id
     context = judge(write_program(), schedule, "sums", "y")
     assert any(stray.name in note for note in context.matching.notes)
+
+
+def test_a_call_that_is_nobodys_is_a_write_of_the_module_that_holds_it() -> None:
+    """Where tags are worked out: ids of one module say nothing about the other."""
+    program, schedule = write_program(), write_schedule("ky")
+    entry = schedule.proto.hlo_module.computations[0]
+    stray = schedule.kernel(entry, entry.instructions[3], tag=77)
+    stray.backend_config = b"another"
+    schedule.place(stray)
+    entry.root_id = entry.instructions[4].id
+    schedule.schedule(entry)
+    written, (optimized, buffers) = parse_hlo(program.bytes())[0], parse_hlo(schedule.bytes())
+    assert buffers is not None
+    tags = Retagged(program=written, optimized=replace(optimized, tags={}))
+    context = compute_context(
+        program=tags.program,
+        optimized=tags.optimized,
+        buffers=buffers,
+        effects_of=effects_of,
+        output_names=("sums", "y"),
+        traced_calls=(),
+        retagged=tags,
+    )
+    assert [write.unknown for write in context.writes] == [False, True]
+    for write in context.writes:
+        assert write.call in [i for c in write.module.computations.values() for i in c.instructions]
+    assert compute_carriers(context.writes[1:]).paths == {}
 
 
 def test_a_call_without_tags_is_known_by_its_payload() -> None:
