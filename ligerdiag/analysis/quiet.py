@@ -24,8 +24,8 @@ class Nesting:
     """Which computation of a module holds what."""
 
     module: HloModule
-    homes: dict[int, tuple[int, HloInstruction]] = field(default_factory=dict[int, tuple[int, HloInstruction]])
-    """Instruction id to the id of the computation that holds it, and the instruction."""
+    homes: dict[int, int] = field(default_factory=dict[int, int])
+    """Instruction id to the id of the computation that holds it."""
     _callers: defaultdict[int, set[int]] = field(default_factory=lambda: defaultdict[int, set[int]](set))
     """Computation id to the ids of those that call it."""
     _calling: set[int] = field(default_factory=set[int])
@@ -33,11 +33,12 @@ class Nesting:
 
     def __post_init__(self) -> None:
         for number, computation in self.module.computations.items():
-            for one in computation.instructions:
-                self.homes[one.id] = number, one
-                if one.opcode == "custom-call":
-                    self._calling.add(number)
-                for callee in one.called_computations:
+            instructions = computation.instructions
+            self.homes.update(dict.fromkeys([one.id for one in instructions], number))
+            if "custom-call" in [one.opcode for one in instructions]:
+                self._calling.add(number)
+            for called in [one.called_computations for one in instructions if one.called_computations]:
+                for callee in called:
                     self._callers[callee].add(number)
 
     def find_around(self, inner: Iterable[int]) -> set[int]:
@@ -74,14 +75,14 @@ class QuietOnes:
     """Computation id to the operations in it that are looked out for, in their order."""
 
     def __post_init__(self) -> None:
-        nesting, wanted = self.nesting, self.wanted
-        for number, path in nesting.module.tags.items() if wanted else ():
-            if path in wanted and number in nesting.homes:
-                home, operation = nesting.homes[number]
-                if operation.opcode not in _NOT_SIGHTED:
-                    self._sought[home].append(operation)
+        nesting, wanted, tags = self.nesting, self.wanted, self.nesting.module.tags
+        sought = [number for number, path in tags.items() if path in wanted] if wanted else []
+        for home in dict.fromkeys([nesting.homes[number] for number in sought if number in nesting.homes]):
+            for one in nesting.module.computations[home].instructions:
+                if one.opcode not in _NOT_SIGHTED and tags.get(one.id) in wanted:
+                    self._sought[home].append(one)
         deep = [caller for number in self._sought for caller in nesting.list_fused_callers(number)]
-        starting = [nesting.homes[number][0] for number in self.started if number in nesting.homes]
+        starting = [nesting.homes[number] for number in self.started if number in nesting.homes]
         self._loud = nesting.find_around([*starting, *deep])
 
     def may_be(self, instruction: HloInstruction) -> bool:
