@@ -257,7 +257,7 @@ def run(seeds: list[Seed], first: int, count: int, cache: Cache, keep: Path | No
                     if keep is not None:
                         shutil.copytree(folder, keep / str(number), symlinks=True, dirs_exist_ok=True)
                 seconds = perf_counter() - started
-            gc.collect()  # an analysis that was broken off leaves cycles, which would count against the next input
+                gc.collect()  # an analysis that was broken off leaves cycles, which would count against all that follows
             tally.outcomes[outcome] += 1
             tally.kinds[kind] += 1
             if seconds > tally.slowest:

@@ -56,11 +56,15 @@ class FusionSummaries:
 
     module: HloModule
     places: Places
-    nesting: Nesting = field(init=False)
+    _nesting: Nesting | None = None
     _found: dict[int, FusionSummary | None] = field(default_factory=dict[int, FusionSummary | None])
 
-    def __post_init__(self) -> None:
-        self.nesting = Nesting(self.module)
+    @property
+    def nesting(self) -> Nesting:
+        """Which computation holds what."""
+        if self._nesting is None:
+            self._nesting = Nesting(self.module)
+        return self._nesting
 
     def find(self, fusion: HloInstruction) -> FusionSummary | None:
         """The fusion's summary; None where it has to be followed."""
