@@ -305,7 +305,6 @@ def _compute_coverage(compilation: Compilation, context: Context) -> Coverage:
         not_covered=(
             *notes,
             *context.matching.notes,
-            *context.actual.notes,
             *context.concurrency.notes,
             *unplaced,
             *moved,

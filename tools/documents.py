@@ -11,13 +11,14 @@ A page is run from top to bottom in a folder of its own, which has the clone's `
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from markdown_it import MarkdownIt
+
+from tools.running import Outcome, run_process
 
 ROOT = Path(__file__).parents[1]
 
@@ -36,7 +37,6 @@ REASONS = {
 
 _SHELLS = frozenset({"", "sh", "bash", "console"})
 _FILE = re.compile(r"^# (?P<name>[\w./-]+\.(?:py|toml))$")
-_TIMEOUT = 300
 _NOT_A_READERS = ("CI", "BUILD_NUMBER", "FORCE_COLOR", "NO_COLOR", "PY_COLORS")
 """What changes what is printed, and is set where nobody reads: pytest writes whole messages into its summary in CI."""
 
@@ -81,15 +81,6 @@ class Command:
     words: str
     expected: str | None
     """None where the page shows nothing of it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What a command left behind."""
-
-    code: int
-    out: str
-    err: str
 
 
 def list_pages() -> tuple[Path, ...]:
@@ -141,17 +132,7 @@ def run_command(words: str, folder: Path, cache: Path) -> Outcome:
         "PYTEST_ADDOPTS": "",
     }
     plain = re.sub(r"(^|&& )uv run ", r"\1", words)
-    done = subprocess.run(
-        ["bash", "-c", plain],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_TIMEOUT,
-        stdin=subprocess.DEVNULL,
-    )
-    return Outcome(code=done.returncode, out=done.stdout, err=done.stderr)
+    return run_process(["bash", "-c", plain], cwd=folder, environment=environment)
 
 
 def iterate_runs(page: Path, folder: Path, cache: Path) -> Iterator[tuple[Block, Command, Outcome]]:

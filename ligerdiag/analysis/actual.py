@@ -35,7 +35,5 @@ class Actual:
     """Every hidden write that the optimized module still holds."""
     frames: Mapping[int, Frames]
     """Scheduled instruction id to a call path that leads to it."""
-    notes: tuple[str, ...]
-    """What was met and is not modelled."""
     traced: frozenset[int] = frozenset()
     """Indices of hidden writes whose operand was known to hold the original when the kernel came."""

@@ -129,7 +129,7 @@ def compute_context(
         concurrency.races,
         compute_carried(optimized, carriers, candidates, space),
     )
-    intended, actual = Intended((), {}), Actual((), {}, (), {}, ())
+    intended, actual = Intended((), {}), Actual((), {}, (), {})
     if writes:
         intended = run.run_intended()
         wanted = frozenset(path for path, tagged in intended.tagged.items() if tagged.labels)

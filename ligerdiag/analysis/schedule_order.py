@@ -65,7 +65,6 @@ class ScheduleEvaluation:
     """Id of an async start that races with a kernel to the marks that its results get."""
     memory: Memory = field(init=False)
     places: Places = field(init=False)
-    notes: dict[str, None] = field(default_factory=dict[str, None])
     _sightings: dict[TagPath, dict[int, Sighting]] = field(init=False)
     _by_call: defaultdict[int, list[ActualWrite]] = field(init=False)
     _frames: dict[int, Frames] = field(default_factory=dict[int, Frames])
@@ -82,19 +81,22 @@ class ScheduleEvaluation:
         self._sightings = defaultdict(dict)
         self._by_call = defaultdict(list)
         self._started = frozenset((*self.carried, *self.marked))
-        finished = [
-            one.id
-            for computation in (self.module.computations.values() if self.raced else ())
-            for one in computation.instructions
-            if one.operands and one.operands[0].id in self.raced
-        ]
         wanted = self.wanted if self.sights else frozenset[TagPath]()
-        self._quiet = QuietOnes(self.fusions.nesting, self._started.union(finished), wanted)
+        self._quiet = QuietOnes(self.fusions.nesting, self._started.union(self._list_raced_dones()), wanted)
         self.places = self.fusions.places
         self.memory = Memory(self.places, self.space, Order())
         for write in self.actual_writes:
             self._by_call[write.call.id].append(write)
         self.memory.expect(self.actual_writes)
+
+    def _list_raced_dones(self) -> list[int]:
+        """Ids of what finishes a start that races, and gets its marks, whatever it reads."""
+        return [
+            one.id
+            for computation in (self.module.computations.values() if self.raced else ())
+            for one in computation.instructions
+            if one.operands and one.operands[0].id in self.raced
+        ]
 
     def run(self) -> Actual:
         """Evaluate the whole module."""
@@ -112,7 +114,6 @@ class ScheduleEvaluation:
             {path: tuple(found.values()) for path, found in self._sightings.items()},
             self.actual_writes,
             self._frames,
-            tuple(self.notes),
             frozenset(self._traced),
         )
 

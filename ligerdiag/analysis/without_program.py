@@ -54,7 +54,7 @@ def compute_context_without_program(
     foreign = tuple({id(write.frames): write.frames for write in writes}.values())
     matching = adopt_foreign(Matching({}, (), (), {}, (), frozenset(), (), frozenset(), foreign), writes, positions)
     space = LabelSpace(len(writes), max((write.loop_depth for write in writes), default=0))
-    actual = Actual((), {}, (), {}, ())
+    actual = Actual((), {}, (), {})
     concurrency = find_concurrency(
         optimized, buffers, positions, matching.actual, thunks=thunks, command_order=command_order
     )

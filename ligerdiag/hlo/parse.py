@@ -70,12 +70,18 @@ def parse_module(proto: HloModuleProto) -> HloModule:
     """View of an HloModuleProto; raises ArtifactError when a reference does not resolve."""
     computations: dict[int, HloComputation] = {}
     tags: dict[int, TagPath] = {}
+    ids: set[int] = set()
+    count = 0
     sequences = proto.schedule.sequences
     for computation_proto in proto.computations:
         order = sequences[computation_proto.id].instruction_ids if computation_proto.id in sequences else ()
         computation = _parse_computation(computation_proto, tuple(order), computations, tags)
         if computations.setdefault(computation.id, computation) is not computation:
             raise ArtifactError(f"two computations have the id {computation.id}")
+        ids.update([instruction.id for instruction in computation.instructions])
+        count += len(computation.instructions)
+        if len(ids) != count:  # tags, and the buffer assignment, name an instruction of the module by its id
+            raise ArtifactError(f"`{computation.name}` has an instruction with the id of one in another computation")
     entry = computations.get(proto.entry_computation_id)
     if entry is None:
         raise ArtifactError(f"the entry computation `{proto.entry_computation_name}` is missing")

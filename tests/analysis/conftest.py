@@ -2,11 +2,17 @@
 
 import pytest
 
+from ligerdiag.inspection import Inspection, inspect_artifact
 from tests.analysis import compiled
 from tests.analysis.compiled import Compiler, Program
 
 compiler = compiled.compiler
 type Programs = dict[str, Program]
+
+
+def inspect_all(programs: Programs) -> dict[str, Inspection]:
+    """Anew, whatever was inspected before."""
+    return {name: inspect_artifact(one.artifact, effects_cache=one.effects) for name, one in programs.items()}
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,7 @@ from ligerdiag.analysis.fusion_summaries import FusionSummaries, FusionSummary
 from ligerdiag.analysis.places import Places
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.hlo.positions import Positions
-from ligerdiag.inspection import inspect_artifact
-from tests.analysis.conftest import Programs
+from tests.analysis.conftest import Programs, inspect_all
 from tests.hlo.building import Builder, array, find, tuple_of
 
 
@@ -51,7 +50,7 @@ def test_verdicts_are_those_of_following_every_fusion(
     file: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     programs: Programs = request.getfixturevalue(file)
-    summarized = {name: inspect_artifact(one.artifact, effects_cache=one.effects) for name, one in programs.items()}
+    summarized = inspect_all(programs)
     monkeypatch.setattr(FusionSummaries, "find", lambda *_: None)
-    followed = {name: inspect_artifact(one.artifact, effects_cache=one.effects) for name, one in programs.items()}
+    followed = inspect_all(programs)
     assert summarized == followed

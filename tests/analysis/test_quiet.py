@@ -4,9 +4,8 @@ import pytest
 
 from ligerdiag.analysis.quiet import Nesting, QuietOnes
 from ligerdiag.hlo.parse import parse_hlo
-from ligerdiag.inspection import inspect_artifact
 from tests.analysis.by_hand import Program, judge, verdicts
-from tests.analysis.conftest import Programs
+from tests.analysis.conftest import Programs, inspect_all
 from tests.hlo.building import array, find, tuple_of
 
 PAIR = tuple_of(array(4), array(4))
@@ -17,9 +16,9 @@ def test_verdicts_are_those_of_passing_over_nothing(
     file: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     programs: Programs = request.getfixturevalue(file)
-    passed = {name: inspect_artifact(one.artifact, effects_cache=one.effects) for name, one in programs.items()}
+    passed = inspect_all(programs)
     monkeypatch.setattr(QuietOnes, "may_be", lambda *_: False)
-    followed = {name: inspect_artifact(one.artifact, effects_cache=one.effects) for name, one in programs.items()}
+    followed = inspect_all(programs)
     assert passed == followed
 
 

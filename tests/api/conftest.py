@@ -9,7 +9,7 @@ import pytest
 
 from ligerdiag import api
 from ligerdiag.report.model import CaseReport, CheckReport
-from tests.running import Outcome, run_process
+from tools.running import Outcome, run_process
 
 ROOT = Path(__file__).parents[2]
 

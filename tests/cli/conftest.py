@@ -19,7 +19,7 @@ from ligerdiag.suppressions.entry import ConfigEntry
 from ligerdiag.toolchain_doctor import State, Step, ToolchainStatus
 from tests.report.bisection_samples import make_bisection
 from tests.report.samples import make_case, make_report
-from tests.running import Outcome
+from tools.running import Outcome
 
 
 def make_status(name: str, *steps: Step) -> ToolchainStatus:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.cli import init as command
-from tests.running import Outcome, run_process
+from tools.running import Outcome, run_process
 
 PROJECT = '[project]\nname = "mine"\nversion = "0"'
 WRITTEN = ["cases/starter.py", "pyproject.toml", "tests/test_schedule.py"]

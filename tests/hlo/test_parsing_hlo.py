@@ -110,6 +110,14 @@ def test_two_computations_with_one_id_are_refused() -> None:
     expect_error(builder, "two computations have the id 1")
 
 
+def test_an_id_stands_for_one_instruction_of_the_whole_module() -> None:
+    builder = Builder()
+    first = builder.add(builder.computation("called"), "parameter")
+    second = builder.add(builder.computation("entry"), "parameter")
+    second.id = builder.proto.hlo_module.computations[1].root_id = first.id
+    expect_error(builder, "`entry` has an instruction with the id of one in another computation")
+
+
 def test_a_missing_root_is_refused() -> None:
     builder = build_small()
     builder.proto.hlo_module.computations[1].root_id = 50

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import Outcome, run_process
+from tools.running import Outcome, run_process
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = Path(__file__).parent / "sample_project"

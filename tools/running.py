@@ -1,4 +1,4 @@
-"""Running a command in a process of its own."""
+"""Running a command in a process of its own, which asks nobody anything."""
 
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -18,6 +18,13 @@ class Outcome:
 def run_process(command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], timeout: float = 300) -> Outcome:
     """Runs it to its end, whatever that is."""
     done = subprocess.run(
-        command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=timeout
+        command,
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout,
+        stdin=subprocess.DEVNULL,
     )
     return Outcome(done.returncode, done.stdout, done.stderr)
