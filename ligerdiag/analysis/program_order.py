@@ -5,7 +5,9 @@
   (2) Every instruction that computes makes new storage. `tuple`, `get-tuple-element` and the parameters of a `call` or of
       a `conditional`'s branch are other names for existing storage; a loop's parameters are storage of the loop.
   (3) A kernel's hidden write changes the storage of its operand, for everyone who reads it later.
-  (4) An operation that autodiff derived from the value before the write reads it as it was (see `residuals`).
+  (4) The program as written says itself, by snapshots, which value is meant where autodiff reads one (see
+      `compile.intent`). In a program that MLIR has folded, an operation that autodiff derived from the value before the
+      write is taken to read it as it was (see `residuals`).
   (5) Loops run to a fixpoint; what a loop's predicate depends on, its results depend on.
   (6) In a program that MLIR has folded, what cannot be told is marked (see `doubts`).
   (7) The edges of a shard_map take and return all its values at once; each result is its own operand's.
@@ -196,7 +198,9 @@ class _Evaluation:
             labels = self._call_kernel(instruction, operands, path, doubts)
             if instruction.proto.custom_call_target in _ELEMENT_BY_ELEMENT and len(operands) > 1:
                 return tuple([self._copy(operand) for operand in operands])  # (7)
-        elif self._before and not self._before.keys().isdisjoint(operands) and is_derivative(instruction):
+        elif (
+            self.folded and self._before and not self._before.keys().isdisjoint(operands) and is_derivative(instruction)
+        ):
             for one in self._read_as_it_was(instruction, operands):
                 labels |= one
         else:
@@ -255,7 +259,7 @@ class _Evaluation:
 
     def _read_as_it_was(self, reader: HloInstruction, operands: list[Value]) -> list[Labels]:
         """The operands' sets, from before the writes as far as (4) says so."""
-        if not self._before or not is_derivative(reader):
+        if not self.folded or not self._before or not is_derivative(reader):
             return [self._union(value) for value in operands]
         return [self._as_it_was(reader, value, self._union(value)) for value in operands]
 

@@ -14,6 +14,7 @@ from jaxlib.mlir import ir
 
 from ligerdiag.case import Case
 from ligerdiag.compile.as_written import convert_as_written
+from ligerdiag.compile.intent import IntentTrace, mark_intent
 from ligerdiag.compile.jax_generations import enter_mesh
 from ligerdiag.compile.kernel_calls import (
     LoweredCall,
@@ -28,7 +29,7 @@ from ligerdiag.compile.mesh import build_argument_specs, build_mesh, compute_don
 from ligerdiag.compile.names import compute_input_names, compute_output_names
 from ligerdiag.compile.reader import Readers
 from ligerdiag.compile.readers import find_readers
-from ligerdiag.compile.tags import tag_operations
+from ligerdiag.compile.tags import tag_like, tag_operations
 from ligerdiag.compile.ties import put_ties
 from ligerdiag.compile.worker_faults import describe_fault
 from ligerdiag.errors import CaseError, LigerdiagError
@@ -89,26 +90,27 @@ def lower_case(
     ):
         library: Any = jax
         jitted: Any = library.jit(case.function, keep_unused=True, donate_argnums=compute_donated(case))
-        with record_binds(_kernel_primitives()) as binds:
+        with record_binds(_kernel_primitives()) as binds, mark_intent(_kernel_primitives(), None) as intent:
             traced = jitted.trace(*specs)
         traced_calls = find_traced_calls(traced.jaxpr, binds)
         trace_seconds = perf_counter() - started
         with record_launches(_triton_library()) as launches:
             lowered = traced.lower(lowering_platforms=("cuda",))
+        marked = _lower_marked(jitted, specs, intent) if tagged and intent.needs_snapshots else None
     module: Any = lowered.compiler_ir("stablehlo")
-    tags = tag_operations(module) if tagged else 0
+    tags = _tag(module, marked) if tagged else 0
     lowered_calls = find_lowered_calls(module)
     readers = find_readers(module, traced_calls, lowered_calls) if tagged else Readers(trouble="there are no tags")
     if ties:
         put_ties(module, readers, ties, case.id)
-        tags = tag_operations(module)
+        tags = _tag(module, marked)
         lowered_calls = find_lowered_calls(module)
     inputs = compute_input_names(case.function, specs)
     parameters = _count_parameters(module)
     return LoweredCase(
         lowered=lowered,
         text=module.operation.get_asm(enable_debug_info=True),
-        as_written=_convert_as_written(module),
+        as_written=_convert_as_written(module if marked is None else marked),
         tags=tags,
         outputs=compute_output_names(traced.out_info),
         inputs=inputs,
@@ -130,6 +132,23 @@ def configure_locations(package: str) -> None:
     config.update("jax_include_full_tracebacks_in_locations", True)
     config.update("jax_traceback_in_locations_limit", MAXIMUM_FRAMES)
     source_info_util.register_exclusion(package)
+
+
+def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace) -> Any:
+    """The StableHLO module of a second trace, with snapshots, tagged; None where nothing is copied after all."""
+    jax.clear_caches()
+    with mark_intent(_kernel_primitives(), frozenset(intent.kernel_forms)) as marks:
+        lowered = jitted.trace(*specs).lower(lowering_platforms=("cuda",))
+    jax.clear_caches()
+    if not marks.snapshots:
+        return None
+    module = lowered.compiler_ir("stablehlo")
+    tag_operations(module)
+    return module
+
+
+def _tag(module: Any, marked: Any) -> int:
+    return tag_operations(module) if marked is None else tag_like(module, marked)
 
 
 def _convert_as_written(module: Any) -> bytes:

@@ -17,7 +17,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from ligerdiag.compile.tags import walk_operations
+from ligerdiag.compile.tags import read_tag, walk_operations
 
 type Path = tuple[tuple[int, int, int], ...]
 """Region, block and position at each level, from the module down to an operation."""
@@ -48,7 +48,7 @@ class Program:
 
     def __init__(self, module: Any) -> None:
         """Reads the module, which is not to be changed as long as this is used."""
-        self.operations: dict[int, Any] = dict(enumerate(walk_operations(module.operation), 1))
+        self.operations: dict[int, Any] = {read_tag(one): one for one in walk_operations(module.operation)}
         self.paths: dict[int, Path] = {}
         self._tags: dict[Path, int] = {}
         self._uses: dict[Any, list[tuple[int, int]]] = {}
@@ -57,8 +57,8 @@ class Program:
         self._functions: dict[str, int] = {}
         self._calls: dict[int, list[int]] = {}
         """Tag of a function to those of its calls."""
-        for tag, (path, operation) in enumerate(_walk_paths(module.operation, ()), 1):
-            self._add(tag, path, operation)
+        for path, operation in _walk_paths(module.operation, ()):
+            self._add(read_tag(operation), path, operation)
         self._above: dict[Any, Any] = {}
         self._settled: set[int] = set()
         for function in self._functions.values():

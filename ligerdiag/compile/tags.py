@@ -5,10 +5,12 @@
 2. Numbers are 1, 2, … in the order of a walk over the module, an operation before the operations in its regions.
    A tag that is there already is replaced: JAX hands out the module of its cache when it lowers a program again.
 3. XLA keeps the name as `op_name`. For an inlined function it joins caller and callee: `jit(f)/call#ld15/add#ld85`.
+4. Two traces of one program, of which one has more operations (see `intent`), get the same number where they do the same.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -17,13 +19,42 @@ from ligerdiag.compile.locations import put_location, read_name, rename_location
 
 _TAG = re.compile(r"#ld\d+$")
 
+_NAMED = frozenset({"func.call", "stablehlo.while", "stablehlo.case", "stablehlo.if"})
+"""Operations that pass on what the operations inside need, which is more in one trace than in the other."""
+
+type _Key = tuple[str, str, tuple[str, ...]]
+
 
 def tag_operations(module: ir.Module) -> int:
     """Tags all operations of the module in place and returns how many they are."""
     operations = list(walk_operations(module.operation))
-    for number, operation in reversed(list(enumerate(operations, 1))):  # inner ones first: see put_location
-        put_location(operation, _tag_location(operation.location, number, module.context))
+    _put_tags(module, operations, range(1, len(operations) + 1))
     return len(operations)
+
+
+def tag_like(module: ir.Module, other: ir.Module) -> int:
+    """Tags all operations of the module in place, by 4 as those of the other one, which is tagged; returns how many.
+
+    Operations that the other module lacks get numbers above all of its own.
+    """
+    operations = list(walk_operations(module.operation))
+    known = list(walk_operations(other.operation))
+    numbers = [0] * len(operations)
+    for position, found in _match([_read_key(one) for one in operations], [_read_key(one) for one in known]):
+        numbers[position] = found + 1
+    free = len(known)
+    for position, number in enumerate(numbers):
+        if not number:
+            free += 1
+            numbers[position] = free
+    _put_tags(module, operations, numbers)
+    return len(operations)
+
+
+def read_tag(operation: Any) -> int:
+    """The operation's number; 0 where it has none."""
+    found = _TAG.search(read_name(operation.location) or "")
+    return int(found[0][3:]) if found else 0
 
 
 def walk_operations(operation: Any) -> Iterator[Any]:
@@ -38,6 +69,37 @@ def walk_operations(operation: Any) -> Iterator[Any]:
 def strip_tag(name: str) -> str:
     """The name as it was before it was tagged."""
     return _TAG.sub("", name)
+
+
+def _put_tags(module: ir.Module, operations: Sequence[Any], numbers: Sequence[int]) -> None:
+    for operation, number in reversed(
+        list(zip(operations, numbers, strict=True))
+    ):  # inner ones first: see put_location
+        put_location(operation, _tag_location(operation.location, number, module.context))
+
+
+def _read_key(operation: Any) -> _Key:
+    """What two traces of the same operation have in common."""
+    named = operation.name in _NAMED
+    types = () if named else tuple([str(result.type) for result in operation.results])
+    return operation.name, strip_tag(read_name(operation.location) or ""), types
+
+
+def _match(ours: Sequence[_Key], others: Sequence[_Key]) -> Iterator[tuple[int, int]]:
+    """Positions of the same operation, in order."""
+    begin = 0
+    while begin < min(len(ours), len(others)) and ours[begin] == others[begin]:
+        yield begin, begin
+        begin += 1
+    end = 0
+    while end < min(len(ours), len(others)) - begin and ours[-1 - end] == others[-1 - end]:
+        end += 1
+    middle = SequenceMatcher(None, ours[begin : len(ours) - end], others[begin : len(others) - end], autojunk=False)
+    for block in middle.get_matching_blocks():
+        for offset in range(block.size):
+            yield begin + block.a + offset, begin + block.b + offset
+    for offset in range(end):
+        yield len(ours) - end + offset, len(others) - end + offset
 
 
 def _tag_location(location: Any, number: int, context: Any) -> Any:

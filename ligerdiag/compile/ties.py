@@ -21,7 +21,7 @@ from ligerdiag.compile.locations import make_anew, read_name, rename_location
 from ligerdiag.compile.reader import Reader, Readers
 from ligerdiag.compile.readers import find_floating_output
 from ligerdiag.compile.same_storage import FUNCTION, find_calls_of, read_return
-from ligerdiag.compile.tags import strip_tag, walk_operations
+from ligerdiag.compile.tags import read_tag, strip_tag, walk_operations
 from ligerdiag.compile.worker_faults import describe_fault
 from ligerdiag.errors import CompileError, InputError
 
@@ -66,7 +66,7 @@ class _Weaver:
 
     def __init__(self, module: Any) -> None:
         self._module = module
-        self._operations: dict[int, Any] = dict(enumerate(walk_operations(module.operation), 1))
+        self._operations: dict[int, Any] = {read_tag(one): one for one in walk_operations(module.operation)}
         self._sums: dict[int, Any] = {}
         """Tag of a kernel call to the operation whose only result is the sum."""
         self._results: dict[tuple[int, ...], int] = {}

@@ -5,7 +5,7 @@ write gives its cell another array, so arrays can be shared.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.shape import is_tuple
@@ -18,8 +18,6 @@ class Cell:
     """Storage of one array."""
 
     array: Array
-    before: dict[int, Array] = field(default_factory=dict[int, Array])
-    """HiddenWrite index to the content just before that write."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

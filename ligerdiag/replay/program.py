@@ -5,7 +5,7 @@ The numbered rules are those of `analysis.program_order`, for numbers instead of
   (2) Every instruction that computes makes a new cell; `tuple`, `get-tuple-element` and the parameters of a `call` or of a
       branch are other names for existing cells; a loop's parameters are cells of the loop, new in each iteration.
   (3) What a kernel overwrites is the content of its operand's cell, for everyone who reads it later.
-  (4) An operation that autodiff derived from the value before the write reads it as it was (see `analysis.residuals`).
+  (4) Which value is meant where autodiff reads one, snapshots in the program say (see `compile.intent`).
   (5) Inside of a shard_map each device has its own values, and all devices run in lockstep. What does not depend on the
       device is one value.
 In `isolated` memory (3) does not happen: nobody sees what a kernel leaves in an operand, which is what a stale read gets.
@@ -19,14 +19,10 @@ from typing import Protocol
 
 import numpy as np
 
-from ligerdiag.analysis.residuals import ResidualLines, compute_residual_lines, find_file_location, is_derivative
-from ligerdiag.analysis.writes import find_hidden_writes
-from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.effects.call import carries_kernel
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.shape import iterate_leaf_shapes
-from ligerdiag.hlo.tags import TagPath, parse_tag_path
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.replay import manual_axes
 from ligerdiag.replay.cells import (
@@ -70,7 +66,7 @@ def run_program(
     arguments: by parameter number. devices: how many there are inside of a shard_map. Raises NotCoveredError.
     """
     run = _Run(module, kernels, isolated, devices)
-    root = run.run(module.entry, [Cell(argument) for argument in arguments], ())
+    root = run.run(module.entry, [Cell(argument) for argument in arguments])
     return tuple([cell.array for cell in list_cells(root)])
 
 
@@ -91,22 +87,16 @@ class _Run:
     isolated: bool
     devices: int
     _evaluator: Evaluator = field(init=False)
-    _residual_lines: Mapping[int, ResidualLines] = field(init=False)
-    _writes: dict[tuple[TagPath, int, int], int] = field(default_factory=dict[tuple[TagPath, int, int], int])
-    """(tag path, call id, operand_number) to HiddenWrite index."""
 
     def __post_init__(self) -> None:
         self._evaluator = Evaluator(self.module)
-        writes = find_hidden_writes(self.module, _overwrite_everything)
-        self._residual_lines = compute_residual_lines(writes)
-        self._writes = {(w.tag_path, w.call.id, w.operand): w.index for w in writes}
 
-    def run(self, computation: HloComputation, arguments: Sequence[Cells], prefix: TagPath) -> Cells:
+    def run(self, computation: HloComputation, arguments: Sequence[Cells]) -> Cells:
         """Runs a computation once; a cell nobody will read again is dropped."""
         left = dict(self._evaluator.count_uses(computation))
         values: dict[int, Cells] = {}
         for instruction in self.module.sort_in_program_order(computation):
-            values[instruction.id] = self._run_instruction(instruction, values, arguments, prefix)
+            values[instruction.id] = self._run_instruction(instruction, values, arguments)
             for operand in instruction.operands:
                 left[operand.id] -= 1
                 if not left[operand.id]:
@@ -120,7 +110,6 @@ class _Run:
         instruction: HloInstruction,
         values: Mapping[int, Cells],
         arguments: Sequence[Cells],
-        prefix: TagPath,
     ) -> Cells:
         operands = [values[operand.id] for operand in instruction.operands]
         called = [self.module.computations[c] for c in instruction.called_computations]
@@ -128,7 +117,7 @@ class _Run:
         if instruction.proto.custom_call_target in manual_axes.EDGES or (
             devices and instruction.opcode not in _TOGETHER
         ):
-            return self._run_on_devices(instruction, operands, devices, prefix)
+            return self._run_on_devices(instruction, operands, devices)
         match instruction.opcode:
             case "parameter":
                 return arguments[instruction.proto.parameter_number]
@@ -140,34 +129,30 @@ class _Run:
                     raise ArtifactError(f"`{instruction.name}` takes an element of what is no tuple")
                 return whole[instruction.proto.tuple_index]
             case "call":
-                return self.run(called[0], operands, (*prefix, *parse_tag_path(instruction.op_name)))
+                return self.run(called[0], operands)
             case "while":
                 body, condition = called
                 state = copy_cells(operands[0])
-                while is_true(_read_for_all(self.run(condition, (state,), prefix))):
-                    state = copy_cells(self.run(body, (state,), prefix))
+                while is_true(_read_for_all(self.run(condition, (state,)))):
+                    state = copy_cells(self.run(body, (state,)))
                 return state
             case "conditional":
                 branch = choose_branch(instruction, _read_for_all(operands[0]))
-                return copy_cells(self.run(called[branch], (operands[1 + branch],), prefix))
+                return copy_cells(self.run(called[branch], (operands[1 + branch],)))
             case "opt-barrier":
                 return copy_cells(operands[0])
             case "partition-id":
                 return Spread(tuple([Cell(np.array(device, np.uint32)) for device in range(self.devices)]))
             case _:
-                return self._compute(instruction, operands, prefix, self._evaluator)
+                return self._compute(instruction, operands, self._evaluator)
 
-    def _compute(
-        self, instruction: HloInstruction, operands: Sequence[Cells], prefix: TagPath, evaluator: Evaluator
-    ) -> Cells:
+    def _compute(self, instruction: HloInstruction, operands: Sequence[Cells], evaluator: Evaluator) -> Cells:
         if instruction.opcode == "custom-call" and carries_kernel(instruction.proto.custom_call_target):
-            return self._launch(instruction, operands, prefix)
-        read = tuple([self._read_for(instruction, operand) for operand in operands])
+            return self._launch(instruction, operands)
+        read = tuple([read_cells(operand) for operand in operands])
         return store(evaluator.evaluate(instruction, read))
 
-    def _run_on_devices(
-        self, instruction: HloInstruction, operands: Sequence[Cells], devices: int, prefix: TagPath
-    ) -> Cells:
+    def _run_on_devices(self, instruction: HloInstruction, operands: Sequence[Cells], devices: int) -> Cells:
         """Inside of a shard_map, and at its edges: see (5)."""
         target = instruction.proto.custom_call_target
         if target == manual_axes.ENTRY:
@@ -176,16 +161,15 @@ class _Run:
             return manual_axes.join(self.module, instruction, operands)
         picked = [[pick_cells(operand, device) for operand in operands] for device in range(devices)]
         if instruction.opcode in COLLECTIVES:
-            read = [tuple([self._read_for(instruction, operand) for operand in one]) for one in picked]
+            read = [tuple([read_cells(operand) for operand in one]) for one in picked]
             return spread_cells([store(value) for value in exchange(instruction, read, self._evaluator.call)])
         evaluators = [Evaluator(self.module, partition=device) for device in range(devices)]
         results = [
-            self._compute(instruction, one, prefix, evaluator)
-            for one, evaluator in zip(picked, evaluators, strict=True)
+            self._compute(instruction, one, evaluator) for one, evaluator in zip(picked, evaluators, strict=True)
         ]
         return spread_cells(results)
 
-    def _launch(self, call: HloInstruction, operands: Sequence[Cells], prefix: TagPath) -> Cells:
+    def _launch(self, call: HloInstruction, operands: Sequence[Cells]) -> Cells:
         cells = [cell for operand in operands for cell in list_cells(operand)]
         if len(cells) != len(operands):
             raise ArtifactError(f"`{call.name}` has a tuple as operand")
@@ -197,27 +181,13 @@ class _Run:
             operand = shared.get(index)
             outputs.append(buffers[operand] if operand is not None else _allocate(shape))
         self.kernels.launch(compute_payload_key(call), buffers, outputs, instruction="")
-        path = (*prefix, *parse_tag_path(call.op_name))
         for number, (cell, buffer) in enumerate(zip(cells, buffers, strict=True)):
-            if number in shared.values() or self.isolated or _is_equal(cell.array, buffer):
-                continue
-            write = self._writes.get((path, call.id, number))
-            if write is not None:
-                cell.before[write] = cell.array
-            cell.array = buffer.reshape(cell.array.shape)
+            if number not in shared.values() and not self.isolated and not _is_equal(cell.array, buffer):
+                cell.array = buffer.reshape(cell.array.shape)
         results = [
             Cell(output.reshape(get_dimensions(shape))) for output, (_, shape) in zip(outputs, shapes, strict=True)
         ]
         return nest_cells(call.shape, results)
-
-    def _read_for(self, reader: HloInstruction, cells: Cells) -> Value:
-        """Content of the cells as this instruction is meant to see it: see (4)."""
-        if isinstance(cells, Cell) and cells.before and is_derivative(reader):
-            location = find_file_location(self.module, reader)
-            for write, before in cells.before.items():
-                if location in self._residual_lines[write].locations:
-                    return before
-        return read_cells(cells)
 
 
 def _read_for_all(cells: Cells) -> Value:
@@ -240,10 +210,3 @@ def _allocate(shape: ShapeProto) -> Array:
 def _is_equal(array: Array, flat: Array) -> bool:
     """Bit for bit."""
     return np.array_equal(np.ascontiguousarray(array).reshape(-1).view(np.uint8), flat.view(np.uint8))
-
-
-def _overwrite_everything(call: HloInstruction) -> CallEffects:
-    """An upper bound: what is really overwritten shows when the kernel runs."""
-    is_kernel = carries_kernel(call.proto.custom_call_target)
-    access = Access.READ_WRITE if is_kernel else Access.NONE
-    return CallEffects(kernel=call.proto.custom_call_target, operands=(access,) * len(call.operands), outputs=())

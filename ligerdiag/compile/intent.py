@@ -1,0 +1,305 @@
+"""Worker side: who means which value, decided while the function is traced.
+
+To JAX every value stands still, so its rules of differentiation may read a value long after the operation that made it. A
+kernel that overwrites its operand breaks that, and then "the value" is two things. A snapshot is a copy at the point of the
+program where the trace says which of them is meant:
+  1. What JAX's own rules save for the backward pass, at the moment when they save it: they mean the value as it is then. The
+     same of what a custom_jvp rule saves: its operations read what stands there when the rule runs them.
+  2. What a custom_vjp's `bwd` returns, when it returns: the cotangent is what stands there then, whatever its author had
+     kept it in.
+  3. The cotangents that `bwd` is called with: JAX may hand one cotangent to several rules, and each means that value.
+  4. What `jax.checkpoint` saves by a policy: the value as the operation made it.
+The residuals of a custom_vjp are the author's own references: `bwd` reads what stands there when it reads.
+
+A snapshot is an operation of ours, an identity. It exists only in a second trace, of which the program as written is made
+(see `as_written`); what is compiled is the user's own trace. Only values of the shapes and dtypes that kernels are given are
+copied: no other value can be overwritten.
+"""
+
+import importlib
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend import core as jex_core
+from jax.interpreters import ad, batching, mlir
+from jaxlib.mlir.dialects import stablehlo
+
+SNAPSHOT = "ligerdiag_snapshot"
+"""Last part of the name of a snapshot's location."""
+
+type Form = tuple[tuple[int, ...], str]
+"""Shape and dtype of an array."""
+
+
+def _make_primitive() -> Any:
+    primitive: Any = jex_core.Primitive(SNAPSHOT)
+    library: Any = jnp
+
+    def lower(context: Any, operand: Any) -> Any:
+        del context
+        operations: Any = stablehlo
+        return operations.OptimizationBarrierOp([operand]).results
+
+    def differentiate(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+        return primitive.bind(primals[0]), tangents[0]
+
+    primitive.def_impl(lambda operand: library.array(operand, copy=True))
+    primitive.def_abstract_eval(lambda operand: operand)
+    rules: Any = ad
+    rules.primitive_jvps[primitive] = differentiate
+    rules.primitive_transposes[primitive] = lambda cotangent, _: [cotangent]
+    batching_rules: Any = batching
+    batching_rules.defvectorized(primitive)
+    mlir.register_lowering(primitive, lower)
+    return primitive
+
+
+_PRIMITIVE = _make_primitive()
+
+
+@dataclass(slots=True, eq=False)
+class IntentTrace:
+    """One trace under `mark_intent`; filled while it runs."""
+
+    forms: frozenset[Form] | None
+    """Of the values that are copied; None in a trace that copies nothing and takes notes only."""
+    kernel_forms: set[Form] = field(default_factory=set[Form])
+    """Of the operands of kernels."""
+    saved_forms: set[Form] = field(default_factory=set[Form])
+    """Of the values that would be copied, whatever kernels are given."""
+    snapshots: int = 0
+    _epoch: int = 0
+    """Counts the kernel calls: between two of them a value stands still."""
+    _known: dict[tuple[int, int, int], tuple[Any, Any, Any]] = field(
+        default_factory=dict[tuple[int, int, int], tuple[Any, Any, Any]]
+    )
+    """(value, trace, epoch), by identity, to the value, the trace and the copy."""
+
+    @property
+    def needs_snapshots(self) -> bool:
+        """Whether something that the rules save may be overwritten."""
+        return bool(self.kernel_forms & self.saved_forms)
+
+    def see_kernel(self, operands: Sequence[Any]) -> None:
+        """Takes note of a kernel call."""
+        self._epoch += 1
+        self.kernel_forms.update(form for form in map(_read_form, operands) if form is not None)
+
+    def save(self, value: Any, trace: Any = None) -> Any:
+        """A copy of the value as it is now, made by this trace; the value itself where it is never overwritten."""
+        form = _read_form(value)
+        if form is None:
+            return value
+        self.saved_forms.add(form)
+        if self.forms is None or form not in self.forms:
+            return value
+        trace = _find_trace() if trace is None else trace
+        key = (id(value), id(trace), self._epoch)
+        if key not in self._known:
+            self.snapshots += 1
+            with _set_trace(trace):
+                self._known[key] = (value, trace, _PRIMITIVE.bind(value))
+        return self._known[key][2]
+
+    def save_all(self, tree: Any) -> Any:
+        """The tree with a copy of each array."""
+        library: Any = jax
+        return library.tree_util.tree_map(self.save, tree)
+
+    def forget(self) -> None:
+        """Drops the values of the trace."""
+        self._known.clear()
+
+
+@contextmanager
+def mark_intent(kernel_primitives: Sequence[Any], forms: frozenset[Form] | None) -> Generator[IntentTrace]:
+    """Puts snapshots into what is traced inside of the context; see `IntentTrace` for `forms`.
+
+    Traces that JAX has cached from outside are not seen: clear its caches before, and after where there were snapshots.
+    """
+    marks = IntentTrace(forms)
+    with (
+        _wrapped(_custom_vjp(), "__call__", lambda call: _mark_backward(call, marks)),
+        _wrapped(_partial_eval().JaxprTrace, "instantiate_const", lambda method: _mark_residuals(method, marks)),
+        _wrapped(_partial_eval().JaxprTrace, "default_process_primitive", lambda method: _pass_custom(method, marks)),
+        _wrapped(_partial_eval(), "partial_eval_jaxpr_custom", lambda function: _mark_policy(function, marks)),
+        _watched(kernel_primitives, marks),
+    ):
+        try:
+            yield marks
+        finally:
+            marks.forget()
+
+
+def _mark_backward(call: Callable[..., Any], marks: IntentTrace) -> Callable[..., Any]:
+    """2 and 3 above, for `custom_vjp.__call__`."""
+
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        backward = self.bwd
+        if backward is None:
+            return call(self, *args, **kwargs)
+
+        def marked(*operands: Any) -> Any:
+            *others, cotangents = operands
+            return marks.save_all(backward(*others, marks.save_all(cotangents)))
+
+        self.bwd = _named_like(marked, backward)
+        try:
+            return call(self, *args, **kwargs)
+        finally:
+            self.bwd = backward
+
+    return called
+
+
+def _mark_residuals(instantiate: Callable[..., Any], marks: IntentTrace) -> Callable[..., Any]:
+    """1 above, for `JaxprTrace.instantiate_const`: a known value becomes an operand of a linear operation."""
+
+    def instantiated(self: Any, tracer: Any) -> Any:
+        known = tracer.pval.get_known()
+        if known is None or getattr(self, "_ligerdiag_custom", 0):
+            return instantiate(self, tracer)
+        copy = marks.save(known, getattr(self, "parent_trace", None))
+        return instantiate(self, tracer if copy is known else self.new_const(copy))
+
+    return instantiated
+
+
+def _pass_custom(process: Callable[..., Any], marks: IntentTrace) -> Callable[..., Any]:
+    """The residuals of a custom_vjp are not copied, for `JaxprTrace.default_process_primitive`."""
+    del marks
+
+    def processed(self: Any, primitive: Any, *rest: Any) -> Any:
+        if primitive.name != "custom_lin":
+            return process(self, primitive, *rest)
+        self._ligerdiag_custom = getattr(self, "_ligerdiag_custom", 0) + 1
+        try:
+            return process(self, primitive, *rest)
+        finally:
+            self._ligerdiag_custom -= 1
+
+    return processed
+
+
+def _mark_policy(evaluate: Callable[..., Any], marks: IntentTrace) -> Callable[..., Any]:
+    """4 above, for `partial_eval_jaxpr_custom`."""
+
+    def evaluated(*args: Any, **kwargs: Any) -> Any:
+        known, staged, unknown, instantiated, residuals = evaluate(*args, **kwargs)
+        count = residuals if isinstance(residuals, int) else len(residuals)
+        return _save_results(known, count, marks), staged, unknown, instantiated, residuals
+
+    return evaluated
+
+
+def _save_results(jaxpr: Any, count: int, marks: IntentTrace) -> Any:
+    """The jaxpr with its last results copied where they are made."""
+    equations, results = list(jaxpr.eqns), list(jaxpr.outvars)
+    for position in range(len(results) - count, len(results)):
+        variable = results[position]
+        form = None if isinstance(variable, jex_core.Literal) else _read_form(variable)
+        if form is None:
+            continue
+        marks.saved_forms.add(form)
+        if marks.forms is None or form not in marks.forms:
+            continue
+        marks.snapshots += 1
+        made = next((n for n, one in enumerate(equations) if variable in one.outvars), -1)
+        results[position] = _make_variable(variable)
+        copy = _make_equation(variable, results[position], equations[made] if made >= 0 else None)
+        equations.insert(made + 1, copy)
+    return jaxpr.replace(eqns=equations, outvars=results)
+
+
+def _make_variable(like: Any) -> Any:
+    core: Any = importlib.import_module("jax._src.core")
+    try:
+        return core.Var(like.aval)
+    except TypeError:  # before jax 0.5 a variable has a suffix
+        return core.Var("", like.aval)
+
+
+def _make_equation(operand: Any, result: Any, maker: Any) -> Any:
+    core: Any = importlib.import_module("jax._src.core")
+    more = () if maker is None else (maker.source_info,)
+    return core.new_jaxpr_eqn([operand], [result], _PRIMITIVE, {}, set(), *more)
+
+
+def _read_form(value: Any) -> Form | None:
+    """None for what no kernel can be given: numbers, NumPy's arrays, symbolic zeros, keys, references."""
+    if isinstance(value, jex_core.Literal) or not hasattr(value, "aval"):
+        return None
+    aval = value.aval
+    shape, dtype = getattr(aval, "shape", None), getattr(aval, "dtype", None)
+    library: Any = jax
+    if shape is None or dtype is None or type(aval).__name__ != "ShapedArray" or dtype == library.dtypes.float0:
+        return None
+    if library.dtypes.issubdtype(dtype, library.dtypes.extended):
+        return None
+    return tuple(shape), str(dtype)
+
+
+def _named_like(function: Callable[..., Any], other: Callable[..., Any]) -> Callable[..., Any]:
+    for name in ("__name__", "__qualname__", "__module__", "__doc__"):
+        if isinstance(found := getattr(other, name, None), str):
+            setattr(function, name, found)
+    function.__dict__["__wrapped__"] = other
+    return function
+
+
+@contextmanager
+def _wrapped(holder: Any, name: str, wrap: Callable[[Any], Any]) -> Generator[None]:
+    original = getattr(holder, name)
+    setattr(holder, name, wrap(original))
+    try:
+        yield
+    finally:
+        setattr(holder, name, original)
+
+
+@contextmanager
+def _watched(primitives: Sequence[Any], marks: IntentTrace) -> Generator[None]:
+    before = [primitive.__dict__.get("bind") for primitive in primitives]
+
+    def watch(bind: Any) -> Any:
+        def bound(*args: Any, **params: Any) -> Any:
+            results = bind(*args, **params)
+            marks.see_kernel(args)
+            return results
+
+        return bound
+
+    for primitive in primitives:
+        primitive.bind = watch(primitive.bind)
+    try:
+        yield
+    finally:
+        for primitive, bind in zip(primitives, before, strict=True):
+            if bind is None:
+                del primitive.bind
+            else:
+                primitive.bind = bind
+
+
+def _find_trace() -> Any:
+    """The current trace; None in versions of JAX (before 0.5) that find it from the operands."""
+    core: Any = importlib.import_module("jax._src.core")
+    return getattr(getattr(core, "trace_ctx", None), "trace", None)
+
+
+def _set_trace(trace: Any) -> AbstractContextManager[Any]:
+    core: Any = importlib.import_module("jax._src.core")
+    enter = getattr(core, "set_current_trace", None)
+    return nullcontext() if enter is None or trace is None else enter(trace)
+
+
+def _custom_vjp() -> Any:
+    return importlib.import_module("jax._src.custom_derivatives").custom_vjp
+
+
+def _partial_eval() -> Any:
+    return importlib.import_module("jax._src.interpreters.partial_eval")
