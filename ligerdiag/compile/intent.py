@@ -26,7 +26,6 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core as jex_core
 from jax.interpreters import ad, batching, mlir
-from jaxlib.mlir.dialects import stablehlo
 
 SNAPSHOT = "ligerdiag_snapshot"
 """Last part of the name of a snapshot's location."""
@@ -37,25 +36,35 @@ type Form = tuple[tuple[int, ...], str]
 
 def _make_primitive() -> Any:
     primitive: Any = jex_core.Primitive(SNAPSHOT)
-    library: Any = jnp
+    dialect: Any = importlib.import_module("jaxlib.mlir.dialects.stablehlo")
+    library, rules, batching_rules, lowering_rules = _untyped(jnp), _untyped(ad), _untyped(batching), _untyped(mlir)
 
-    def lower(context: Any, operand: Any) -> Any:
-        del context
-        operations: Any = stablehlo
-        return operations.OptimizationBarrierOp([operand]).results
+    def copy(operand: Any) -> Any:
+        return library.array(operand, copy=True)
+
+    def same(operand: Any) -> Any:
+        return operand
 
     def differentiate(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
         return primitive.bind(primals[0]), tangents[0]
 
-    primitive.def_impl(lambda operand: library.array(operand, copy=True))
-    primitive.def_abstract_eval(lambda operand: operand)
-    rules: Any = ad
+    def transpose(cotangent: Any, _: Any) -> list[Any]:
+        return [cotangent]
+
+    def lower(_: Any, operand: Any) -> Any:
+        return dialect.OptimizationBarrierOp([operand]).results
+
+    primitive.def_impl(copy)
+    primitive.def_abstract_eval(same)
     rules.primitive_jvps[primitive] = differentiate
-    rules.primitive_transposes[primitive] = lambda cotangent, _: [cotangent]
-    batching_rules: Any = batching
+    rules.primitive_transposes[primitive] = transpose
     batching_rules.defvectorized(primitive)
-    mlir.register_lowering(primitive, lower)
+    lowering_rules.register_lowering(primitive, lower)
     return primitive
+
+
+def _untyped(module: object) -> Any:
+    return module
 
 
 _PRIMITIVE = _make_primitive()

@@ -102,7 +102,8 @@ def lower_case(
     lowered_calls = find_lowered_calls(module)
     readers = find_readers(module, traced_calls, lowered_calls) if tagged else Readers(trouble="there are no tags")
     if ties:
-        put_ties(module, readers, ties, case.id)
+        for one in (module,) if marked is None else (module, marked):
+            put_ties(one, readers, ties, case.id)
         tags = _tag(module, marked)
         lowered_calls = find_lowered_calls(module)
     inputs = compute_input_names(case.function, specs)
@@ -135,20 +136,20 @@ def configure_locations(package: str) -> None:
 
 
 def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace) -> Any:
-    """The StableHLO module of a second trace, with snapshots, tagged; None where nothing is copied after all."""
+    """The StableHLO module of a second trace, with snapshots; None where nothing is copied after all."""
     jax.clear_caches()
     with mark_intent(_kernel_primitives(), frozenset(intent.kernel_forms)) as marks:
         lowered = jitted.trace(*specs).lower(lowering_platforms=("cuda",))
     jax.clear_caches()
-    if not marks.snapshots:
-        return None
-    module = lowered.compiler_ir("stablehlo")
-    tag_operations(module)
-    return module
+    return lowered.compiler_ir("stablehlo") if marks.snapshots else None
 
 
 def _tag(module: Any, marked: Any) -> int:
-    return tag_operations(module) if marked is None else tag_like(module, marked)
+    """Tags the module, and the one with snapshots alike; returns how many operations the module has."""
+    if marked is None:
+        return tag_operations(module)
+    tag_operations(marked)
+    return tag_like(module, marked)
 
 
 def _convert_as_written(module: Any) -> bytes:
