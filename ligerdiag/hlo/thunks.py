@@ -32,6 +32,8 @@ ASYNC_DONE = "kAsyncDone"
 
 _THUNK = re.compile(r"( *)(?:(\d+): )?(k[A-Z]\w*) *(?:\[[^\]]*\]|\t)?(.*)", re.ASCII)
 _LABEL = re.compile(r" *(condition|body|\w*branch\w*):", re.ASCII)
+_EMPTY = re.compile(r"^ *No thunks\.", re.ASCII)
+"""What stands for a branch that runs nothing; XLA writes no end of line behind it."""
 _STREAM = re.compile(r"\bstream=(\w+(?:\[\d+\])?)", re.ASCII)
 _LARGEST = 64 << 20
 """Bytes; a text above it is no thunk sequence that anybody ran."""
@@ -94,7 +96,8 @@ def parse_thunks(text: str) -> ThunkSequence:
     """Depth to the label that was read last."""
     pending: list[str] = []
     shows_nested = True
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, read in enumerate(text.splitlines(), 1):
+        line = _EMPTY.sub("", read)
         if not line.strip():
             continue
         label = _LABEL.fullmatch(line.rstrip())

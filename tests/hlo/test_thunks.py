@@ -126,3 +126,17 @@ def test_nothing_is_an_empty_sequence() -> None:
 )  # fmt: skip
 def test_the_order_of_commands_is_told_from_flags_in_any_form(flags: str, order: CommandOrder) -> None:
     assert parse_command_order(flags) is order
+
+
+def test_a_branch_that_runs_nothing_shares_its_line_with_the_next_label() -> None:
+    text = """\
+010: kConditional  [prev=008 (1) | next=011 (1)]
+  false_branch:
+    No thunks.  true_branch:
+    009: kCustomKernel [source | sink] loop_broadcast_fusion_1 grid: [2, 1, 1]
+011: kCustomKernel [prev=010 (1) | sink        ] gemm_fusion_dot grid: [4, 1, 1]
+"""
+    conditional, after = parse_thunks(text).thunks
+    branches = {label: [thunk.id for thunk in sequence.thunks] for label, sequence in conditional.nested}
+    assert branches == {"false_branch": [], "true_branch": [9]}
+    assert after.id == 11

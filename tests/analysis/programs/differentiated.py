@@ -1,0 +1,377 @@
+"""Programs that differentiate through a kernel which overwrites its operand, in the forms in which people write them.
+
+`cubes` overwrites each row x with 3 x², its gradient, and returns the row's loss, the sum of x³. In each program the
+gradient wants what the kernel left there, and the loss is right in any order: `right` says what the author means of every
+output, `wrong` which outputs an H200 computed wrongly (docs/measurements).
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax_triton
+import triton
+import triton.language as tl
+
+from ligerdiag import Arg, Case, Draw
+
+ROWS, WIDTH, COLUMNS = 8, 16, 32
+
+
+@triton.jit
+def cubes_kernel(x_ptr, loss_ptr, COLUMNS: tl.constexpr):
+    row = tl.program_id(0)
+    offsets = row * COLUMNS + tl.arange(0, COLUMNS)
+    x = tl.load(x_ptr + offsets).to(tl.float32)
+    tl.store(loss_ptr + row, tl.sum(x * x * x))
+    tl.store(x_ptr + offsets, (3.0 * x * x).to(x_ptr.dtype.element_ty))
+
+
+@triton.jit
+def halve_kernel(x_ptr, sum_ptr, COLUMNS: tl.constexpr):
+    row = tl.program_id(0)
+    offsets = row * COLUMNS + tl.arange(0, COLUMNS)
+    x = tl.load(x_ptr + offsets)
+    tl.store(sum_ptr + row, tl.sum(x))
+    tl.store(x_ptr + offsets, 0.5 * x)
+
+
+def launch(kernel: Any, x: Any) -> Any:
+    """The sums of the rows; x is overwritten."""
+    rows, columns = x.shape
+    out = jax.ShapeDtypeStruct((rows,), "float32")
+    return jax_triton.triton_call(x, kernel=kernel, out_shape=out, grid=(rows,), COLUMNS=columns)
+
+
+def make_loss(keep: Callable[[Any], Any], give: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
+    """A loss whose forward rule keeps `keep(x)` after the kernel, and whose backward rule returns `give(kept, g)`."""
+
+    @jax.custom_vjp
+    def loss(x: Any) -> Any:
+        return launch(cubes_kernel, x).mean()
+
+    def forward(x: Any) -> Any:
+        value = launch(cubes_kernel, x).mean()
+        return value, keep(x)
+
+    def backward(kept: Any, g: Any) -> Any:
+        return (give(kept, g),)
+
+    loss.defvjp(forward, backward)
+    return loss
+
+
+def same(x: Any) -> Any:
+    return x
+
+
+direct = make_loss(same, lambda kept, g: kept)
+scaled = make_loss(same, lambda kept, g: g * kept)
+negated = make_loss(lambda x: -x, lambda kept, g: -kept)
+pair = make_loss(lambda x: (x, x.sum()), lambda kept, g: kept[0] + 0.01 * kept[1])
+halved = make_loss(lambda x: x[: ROWS // 2], lambda kept, g: jnp.concatenate([kept, kept]))
+cast = make_loss(same, lambda kept, g: kept.astype(jnp.bfloat16).astype(kept.dtype))
+
+
+def linear(loss: Any) -> Any:
+    """d loss(x @ w)."""
+
+    def program(x: Any, w: Any) -> Any:
+        value, (dx, dw) = jax.value_and_grad(lambda x, w: loss(x @ w), argnums=(0, 1))(x, w)
+        return {"loss": value, "x": dx, "w": dw}
+
+    return program
+
+
+def activated(activation: Any, loss: Any) -> Any:
+    """d loss(activation(x @ w))."""
+    return linear(lambda z: loss(activation(z)))
+
+
+def biased(loss: Any) -> Any:
+    def program(x: Any, w: Any) -> Any:
+        b = w.sum(0)
+        value, (dx, dw, db) = jax.value_and_grad(lambda x, w, b: loss(x @ w + b), argnums=(0, 1, 2))(x, w, b)
+        return {"loss": value, "x": dx, "w": dw, "b": db}
+
+    return program
+
+
+def reshaped(x: Any, w: Any) -> Any:
+    def objective(x: Any, w: Any) -> Any:
+        z = (x.reshape(2, -1, WIDTH) @ w).reshape(-1, COLUMNS)
+        return direct(z)
+
+    value, (dx, dw) = jax.value_and_grad(objective, argnums=(0, 1))(x, w)
+    return {"loss": value, "x": dx, "w": dw}
+
+
+def two_layers(x: Any, w: Any) -> Any:
+    def objective(w: Any) -> Any:
+        hidden = jax.nn.gelu(x @ w)
+        return direct(hidden @ (w.T @ w))
+
+    value, dw = jax.value_and_grad(objective)(w)
+    return {"loss": value, "w": dw}
+
+
+def accumulated(x: Any, w: Any) -> Any:
+    def step(total: Any, part: Any) -> Any:
+        value, dw = jax.value_and_grad(lambda w: direct(part @ w))(w)
+        return total + dw, value
+
+    dw, values = jax.lax.scan(step, jnp.zeros_like(w), x.reshape(4, -1, WIDTH))
+    return {"loss": values.mean(), "w": dw}
+
+
+def accumulated_by_hand(x: Any, w: Any) -> Any:
+    dw, value = jnp.zeros_like(w), 0.0
+    for part in jnp.split(x, 2):
+        one, d = jax.value_and_grad(lambda w, part=part: scaled(part @ w))(w)
+        dw, value = dw + d, value + one
+    return {"loss": value, "w": dw}
+
+
+def descent(x: Any, w: Any) -> Any:
+    value, dw = jax.value_and_grad(lambda w: direct(x @ w))(w)
+    return {"loss": value, "w": w - 0.1 * dw, "norm": jnp.sqrt((dw * dw).sum())}
+
+
+def narrow(x: Any, w: Any) -> Any:
+    x, w = x.astype(jnp.bfloat16), w.astype(jnp.bfloat16)
+    value, (dx, dw) = jax.value_and_grad(lambda x, w: direct(x @ w), argnums=(0, 1))(x, w)
+    return {"loss": value, "x": dx, "w": dw}
+
+
+def checkpointed(policy: Any, loss: Any) -> Any:
+    def program(x: Any, w: Any) -> Any:
+        layer = jax.checkpoint(lambda x, w: loss(jnp.tanh(x @ w)), policy=policy)
+        value, (dx, dw) = jax.value_and_grad(layer, argnums=(0, 1))(x, w)
+        return {"loss": value, "x": dx, "w": dw}
+
+    return program
+
+
+def in_scanned_layers(x: Any, w: Any) -> Any:
+    """The kernel runs in each layer, forward; its result is added to the loss."""
+
+    def objective(w: Any) -> Any:
+        def layer(h: Any, part: Any) -> Any:
+            z = h @ part
+            return jnp.tanh(z @ part.T), direct(z)
+
+        h, losses = jax.lax.scan(layer, x, jnp.stack([w, 2 * w, 3 * w]))
+        return losses.sum() + (h * h).sum()
+
+    value, dw = jax.value_and_grad(objective)(w)
+    return {"loss": value, "w": dw}
+
+
+def looked_at_after(x: Any, w: Any) -> Any:
+    """The author reads the overwritten logits: what stands there then."""
+
+    def objective(w: Any) -> Any:
+        z = x @ w
+        value = scaled(z)
+        return value, z.max(-1)
+
+    (value, top), dw = jax.value_and_grad(objective, has_aux=True)(w)
+    return {"loss": value, "top": top, "w": dw}
+
+
+def looked_at_before(x: Any, w: Any) -> Any:
+    def objective(w: Any) -> Any:
+        z = x @ w
+        top = z.max(-1)
+        return direct(z), top
+
+    (value, top), dw = jax.value_and_grad(objective, has_aux=True)(w)
+    return {"loss": value, "top": top, "w": dw}
+
+
+def pulled_back_twice(x: Any, w: Any) -> Any:
+    value, pullback = jax.vjp(lambda w: scaled(x @ w), w)
+    (one,) = pullback(jnp.float32(1.0))
+    (two,) = pullback(jnp.float32(2.0))
+    return {"loss": value, "one": one, "two": two}
+
+
+def jitted_inside(x: Any, w: Any) -> Any:
+    inner = jax.jit(lambda x, w: direct(jnp.exp(0.1 * (x @ w))))
+    value, (dx, dw) = jax.value_and_grad(inner, argnums=(0, 1))(x, w)
+    return {"loss": value, "x": dx, "w": dw}
+
+
+@jax.custom_jvp
+def cubed(x: Any) -> Any:
+    return launch(cubes_kernel, x).mean()
+
+
+@cubed.defjvp
+def _cubed_jvp(primals: Any, tangents: Any) -> Any:
+    (x,), (t,) = primals, tangents
+    value = launch(cubes_kernel, x).mean()
+    return value, (t * x).sum() / x.shape[0]
+
+
+@jax.custom_gradient
+def cubed_by_gradient(x: Any) -> Any:
+    value = launch(cubes_kernel, x).mean()
+    return value, lambda g: g * x
+
+
+@jax.custom_vjp
+def halved_backward(x: Any) -> Any:
+    return 2.0 * x
+
+
+def _halved_forward(x: Any) -> Any:
+    return 2.0 * x, None
+
+
+def _halved_backward(_: Any, g: Any) -> Any:
+    total = launch(halve_kernel, g)
+    return (g + 0 * total[:, None],)
+
+
+halved_backward.defvjp(_halved_forward, _halved_backward)
+
+
+@jax.custom_vjp
+def halved_residual(x: Any) -> Any:
+    return 2.0 * x
+
+
+def _kept_forward(x: Any) -> Any:
+    return 2.0 * x, x + 1.0
+
+
+def _kept_backward(kept: Any, g: Any) -> Any:
+    total = launch(halve_kernel, kept)
+    return (g * kept + 0 * total[:, None],)
+
+
+halved_residual.defvjp(_kept_forward, _kept_backward)
+
+
+def in_backward(rule: Any) -> Any:
+    """The kernel runs in the backward pass; a residual branch has the same cotangent."""
+
+    def program(x: Any, w: Any) -> Any:
+        def objective(x: Any, w: Any) -> Any:
+            z = x @ w
+            return jnp.sin(z + rule(z)).sum()
+
+        value, (dx, dw) = jax.value_and_grad(objective, argnums=(0, 1))(x, w)
+        return {"loss": value, "x": dx, "w": dw}
+
+    return program
+
+
+def branched(x: Any, w: Any) -> Any:
+    def objective(w: Any) -> Any:
+        z = x @ w
+        return jax.lax.cond(x[0, 0] > -100.0, direct, lambda z: z.sum(), z)
+
+    value, dw = jax.value_and_grad(objective)(w)
+    return {"loss": value, "w": dw}
+
+
+def mapped(x: Any, w: Any) -> Any:
+    def objective(w: Any) -> Any:
+        return jax.lax.map(lambda part: scaled(jnp.tanh(part @ w)), x.reshape(2, -1, WIDTH)).sum()
+
+    value, dw = jax.value_and_grad(objective)(w)
+    return {"loss": value, "w": dw}
+
+
+def twice(x: Any, w: Any) -> Any:
+    def objective(w: Any) -> Any:
+        return direct(x @ w) + scaled(jnp.exp(0.1 * (x @ w)))
+
+    value, dw = jax.value_and_grad(objective)(w)
+    return {"loss": value, "w": dw}
+
+
+def multiplied(x: Any, w: Any) -> Any:
+    """The product saves both factors, of which the kernel then overwrites one."""
+
+    def objective(x: Any, w: Any) -> Any:
+        z = x @ w
+        other = (z * z[::-1]).sum()
+        return direct(z) + other
+
+    value, (dx, dw) = jax.value_and_grad(objective, argnums=(0, 1))(x, w)
+    return {"loss": value, "x": dx, "w": dw}
+
+
+def sharded(loss: Any) -> Any:
+    """Data parallel under shard_map."""
+
+    def program(x: Any, w: Any) -> Any:
+        from jax.sharding import PartitionSpec as P
+
+        def local(x: Any, w: Any) -> Any:
+            value, dw = jax.value_and_grad(lambda w: loss(x @ w))(w)
+            return jax.lax.pmean(value, "x"), jax.lax.pmean(dw, "x")
+
+        shard = functools.partial(jax.shard_map, in_specs=(P("x"), P()), out_specs=(P(), P()), check_vma=False)
+        value, dw = shard(local)(x, w)
+        return {"loss": value, "w": dw}
+
+    return program
+
+
+PROGRAMS = {
+    "direct": linear(direct),
+    "scaled": linear(scaled),
+    "negated": linear(negated),
+    "pair": linear(pair),
+    "halved": linear(halved),
+    "cast": linear(cast),
+    "gradient_of": linear(cubed_by_gradient),
+    "custom_jvp": linear(cubed),
+    "exp": activated(lambda z: jnp.exp(0.1 * z), direct),
+    "exp_scaled": activated(lambda z: jnp.exp(0.1 * z), scaled),
+    "tanh": activated(jnp.tanh, direct),
+    "relu": activated(jax.nn.relu, direct),
+    "gelu": activated(jax.nn.gelu, direct),
+    "softmax": activated(jax.nn.softmax, direct),
+    "rsqrt": activated(lambda z: jax.lax.rsqrt(z * z + 1), direct),
+    "exp_custom_jvp": activated(lambda z: jnp.exp(0.1 * z), cubed),
+    "biased": biased(direct),
+    "biased_scaled": biased(scaled),
+    "reshaped": reshaped,
+    "two_layers": two_layers,
+    "accumulated": accumulated,
+    "accumulated_by_hand": accumulated_by_hand,
+    "descent": descent,
+    "narrow": narrow,
+    "checkpointed": checkpointed(None, direct),
+    "checkpointed_dots": checkpointed(jax.checkpoint_policies.dots_saveable, direct),
+    "checkpointed_all": checkpointed(jax.checkpoint_policies.everything_saveable, scaled),
+    "in_scanned_layers": in_scanned_layers,
+    "looked_at_after": looked_at_after,
+    "looked_at_before": looked_at_before,
+    "pulled_back_twice": pulled_back_twice,
+    "jitted_inside": jitted_inside,
+    "in_backward": in_backward(halved_backward),
+    "in_backward_kept": in_backward(halved_residual),
+    "branched": branched,
+    "mapped": mapped,
+    "twice": twice,
+    "multiplied": multiplied,
+}
+
+ARGS = (Arg(shape=(ROWS, WIDTH), draw=Draw(seed=0)), Arg(shape=(WIDTH, COLUMNS), draw=Draw(seed=1, scale=0.3)))
+
+LOSSES = {"direct": direct, "scaled": scaled, "negated": negated, "pair": pair, "custom_jvp": cubed, "exp": None}
+
+SHARDED = {f"sharded_{name}": sharded(loss or (lambda z: direct(jnp.exp(0.1 * z)))) for name, loss in LOSSES.items()}
+
+CASES = (
+    *(Case(name=name, function=function, args=ARGS) for name, function in PROGRAMS.items()),
+    *(Case(name=name, function=function, args=ARGS, mesh={"x": 2}) for name, function in SHARDED.items()),
+)
