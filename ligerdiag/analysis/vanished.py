@@ -56,8 +56,9 @@ def find_vanished(
         for call in traced
         if not call.in_program and (call.outputs == 0 or call.operand_used_later)
     ]
+    known = {call.kernel for call in found}
     for write in matching.missing:
-        if any(labels & space.all_fresh(write.index) for labels in intended.outputs):
+        if write.kernel not in known and any(labels & space.all_fresh(write.index) for labels in intended.outputs):
             found.append(
                 VanishedCall(
                     kernel=write.kernel,

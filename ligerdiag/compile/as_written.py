@@ -3,7 +3,8 @@
 What XLA dumps as "before optimizations" is not that: on the way from StableHLO, MLIR's canonicalization has folded a
 reshape of a reshape into the value itself, `x + 0` into `x`, and so on. Values that the author made anew then share storage
 with the old, and a kernel's write would be seen where it is not meant to be. So the program is translated once more, with an
-optimization barrier behind each operation that could be folded into its operand. Barriers carry no tag.
+optimization barrier behind each operation that could be folded into its operand. Barriers carry no tag. A custom
+call without users is said to have side effects, so that it is not dropped.
 """
 
 from typing import Any
@@ -44,6 +45,8 @@ def _protect(operation: Any) -> None:
             inner = [op.operation for op in block]
             for position, op in enumerate(inner):
                 _protect(op)
+                if op.name == "stablehlo.custom_call" and not any(True for one in op.results for _ in one.uses):
+                    op.attributes["has_side_effect"] = ir.BoolAttr.get(True)
                 if op.name.startswith("stablehlo.") and op.name not in _KEPT and len(op.results) == 1:
                     _put_barrier(op, inner[position + 1])
 

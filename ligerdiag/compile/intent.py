@@ -10,6 +10,8 @@ program where the trace says which of them is meant:
   3. The cotangents that `bwd` is called with: JAX may hand one cotangent to several rules, and each means that value.
   4. What `jax.checkpoint` saves by a policy: the value as the operation made it.
 The residuals of a custom_vjp are the author's own references: `bwd` reads what stands there when it reads.
+  5. A kernel call whose outputs nobody uses is still called: JAX drops it, and its author meant what it overwrites. That is
+     how `jax.checkpoint` loses a kernel when it computes the forward pass again.
 
 A snapshot is an operation of ours, an identity. It exists only in a second trace, of which the program as written is made
 (see `as_written`); what is compiled is the user's own trace. Only values of the shapes and dtypes that kernels are given are
@@ -23,51 +25,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-from jax.extend import core as jex_core
-from jax.interpreters import ad, batching, mlir
 
-SNAPSHOT = "ligerdiag_snapshot"
-"""Last part of the name of a snapshot's location."""
-
-type Form = tuple[tuple[int, ...], str]
-"""Shape and dtype of an array."""
-
-
-def _make_primitive() -> Any:
-    primitive: Any = jex_core.Primitive(SNAPSHOT)
-    dialect: Any = importlib.import_module("jaxlib.mlir.dialects.stablehlo")
-    library, rules, batching_rules, lowering_rules = _untyped(jnp), _untyped(ad), _untyped(batching), _untyped(mlir)
-
-    def copy(operand: Any) -> Any:
-        return library.array(operand, copy=True)
-
-    def same(operand: Any) -> Any:
-        return operand
-
-    def differentiate(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-        return primitive.bind(primals[0]), tangents[0]
-
-    def transpose(cotangent: Any, _: Any) -> list[Any]:
-        return [cotangent]
-
-    def lower(_: Any, operand: Any) -> Any:
-        return dialect.OptimizationBarrierOp([operand]).results
-
-    primitive.def_impl(copy)
-    primitive.def_abstract_eval(same)
-    rules.primitive_jvps[primitive] = differentiate
-    rules.primitive_transposes[primitive] = transpose
-    batching_rules.defvectorized(primitive)
-    lowering_rules.register_lowering(primitive, lower)
-    return primitive
-
-
-def _untyped(module: object) -> Any:
-    return module
-
-
-_PRIMITIVE = _make_primitive()
+from ligerdiag.compile.recomputed import CUSTOM, keep_calls, mark_policy, wrapped
+from ligerdiag.compile.snapshot import SNAPSHOT, Form, read_form
 
 
 @dataclass(slots=True, eq=False)
@@ -93,25 +53,32 @@ class IntentTrace:
         """Whether something that the rules save may be overwritten."""
         return bool(self.kernel_forms & self.saved_forms)
 
+    @property
+    def is_marked(self) -> bool:
+        """Whether this trace holds the author's intent, and no trace that takes notes only."""
+        return self.forms is not None
+
     def see_kernel(self, operands: Sequence[Any]) -> None:
         """Takes note of a kernel call."""
         self._epoch += 1
-        self.kernel_forms.update(form for form in map(_read_form, operands) if form is not None)
+        self.kernel_forms.update(form for form in map(read_form, operands) if form is not None)
+
+    def copies(self, form: Form) -> bool:
+        """Whether a saved value of this form is copied; takes note of it."""
+        self.saved_forms.add(form)
+        return self.forms is not None and form in self.forms
 
     def save(self, value: Any, trace: Any = None) -> Any:
         """A copy of the value as it is now, made by this trace; the value itself where it is never overwritten."""
-        form = _read_form(value)
-        if form is None:
-            return value
-        self.saved_forms.add(form)
-        if self.forms is None or form not in self.forms:
+        form = read_form(value)
+        if form is None or not self.copies(form):
             return value
         trace = _find_trace() if trace is None else trace
         key = (id(value), id(trace), self._epoch)
         if key not in self._known:
             self.snapshots += 1
             with _set_trace(trace):
-                self._known[key] = (value, trace, _PRIMITIVE.bind(value))
+                self._known[key] = (value, trace, SNAPSHOT.bind(value))
         return self._known[key][2]
 
     def save_all(self, tree: Any) -> Any:
@@ -132,11 +99,12 @@ def mark_intent(kernel_primitives: Sequence[Any], forms: frozenset[Form] | None)
     """
     marks = IntentTrace(forms)
     with (
-        _wrapped(_custom_vjp(), "__call__", lambda call: _mark_backward(call, marks)),
-        _wrapped(_partial_eval().JaxprTrace, "instantiate_const", lambda method: _mark_residuals(method, marks)),
-        _wrapped(_partial_eval().JaxprTrace, "default_process_primitive", lambda method: _pass_custom(method, marks)),
-        _wrapped(_partial_eval(), "partial_eval_jaxpr_custom", lambda function: _mark_policy(function, marks)),
+        wrapped(_custom_vjp(), "__call__", lambda call: _mark_backward(call, marks)),
+        wrapped(_partial_eval().JaxprTrace, "instantiate_const", lambda method: _mark_residuals(method, marks)),
+        wrapped(_partial_eval().JaxprTrace, "default_process_primitive", lambda method: _pass_custom(method, marks)),
+        wrapped(_partial_eval(), "partial_eval_jaxpr_custom", lambda function: mark_policy(function, marks)),
         _watched(kernel_primitives, marks),
+        keep_calls(kernel_primitives if marks.is_marked else ()),
     ):
         try:
             yield marks
@@ -183,7 +151,7 @@ def _pass_custom(process: Callable[..., Any], marks: IntentTrace) -> Callable[..
     del marks
 
     def processed(self: Any, primitive: Any, *rest: Any) -> Any:
-        if primitive.name != "custom_lin":
+        if primitive.name != CUSTOM:
             return process(self, primitive, *rest)
         self._ligerdiag_custom = getattr(self, "_ligerdiag_custom", 0) + 1
         try:
@@ -194,80 +162,12 @@ def _pass_custom(process: Callable[..., Any], marks: IntentTrace) -> Callable[..
     return processed
 
 
-def _mark_policy(evaluate: Callable[..., Any], marks: IntentTrace) -> Callable[..., Any]:
-    """4 above, for `partial_eval_jaxpr_custom`."""
-
-    def evaluated(*args: Any, **kwargs: Any) -> Any:
-        known, staged, unknown, instantiated, residuals = evaluate(*args, **kwargs)
-        count = residuals if isinstance(residuals, int) else len(residuals)
-        return _save_results(known, count, marks), staged, unknown, instantiated, residuals
-
-    return evaluated
-
-
-def _save_results(jaxpr: Any, count: int, marks: IntentTrace) -> Any:
-    """The jaxpr with its last results copied where they are made."""
-    equations, results = list(jaxpr.eqns), list(jaxpr.outvars)
-    for position in range(len(results) - count, len(results)):
-        variable = results[position]
-        form = None if isinstance(variable, jex_core.Literal) else _read_form(variable)
-        if form is None:
-            continue
-        marks.saved_forms.add(form)
-        if marks.forms is None or form not in marks.forms:
-            continue
-        marks.snapshots += 1
-        made = next((n for n, one in enumerate(equations) if variable in one.outvars), -1)
-        results[position] = _make_variable(variable)
-        copy = _make_equation(variable, results[position], equations[made] if made >= 0 else None)
-        equations.insert(made + 1, copy)
-    return jaxpr.replace(eqns=equations, outvars=results)
-
-
-def _make_variable(like: Any) -> Any:
-    core: Any = importlib.import_module("jax._src.core")
-    try:
-        return core.Var(like.aval)
-    except TypeError:  # before jax 0.5 a variable has a suffix
-        return core.Var("", like.aval)
-
-
-def _make_equation(operand: Any, result: Any, maker: Any) -> Any:
-    core: Any = importlib.import_module("jax._src.core")
-    more = () if maker is None else (maker.source_info,)
-    return core.new_jaxpr_eqn([operand], [result], _PRIMITIVE, {}, set(), *more)
-
-
-def _read_form(value: Any) -> Form | None:
-    """None for what no kernel can be given: numbers, NumPy's arrays, symbolic zeros, keys, references."""
-    if isinstance(value, jex_core.Literal) or not hasattr(value, "aval"):
-        return None
-    aval = value.aval
-    shape, dtype = getattr(aval, "shape", None), getattr(aval, "dtype", None)
-    library: Any = jax
-    if shape is None or dtype is None or type(aval).__name__ != "ShapedArray" or dtype == library.dtypes.float0:
-        return None
-    if library.dtypes.issubdtype(dtype, library.dtypes.extended):
-        return None
-    return tuple(shape), str(dtype)
-
-
 def _named_like(function: Callable[..., Any], other: Callable[..., Any]) -> Callable[..., Any]:
     for name in ("__name__", "__qualname__", "__module__", "__doc__"):
         if isinstance(found := getattr(other, name, None), str):
             setattr(function, name, found)
     function.__dict__["__wrapped__"] = other
     return function
-
-
-@contextmanager
-def _wrapped(holder: Any, name: str, wrap: Callable[[Any], Any]) -> Generator[None]:
-    original = getattr(holder, name)
-    setattr(holder, name, wrap(original))
-    try:
-        yield
-    finally:
-        setattr(holder, name, original)
 
 
 @contextmanager

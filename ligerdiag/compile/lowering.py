@@ -96,7 +96,8 @@ def lower_case(
         trace_seconds = perf_counter() - started
         with record_launches(_triton_library()) as launches:
             lowered = traced.lower(lowering_platforms=("cuda",))
-        marked = _lower_marked(jitted, specs, intent) if tagged and intent.needs_snapshots else None
+            is_plain = not intent.needs_snapshots and all(call.outputs_used for call in traced_calls)
+            marked = None if is_plain or not tagged else _lower_marked(jitted, specs, intent)
     module: Any = lowered.compiler_ir("stablehlo")
     tags = _tag(module, marked) if tagged else 0
     lowered_calls = find_lowered_calls(module)
@@ -136,12 +137,12 @@ def configure_locations(package: str) -> None:
 
 
 def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace) -> Any:
-    """The StableHLO module of a second trace, with snapshots; None where nothing is copied after all."""
+    """The StableHLO module of a second trace, with snapshots and all calls."""
     jax.clear_caches()
-    with mark_intent(_kernel_primitives(), frozenset(intent.kernel_forms)) as marks:
+    with mark_intent(_kernel_primitives(), frozenset(intent.kernel_forms)):
         lowered = jitted.trace(*specs).lower(lowering_platforms=("cuda",))
     jax.clear_caches()
-    return lowered.compiler_ir("stablehlo") if marks.snapshots else None
+    return lowered.compiler_ir("stablehlo")
 
 
 def _tag(module: Any, marked: Any) -> int:

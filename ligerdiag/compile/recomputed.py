@@ -1,0 +1,184 @@
+"""Worker side: what `jax.checkpoint` saves and computes again, as its author means it (4 and 5 of `intent`).
+
+JAX splits a body in two: what is known, which it runs, and what is staged, which it runs in the backward pass. It does so
+without tracing, so the snapshots are put into the two jaxprs afterwards.
+"""
+
+import importlib
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Protocol
+
+from jax.extend import core as jex_core
+
+from ligerdiag.compile.kernel_calls import PRIMITIVES
+from ligerdiag.compile.snapshot import SNAPSHOT, Form, read_form
+
+CUSTOM = "custom_lin"
+"""Name of the primitive that calls a custom_vjp's backward rule."""
+
+
+class Saver(Protocol):
+    """The trace that is under way, see `intent.IntentTrace`."""
+
+    snapshots: int
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether it copies at all."""
+        ...
+
+    def copies(self, form: Form) -> bool:
+        """Whether a saved value of this form is copied; takes note of it."""
+        ...
+
+
+def mark_policy(evaluate: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
+    """4 and 5 of `intent`, for `partial_eval_jaxpr_custom`, which computes nothing with an effect again."""
+
+    def evaluated(jaxpr: Any, *args: Any, **kwargs: Any) -> Any:
+        known, staged, unknown, instantiated, count = evaluate(_drop_effect(jaxpr), *args, **kwargs)
+        known, staged, count = _save_results(known, staged, count, marks)
+        if marks.is_marked:
+            known, staged = _restore_effect(known), _restore_effect(staged)
+        return known, staged, unknown, instantiated, count
+
+    return evaluated
+
+
+def _drop_effect(jaxpr: Any) -> Any:
+    if _WRITES not in jaxpr.effects:
+        return jaxpr
+    equations = [one.replace(effects={*one.effects} - {_WRITES}) for one in jaxpr.eqns]
+    return jaxpr.replace(eqns=equations, effects={*jaxpr.effects} - {_WRITES})
+
+
+def _restore_effect(jaxpr: Any) -> Any:
+    found = [_calls_kernel(one) for one in jaxpr.eqns]
+    if not any(found):
+        return jaxpr
+    equations = [
+        one.replace(effects={*one.effects, _WRITES}) if calls else one
+        for one, calls in zip(jaxpr.eqns, found, strict=True)
+    ]
+    return jaxpr.replace(eqns=equations, effects={*jaxpr.effects, _WRITES})
+
+
+def _calls_kernel(equation: Any) -> bool:
+    if equation.primitive.name in PRIMITIVES:
+        return True
+    for value in equation.params.values():
+        parts: list[Any] = [*value] if type(value) is tuple else [value]
+        if any(_WRITES in part.effects for part in parts if isinstance(part, jex_core.Jaxpr | jex_core.ClosedJaxpr)):
+            return True
+    return False
+
+
+def _save_results(known: Any, staged: Any, count: int, marks: Saver) -> tuple[Any, Any, int]:
+    """The two jaxprs with what one saves for the other copied where it is made, and how much it saves.
+
+    What a custom_vjp kept is handed on as it is; what JAX's rules saved besides is a result of its own.
+    """
+    equations, results = list(known.eqns), list(known.outvars)
+    inputs, readers = list(staged.invars), list(staged.eqns)
+    first = len(results) - count
+    for number in range(count):
+        variable = results[first + number]
+        form = None if isinstance(variable, jex_core.Literal) else read_form(variable)
+        if form is None or _is_kept_only(staged, inputs[number]):
+            continue
+        if not marks.copies(form):
+            continue
+        marks.snapshots += 1
+        results[first + number] = _put_copy(equations, variable)
+        if any(one.primitive.name == CUSTOM and inputs[number] in one.invars for one in readers):
+            kept = _make_variable(variable)
+            readers = [_replace_kept(one, inputs[number], kept) for one in readers]
+            results.append(variable)
+            inputs.insert(len(results) - 1 - first, kept)
+    staged = staged.replace(eqns=readers, invars=inputs)
+    return known.replace(eqns=equations, outvars=results), staged, len(results) - first
+
+
+def _put_copy(equations: list[Any], variable: Any) -> Any:
+    """Copies the variable behind the equation that makes it; returns the copy."""
+    made = next((number for number, one in enumerate(equations) if variable in one.outvars), -1)
+    copy = _make_variable(variable)
+    equations.insert(made + 1, _make_equation(variable, copy, equations[made] if made >= 0 else None))
+    return copy
+
+
+def _is_kept_only(jaxpr: Any, variable: Any) -> bool:
+    """Whether every reader is a custom_vjp that kept the variable itself."""
+    for equation in jaxpr.eqns:
+        for position, operand in enumerate(equation.invars):
+            if operand is not variable:
+                continue
+            inner = equation.params.get("jaxpr")
+            inner = getattr(inner, "jaxpr", inner)
+            if equation.primitive.name == CUSTOM:
+                continue
+            if inner is None or len(inner.invars) != len(equation.invars):
+                return False
+            if not _is_kept_only(inner, inner.invars[position]):
+                return False
+    return variable not in [one for one in jaxpr.outvars if not isinstance(one, jex_core.Literal)]
+
+
+def _replace_kept(equation: Any, old: Any, new: Any) -> Any:
+    if equation.primitive.name != CUSTOM:
+        return equation
+    return equation.replace(invars=[new if one is old else one for one in equation.invars])
+
+
+def _make_variable(like: Any) -> Any:
+    core: Any = importlib.import_module("jax._src.core")
+    try:
+        return core.Var(like.aval)
+    except TypeError:  # before jax 0.5 a variable has a suffix
+        return core.Var("", like.aval)
+
+
+def _make_equation(operand: Any, result: Any, maker: Any) -> Any:
+    core: Any = importlib.import_module("jax._src.core")
+    more = () if maker is None else (maker.source_info,)
+    return core.new_jaxpr_eqn([operand], [result], SNAPSHOT, {}, set(), *more)
+
+
+@contextmanager
+def keep_calls(primitives: Sequence[Any]) -> Generator[None]:
+    """5 of `intent`: an effect keeps JAX from dropping the calls."""
+
+    def keep(evaluate: Any) -> Any:
+        def evaluated(*args: Any, **params: Any) -> Any:
+            results, effects = evaluate(*args, **params)
+            return results, {*effects, _WRITES}
+
+        return evaluated
+
+    with ExitStack() as stack:
+        for primitive in primitives:
+            stack.enter_context(wrapped(primitive, "abstract_eval", keep))
+        yield
+
+
+def _make_effect() -> Any:
+    effects: Any = importlib.import_module("jax._src.effects")
+    kind: Any = type("KernelWrites", (effects.Effect,), {})
+    for allowed in ("lowerable", "control_flow_allowed", "custom_derivatives_allowed", "remat_allowed"):
+        getattr(effects, f"{allowed}_effects").add_type(kind)
+    return kind()
+
+
+_WRITES = _make_effect()
+
+
+@contextmanager
+def wrapped(holder: Any, name: str, wrap: Callable[[Any], Any]) -> Generator[None]:
+    """What stands under this name in the holder is another one inside of the context."""
+    original = getattr(holder, name)
+    setattr(holder, name, wrap(original))
+    try:
+        yield
+    finally:
+        setattr(holder, name, original)
