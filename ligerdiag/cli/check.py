@@ -19,12 +19,14 @@ from ligerdiag.cli.options import (
     ReplaySeconds,
     ReportFormat,
     ReportOutputs,
+    TimeLimit,
     ToolchainName,
     parse_targets,
 )
 from ligerdiag.cli.record_output import require_recordable, write_record
 from ligerdiag.cli.report_output import Format, parse_outputs, write_report
 from ligerdiag.cli.sizes import parse_size
+from ligerdiag.ending import watch_for_end
 
 HELP = """Are these schedules right? Compile each case for the GPU, with no GPU needed, and say
 for every output whether it is computed from what the kernels wrote. Then replay the
@@ -62,6 +64,8 @@ Examples:
   ligerdiag check --format github --output sarif=out.sarif --output junit=out.xml
   ligerdiag check --html report                 as pages: report/index.html
   ligerdiag check --no-replay                   the schedules alone
+  ligerdiag check --device --time-limit 1500    on a machine that is there for half
+                                                an hour: what is known by then
   ligerdiag check --full --timeout 3600         also what takes long to replay
   ligerdiag check 'seed_*' --toolchain seed     as jax 0.4.34 compiles them
   ligerdiag check --record schedules.json       before an upgrade
@@ -90,6 +94,7 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
         float,
         typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Longest to compile a case, and to replay it."),
     ] = 300.0,
+    time_limit: TimeLimit = None,
     fail_on: Annotated[
         FailOn | None,
         typer.Option("--fail-on", help="Least severity that fails a case without expectation. [default: warning]"),
@@ -160,13 +165,14 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
         record=record is not None,
         view=html is not None,
     )
-    with ProgressDisplay(sys.stderr) as show:
-        report = api.check(options, show)
-    fail_on, strict = settings.fail_on, settings.strict
-    code = compute_exit_code(report, fail_on=fail_on, strict=strict)
-    write_report(report, outputs, verbose=verbose, code=code, fail_on=fail_on, strict=strict)
-    if html is not None:
-        write_html(report, html)
-    if record is not None:
-        write_record(report, options, record)
+    with watch_for_end(time_limit):
+        with ProgressDisplay(sys.stderr) as show:
+            report = api.check(options, show)
+        fail_on, strict = settings.fail_on, settings.strict
+        code = compute_exit_code(report, fail_on=fail_on, strict=strict)
+        write_report(report, outputs, verbose=verbose, code=code, fail_on=fail_on, strict=strict)
+        if html is not None:
+            write_html(report, html)
+        if record is not None:
+            write_record(report, options, record)
     raise typer.Exit(code)

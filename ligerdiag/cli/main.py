@@ -87,4 +87,6 @@ def main() -> None:
     except SystemExit as leaving:
         if leaving.code == ExitCode.INTERRUPTED:
             sys.stderr.write("interrupted\n")
+        if leaving.code == ExitCode.TERMINATED:
+            sys.stderr.write("ended by SIGTERM\n")
         raise

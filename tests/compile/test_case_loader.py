@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CASE = "import jax.numpy as jnp\nfrom ligerdiag import Arg, Case\n{}\nCASE = Case(name='{}', function=jnp.sin, args=(Arg(shape=(4,)),))\n"
+CASE = """
+import jax.numpy as jnp
+from ligerdiag import Arg, Case
+{}
+CASE = Case(name='{}', function=jnp.sin, args=(Arg(shape=(4,)),))
+"""
 LOAD = """
 import sys
 from pathlib import Path
