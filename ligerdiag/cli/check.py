@@ -34,7 +34,7 @@ schedule on numbers, on the CPU, and say whether they agree.
 
 SELECTORS choose cases by id or glob ('seed_flce[False-*]'), by the path of a file
 of yours that defines CASE or CASES (mine.py, 'mine.py::ID'), or by module:name.
-Without any: all of cases/.
+Without any: all of cases/, here or above, up to the project's pyproject.toml.
 
 \b
 What the words mean:
