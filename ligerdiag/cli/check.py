@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,6 +27,9 @@ from ligerdiag.cli.record_output import require_recordable, write_record
 from ligerdiag.cli.report_output import Format, parse_outputs, write_report
 from ligerdiag.cli.sizes import parse_size
 from ligerdiag.ending import watch_for_end
+
+if TYPE_CHECKING:
+    from ligerdiag.api.options import CheckOptions
 
 HELP = """Are these schedules right? Compile each case for the GPU, with no GPU needed, and say
 for every output whether it is computed from what the kernels wrote. Then replay the
@@ -168,6 +171,8 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
     with watch_for_end(time_limit):
         with ProgressDisplay(sys.stderr) as show:
             report = api.check(options, show)
+        if verbose:
+            sys.stderr.write(f"compiled with {_describe_ptxas(options)}\n")
         fail_on, strict = settings.fail_on, settings.strict
         code = compute_exit_code(report, fail_on=fail_on, strict=strict)
         write_report(report, outputs, verbose=verbose, code=code, fail_on=fail_on, strict=strict)
@@ -176,3 +181,12 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
         if record is not None:
             write_record(report, options, record)
     raise typer.Exit(code)
+
+
+def _describe_ptxas(options: "CheckOptions") -> str:
+    from ligerdiag.compile.cache import Cache
+    from ligerdiag.compile.environments import provide_toolchain
+    from ligerdiag.compile.ptxas import describe_ptxas
+
+    toolchain = provide_toolchain(options.toolchain, Cache(options.cache_directory))
+    return describe_ptxas(toolchain.binaries, toolchain.versions)
