@@ -18,6 +18,7 @@ from ligerdiag.dumps.load import LoadedModule, NoScheduleError, Translate, load_
 from ligerdiag.dumps.select import Selection
 from ligerdiag.dumps.translate import Translator
 from ligerdiag.effects.declared import DeclaredEffects
+from ligerdiag.ending import Ending
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.findings import Finding, Verdict
 from ligerdiag.hlo.module import HloModule
@@ -51,6 +52,8 @@ class InspectedModules:
     notes: list[str] = field(default_factory=list[str])
     idle: int = 0
     """Modules without custom calls."""
+    done: int = 0
+    """Artifacts and modules that were looked at to their end."""
 
     @property
     def total(self) -> int:
@@ -62,9 +65,24 @@ class InspectedModules:
         for number, directory in enumerate(self.selection.artifacts):
             yield number, directory.name
             self.reports.append(self._inspect_artifact(directory, effects_cache))
+            self.done += 1
         for number, files in enumerate(self.selection.modules, start=len(self.selection.artifacts)):
             yield number, files.id
             self._inspect(files, translator.translate, effects_cache)
+            self.done += 1
+
+    def mark_undone(self, ending: Ending) -> None:
+        """Adds a report for each artifact and module that was not looked at to its end, after the run was ended."""
+        names = [str(directory) for directory in self.selection.artifacts]
+        targets = dict.fromkeys(names, UNKNOWN_TARGET)
+        for files in self.selection.modules:
+            names.append(files.id)
+            targets[files.id] = files.target or UNKNOWN_TARGET
+        why = f"the run was ended by {ending.value} before its turn"
+        self.reports += [
+            CaseReport(id=name, target=targets[name], toolchain="", status=Status.NOT_CHECKED, error=why)
+            for name in names[self.done :]
+        ]
 
     def list_notes(self) -> tuple[str, ...]:
         """What was found and is in no report, and how many modules hold nothing to check."""

@@ -37,6 +37,8 @@ class ReplayState(StrEnum):
     FAILED = "failed"
     """The worker died, took too long or could not run the case's function; `reason` says which."""
     NOT_ASKED = "not asked"
+    NOT_DONE = "not done"
+    """The run was ended before its turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from ligerdiag.compile.environments import (
 )
 from ligerdiag.compile.job import CaseSpec
 from ligerdiag.compile.pool import Pool
+from ligerdiag.compile.ptxas import describe_ptxas
 from ligerdiag.compile.service import compile_cases, discover_cases
 from ligerdiag.compile.target import Target
 from ligerdiag.compile.toolchain import Toolchain, current_toolchain
@@ -157,7 +158,8 @@ def _try_out(toolchain: Toolchain, cache: Cache, target: Target) -> Iterator[Ste
             detail = f"for `{target.name}`: {describe_error(error)}"[:MAXIMUM_DETAIL]
             yield Step(name="compile", state=State.BROKEN, detail=detail)
             return
-    yield Step(name="compile", state=State.WORKS, detail=f"for `{target.name}`, without a GPU")
+    assembler = describe_ptxas(toolchain.binaries, toolchain.versions)
+    yield Step(name="compile", state=State.WORKS, detail=f"for `{target.name}`, without a GPU; by {assembler}")
     readers = open_readers(toolchain, cache)
     try:
         inspection = inspect_artifact(result.artifact, effects_cache=cache.root / "effects", readers=readers)

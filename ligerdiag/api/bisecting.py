@@ -1,6 +1,7 @@
 """`bisect`: what makes a case right or wrong."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import assert_never
 
 from ligerdiag.api.options import ignore_progress
@@ -11,6 +12,7 @@ from ligerdiag.compile.job import CaseSpec
 from ligerdiag.compile.target import Target, load_target
 from ligerdiag.compile.toolchain_table import DEFAULT
 from ligerdiag.device.service import require_gpu
+from ligerdiag.ending import RunEnded, work_until_ended
 from ligerdiag.errors import InputError
 from ligerdiag.report.bisection import Axis, Bisection
 from ligerdiag.report.model import OnProgress
@@ -25,7 +27,8 @@ def bisect(options: BisectOptions, on_progress: OnProgress | None = None) -> tup
     """Bisects every selected case, on every target where the axis is not the targets themselves.
 
     Raises InputError or CaseError when the request cannot be met: a selector that means nothing, an axis that does not
-    apply to the case. After Ctrl-C the last bisection holds what was known of it.
+    apply to the case. After Ctrl-C, SIGTERM or the time limit the last bisection holds what was known of it; RunEnded when
+    nothing was.
     """
     _refuse_idle_options(options)
     if options.device:
@@ -42,17 +45,17 @@ def bisect(options: BisectOptions, on_progress: OnProgress | None = None) -> tup
         tell=on_progress or ignore_progress,
         declared=options.effects,
     )
-    with laboratory:
-        try:
-            for case in _choose_cases(laboratory, options):
-                for target in targets:
-                    laboratory.forget_draft()
-                    done.append(run(laboratory, case, target, options))
-        except KeyboardInterrupt:
-            if laboratory.draft is not None:
-                done.append(laboratory.finish(laboratory.draft, interrupted=True))
-            elif not done:
-                raise
+    with laboratory, work_until_ended() as work:
+        for case in _choose_cases(laboratory, options):
+            for target in targets:
+                laboratory.forget_draft()
+                done.append(run(laboratory, case, target, options))
+                laboratory.forget_draft()
+    if work.ending is not None:
+        if laboratory.draft is None and not done:
+            raise RunEnded(work.ending)
+        last = done.pop() if laboratory.draft is None else laboratory.finish(laboratory.draft)
+        done.append(replace(last, interrupted=True, ended_by=work.ending))
     return tuple(done)
 
 

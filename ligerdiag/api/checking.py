@@ -22,6 +22,7 @@ from ligerdiag.compile.target import Target, load_target
 from ligerdiag.compile.toolchain import Toolchain, current_toolchain
 from ligerdiag.device.service import require_gpu
 from ligerdiag.effects.declared import parse_declared
+from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.inspection import open_readers
 from ligerdiag.outcomes import Replay
 from ligerdiag.replay.service import ReplayTask, replay_artifacts
@@ -37,8 +38,8 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
     """Compile, judge and replay every selected case on every target.
 
     What goes wrong with one case is in that case's report. Raises InputError or CaseError when the request as a whole
-    cannot be met: a selector that means nothing, an unknown target, a case file that does not import. After Ctrl-C the
-    report holds the cases that were done.
+    cannot be met: a selector that means nothing, an unknown target, a case file that does not import. After Ctrl-C, SIGTERM
+    or the time limit (see `ending`) the report holds what was known by then, and says of every case what is not.
     """
     started = perf_counter()
     tell = on_progress or ignore_progress
@@ -52,16 +53,17 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
     targets = tuple(load_target(name) for name in dict.fromkeys(options.targets))
     cache, own = Cache(options.cache_directory), current_toolchain()
     toolchain = provide_toolchain(options.toolchain, cache, lambda step: tell(make_toolchain_step(step)))
-    run, interrupted = Run(), False
+    run = Run()
     suppressions = Suppressions(options.suppress)
-    try:
+    with work_until_ended() as work:
         _compile(run, options, targets, cache=cache, toolchain=toolchain, relay=relay)
         for key, replay in _replay(run, options, cache, own, relay) if options.replay else ():
             run.reports[key] = replace(run.reports[key], replay=replay)
         for key, device in run_on_devices(run, options, cache, tell) if options.device else ():
             run.reports[key] = replace(run.reports[key], device=device)
-    except KeyboardInterrupt:
-        interrupted = True
+    if work.ending is not None:
+        run.mark_undone(work.ending, toolchain.name, replay=options.replay, device=options.device)
+    interrupted = work.ending is not None
     done = [(key[0], run.reports[key]) for key in run.order if key in run.reports]
     concluded = [
         (source, conclude(report, suppressions, find_recorded(baseline, report, options.toolchain)))
@@ -88,6 +90,7 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
         is_other_toolchain=not toolchain.is_own,
         seconds=perf_counter() - started,
         interrupted=interrupted,
+        ended_by=work.ending or Ending.INTERRUPT,
         notes=notes,
         unused_suppressions=suppressions.list_unused(cases, scope),
     )
@@ -116,6 +119,7 @@ def _compile(
             parse_expectation(case.expected)
             parse_expected_rules(case.expected_rules, beside=case.expected)
             parse_declared(case)
+        run.cases = {(case.source, case.id): case for case in cases}
         run.order = tuple((case.source, case.id, target.name) for case in cases for target in targets)
         for result in compile_cases(cases, targets, pool=pool, refresh=options.refresh, on_event=relay):
             declared = (*options.effects, *parse_declared(result.case))

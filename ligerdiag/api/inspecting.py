@@ -8,6 +8,7 @@ from ligerdiag.api.options import InspectOptions, ignore_progress
 from ligerdiag.compile.cache import Cache
 from ligerdiag.dumps.select import select_modules
 from ligerdiag.dumps.translate import Translator
+from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.inspected_modules import InspectedModules
 from ligerdiag.report.model import CheckReport, Noun, OnProgress, Progress
 from ligerdiag.suppressions.scope import Scope
@@ -18,20 +19,18 @@ def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> C
     """Judge the modules that somebody else compiled: those under the paths that hold custom calls.
 
     What goes wrong with one module is in that module's report. Raises InputError when a path holds no module or none
-    matches. After Ctrl-C the report holds the modules that were done.
+    matches. After Ctrl-C, SIGTERM or the time limit the others are in the report as not checked.
     """
     started = perf_counter()
     tell = on_progress or ignore_progress
     selection = select_modules(options.paths, options.module)
     inspected = InspectedModules(selection, options.timeout, options.effects, options.neighbourhoods, options.view)
-    interrupted = False
     cache = Cache(options.cache_directory)
-    try:
-        with Translator(cache=cache, timeout=options.timeout) as translator:
-            for done, name in inspected.run(translator, effects_cache=cache.root / "effects"):
-                tell(Progress(phase="inspect", event="started", done=done, total=inspected.total, case_id=name))
-    except KeyboardInterrupt:
-        interrupted = True
+    with work_until_ended() as work, Translator(cache=cache, timeout=options.timeout) as translator:
+        for done, name in inspected.run(translator, effects_cache=cache.root / "effects"):
+            tell(Progress(phase="inspect", event="started", done=done, total=inspected.total, case_id=name))
+    if work.ending is not None:
+        inspected.mark_undone(work.ending)
     suppressions = Suppressions(options.suppress)
     cases = tuple(conclude(report, suppressions) for report in inspected.reports)
     return CheckReport(
@@ -39,7 +38,8 @@ def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> C
         targets=tuple(dict.fromkeys(report.target for report in inspected.reports)),
         toolchain="",
         seconds=perf_counter() - started,
-        interrupted=interrupted,
+        interrupted=work.ending is not None,
+        ended_by=work.ending or Ending.INTERRUPT,
         notes=(*inspected.list_notes(), *list_declared(options.effects)),
         noun=Noun.MODULE,
         unused_suppressions=suppressions.list_unused(cases, Scope()),

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ligerdiag.cli.answer_output import AnswerFormat, write_bisections
-from ligerdiag.cli.exit_codes import ExitCode, render_table
+from ligerdiag.cli.exit_codes import ExitCode, find_ending_code, render_table
 from ligerdiag.cli.options import (
     DEFAULT_TARGETS,
     AnswerForm,
@@ -19,11 +19,13 @@ from ligerdiag.cli.options import (
     Replay,
     ReplayMemory,
     ReplaySeconds,
+    TimeLimit,
     ToolchainName,
     parse_targets,
 )
 from ligerdiag.cli.output import require_writable
 from ligerdiag.cli.sizes import parse_size
+from ligerdiag.ending import RunEnded, watch_for_end
 from ligerdiag.report.bisection import Axis, Bisection
 
 HELP = """What makes a case right or wrong? Compile it again and again, vary one thing along an
@@ -51,10 +53,11 @@ MEANINGS = {
     ExitCode.AS_EXPECTED: "answered; also that there is no such set, flag, version",
     ExitCode.INPUT: "usage or input error; an axis that does not apply to the case",
     ExitCode.NOT_ANALYSED: (
-        "something that an answer needs could not be analysed; or schedule and numbers disagree, "
-        "which is a bug in ligerdiag"
+        "something that an answer needs could not be analysed; the --time-limit came first; or schedule and "
+        "numbers disagree, which is a bug in ligerdiag"
     ),
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; what was known is shown",
+    ExitCode.TERMINATED: "ended by SIGTERM; what was known is shown",
 }
 
 EPILOG = f"""\b
@@ -103,6 +106,7 @@ def bisect(  # noqa: PLR0917 - typer reads the options from the signature
         float,
         typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Longest to compile once, and to replay it."),
     ] = 300.0,
+    time_limit: TimeLimit = None,
     cache_dir: CacheDir = None,
     replay: Replay = True,
     replay_seconds: ReplaySeconds = 10.0,
@@ -140,15 +144,21 @@ def bisect(  # noqa: PLR0917 - typer reads the options from the signature
         cache_directory=cache_dir,
         effects=settings.config.effects,
     )
-    with ProgressDisplay(sys.stderr) as show:
-        bisections = api.bisect(options, show)
-    code = compute_exit_code(bisections)
-    write_bisections(bisections, form=format, output=output, verbose=verbose, code=code)
+    try:
+        with watch_for_end(time_limit):
+            with ProgressDisplay(sys.stderr) as show:
+                bisections = api.bisect(options, show)
+            code = compute_exit_code(bisections)
+            write_bisections(bisections, form=format, output=output, verbose=verbose, code=code)
+    except RunEnded as end:  # before anything was known
+        sys.stderr.write(f"ended by {end.ending.value} before anything was known\n")
+        raise typer.Exit(find_ending_code(end.ending)) from end
     raise typer.Exit(code)
 
 
 def compute_exit_code(bisections: Sequence[Bisection]) -> ExitCode:
-    """The exit code of a whole run: 130, else 3, else 0."""
-    if any(one.interrupted for one in bisections):
-        return ExitCode.INTERRUPTED
+    """The exit code of a whole run: 130 or 143, else 3, else 0."""
+    ended = next((one.ended_by for one in bisections if one.interrupted), None)
+    if ended is not None:
+        return find_ending_code(ended)
     return ExitCode.NOT_ANALYSED if any(one.is_unsettled for one in bisections) else ExitCode.AS_EXPECTED

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,12 +19,17 @@ from ligerdiag.cli.options import (
     ReplaySeconds,
     ReportFormat,
     ReportOutputs,
+    TimeLimit,
     ToolchainName,
     parse_targets,
 )
 from ligerdiag.cli.record_output import require_recordable, write_record
 from ligerdiag.cli.report_output import Format, parse_outputs, write_report
 from ligerdiag.cli.sizes import parse_size
+from ligerdiag.ending import watch_for_end
+
+if TYPE_CHECKING:
+    from ligerdiag.api.options import CheckOptions
 
 HELP = """Are these schedules right? Compile each case for the GPU, with no GPU needed, and say
 for every output whether it is computed from what the kernels wrote. Then replay the
@@ -32,7 +37,7 @@ schedule on numbers, on the CPU, and say whether they agree.
 
 SELECTORS choose cases by id or glob ('seed_flce[False-*]'), by the path of a file
 of yours that defines CASE or CASES (mine.py, 'mine.py::ID'), or by module:name.
-Without any: all of cases/.
+Without any: all of cases/, here or above, up to the project's pyproject.toml.
 
 \b
 What the words mean:
@@ -62,6 +67,8 @@ Examples:
   ligerdiag check --format github --output sarif=out.sarif --output junit=out.xml
   ligerdiag check --html report                 as pages: report/index.html
   ligerdiag check --no-replay                   the schedules alone
+  ligerdiag check --device --time-limit 1500    on a machine that is there for half
+                                                an hour: what is known by then
   ligerdiag check --full --timeout 3600         also what takes long to replay
   ligerdiag check 'seed_*' --toolchain seed     as jax 0.4.34 compiles them
   ligerdiag check --record schedules.json       before an upgrade
@@ -90,6 +97,7 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
         float,
         typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Longest to compile a case, and to replay it."),
     ] = 300.0,
+    time_limit: TimeLimit = None,
     fail_on: Annotated[
         FailOn | None,
         typer.Option("--fail-on", help="Least severity that fails a case without expectation. [default: warning]"),
@@ -160,13 +168,25 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
         record=record is not None,
         view=html is not None,
     )
-    with ProgressDisplay(sys.stderr) as show:
-        report = api.check(options, show)
-    fail_on, strict = settings.fail_on, settings.strict
-    code = compute_exit_code(report, fail_on=fail_on, strict=strict)
-    write_report(report, outputs, verbose=verbose, code=code, fail_on=fail_on, strict=strict)
-    if html is not None:
-        write_html(report, html)
-    if record is not None:
-        write_record(report, options, record)
+    with watch_for_end(time_limit):
+        with ProgressDisplay(sys.stderr) as show:
+            report = api.check(options, show)
+        if verbose:
+            sys.stderr.write(f"compiled with {_describe_ptxas(options)}\n")
+        fail_on, strict = settings.fail_on, settings.strict
+        code = compute_exit_code(report, fail_on=fail_on, strict=strict)
+        write_report(report, outputs, verbose=verbose, code=code, fail_on=fail_on, strict=strict)
+        if html is not None:
+            write_html(report, html)
+        if record is not None:
+            write_record(report, options, record)
     raise typer.Exit(code)
+
+
+def _describe_ptxas(options: "CheckOptions") -> str:
+    from ligerdiag.compile.cache import Cache
+    from ligerdiag.compile.environments import provide_toolchain
+    from ligerdiag.compile.ptxas import describe_ptxas
+
+    toolchain = provide_toolchain(options.toolchain, Cache(options.cache_directory))
+    return describe_ptxas(toolchain.binaries, toolchain.versions)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, assert_never
 
+from ligerdiag.ending import Ending
 from ligerdiag.findings import Severity, Verdict
 from ligerdiag.outcomes import ReplayState
 from ligerdiag.report.model import CaseReport, CheckReport, Status
@@ -22,6 +23,7 @@ class ExitCode(IntEnum):
     INCONCLUSIVE = 4
     NOTHING_CHECKED = 5
     INTERRUPTED = 130
+    TERMINATED = 143
 
 
 MEANINGS: dict[ExitCode, str] = {
@@ -34,12 +36,13 @@ MEANINGS: dict[ExitCode, str] = {
     ),
     ExitCode.INPUT: "usage or input error",
     ExitCode.NOT_ANALYSED: (
-        "could not analyse: compile error, abort, timeout; or schedule and numbers disagree, "
-        "which is a bug in ligerdiag"
+        "could not analyse: compile error, abort, timeout; the --time-limit came first, and what was not "
+        "checked is unknown; or schedule and numbers disagree, which is a bug in ligerdiag"
     ),
     ExitCode.INCONCLUSIVE: "inconclusive, under --strict",
     ExitCode.NOTHING_CHECKED: "nothing checked",
-    ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C; what was known is shown",
+    ExitCode.TERMINATED: "ended by SIGTERM; what was known is shown",
 }
 
 MEANINGS_WITHOUT_EXPECTATION: Mapping[ExitCode, str] = MEANINGS | {
@@ -47,7 +50,9 @@ MEANINGS_WITHOUT_EXPECTATION: Mapping[ExitCode, str] = MEANINGS | {
     ExitCode.FINDINGS: (
         "findings at or above --fail-on; under --strict also a suppression that is not used or gives no reason"
     ),
-    ExitCode.NOT_ANALYSED: "could not analyse: a file that is damaged or of a form that is not known",
+    ExitCode.NOT_ANALYSED: (
+        "could not analyse: a file that is damaged or of a form that is not known; or the --time-limit came first"
+    ),
     ExitCode.NOTHING_CHECKED: "nothing checked: no module has an in-place kernel",
 }
 """The same codes, of `inspect`."""
@@ -58,11 +63,17 @@ MEANINGS_OF_DIFF: Mapping[ExitCode, str] = {
     ExitCode.INPUT: "usage or input error",
     ExitCode.NOT_ANALYSED: "could not analyse one of the two, or where a kernel writes",
     ExitCode.NOTHING_CHECKED: "nothing compared: no in-place kernel on either side",
-    ExitCode.INTERRUPTED: MEANINGS[ExitCode.INTERRUPTED],
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
 }
 """The same codes, of `diff`."""
 
-PRECEDENCE = "Where several apply: 130, then 2, 3, 1, 4, 5, 0."
+PRECEDENCE = "Where several apply: 130 or 143, then 2, 3, 1, 4, 5, 0."
+
+_OF_ENDINGS: Mapping[Ending, ExitCode] = {
+    Ending.INTERRUPT: ExitCode.INTERRUPTED,
+    Ending.TERMINATE: ExitCode.TERMINATED,
+    Ending.TIME_LIMIT: ExitCode.NOT_ANALYSED,
+}
 
 
 class FailOn(StrEnum):
@@ -79,12 +90,14 @@ _BY_SEVERITY = (Severity.NOTE, Severity.WARNING, Severity.ERROR)
 
 def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> ExitCode:
     """The exit code of a whole run, by the precedence of `PRECEDENCE`."""
-    if report.interrupted:
-        return ExitCode.INTERRUPTED
+    if report.interrupted and report.ended_by is not Ending.TIME_LIMIT:
+        return find_ending_code(report.ended_by)
     cases = report.cases
     errors = {case.error_exit_code for case in cases if case.status is Status.ERROR}
     if errors:
         return ExitCode.INPUT if ExitCode.INPUT in errors else ExitCode.NOT_ANALYSED
+    if report.interrupted:
+        return find_ending_code(report.ended_by)
     if any(case.status is Status.DISAGREEMENT or _replay_died(case) for case in cases):
         return ExitCode.NOT_ANALYSED
     if any(fails_run(case, fail_on) for case in cases) or (strict and report.unused_suppressions):
@@ -94,6 +107,15 @@ def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> 
     if all(case.status is Status.NOTHING for case in cases):
         return ExitCode.NOTHING_CHECKED
     return ExitCode.AS_EXPECTED
+
+
+def find_ending_code(ending: Ending) -> ExitCode:
+    """The exit code of a run that was ended before everything was done.
+
+    A time limit is asked for by the user and leaves something unknown, as a case that takes too long does: it is no signal
+    to die of, and 4 is for what was looked at and could not be decided.
+    """
+    return _OF_ENDINGS[ending]
 
 
 def compute_difference_code(report: "DifferenceReport") -> ExitCode:

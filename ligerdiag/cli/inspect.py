@@ -15,8 +15,9 @@ from ligerdiag.cli.module_options import (
     ModuleTimeout,
     Paths,
 )
-from ligerdiag.cli.options import Config, ReportFormat, ReportOutputs
+from ligerdiag.cli.options import Config, ReportFormat, ReportOutputs, TimeLimit
 from ligerdiag.cli.report_output import Format, parse_outputs, write_report
+from ligerdiag.ending import watch_for_end
 
 HELP = """Are these schedules right, that somebody else compiled? Reads what XLA left behind and
 says for every output whether it is computed from what the kernels wrote. It needs
@@ -61,6 +62,7 @@ def inspect(  # noqa: PLR0917 - typer reads the options from the signature
     fail_on: ModuleFailOn = None,
     strict: ModuleStrict = None,
     timeout: ModuleTimeout = None,
+    time_limit: TimeLimit = None,
     cache_dir: EffectsCacheDir = None,
     config: Config = None,
     verbose: Evidence = False,
@@ -84,11 +86,12 @@ def inspect(  # noqa: PLR0917 - typer reads the options from the signature
         effects=settings.config.effects,
         view=html is not None,
     )
-    with ProgressDisplay(sys.stderr) as show:
-        report = api.inspect(options, show)
-    fail_on, strict = settings.fail_on, settings.strict
-    code = compute_exit_code(report, fail_on=fail_on, strict=strict)
-    write_report(report, outputs, verbose=verbose, code=code, fail_on=fail_on, strict=strict)
-    if html is not None:
-        write_html(report, html)
+    with watch_for_end(time_limit):
+        with ProgressDisplay(sys.stderr) as show:
+            report = api.inspect(options, show)
+        fail_on, strict = settings.fail_on, settings.strict
+        code = compute_exit_code(report, fail_on=fail_on, strict=strict)
+        write_report(report, outputs, verbose=verbose, code=code, fail_on=fail_on, strict=strict)
+        if html is not None:
+            write_html(report, html)
     raise typer.Exit(code)

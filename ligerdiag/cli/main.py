@@ -16,9 +16,10 @@ overwrites one of its operands?
 
 EPILOG = """\b
 First run:
-  ligerdiag check               the cases that come with it, on a GPU that is not there
-  ligerdiag explain LD001       what a finding means
+  ligerdiag init                a first case, a test and the configuration
+  ligerdiag check               all of cases/, on a GPU that is not there
   ligerdiag check mine.py       a file of yours that defines CASE
+  ligerdiag explain LD001       what a finding means
   ligerdiag inspect /tmp/dump   what XLA left behind with --xla_dump_to=/tmp/dump
 
 Every command has a --help of its own.
@@ -87,4 +88,6 @@ def main() -> None:
     except SystemExit as leaving:
         if leaving.code == ExitCode.INTERRUPTED:
             sys.stderr.write("interrupted\n")
+        if leaving.code == ExitCode.TERMINATED:
+            sys.stderr.write("ended by SIGTERM\n")
         raise

@@ -32,6 +32,15 @@ ToolchainName = Annotated[
     str,
     typer.Option("--toolchain", metavar="NAME", help="Compile with these versions, see `ligerdiag toolchains`."),
 ]
+TimeLimit = Annotated[
+    float | None,
+    typer.Option(
+        "--time-limit",
+        min=0.001,
+        metavar="SECONDS",
+        help="End the run then: what is known is written, the rest is not checked. [default: none]",
+    ),
+]
 ReportFormat = Annotated[Format, typer.Option("--format", help="Form of the report on standard output.")]
 ReportOutputs = Annotated[
     list[str] | None,

@@ -206,13 +206,24 @@ def _explain(source: Source, fault: Exception) -> CaseError:
 
 
 def _project_namespaces() -> list[str]:
-    """Folders of the project that were imported as packages without an `__init__.py`."""
+    """Packages without an `__init__.py` all of whose folders are the project's; and what such a one has left behind.
+
+    A namespace that an installed package shares stays, for what is installed below it reads its path there: Python looks
+    for the project's part anew by itself.
+    """
     return [
         name
         for name, module in list(sys.modules.items())
-        if getattr(module, "__file__", None) is None
-        and any(is_project_file(str(Path(folder) / "__init__.py")) for folder in getattr(module, "__path__", ()))
+        if getattr(module, "__file__", None) is None and _is_of_project(getattr(module, "__path__", ()))
     ]
+
+
+def _is_of_project(path: Iterable[str]) -> bool:
+    try:
+        folders = list(path)
+    except KeyError:  # a namespace whose parent is gone
+        return True
+    return bool(folders) and all(is_project_file(str(Path(folder) / "__init__.py")) for folder in folders)
 
 
 def _project_modules() -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 | selector | cases |
 |---|---|
-| none | all of the folder `cases` |
+| none | all of the folder `cases`: of the working directory, else of the nearest folder above it in the same project |
 | `file.py`, `folder` | all of that file, or of the folder's files that define CASE or CASES |
 | `file.py::ID`, `folder::ID` | those of them with that id |
 | `module:name` | the Case, or the Cases, of that name in an importable module |
@@ -106,12 +106,22 @@ def _is_there(path: Path) -> bool:
 
 
 def _select_folder(text: str, pattern: str, directory: Path) -> Selection:
-    if not (directory / FOLDER).is_dir():
+    looked = _list_project_folders(directory)
+    home = next((folder for folder in looked if (folder / FOLDER).is_dir()), None)
+    if home is None:
+        above = f" or above it up to `{looked[-1]}`" if len(looked) > 1 else ""
         raise InputError(
-            f"no folder `{FOLDER}` in `{directory}` to find {f'`{text}`' if text else 'cases'} in:"
-            f" give a file such as `mine.py`, or `module:name`"
+            f"no folder `{FOLDER}` in `{directory}`{above} to find {f'`{text}`' if text else 'cases'} in:"
+            f" give a file such as `mine.py`, or `module:name`; `ligerdiag init` writes a first case"
         )
-    return _select_path(text, FOLDER, pattern, directory)
+    return _select_path(text, FOLDER, pattern, home)
+
+
+def _list_project_folders(directory: Path) -> tuple[Path, ...]:
+    """The folder and those above it up to the nearest with a pyproject.toml; the folder alone where none has one."""
+    folders = (directory.resolve(), *directory.resolve().parents)
+    last = next((number for number, folder in enumerate(folders) if (folder / "pyproject.toml").is_file()), 0)
+    return folders[: last + 1]
 
 
 def _select_path(text: str, place: str, pattern: str, directory: Path) -> Selection:
@@ -119,7 +129,9 @@ def _select_path(text: str, place: str, pattern: str, directory: Path) -> Select
     if path.is_dir():
         files = [file for file in sorted(path.glob("*.py")) if not file.name.startswith("_") and _defines_cases(file)]
         if not files:
-            raise InputError(f"no file in the folder `{place}` defines CASE or CASES")
+            raise InputError(
+                f"no file in the folder `{path}` defines CASE or CASES; `ligerdiag init` writes a first case"
+            )
     elif path.is_file() and path.suffix == ".py":
         files = [path]
     elif path.exists():

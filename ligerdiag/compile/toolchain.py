@@ -2,7 +2,7 @@
 
 1. jax, jaxlib and the CUDA plugin's two packages must be of one version: else JAX ignores the plugin with a warning.
 2. XLA takes ptxas and nvlink from PATH, and a system's older CUDA there refuses the PTX of a newer Triton: the
-   environment's own binaries come first.
+   environment's own binaries come first. Where it has none, a CUDA installation's may do: see `ptxas`.
 3. A compilation cache of JAX's would leave no dump behind, so it is off.
 4. A worker runs ligerdiag's own source, whichever interpreter it has. Where ligerdiag is an installed package, another
    toolchain's worker finds it through a folder that holds nothing else: beside it lies another jax.
@@ -18,10 +18,12 @@ from importlib import metadata, util
 from pathlib import Path
 
 from ligerdiag.compile.job import Flag
+from ligerdiag.compile.ptxas import PACKAGE as PTXAS_PACKAGE
+from ligerdiag.compile.ptxas import Ptxas, compute_least_release, find_system_ptxas
 from ligerdiag.errors import LigerdiagError
 
 ONE_VERSION = ("jax", "jaxlib", "jax-cuda13-plugin", "jax-cuda13-pjrt")
-PACKAGES = (*ONE_VERSION, "jax-triton", "triton", "nvidia-cuda-nvcc")
+PACKAGES = (*ONE_VERSION, "jax-triton", "triton", PTXAS_PACKAGE)
 
 _DROPPED = ("JAX_COMPILATION_CACHE_DIR", "JAX_DISABLE_JIT", "TRITON_INTERPRET", "PYTHONSAFEPATH")
 _SETTLED = {
@@ -68,7 +70,8 @@ def current_toolchain() -> Toolchain:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             missing.append(package)
-    if missing:
+    system = _find_replacement() if missing == [PTXAS_PACKAGE] else None
+    if missing and system is None:
         raise LigerdiagError(
             f"cannot compile for a GPU without {', '.join(f'`{package}`' for package in missing)}:"
             f" install {' '.join(_pin(package, versions) for package in missing)}"
@@ -80,7 +83,11 @@ def current_toolchain() -> Toolchain:
             f"expected one version of jax, jaxlib and the CUDA plugin but got {found}: install {wanted}"
         )
     versions["python"] = ".".join(str(number) for number in sys.version_info[:3])
-    return Toolchain(name=f"jax-{versions['jax']}", python=sys.executable, versions=versions, binaries=_find_binaries())
+    binaries = _find_binaries()
+    if system is not None:
+        versions["ptxas"] = system.version
+        binaries = (str(system.path.parent),)
+    return Toolchain(name=f"jax-{versions['jax']}", python=sys.executable, versions=versions, binaries=binaries)
 
 
 def worker_environment(toolchain: Toolchain, cache_root: Path) -> dict[str, str]:
@@ -119,6 +126,19 @@ def link_package(package: Path, cache_root: Path) -> Path:
     with suppress(FileExistsError):
         (folder / package.name).symlink_to(package, target_is_directory=True)
     return folder
+
+
+def _find_replacement() -> Ptxas | None:
+    """A CUDA installation's ptxas in the package's place; None where there is none. LigerdiagError where it is too old."""
+    found = find_system_ptxas()
+    least = compute_least_release()
+    if found is None or found.release >= least:
+        return found
+    wanted = ".".join(str(part) for part in least)
+    raise LigerdiagError(
+        f"cannot compile for a GPU without `{PTXAS_PACKAGE}`: `{found.path}` is of CUDA {found.version}, older than"
+        f" {wanted}: install {PTXAS_PACKAGE}, or CUDA {wanted}"
+    )
 
 
 def _pin(package: str, versions: Mapping[str, str]) -> str:

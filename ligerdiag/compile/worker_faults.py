@@ -1,8 +1,10 @@
 """Worker side: turns what a user's code or XLA raised into one line that names the place and the reason."""
 
+import os
 import sys
 import sysconfig
 import traceback
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -45,4 +47,12 @@ def _foreign_folders() -> tuple[Path, ...]:
     folders = [_PACKAGE, *(Path(paths[name]).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib"))]
     if sys.prefix != sys.base_prefix:
         folders.append(Path(sys.prefix).resolve())
-    return tuple(folders)
+    return (*folders, *_list_installed_folders())
+
+
+def _list_installed_folders() -> Iterator[Path]:
+    """Folders of PYTHONPATH that `pip install --target` made: they hold what was installed, and no project."""
+    for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep):
+        folder = Path(entry).resolve()
+        if entry and any(folder.glob("*.dist-info")) and not (folder / "pyproject.toml").exists():
+            yield folder

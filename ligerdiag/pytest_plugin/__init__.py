@@ -44,7 +44,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Registers the markers."""
+    """Registers the markers, and keeps what JAX says of missing CUDA libraries out of failing tests."""
+    from ligerdiag.pytest_plugin.harmless_logs import hide_harmless_logs
+
+    hide_harmless_logs()
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ligerdiag.ending import Ending
 from ligerdiag.findings import Verdict
 
 
@@ -71,6 +72,8 @@ class Bisection:
     seconds: float = 0.0
     """Wall time."""
     interrupted: bool = False
-    """Ctrl-C came first; the rest is what was known until then."""
+    """It was ended before everything was looked at; the rest is what was known until then."""
+    ended_by: Ending = Ending.INTERRUPT
+    """What ended it, if it was interrupted."""
     is_unsettled: bool = False
     """Something that an answer needs could not be analysed: exit code 3."""

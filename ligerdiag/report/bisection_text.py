@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from ligerdiag.ending import Ending
 from ligerdiag.report.bisection import Bisection, BisectionRow
 from ligerdiag.report.source_text import compute_near
 from ligerdiag.report.spans import (
@@ -99,7 +100,8 @@ def _render_total(bisection: Bisection) -> Line:
         Span(f", {bisection.compiled} of them not in the cache, in {bisection.seconds:.1f} s"),
     ]
     if bisection.interrupted:
-        spans.append(Span("; interrupted, the rest was not looked at", Style.BAD))
+        how = "interrupted" if bisection.ended_by is Ending.INTERRUPT else f"ended by {bisection.ended_by.value}"
+        spans.append(Span(f"; {how}, the rest was not looked at", Style.BAD))
     elif bisection.is_unsettled:
         spans.append(Span("; something that an answer needs could not be analysed", Style.BAD))
     return tuple(spans)

@@ -18,7 +18,7 @@ from ligerdiag.report.printable import compute_printable
 from ligerdiag.report.repository import Repository
 from ligerdiag.report.source_text import parse_place
 from ligerdiag.report.spans import compute_text
-from ligerdiag.report.summary import render_totals
+from ligerdiag.report.summary import describe_cut, render_totals
 from ligerdiag.report.troubles import list_troubles
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
@@ -61,6 +61,8 @@ def list_annotations(report: CheckReport) -> Iterator[Annotation]:
             lines=render_finding_plain(finding, compute_places(group.cases, several)),
             place=finding.source or find_case_place(group.cases[0]),
         )
+    if report.interrupted:
+        yield Annotation(severity=Severity.ERROR, title="interrupted", lines=(describe_cut(report),))
     for one in report.unused_suppressions:
         text = compute_printable(f"{one.where}: `{f'allow {one.rule}'.rstrip()}` {one.message}")
         place = parse_place(one.where) if one.kind is SuppressionKind.IN_CODE else None

@@ -26,6 +26,7 @@ def render_json(report: CheckReport, *, exit_code: int | None = None, version: s
         "targets": list(report.targets),
         "seconds": round(report.seconds, 6),
         "interrupted": report.interrupted,
+        "ended_by": report.ended_by.value if report.interrupted else None,
         "exit_code": exit_code,
         "notes": list(report.notes),
         "unused_suppressions": [_unused(one) for one in report.unused_suppressions],

@@ -7,6 +7,7 @@
 | could not analyse, disagreement, a replay or device run that died | error |
 | inconclusive | failure where the run is strict, else skipped with the reasons: never a pass |
 | nothing to check | skipped |
+| not checked, as the run was ended before | skipped; the run's own test is an error |
 
 Suppressions that are not used, and a run that was cut short, are tests of a suite `ligerdiag`: a file without failures and
 errors is that of a run that ends with 0, or with 5 when all is skipped.
@@ -26,6 +27,7 @@ from ligerdiag.report.plain_text import render_trouble_plain
 from ligerdiag.report.printable import compute_printable
 from ligerdiag.report.repository import Repository
 from ligerdiag.report.spans import compute_text
+from ligerdiag.report.summary import describe_cut
 from ligerdiag.report.troubles import Trouble, TroubleKind, list_troubles
 
 DECLARATION = '<?xml version="1.0" encoding="utf-8"?>'
@@ -102,6 +104,8 @@ def _compute_result(case: CaseReport, *, is_failure: bool, strict: bool) -> Fina
     if case.status is Status.INCONCLUSIVE:
         kind = TroubleKind.INCONCLUSIVE.value
         return Failure(_join(undecided), kind) if strict else Skipped(_join(undecided), kind)
+    if case.status is Status.NOT_CHECKED:
+        return Skipped(compute_printable(case.error), Status.NOT_CHECKED.value)
     if case.status is Status.NOTHING:
         return Skipped("no kernel of the program writes an operand behind XLA's back", Status.NOTHING.value)
     return None
@@ -143,7 +147,7 @@ def _list_run_tests(report: CheckReport, *, strict: bool) -> Iterable[TestCase]:
         yield test
     if report.interrupted:
         test = TestCase("interrupted", SUITE, 0.0)
-        test.result = [Error(f"interrupted, the other {report.noun.value}s were not done", "interrupted")]
+        test.result = [Error(describe_cut(report), "interrupted")]
         yield test
 
 

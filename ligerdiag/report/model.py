@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ligerdiag.ending import Ending
 from ligerdiag.findings import Finding, SuppressionKind, Verdict
 from ligerdiag.neighbourhood import Neighbourhood
 from ligerdiag.outcomes import Attribution, DeviceRun, Replay
 from ligerdiag.schedule_view import ScheduleView
 
-SCHEMA_VERSION = "4"
+SCHEMA_VERSION = "5"
 """Version of the JSON form of these records (docs/json.md); a change that breaks a reader raises it."""
 
 
@@ -37,6 +38,8 @@ class Status(StrEnum):
     """No kernel of the program writes an operand behind XLA's back, and none is unknown."""
     ERROR = "could not analyse"
     """Compile failure, abort, timeout or unreadable artifact; see `error`."""
+    NOT_CHECKED = "not checked"
+    """The run was ended before its turn; see `error`. Nothing is known of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +102,7 @@ class CaseReport:
     mismatch: str = ""
     """One line: how the verdicts contradict the expectation."""
     error: str = ""
-    """One line, when status is `could not analyse`."""
+    """One line, when status is `could not analyse` or `not checked`."""
     error_exit_code: int = 0
     """Exit code that the error asks for (2 input, 3 could not analyse)."""
     log_tail: str = ""
@@ -151,7 +154,9 @@ class CheckReport:
     """Another one compiled than ligerdiag is installed with."""
     seconds: float = 0.0
     interrupted: bool = False
-    """Ctrl-C came before every case was done; `cases` holds those that were."""
+    """The run was ended before everything was done; `cases` says of each what was."""
+    ended_by: Ending = Ending.INTERRUPT
+    """What ended it, if it was interrupted."""
     notes: tuple[str, ...] = ()
     """What was found and is no case of the report, one line each, and how a case was read where that is in question."""
     noun: Noun = Noun.CASE

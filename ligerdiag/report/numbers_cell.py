@@ -21,6 +21,7 @@ _STATES: Mapping[ReplayState, Style] = {
     ReplayState.NOT_ASKED: Style.FAINT,
     ReplayState.NOT_COVERED: Style.DOUBTFUL,
     ReplayState.FAILED: Style.BAD,
+    ReplayState.NOT_DONE: Style.DOUBTFUL,
 }
 _GAP = Span("  ")
 

@@ -22,13 +22,18 @@ def render_replays(report: CheckReport, *, width: int | None, verbose: bool) -> 
     counts |= {state.value: len(states[state]) for state in (ReplayState.TOO_LARGE, ReplayState.NOT_COVERED)}
     if states[ReplayState.FAILED]:
         counts[ReplayState.FAILED.value] = len(states[ReplayState.FAILED])
+    counts[ReplayState.NOT_DONE.value] = len(states[ReplayState.NOT_DONE])
     said = [f"{counts[word]} {word}" for word in ("agree", "lossy", "disagree", "undecided") if counts[word]]
-    unsaid = [f"{counts[word]} {word}" for word in ("too large", "not covered", "failed") if counts[word]]
+    unsaid = [f"{counts[word]} {word}" for word in ("too large", "not covered", "failed", "not done") if counts[word]]
     text = f"{len(done)} of {len(cases)}: " + "; ".join(", ".join(parts) for parts in (said, unsaid) if parts)
     lines = list(compute_wrapped((Span("replayed: ", Style.STRONG), Span(text)), width, 4))
     if states[ReplayState.TOO_LARGE]:
         lines += _render_too_large(states[ReplayState.TOO_LARGE], width, verbose)
-    for label, state in (("not covered by replay", ReplayState.NOT_COVERED), ("not replayed", ReplayState.FAILED)):
+    for label, state in (
+        ("not covered by replay", ReplayState.NOT_COVERED),
+        ("not replayed", ReplayState.FAILED),
+        ("not replayed", ReplayState.NOT_DONE),
+    ):
         lines += _render_reasons(label, _list_reasons(states[state]), width, verbose)
     return tuple(lines)
 

@@ -11,12 +11,13 @@ from ligerdiag.report.repository import Repository
 from ligerdiag.report.sarif_places import find_place, render_bases, render_physical
 from ligerdiag.report.sarif_results import render_results
 from ligerdiag.report.sarif_rules import INTERRUPTED, NOTE, render_notifications, render_rules
+from ligerdiag.report.summary import describe_cut
 from ligerdiag.report.troubles import TroubleKind, list_troubles
 
 type Json = dict[str, Any]
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-_NO_LOOK = frozenset({TroubleKind.NOT_ANALYSED, TroubleKind.NO_NUMBERS})
+_NO_LOOK = frozenset({TroubleKind.NOT_ANALYSED, TroubleKind.NOT_CHECKED, TroubleKind.NO_NUMBERS})
 
 
 def render_sarif(
@@ -56,6 +57,7 @@ def render_sarif(
             "versions": dict(report.versions),
             "targets": list(report.targets),
             "interrupted": report.interrupted,
+            **({"endedBy": report.ended_by.value} if report.interrupted else {}),
         },
     }
     return json.dumps(_cleaned({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}), indent=1) + "\n"
@@ -70,8 +72,7 @@ def _render_notifications(report: CheckReport, repository: Repository) -> list[J
         if trouble.kind in _NO_LOOK
     ]
     if report.interrupted:
-        text = f"interrupted, the other {report.noun.value}s were not done"
-        notifications.append(_notify(INTERRUPTED, Severity.ERROR, text))
+        notifications.append(_notify(INTERRUPTED, Severity.ERROR, describe_cut(report)))
     return [*notifications, *(_notify(NOTE, Severity.NOTE, note) for note in report.notes)]
 
 

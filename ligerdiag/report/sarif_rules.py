@@ -17,16 +17,18 @@ NOTE = "note"
 _UNUSED_SUMMARY = "a suppression that allows nothing, or that gives no reason"
 _UNUSED_HELP = "take it away, or mend it: docs/suppressions.md"
 
-RULE_IDS: Sequence[str] = (*(rule.id for rule in RULES), *TroubleKind, UNUSED_SUPPRESSION)
-"""Ids of everything that a result can be of; the position is the result's `ruleIndex`."""
+_FIRST = tuple(kind for kind in TroubleKind if kind is not TroubleKind.NOT_CHECKED)
+RULE_IDS: Sequence[str] = (*(rule.id for rule in RULES), *_FIRST, UNUSED_SUPPRESSION, TroubleKind.NOT_CHECKED)
+"""Ids of everything that a result can be of, a newer one at the end; the position is the result's `ruleIndex`."""
 
 
 def render_rules() -> list[Json]:
     """`tool.driver.rules`, in the order of `RULE_IDS`."""
     return [
         *(_render_rule(rule) for rule in RULES),
-        *(_render_descriptor(kind, page.summary, page.help, page.severity) for kind, page in PAGES.items()),
+        *(_render_trouble_kind(kind) for kind in _FIRST),
         _render_descriptor(UNUSED_SUPPRESSION, _UNUSED_SUMMARY, _UNUSED_HELP, Severity.WARNING),
+        _render_trouble_kind(TroubleKind.NOT_CHECKED),
     ]
 
 
@@ -35,11 +37,16 @@ def render_notifications() -> list[Json]:
     return [
         *(
             {"id": kind.value, "shortDescription": {"text": PAGES[kind].summary}}
-            for kind in (TroubleKind.NOT_ANALYSED, TroubleKind.NO_NUMBERS)
+            for kind in (TroubleKind.NOT_ANALYSED, TroubleKind.NOT_CHECKED, TroubleKind.NO_NUMBERS)
         ),
         {"id": INTERRUPTED, "shortDescription": {"text": "the run was cut short, and not every case was done"}},
         {"id": NOTE, "shortDescription": {"text": "what was found and is no case of the report"}},
     ]
+
+
+def _render_trouble_kind(kind: TroubleKind) -> Json:
+    page = PAGES[kind]
+    return _render_descriptor(kind, page.summary, page.help, page.severity)
 
 
 def _render_rule(rule: Rule) -> Json:

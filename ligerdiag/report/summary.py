@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from ligerdiag.ending import Ending
 from ligerdiag.report.model import CaseReport, CheckReport, Noun, Status
 from ligerdiag.report.spans import BLANK, Line, Span, Style, compute_wrapped
 from ligerdiag.words import count_of
@@ -22,7 +23,9 @@ _TOTALS: tuple[tuple[Status, str, Style], ...] = (
     (Status.INCONCLUSIVE, "inconclusive", Style.DOUBTFUL),
     (Status.DISAGREEMENT, "where schedule and numbers disagree", Style.BAD),
     (Status.ERROR, "could not analyse", Style.BAD),
+    (Status.NOT_CHECKED, "not checked", Style.BAD),
 )
+_UNSEEN = (Status.ERROR, Status.NOT_CHECKED)
 
 
 def render_trouble(case: CaseReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
@@ -63,7 +66,7 @@ def _render_disagreements(case: CaseReport, where: str, width: int | None) -> tu
 
 def render_coverage(report: CheckReport, width: int | None) -> tuple[Line, ...]:
     """What the verdicts stand on, over all cases that were analysed, and every kind of thing that was not followed."""
-    analysed = [case.coverage for case in report.cases if case.status is not Status.ERROR]
+    analysed = [case.coverage for case in report.cases if case.status not in _UNSEEN]
     modules = len(analysed)
     covered = ", ".join(
         (
@@ -79,6 +82,9 @@ def render_coverage(report: CheckReport, width: int | None) -> tuple[Line, ...]:
     failed = sum(case.status is Status.ERROR for case in report.cases)
     if failed:
         missed[f"{count_of(failed, 'module')} that could not be analysed"] = 1
+    skipped = sum(case.status is Status.NOT_CHECKED for case in report.cases)
+    if skipped:
+        missed[f"{count_of(skipped, report.noun.value)} that the run was ended before: nothing is known of them"] = 1
     if not missed:
         return (*lines, (Span("not covered: ", Style.STRONG), Span("nothing that the analysis met and does not model")))
     for text, times in missed.most_common(MAX_NOT_COVERED):
@@ -97,11 +103,21 @@ def render_notes(report: CheckReport, width: int | None) -> tuple[Line, ...]:
     return tuple(lines)
 
 
+def describe_end(report: CheckReport) -> str:
+    """How a run that was cut short was ended: `interrupted`, `ended by SIGTERM`."""
+    return "interrupted" if report.ended_by is Ending.INTERRUPT else f"ended by {report.ended_by.value}"
+
+
+def describe_cut(report: CheckReport) -> str:
+    """The same, with what that means."""
+    return f"{describe_end(report)}, the other {report.noun.value}s were not done"
+
+
 def render_totals(report: CheckReport, width: int | None) -> tuple[Line, ...]:
-    """The last line: how many of what, where and how long; and whether Ctrl-C cut it short."""
+    """The last line: how many of what, where and how long; and what cut it short."""
     if not report.cases:
         noun = report.noun.value
-        nothing = f"interrupted before any {noun} was done" if report.interrupted else "nothing was checked"
+        nothing = f"{describe_end(report)} before any {noun} was done" if report.interrupted else "nothing was checked"
         return ((Span(nothing, Style.BAD),),)
     counts = Counter(case.status for case in report.cases)
     cases = len({case.id for case in report.cases})
@@ -117,7 +133,7 @@ def render_totals(report: CheckReport, width: int | None) -> tuple[Line, ...]:
             Span(f"{counts[status]} {said}", style if counts[status] else Style.FAINT),
         ]
     if report.interrupted:
-        spans.append(Span(f"; interrupted, the other {report.noun.value}s were not done", Style.BAD))
+        spans.append(Span(f"; {describe_cut(report)}", Style.BAD))
     return compute_wrapped(tuple(spans), width, 4)
 
 

@@ -35,6 +35,7 @@ STATUS_WORDS: Mapping[Status, str] = {
     Status.DISAGREEMENT: "DISAGREEMENT",
     Status.NOTHING: "nothing to check",
     Status.ERROR: "could not analyse",
+    Status.NOT_CHECKED: "not checked",
 }
 """How a status reads in a row; capitals where the user has to look."""
 
@@ -48,6 +49,7 @@ STATUS_STYLES: Mapping[Status, Style] = {
     Status.DISAGREEMENT: Style.BAD,
     Status.NOTHING: Style.FAINT,
     Status.ERROR: Style.BAD,
+    Status.NOT_CHECKED: Style.DOUBTFUL,
 }
 
 _GAP = "  "
@@ -57,6 +59,7 @@ _BY_WEIGHT = (
     Status.ALLOWED,
     Status.EXPECTED,
     Status.INCONCLUSIVE,
+    Status.NOT_CHECKED,
     Status.FINDINGS,
     Status.UNEXPECTED,
     Status.DISAGREEMENT,

@@ -26,6 +26,7 @@ class TroubleKind(StrEnum):
     DISAGREEMENT = "disagreement"
     NOT_ANALYSED = "not-analysed"
     NO_NUMBERS = "no-numbers"
+    NOT_CHECKED = "not-checked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,11 @@ PAGES: Mapping[TroubleKind, TroublePage] = {
         summary="a replay or a run on a device was tried and died",
         help="see the reason; the verdicts stand without numbers",
     ),
+    TroubleKind.NOT_CHECKED: TroublePage(
+        severity=Severity.WARNING,
+        summary="the run was ended before a case's turn: by Ctrl-C, SIGTERM or its time limit",
+        help="run it again, with more time or fewer cases: what was compiled is in the cache",
+    ),
 }
 
 
@@ -88,7 +94,15 @@ def list_troubles(case: CaseReport) -> tuple[Trouble, ...]:
     """All of a case's troubles, those that weigh most first."""
     return tuple(
         trouble
-        for find in (_find_error, _find_disagreements, _find_mismatch, _find_unexplained, _find_dead, _find_undecided)
+        for find in (
+            _find_error,
+            _find_disagreements,
+            _find_mismatch,
+            _find_unexplained,
+            _find_dead,
+            _find_undecided,
+            _find_unchecked,
+        )
         for trouble in find(case)
     )
 
@@ -98,6 +112,11 @@ def _find_error(case: CaseReport) -> Iterator[Trouble]:
         log = case.log_tail.splitlines()[-MAX_LOG_LINES:]
         message = case.error or "could not analyse"
         yield _make(TroubleKind.NOT_ANALYSED, message, evidence=tuple(("log", line) for line in log))
+
+
+def _find_unchecked(case: CaseReport) -> Iterator[Trouble]:
+    if case.status is Status.NOT_CHECKED:
+        yield _make(TroubleKind.NOT_CHECKED, case.error or "not checked")
 
 
 def _find_disagreements(case: CaseReport) -> Iterator[Trouble]:

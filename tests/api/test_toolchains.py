@@ -41,6 +41,8 @@ def test_the_default_one_works(tmp_path: Path) -> None:
         ("compile", "works"),
         ("kernel", "works"),
     ], status.steps
+    assert "; by ptxas 13." in status.steps[1].detail
+    assert " of nvidia-cuda-nvcc 13." in status.steps[1].detail
 
 
 def test_a_target_that_is_no_gpu_is_why_nothing_compiles(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from ligerdiag.cli.exit_codes import MEANINGS, ExitCode, FailOn, compute_exit_code, render_table
+from ligerdiag.ending import Ending
 from ligerdiag.findings import Severity, Verdict
 from ligerdiag.outcomes import ReplayState
 from ligerdiag.report.model import CaseReport, Status
@@ -20,6 +21,7 @@ NOT_RUN = make_case("needs 8", device=make_device(outputs={}, verdicts={}, error
 NOT_REPLAYED = make_case("large", replay=make_replay(state=ReplayState.TOO_LARGE, reason="estimated 100 s"))
 DISAGREEING = make_case("disagreeing", Status.DISAGREEMENT, expected="hazard")
 NOTHING = make_case("nothing", Status.NOTHING, expected=None, outputs=FRESH)
+UNSEEN = make_case("unseen", Status.NOT_CHECKED, outputs={}, error="the run was ended")
 CLEAN = make_case("clean", Status.CLEAN, expected=None, outputs=FRESH)
 
 
@@ -68,6 +70,19 @@ def test_an_interrupted_run_is_130_whatever_was_found() -> None:
     assert compute_exit_code(report, fail_on=FailOn.ERROR, strict=True) == 130
 
 
+def test_a_terminated_run_is_143_whatever_was_found() -> None:
+    report = make_report(WRONG, MISTAKEN, UNSEEN, interrupted=True, ended_by=Ending.TERMINATE)
+    assert compute_exit_code(report, fail_on=FailOn.ERROR, strict=True) == 143
+
+
+@pytest.mark.parametrize(
+    ("cases", "code"), [((RIGHT, UNSEEN), 3), ((WRONG, UNSEEN), 3), ((RIGHT,), 3), ((MISTAKEN,), 2)]
+)
+def test_what_a_time_limit_left_unknown_is_never_clean(cases: tuple[CaseReport, ...], code: int) -> None:
+    report = make_report(*cases, interrupted=True, ended_by=Ending.TIME_LIMIT)
+    assert compute_exit_code(report, fail_on=FailOn.ERROR, strict=False) == code
+
+
 @pytest.mark.parametrize(
     ("severity", "fail_on", "code"),
     [
@@ -111,4 +126,5 @@ def test_a_mismatch_fails_even_where_findings_never_do() -> None:
 
 def test_the_table_has_every_code() -> None:
     assert set(MEANINGS) == set(ExitCode)
-    assert [int(line.split()[0]) for line in render_table().splitlines() if line[:5].strip()] == [0, 1, 2, 3, 4, 5, 130]
+    codes = [int(line.split()[0]) for line in render_table().splitlines() if line[:5].strip()]
+    assert codes == [0, 1, 2, 3, 4, 5, 130, 143]

@@ -47,6 +47,37 @@ def test_without_the_folder_the_error_says_what_to_give(tmp_path: Path) -> None:
         parse_selectors([], tmp_path)
 
 
+def test_the_error_says_how_to_begin_and_where_it_looked(tmp_path: Path) -> None:
+    nested = tmp_path / "src" / "pack"
+    nested.mkdir(parents=True)
+    with pytest.raises(InputError, match=rf"in `{nested}` to find cases in: .*; `ligerdiag init` writes a first case"):
+        parse_selectors([], nested)
+    (tmp_path / "pyproject.toml").touch()
+    with pytest.raises(InputError, match=rf"in `{nested}` or above it up to `{tmp_path}` to find `one` in"):
+        parse_selectors(["one"], nested)
+    (tmp_path / "cases").mkdir()
+    with pytest.raises(InputError, match=rf"in the folder `{tmp_path}/cases` defines CASE.*`ligerdiag init`"):
+        parse_selectors([], nested)
+
+
+@pytest.mark.parametrize("selector", ["", "one"])
+def test_in_a_nested_folder_the_projects_cases_are_meant(project: Path, selector: str) -> None:
+    nested = project / "src" / "pack"
+    nested.mkdir(parents=True)
+    with pytest.raises(InputError, match="no folder `cases`"):  # no project: a folder above is somebody else's
+        parse_selectors([selector] if selector else [], nested)
+    (project / "pyproject.toml").touch()
+    assert files_of(selector, nested) == ["flce.py", "one.py"]
+    assert files_of(selector, project / "cases") == ["flce.py", "one.py"]
+    (nested / "cases").mkdir()
+    (nested / "cases" / "nearer.py").write_text("CASE = 1\n")
+    assert files_of(selector, nested) == ["nearer.py"]
+    (nested.parent / "pyproject.toml").touch()  # a project in the project ends the search
+    assert files_of(selector, nested) == ["nearer.py"]
+    with pytest.raises(InputError, match="no folder `cases`"):
+        parse_selectors([], nested.parent)
+
+
 @pytest.mark.parametrize("selector", ["mine.py", "./mine.py", "mine.py::x*"])
 def test_a_file_is_named_by_its_path(project: Path, selector: str) -> None:
     assert files_of(selector, project) == ["mine.py"]

@@ -1,7 +1,8 @@
 """Reports made by hand that hold, together, everything that a report can hold: every format has to take them."""
 
+from ligerdiag.ending import Ending
 from ligerdiag.findings import SourceLine, Suppression, SuppressionKind, Verdict
-from ligerdiag.outcomes import Attribution, ReplayState
+from ligerdiag.outcomes import Attribution, DeviceRun, Replay, ReplayState
 from ligerdiag.report.agreement import compute_disagreements
 from ligerdiag.report.model import Coverage, Noun, Status, UnusedSuppression
 from tests.report.samples import (
@@ -82,6 +83,14 @@ REPORTS = {
     ),
     "a replay that died": make_report(make_case(replay=make_replay(state=ReplayState.FAILED, reason="aborted"))),
     "a run that was cut short": make_report(make_case(), interrupted=True, notes=("a note",)),
+    "a run that its time limit ended": make_report(
+        make_case("whole"),
+        make_case("without numbers", replay=Replay(state=ReplayState.NOT_DONE, reason="the run was ended")),
+        make_case("without a device", device=DeviceRun(device="", count=0, runs=0, error="the run was ended")),
+        make_case("unseen", Status.NOT_CHECKED, outputs={}, coverage=Coverage(), error="the run was ended"),
+        interrupted=True,
+        ended_by=Ending.TIME_LIMIT,
+    ),
     "several targets": make_report(
         *(make_case(target=target, findings=(make_finding(),)) for target in ("a100", "h100")),
         targets=("a100", "h100"),

@@ -64,6 +64,8 @@ def compute_headline(case: CaseReport) -> Headline:
     """Never says that all is well where something is unknown."""
     if case.status is Status.ERROR:
         return Headline(sign="error", count="could not analyse", plain=case.error)
+    if case.status is Status.NOT_CHECKED:
+        return Headline(sign="unknown", count="not checked", plain=case.error)
     worst = compute_worst_verdict(case.outputs.values())
     if case.status is Status.DISAGREEMENT and case.disagreements:
         count = "the schedule and the numbers cannot both be right"

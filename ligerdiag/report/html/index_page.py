@@ -13,7 +13,7 @@ from ligerdiag.report.json import compute_version
 from ligerdiag.report.model import CaseReport, CheckReport, Status
 from ligerdiag.report.numbers_cell import render_device_word, render_replay_word
 from ligerdiag.report.spans import compute_text
-from ligerdiag.report.summary import render_coverage, render_totals
+from ligerdiag.report.summary import describe_end, render_coverage, render_totals
 
 TONES = {
     Status.CLEAN: "good",
@@ -25,6 +25,7 @@ TONES = {
     Status.INCONCLUSIVE: "doubtful",
     Status.DISAGREEMENT: "bad",
     Status.ERROR: "bad",
+    Status.NOT_CHECKED: "doubtful",
 }
 MAX_CHIPS = 6
 """Outputs in a row of the table; the wrong ones come first."""
@@ -60,6 +61,7 @@ def render_index_html(report: CheckReport, *, files: Sequence[str] = (), version
         version=version or compute_version(),
         rows=rows,
         noun=report.noun.value,
+        ended=describe_end(report),
         has_device=any(case.device is not None for case in report.cases),
         has_replay=any(case.replay is not None for case in report.cases),
         has_targets=len({case.target for case in report.cases}) > 1,

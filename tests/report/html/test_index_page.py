@@ -1,7 +1,8 @@
 """The index: every case, every note, and links that lead somewhere."""
 
+from ligerdiag.ending import Ending
 from ligerdiag.findings import SuppressionKind, Verdict
-from ligerdiag.report.html import compute_file_names, render_index_html
+from ligerdiag.report.html import compute_file_names, render_case_html, render_index_html
 from ligerdiag.report.model import Status, UnusedSuppression
 from tests.report.html.pages import compute_text, read
 from tests.report.samples import make_case, make_device, make_replay, make_report
@@ -58,3 +59,12 @@ def test_two_hundred_cases_are_one_table_of_a_bounded_size() -> None:
     page = render_index_html(make_report(*(make_case(f"case[{n}]") for n in range(200))))
     assert read(page).tags.count("tr") == 201
     assert len(page) < 1 << 20
+
+
+def test_a_case_that_a_time_limit_left_is_not_checked_on_its_page_and_in_the_index() -> None:
+    case = make_case("unseen", Status.NOT_CHECKED, outputs={}, error="the run was ended by the time limit")
+    report = make_report(case, interrupted=True, ended_by=Ending.TIME_LIMIT)
+    assert "ended by the time limit: not every case was done" in render_index_html(report)
+    page = render_case_html(case, report)
+    assert "<b>not checked:</b> the run was ended by the time limit" in page
+    assert "could not analyse" not in page

@@ -1,0 +1,143 @@
+"""How a run is ended before its time: by Ctrl-C, by SIGTERM, or by its time limit.
+
+1. While a run works (`work_until_ended`), the first of the three raises RunEnded, a KeyboardInterrupt, in the main thread.
+   Whatever is being waited for is given up, and what was known by then is kept.
+2. From then on, and from the end of the work on, the report is made and written: what comes now waits for that, but for a
+   second Ctrl-C.
+3. Before the work begins nothing is known that could be kept: Ctrl-C and SIGTERM do what they always do.
+4. Without `watch_for_end`, as in a program that calls ligerdiag, signals stay as that program has them.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from enum import StrEnum
+
+from ligerdiag.errors import LigerdiagError
+
+
+class Ending(StrEnum):
+    """What ended a run before everything was done."""
+
+    INTERRUPT = "Ctrl-C"
+    TERMINATE = "SIGTERM"
+    TIME_LIMIT = "the time limit"
+
+
+class RunEnded(KeyboardInterrupt):
+    """Raised in the main thread while a run works; `ending` says by what."""
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(ending.value)
+        self.ending = ending
+
+
+class Work:
+    """How the work of a run went."""
+
+    def __init__(self) -> None:
+        self.ending: Ending | None = None
+        """None: everything was done."""
+
+
+class _Watch:
+    """The signals of one run."""
+
+    def __init__(self) -> None:
+        self.is_over_time = False
+        self._process = os.getpid()
+        self._is_working = False
+        self._is_finishing = False
+        self._interrupts = 0
+
+    def begin(self) -> None:
+        self._is_working = True
+
+    def finish(self) -> None:
+        self._is_working, self._is_finishing = False, True
+
+    def handle(self, number: int, frame: object) -> None:
+        """The handler of SIGINT and SIGTERM; the timer sends SIGTERM, too."""
+        del frame
+        if os.getpid() != self._process:  # a child that was forked and runs no program of its own
+            _die_of(number)
+            return
+        self._interrupts += number == signal.SIGINT
+        if self._is_finishing:
+            if self._interrupts > 1:
+                raise KeyboardInterrupt
+            return
+        if self._is_working:
+            self.finish()
+            raise RunEnded(self._find_ending(number))
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        if self.is_over_time:
+            raise LigerdiagError("the time limit was reached before anything was checked")
+        _die_of(number)
+
+    def _find_ending(self, number: int) -> Ending:
+        if number == signal.SIGINT:
+            return Ending.INTERRUPT
+        return Ending.TIME_LIMIT if self.is_over_time else Ending.TERMINATE
+
+
+_watches: list[_Watch] = []
+
+
+@contextmanager
+def watch_for_end(time_limit: float | None = None) -> Generator[None]:
+    """Makes Ctrl-C, SIGTERM and the limit end what works in here, and nothing that is written afterwards; see 1 to 3.
+
+    time_limit: seconds from now. Does nothing outside of the main thread, which alone gets signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    watch = _Watch()
+    before = {number: signal.signal(number, watch.handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    timer = None if time_limit is None else threading.Timer(time_limit, _ring, (watch,))
+    if timer is not None:
+        timer.daemon = True
+        timer.start()
+    _watches.append(watch)
+    try:
+        yield
+    finally:
+        if timer is not None:
+            timer.cancel()
+        _watches.remove(watch)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def work_until_ended() -> Generator[Work]:
+    """Ends its block at Ctrl-C, SIGTERM or the time limit, without an error: `ending` of what it yields says which."""
+    work = Work()
+    watch = _watches[-1] if _watches else None
+    try:
+        try:
+            if watch is not None:
+                watch.begin()
+            yield work
+        finally:
+            if watch is not None:
+                watch.finish()
+    except KeyboardInterrupt as end:
+        work.ending = end.ending if isinstance(end, RunEnded) else Ending.INTERRUPT
+
+
+def _ring(watch: _Watch) -> None:
+    """In the timer's thread: the main thread is woken, whatever it waits for."""
+    main = threading.main_thread().ident
+    if main is not None:
+        watch.is_over_time = True
+        signal.pthread_kill(main, signal.SIGTERM)
+
+
+def _die_of(number: int) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)

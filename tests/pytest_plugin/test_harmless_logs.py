@@ -1,0 +1,58 @@
+"""JAX's log of a CUDA library that is not there does not stand beside every failing test; all else does."""
+
+import logging
+import sys
+from pathlib import Path
+
+import pytest
+
+from ligerdiag.pytest_plugin.harmless_logs import LOGGER, hide_harmless_logs, keep_record
+
+SAID = "Jax plugin configuration error: Exception when calling jax_plugins.xla_cuda13.initialize()"
+
+
+def make_record(message: str, error: str = "") -> logging.LogRecord:
+    try:
+        raise RuntimeError(error)
+    except RuntimeError:
+        return logging.LogRecord(LOGGER, logging.ERROR, "f.py", 1, message, (), sys.exc_info() if error else None)
+
+
+@pytest.mark.parametrize(
+    ("message", "error", "kept"),
+    [
+        (SAID, "Unable to load cuDNN. Is it installed?", False),
+        (SAID, "Unable to load cuSPARSE. Is it installed?", False),
+        (SAID, "the driver is too old", True),
+        (SAID, "", True),
+        ("Unable to load cuDNN", "Unable to load cuDNN", True),
+    ],
+)
+def test_only_the_plugin_that_misses_a_library_is_left_out(message: str, error: str, kept: bool) -> None:
+    assert keep_record(make_record(message, error)) is kept
+
+
+@pytest.mark.parametrize(("gpu", "debug", "hidden"), [(False, "", True), (True, "", False), (False, "1", False)])
+def test_where_a_gpu_is_the_log_says_why_it_is_not_used(
+    gpu: bool, debug: str, hidden: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ligerdiag.pytest_plugin.harmless_logs.Path.exists", lambda path: gpu)
+    monkeypatch.setenv("LIGERDIAG_DEBUG", debug)
+    logger = logging.getLogger(LOGGER)
+    before = list(logger.filters)
+    logger.filters.clear()
+    try:
+        hide_harmless_logs()
+        assert logger.filters == ([keep_record] if hidden else [])
+    finally:
+        logger.filters[:] = before
+
+
+@pytest.mark.skipif(any(Path(path).exists() for path in ("/dev/nvidia0", "/dev/dxg")), reason="has a GPU")
+def test_a_failing_test_that_makes_an_array_shows_nothing_of_it(pytester: pytest.Pytester) -> None:
+    """Run in a process of its own, where JAX looks for its plugins for the first time."""
+    pytester.makepyfile("def test_it():\n    import jax.numpy as jnp\n    assert jnp.ones(2).sum() == 3\n")
+    done = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    done.assert_outcomes(failed=1)
+    done.stdout.no_fnmatch_line("*cuDNN*")
+    done.stdout.no_fnmatch_line("*Captured log*")
