@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ligerdiag.findings import Finding, Severity
+from ligerdiag.findings import VERDICT_ORDER, Finding, Severity
 from ligerdiag.report.html.prose import Part, compute_parts
 from ligerdiag.report.model import CaseReport
 from ligerdiag.report.numbers import render_error
@@ -34,14 +34,18 @@ class Article:
 
 def compute_articles(case: CaseReport, steps: Mapping[str, int]) -> tuple[Article, ...]:
     """The worst first, those that are allowed last. steps: name of an instruction to the id of its step."""
-    ordered = sorted(case.findings, key=lambda f: (f.suppressed is not None, _SEVERITIES.index(f.severity)))
-    return tuple(_make(finding, case, steps) for finding in ordered)
+    return tuple(_make(finding, case, steps) for finding in list_worst_first(case, case.findings))
 
 
-def list_worst_first(findings: Sequence[Finding]) -> list[Finding]:
-    """Those that nobody allows."""
-    counted = [finding for finding in findings if finding.suppressed is None]
-    return sorted(counted, key=lambda finding: _SEVERITIES.index(finding.severity))
+def list_worst_first(case: CaseReport, findings: Sequence[Finding]) -> list[Finding]:
+    """By severity, then by the worst output that each reaches and by how many; those that are allowed last."""
+
+    def weigh(finding: Finding) -> tuple[bool, int, int, int]:
+        verdicts = [VERDICT_ORDER.index(case.outputs[name]) for name in finding.outputs if name in case.outputs]
+        is_allowed = finding.suppressed is not None
+        return is_allowed, _SEVERITIES.index(finding.severity), -max(verdicts, default=-1), -len(verdicts)
+
+    return sorted(findings, key=weigh)
 
 
 def _make(finding: Finding, case: CaseReport, steps: Mapping[str, int]) -> Article:

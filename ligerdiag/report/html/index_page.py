@@ -1,4 +1,7 @@
-"""The index: every case in one table, what was covered, and what was said about the run as a whole."""
+"""The index: every case in one table, what was covered, and what was said about the run as a whole.
+
+Failing cases come first, then those that could not be decided, those with nothing to check, and those that are as expected.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,12 +12,15 @@ from ligerdiag.report.html.environment import render
 from ligerdiag.report.html.filenames import compute_file_names
 from ligerdiag.report.html.headline import Headline, compute_headline
 from ligerdiag.report.html.marks import compute_worst_verdict
+from ligerdiag.report.html.output_chips import Chip, list_chips
 from ligerdiag.report.json import compute_version
 from ligerdiag.report.model import CaseReport, CheckReport, Status
 from ligerdiag.report.numbers_cell import render_device_word, render_replay_word
 from ligerdiag.report.spans import compute_text
 from ligerdiag.report.summary import render_coverage, render_totals
 
+_ORDER = ("bad", "doubtful", "plain", "good")
+"""Tones in the order of the table."""
 TONES = {
     Status.CLEAN: "good",
     Status.EXPECTED: "good",
@@ -39,7 +45,7 @@ class IndexRow:
     headline: Headline
     rules: tuple[str, ...]
     """Ids of those that have a finding, allowed or not."""
-    outputs: tuple[tuple[str, Verdict], ...]
+    chips: tuple[Chip, ...]
     """The wrong ones first."""
     worst: int
     """By `VERDICT_ORDER`; -1 without outputs."""
@@ -51,6 +57,7 @@ def render_index_html(report: CheckReport, *, files: Sequence[str] = (), version
     """A whole HTML document. files: where each case's page is, `compute_file_names` where nothing else is said."""
     names = files or compute_file_names(report.cases)
     rows = [_make_row(case, name) for case, name in zip(report.cases, names, strict=True)]
+    rows.sort(key=lambda row: _ORDER.index(TONES[row.case.status]))
     statuses = Counter(case.status for case in report.cases)
     return render(
         "index.html.jinja",
@@ -79,7 +86,7 @@ def _make_row(case: CaseReport, file: str) -> IndexRow:
         file=file,
         headline=compute_headline(case),
         rules=tuple(sorted({finding.rule for finding in case.findings})),
-        outputs=tuple(sorted(case.outputs.items(), key=lambda one: -VERDICT_ORDER.index(one[1]))),
+        chips=list_chips(case),
         worst=-1 if worst is None else VERDICT_ORDER.index(worst),
         replay=compute_text(render_replay_word(case)),
         device=compute_text(render_device_word(case)),
