@@ -7,12 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ligerdiag.findings import VERDICT_ORDER, Verdict
 from ligerdiag.report.html.environment import render
 from ligerdiag.report.html.filenames import compute_file_names
 from ligerdiag.report.html.headline import Headline, compute_headline
-from ligerdiag.report.html.marks import compute_worst_verdict
-from ligerdiag.report.html.output_chips import Chip, list_chips
+from ligerdiag.report.html.output_chips import SIGN_ORDER, Chip, list_chips
 from ligerdiag.report.json import compute_version
 from ligerdiag.report.model import CaseReport, CheckReport, Status
 from ligerdiag.report.numbers_cell import render_device_word, render_replay_word
@@ -48,7 +46,7 @@ class IndexRow:
     chips: tuple[Chip, ...]
     """The wrong ones first."""
     worst: int
-    """By `VERDICT_ORDER`; -1 without outputs."""
+    """How bad its worst output is; -1 without outputs."""
     replay: str
     device: str
 
@@ -72,7 +70,7 @@ def render_index_html(report: CheckReport, *, files: Sequence[str] = (), version
         has_targets=len({case.target for case in report.cases}) > 1,
         tones=TONES,
         statuses=[(status, statuses[status]) for status in Status if statuses[status]],
-        verdicts=_count_verdicts(report.cases),
+        counts=_count_chips(rows),
         max_chips=MAX_CHIPS,
         coverage=[compute_text(line) for line in render_coverage(report, None)],
         totals=" ".join(compute_text(line) for line in render_totals(report, None)),
@@ -80,19 +78,21 @@ def render_index_html(report: CheckReport, *, files: Sequence[str] = (), version
 
 
 def _make_row(case: CaseReport, file: str) -> IndexRow:
-    worst = compute_worst_verdict(case.outputs.values())
+    chips = list_chips(case)
     return IndexRow(
         case=case,
         file=file,
         headline=compute_headline(case),
         rules=tuple(sorted({finding.rule for finding in case.findings})),
-        chips=list_chips(case),
-        worst=-1 if worst is None else VERDICT_ORDER.index(worst),
+        chips=chips,
+        worst=len(SIGN_ORDER) - SIGN_ORDER.index(chips[0].sign) if chips else -1,
         replay=compute_text(render_replay_word(case)),
         device=compute_text(render_device_word(case)),
     )
 
 
-def _count_verdicts(cases: Sequence[CaseReport]) -> list[tuple[Verdict, int]]:
-    counts = Counter(verdict for case in cases for verdict in case.outputs.values())
-    return [(verdict, counts[verdict]) for verdict in reversed(VERDICT_ORDER) if counts[verdict]]
+def _count_chips(rows: Sequence[IndexRow]) -> list[tuple[str, str, int]]:
+    """(sign, word, outputs), the worst first."""
+    counts = Counter((chip.sign, chip.word) for row in rows for chip in row.chips)
+    ordered = sorted(counts.items(), key=lambda one: SIGN_ORDER.index(one[0][0]))
+    return [(sign, word, number) for (sign, word), number in ordered]

@@ -8,13 +8,15 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ligerdiag.findings import VERDICT_ORDER, Verdict
+from ligerdiag.findings import Verdict
 from ligerdiag.outcomes import Attribution
 from ligerdiag.report.model import CaseReport
 
 _WRONG = frozenset({Attribution.STALE, Attribution.PARTLY_STALE, Attribution.NEITHER})
 _WRONG_VERDICTS = (Verdict.STALE, Verdict.CLOBBERED)
 _ROUNDED = "LD012"
+SIGN_ORDER = ("stale", "clobbered", "error", "unknown", "warning", "latent", "fresh")
+"""Signs of chips, the worst first."""
 
 
 class NumbersWord(StrEnum):
@@ -40,18 +42,22 @@ class Chip:
 
 
 def list_chips(case: CaseReport) -> tuple[Chip, ...]:
-    """What is wrong comes first, then what is unknown, inexact, lucky and fresh; else the program's order."""
+    """By `SIGN_ORDER`, then in the program's order."""
     words = compute_numbers_words(case)
-    ordered = sorted(case.outputs.items(), key=lambda one: _weigh(one[1], words[one[0]]))
-    return tuple(_make(name, verdict, words[name], n) for n, (name, verdict) in enumerate(ordered, start=1))
+    said = [(name, verdict, *_judge(verdict, words[name])) for name, verdict in case.outputs.items()]
+    said.sort(key=lambda one: SIGN_ORDER.index(one[2]))
+    return tuple(
+        Chip(name=name, verdict=verdict, sign=sign, word=word, number=number)
+        for number, (name, verdict, sign, word) in enumerate(said, start=1)
+    )
 
 
 def compute_numbers_words(case: CaseReport) -> dict[str, NumbersWord]:
     """Output name to what the numbers say."""
-    return {name: _judge(name, case) for name in case.outputs}
+    return {name: _compute_word(name, case) for name in case.outputs}
 
 
-def _judge(name: str, case: CaseReport) -> NumbersWord:
+def _compute_word(name: str, case: CaseReport) -> NumbersWord:
     attributions: set[Attribution] = set()
     is_off = False
     if case.replay is not None:
@@ -65,16 +71,11 @@ def _judge(name: str, case: CaseReport) -> NumbersWord:
     return NumbersWord.INEXACT if is_off or Attribution.LOSSY in attributions else NumbersWord.NOTHING
 
 
-def _weigh(verdict: Verdict, word: NumbersWord) -> tuple[int, int]:
-    is_wrong = verdict in _WRONG_VERDICTS
-    rank = 0 if is_wrong else 1 if word is NumbersWord.WRONG else 2 if verdict is Verdict.UNKNOWN else 3
-    return rank + (rank == 3 and word is not NumbersWord.INEXACT), -VERDICT_ORDER.index(verdict)
-
-
-def _make(name: str, verdict: Verdict, word: NumbersWord, number: int) -> Chip:
-    sign, said = verdict.value, "STALE" if verdict is Verdict.STALE else verdict.value
+def _judge(verdict: Verdict, word: NumbersWord) -> tuple[str, str]:
+    """Sign and word of a chip."""
+    said = "STALE" if verdict is Verdict.STALE else verdict.value
     if verdict not in _WRONG_VERDICTS and word is NumbersWord.WRONG:
-        sign, said = "error", f"{said}, {word.value}"
-    elif verdict in (Verdict.FRESH, Verdict.LATENT) and word is NumbersWord.INEXACT:
-        sign, said = "warning", f"{said}, {word.value}"
-    return Chip(name=name, verdict=verdict, sign=sign, word=said, number=number)
+        return "error", f"{said}, {word.value}"
+    if verdict in (Verdict.FRESH, Verdict.LATENT) and word is NumbersWord.INEXACT:
+        return "warning", f"{said}, {word.value}"
+    return verdict.value, said
