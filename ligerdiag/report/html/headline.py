@@ -115,7 +115,7 @@ def _compute_by_numbers(case: CaseReport, worst: Verdict | None, subject: Subjec
     if not wrong and (worst is Verdict.UNKNOWN or _list_errors(case)):
         return None
     names = wrong or inexact
-    findings = list_worst_first(case, list_counted(case.findings))
+    findings = list_counted(list_worst_first(case))
     own = [] if subject.finding is None or subject.finding.severity is not Severity.ERROR else [subject.finding]
     reaching = [finding for finding in findings if set(names).intersection(finding.outputs)]
     first = next(iter((*own, *reaching)), None)
@@ -136,7 +136,7 @@ def _compute_by_findings(case: CaseReport, worst: Verdict | None) -> Headline | 
     """None where no finding says more than the verdicts do."""
     if worst not in (None, Verdict.FRESH, Verdict.LATENT):
         return None
-    findings, errors = list_worst_first(case, list_counted(case.findings)), _list_errors(case)
+    findings, errors = list_counted(list_worst_first(case)), _list_errors(case)
     right = "" if worst is None or case.status is Status.NOTHING else _compute_count(case, worst)
     beside = _BESIDE if worst is Verdict.FRESH else _PLAIN[worst].format(kernel="a kernel") if worst else _NO_KERNEL
     if errors:
@@ -148,15 +148,15 @@ def _compute_by_findings(case: CaseReport, worst: Verdict | None) -> Headline | 
     if findings:
         count = f"{right or 'nothing to check'}, with {count_of(len(findings), _NOUNS[findings[0].severity])}"
         return Headline(sign="warning", count=count, plain=beside, detail=findings[0].message)
-    count = f"{right or 'nothing to check'}; {count_of(len(case.findings), 'finding')} allowed"
-    return Headline(sign="nothing", count=count, plain=beside, detail=case.findings[0].message)
+    count = f"{right or 'nothing to check'}; {count_of(len(list_worst_first(case)), 'finding')} allowed"
+    return Headline(sign="nothing", count=count, plain=beside, detail=list_worst_first(case)[0].message)
 
 
 _NOUNS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
 
 
 def _list_errors(case: CaseReport) -> list[Finding]:
-    return [finding for finding in list_counted(case.findings) if finding.severity is Severity.ERROR]
+    return [finding for finding in list_counted(list_worst_first(case)) if finding.severity is Severity.ERROR]
 
 
 def _compute_count(case: CaseReport, worst: Verdict) -> str:
@@ -227,7 +227,7 @@ def _compute_detail(case: CaseReport, worst: Verdict, subject: Subject) -> str:
     if finding is not None:
         return finding.message
     reached = {name for name, verdict in case.outputs.items() if verdict is worst}
-    findings = list_worst_first(case, list_counted(case.findings))
+    findings = list_counted(list_worst_first(case))
     return next(
         (f.message for f in findings if reached.intersection(f.outputs)), findings[0].message if findings else ""
     )

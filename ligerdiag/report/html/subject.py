@@ -61,8 +61,9 @@ def _find_finding(case: CaseReport) -> Finding | None:
     worst = compute_worst_verdict(case.outputs.values())
     is_right = worst in (None, Verdict.FRESH, Verdict.LATENT)
     reached = {name for name, verdict in case.outputs.items() if verdict is worst}
-    of_kernels = [finding for finding in case.findings if finding.kernel]
-    for finding in list_worst_first(case, of_kernels):
+    for finding in list_worst_first(case):
+        if not finding.kernel:
+            continue
         if reached.intersection(finding.outputs) or (is_right and finding.suppressed is None):
             return finding
     return None
