@@ -96,6 +96,26 @@ def test_no_status_makes_a_headline_green_above_a_finding(status: Status, severi
         assert compute_headline(make_case(outputs=outputs, status=status, findings=(finding,))).sign != "fresh"
 
 
+@pytest.mark.parametrize(
+    ("other", "start"),
+    [
+        (Verdict.FRESH, "the schedule keeps to"),
+        (Verdict.LATENT, "this schedule happens to keep to"),
+        (Verdict.UNKNOWN, "what the schedule does could not be decided"),
+    ],
+)
+def test_wrong_numbers_claim_no_more_of_the_schedule_than_is_known(other: Verdict, start: str) -> None:
+    assert compute_headline(make_case(outputs={**FRESH, "a": other}, replay=OFF)).plain.startswith(start)
+
+
+def test_an_output_with_a_wrong_number_is_no_green_end_of_the_dataflow() -> None:
+    replay = make_replay({}, reference={"loss": 3.0}, reference_tolerance={"loss": 1e-4})
+    case = make_case(view=make_view(), replay=replay)
+    page = render_case_html(case, make_report(case), version="1.0")
+    assert "node n-output v-error" in page
+    assert "node n-output v-fresh" not in page
+
+
 def test_a_fresh_output_with_a_wrong_number_is_no_green_chip_and_comes_first() -> None:
     outputs = {"loss": Verdict.FRESH, "bias": Verdict.FRESH}
     chips = list_chips(make_case(outputs=outputs, replay=OFF))
@@ -163,3 +183,10 @@ def test_the_call_line_stands_in_the_head(tmp_path: Path) -> None:
     head = page[page.index('id="headline"') : page.index('id="findings"')]
     assert f"{file}:3" in head
     assert "y = jt.triton_call(x, kernel=ce_kernel)" in head
+
+
+@pytest.mark.parametrize(
+    "status", [s for s in Status if s not in (Status.CLEAN, Status.EXPECTED, Status.ALLOWED, Status.FINDINGS)]
+)
+def test_fresh_outputs_alone_make_no_headline_green(status: Status) -> None:
+    assert compute_headline(make_case(outputs=FRESH, status=status)).sign != "fresh"
