@@ -22,6 +22,7 @@ FRESH = {"bias": Verdict.FRESH, "loss": Verdict.FRESH}
 GONE = make_finding(
     rule="LD007", message="`scale_kernel` is not in the compiled program", kernel="scale_kernel", outputs=()
 )
+OTHER_GONE = replace(GONE, message="`other_kernel` is not in the compiled program", kernel="other_kernel")
 OFF = make_replay(
     {name: make_numbers() for name in FRESH},
     reference={"bias": 3.0, "loss": 1e-8},
@@ -42,7 +43,7 @@ ALLOWED = Suppression(kind=SuppressionKind.CONFIG, reason="known", where="pyproj
         ),
         (make_case(outputs=FRESH, findings=(GONE,)), "error", "scale_kernel is not in the compiled program"),
         (
-            make_case(outputs={}, status=Status.FINDINGS, findings=(GONE, GONE)),
+            make_case(outputs={}, status=Status.FINDINGS, findings=(GONE, OTHER_GONE)),
             "error",
             "scale_kernel is not in the compiled program; 1 more finding",
         ),

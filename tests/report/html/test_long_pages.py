@@ -42,7 +42,7 @@ def long_page(tmp_path_factory: pytest.TempPathFactory) -> str:
         Status.FINDINGS,
         outputs=dict.fromkeys(names, Verdict.STALE),
         view=view,
-        findings=tuple(make_finding(message=f"finding {n} of `p{n}`", outputs=(f"p{n}",)) for n in range(30)),
+        findings=tuple(make_finding(message=f"finding {'i' * (n + 1)}", outputs=(f"p{n}",)) for n in range(30)),
         replay=make_replay(replay),
     )
     file = tmp_path_factory.mktemp("long") / "long.html"
