@@ -65,8 +65,9 @@ def compute_detail(case: CaseReport, worst: Verdict, subject: Subject) -> str:
         said = [o for o in case.view.outputs if o.verdict is worst and o.sentence and _is_about(o, case.view, subject)]
         known = [output for output in said if output.path or output.missing] or said
         if known:
-            first = known[0]
-            same = [f"`{o.name}`" for o in known[1:] if _tail(o) == _tail(first)]
+            reader = _name_reader(case.view, subject)
+            first = next((o for o in known if reader and f"`{reader}`" in o.sentence), known[0])
+            same = [f"`{o.name}`" for o in known if o is not first and _tail(o) == _tail(first)]
             shown = same if len(same) <= MAX_NAMES else [*same[: MAX_NAMES - 1], f"{len(same) - MAX_NAMES + 1} more"]
             return f"{first.sentence}; the same holds for {join_words(shown)}" if same else first.sentence
     if finding is not None:
@@ -76,6 +77,12 @@ def compute_detail(case: CaseReport, worst: Verdict, subject: Subject) -> str:
     return next(
         (f.message for f in findings if reached.intersection(f.outputs)), findings[0].message if findings else ""
     )
+
+
+def _name_reader(view: ScheduleView, subject: Subject) -> str:
+    """The instruction that the sentence in plain words is about; empty where it is about none."""
+    access = _find_stale(view, subject)
+    return next((step.name for step in view.steps if access is not None and step.id == access.step), "")
 
 
 def _is_about(output: OutputView, view: ScheduleView, subject: Subject) -> bool:
