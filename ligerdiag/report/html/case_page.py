@@ -1,9 +1,9 @@
 """One case's page."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ligerdiag.findings import VERDICT_ORDER
 from ligerdiag.report.html.band import BAND_HEIGHT, Band, compute_band
 from ligerdiag.report.html.band_columns import Column, compute_columns, count_hidden
 from ligerdiag.report.html.band_narrow import NarrowBand, compute_narrow_band
@@ -15,18 +15,41 @@ from ligerdiag.report.html.filenames import INDEX
 from ligerdiag.report.html.finding_article import compute_articles
 from ligerdiag.report.html.headline import compute_headline
 from ligerdiag.report.html.listing import compute_listing
-from ligerdiag.report.html.marks import SIGNS, WRONG_READS, Sign, sign_of
+from ligerdiag.report.html.marks import SIGNS, Sign, sign_of
 from ligerdiag.report.html.module_text import compute_packed
+from ligerdiag.report.html.output_chips import Chip, list_chips
 from ligerdiag.report.html.prose import compute_parts, compute_step_ids
+from ligerdiag.report.html.subject import Subject, find_subject, list_buffers
 from ligerdiag.report.html.timeline import compute_timeline
+from ligerdiag.report.html.ways import compute_ways
 from ligerdiag.report.json import compute_version
 from ligerdiag.report.model import CaseReport, CheckReport, Noun
 from ligerdiag.report.numbers_cell import render_device_word, render_replay_word
 from ligerdiag.report.spans import compute_text
-from ligerdiag.schedule_view import Access, MutatedBuffer, ReadKind, ScheduleView, Step
+from ligerdiag.schedule_view import Access, MutatedBuffer, ScheduleView, Step
 
 MAX_BANDS = 2
-"""Buffers that are drawn at once; the others are folded."""
+"""Buffers that are all drawn at once; of more, `FEW_BANDS` are, and the others are folded."""
+FEW_BANDS = 1
+MAX_CHIPS = 12
+"""Outputs that are all shown at the top; of more, `FEW_CHIPS` are, and the others are folded."""
+FEW_CHIPS = 6
+MAX_WAYS = 4
+"""Groups of outputs whose way is shown at once."""
+MAX_FINDINGS = 2
+"""Findings that are shown whole at once; the others are a line each."""
+MAX_TITLES = 8
+"""Findings that are shown as a line at once, with those that are shown whole."""
+MAX_PLOTS = 6
+"""Outputs whose numbers are shown at once."""
+MAX_FACTS = 6
+"""Pieces of evidence of a finding that are shown at once."""
+MAX_MISSING = 3
+"""Missing edges of a way that are shown at once."""
+MAX_ROWS = 24
+"""Instructions up to which schedule and HLO are not folded."""
+PAGE_WIDTH = 1120
+"""User units of a picture that fit on a wide page without scrolling."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +72,10 @@ def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDE
     """A whole HTML document. index: where its way back leads. version: ligerdiag's own."""
     view = case.view
     steps = compute_step_ids(view)
-    headline = compute_headline(case)
-    pictures = () if view is None else compute_pictures(view)
+    subject = find_subject(case)
+    headline = compute_headline(case, subject)
+    chips = list_chips(case)
+    pictures = () if view is None else compute_pictures(view, subject)
     graph = None if view is None else compute_graph(view)
     return render(
         "case.html.jinja",
@@ -67,17 +92,28 @@ def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDE
         sentence=compute_parts(headline.detail, steps),
         view=view,
         pictures=pictures,
-        max_bands=MAX_BANDS,
+        subject=subject,
+        max_bands=MAX_BANDS if len(pictures) <= MAX_BANDS else FEW_BANDS,
+        shown_chips=len(chips) if len(chips) <= MAX_CHIPS else FEW_CHIPS,
+        max_ways=MAX_WAYS,
+        max_findings=MAX_FINDINGS,
+        max_titles=MAX_TITLES,
+        max_plots=MAX_PLOTS,
+        max_facts=MAX_FACTS,
+        max_missing=MAX_MISSING,
+        max_rows=MAX_ROWS,
+        signs_of={chip.name: chip.sign for chip in chips},
+        folded_chips=_count_words(chips[FEW_CHIPS:]),
+        page_width=PAGE_WIDTH,
         band_height=BAND_HEIGHT,
         legend=_list_legend(pictures),
-        outputs=sorted(case.outputs.items(), key=lambda one: -VERDICT_ORDER.index(one[1])),
-        ways=() if view is None else tuple(o for o in view.outputs if o.sentence or o.path or o.missing),
+        chips=chips,
+        ways=() if view is None else compute_ways(view, chips, steps),
         names={} if view is None else {step.id: step.name for step in view.steps},
-        sentences={} if view is None else {o.name: compute_parts(o.sentence, steps) for o in view.outputs},
         dataflow=None if graph is None else compute_dataflow(graph),
         undrawn=0 if graph is None else graph.omitted,
         articles=compute_articles(case, steps),
-        plot=compute_errors_plot(case),
+        plot=compute_errors_plot(case, [chip.name for chip in chips]),
         replay_word=compute_text(render_replay_word(case)),
         device_word=compute_text(render_device_word(case)),
         timeline=None if view is None else compute_timeline(view, tuple(p.number for p in pictures)),
@@ -89,11 +125,12 @@ def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDE
     )
 
 
-def compute_pictures(view: ScheduleView) -> tuple[BufferPicture, ...]:
-    """Buffers with the worst reads first."""
+def compute_pictures(view: ScheduleView, subject: Subject) -> tuple[BufferPicture, ...]:
+    """The subject's buffer first, then those with the worst reads."""
     pictures: list[BufferPicture] = []
     steps = {step.id: step for step in view.steps}
-    for number, buffer in enumerate(view.buffers):
+    for number in list_buffers(view, subject):
+        buffer = view.buffers[number]
         columns = compute_columns(view, number)
         pictures.append(
             BufferPicture(
@@ -108,12 +145,12 @@ def compute_pictures(view: ScheduleView) -> tuple[BufferPicture, ...]:
                 narrow=compute_narrow_band(columns),
             )
         )
-    return tuple(sorted(pictures, key=_weight))
+    return tuple(pictures)
 
 
-def _weight(picture: BufferPicture) -> int:
-    kinds = {access.read for column in picture.columns for access in column.accesses} - {ReadKind.NONE}
-    return next((place for place, kind in enumerate(WRONG_READS) if kind in kinds), len(WRONG_READS))
+def _count_words(chips: Sequence[Chip]) -> str:
+    """Such as `22 STALE, 2 fresh`."""
+    return ", ".join(f"{number} {word}" for word, number in Counter(chip.word for chip in chips).items())
 
 
 def _list_legend(pictures: tuple[BufferPicture, ...]) -> list[Sign]:

@@ -50,12 +50,12 @@ class ErrorsPlot:
     """(x, text)."""
 
 
-def compute_errors_plot(case: CaseReport) -> ErrorsPlot | None:
-    """None where there are no numbers."""
+def compute_errors_plot(case: CaseReport, order: Sequence[str] = ()) -> ErrorsPlot | None:
+    """None where there are no numbers. order: of the outputs' names; the program's where nothing else is said."""
     replay: Mapping[str, OutputNumbers] = {} if case.replay is None else case.replay.outputs
     device: Mapping[str, DeviceOutput] = {} if case.device is None else case.device.outputs
     reference: Mapping[str, float] = {} if case.replay is None else case.replay.reference
-    names = [name for name in case.outputs if name in replay or name in device or name in reference]
+    names = [name for name in order or case.outputs if name in replay or name in device or name in reference]
     if not names:
         return None
     errors = [*(n.error for n in replay.values()), *(n.distance for n in replay.values())]

@@ -1,9 +1,9 @@
 """A finding as data for a page: the fact, the place with the user's line, the evidence, one remedy."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ligerdiag.findings import Finding, Severity
+from ligerdiag.findings import VERDICT_ORDER, Finding, Severity
 from ligerdiag.report.html.prose import Part, compute_parts
 from ligerdiag.report.model import CaseReport
 from ligerdiag.report.numbers import render_error
@@ -34,14 +34,18 @@ class Article:
 
 def compute_articles(case: CaseReport, steps: Mapping[str, int]) -> tuple[Article, ...]:
     """The worst first, those that are allowed last. steps: name of an instruction to the id of its step."""
-    ordered = sorted(case.findings, key=lambda f: (f.suppressed is not None, _SEVERITIES.index(f.severity)))
-    return tuple(_make(finding, case, steps) for finding in ordered)
+    return tuple(_make(finding, case, steps) for finding in list_worst_first(case))
 
 
-def list_worst_first(findings: Sequence[Finding]) -> list[Finding]:
-    """Those that nobody allows."""
-    counted = [finding for finding in findings if finding.suppressed is None]
-    return sorted(counted, key=lambda finding: _SEVERITIES.index(finding.severity))
+def list_worst_first(case: CaseReport) -> list[Finding]:
+    """The findings of a page by severity, then by the worst output that each reaches and by how many; allowed ones last."""
+
+    def weigh(finding: Finding) -> tuple[bool, int, int, int]:
+        verdicts = [VERDICT_ORDER.index(case.outputs[name]) for name in finding.outputs if name in case.outputs]
+        is_allowed = finding.suppressed is not None
+        return is_allowed, _SEVERITIES.index(finding.severity), -max(verdicts, default=-1), -len(verdicts)
+
+    return sorted(case.findings, key=weigh)
 
 
 def _make(finding: Finding, case: CaseReport, steps: Mapping[str, int]) -> Article:

@@ -1,20 +1,24 @@
-"""The index: every case in one table, what was covered, and what was said about the run as a whole."""
+"""The index: every case in one table, what was covered, and what was said about the run as a whole.
+
+Failing cases come first, then those that could not be decided, those with nothing to check, and those that are as expected.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ligerdiag.findings import VERDICT_ORDER, Verdict
 from ligerdiag.report.html.environment import render
 from ligerdiag.report.html.filenames import compute_file_names
 from ligerdiag.report.html.headline import Headline, compute_headline
-from ligerdiag.report.html.marks import compute_worst_verdict
+from ligerdiag.report.html.output_chips import SIGN_ORDER, Chip, list_chips
 from ligerdiag.report.json import compute_version
 from ligerdiag.report.model import CaseReport, CheckReport, Status
 from ligerdiag.report.numbers_cell import render_device_word, render_replay_word
 from ligerdiag.report.spans import compute_text
 from ligerdiag.report.summary import describe_end, render_coverage, render_totals
 
+_ORDER = ("bad", "doubtful", "plain", "good")
+"""Tones in the order of the table."""
 TONES = {
     Status.CLEAN: "good",
     Status.EXPECTED: "good",
@@ -40,10 +44,10 @@ class IndexRow:
     headline: Headline
     rules: tuple[str, ...]
     """Ids of those that have a finding, allowed or not."""
-    outputs: tuple[tuple[str, Verdict], ...]
+    chips: tuple[Chip, ...]
     """The wrong ones first."""
     worst: int
-    """By `VERDICT_ORDER`; -1 without outputs."""
+    """How bad its worst output is; -1 without outputs."""
     replay: str
     device: str
 
@@ -52,6 +56,7 @@ def render_index_html(report: CheckReport, *, files: Sequence[str] = (), version
     """A whole HTML document. files: where each case's page is, `compute_file_names` where nothing else is said."""
     names = files or compute_file_names(report.cases)
     rows = [_make_row(case, name) for case, name in zip(report.cases, names, strict=True)]
+    rows.sort(key=lambda row: _ORDER.index(TONES[row.case.status]))
     statuses = Counter(case.status for case in report.cases)
     return render(
         "index.html.jinja",
@@ -67,7 +72,7 @@ def render_index_html(report: CheckReport, *, files: Sequence[str] = (), version
         has_targets=len({case.target for case in report.cases}) > 1,
         tones=TONES,
         statuses=[(status, statuses[status]) for status in Status if statuses[status]],
-        verdicts=_count_verdicts(report.cases),
+        counts=_count_chips(rows),
         max_chips=MAX_CHIPS,
         coverage=[compute_text(line) for line in render_coverage(report, None)],
         totals=" ".join(compute_text(line) for line in render_totals(report, None)),
@@ -75,19 +80,21 @@ def render_index_html(report: CheckReport, *, files: Sequence[str] = (), version
 
 
 def _make_row(case: CaseReport, file: str) -> IndexRow:
-    worst = compute_worst_verdict(case.outputs.values())
+    chips = list_chips(case)
     return IndexRow(
         case=case,
         file=file,
         headline=compute_headline(case),
         rules=tuple(sorted({finding.rule for finding in case.findings})),
-        outputs=tuple(sorted(case.outputs.items(), key=lambda one: -VERDICT_ORDER.index(one[1]))),
-        worst=-1 if worst is None else VERDICT_ORDER.index(worst),
+        chips=chips,
+        worst=len(SIGN_ORDER) - SIGN_ORDER.index(chips[0].sign) if chips else -1,
         replay=compute_text(render_replay_word(case)),
         device=compute_text(render_device_word(case)),
     )
 
 
-def _count_verdicts(cases: Sequence[CaseReport]) -> list[tuple[Verdict, int]]:
-    counts = Counter(verdict for case in cases for verdict in case.outputs.values())
-    return [(verdict, counts[verdict]) for verdict in reversed(VERDICT_ORDER) if counts[verdict]]
+def _count_chips(rows: Sequence[IndexRow]) -> list[tuple[str, str, int]]:
+    """(sign, word, outputs), the worst first."""
+    counts = Counter((chip.sign, chip.word) for row in rows for chip in row.chips)
+    ordered = sorted(counts.items(), key=lambda one: SIGN_ORDER.index(one[0][0]))
+    return [(sign, word, number) for (sign, word), number in ordered]

@@ -1,7 +1,5 @@
 """The pages in a real browser: light and dark, narrow, without script, by keyboard, with a module of 150,000 lines."""
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,20 +8,12 @@ from ligerdiag.findings import Verdict
 from ligerdiag.report.html import compute_file_names, render_case_html, render_index_html
 from ligerdiag.report.model import CaseReport, CheckReport, Coverage, Status
 from ligerdiag.schedule_view import Access, AccessKind, ReadKind
+from tests.report.html.chromium import NEEDS_CHROMIUM, Visit
 from tests.report.html.view_samples import make_accesses, make_view
 from tests.report.samples import make_case, make_device, make_finding, make_replay, make_report
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
-pytestmark = pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="needs chromium")
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+pytestmark = NEEDS_CHROMIUM
 LINES = 150_000
 MAX_NODES = 2_000
 """Elements that the viewer of a module of any size may hold."""
@@ -41,14 +31,6 @@ REPORT = make_report(*CASES)
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator["playwright_api.Browser"]:
-    with playwright_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_pages(tmp_path_factory.mktemp("pages"), REPORT)
 
@@ -62,25 +44,6 @@ def write_pages(directory: Path, report: CheckReport) -> Path:
 
 def find_file(pages: Path, case: CaseReport = WHOLE) -> str:
     return (pages / compute_file_names([case])[0]).as_uri()
-
-
-class Visit:
-    """A page that remembers what it complained about and what it asked for."""
-
-    def __init__(self, browser: "playwright_api.Browser", **options: object) -> None:
-        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
-        self.page = self.context.new_page()
-        self.complaints: list[str] = []
-        self.requests: list[str] = []
-        self.page.on("console", lambda message: self.complaints.append(message.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-
-    def __enter__(self) -> "Visit":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.context.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

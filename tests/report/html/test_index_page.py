@@ -68,3 +68,26 @@ def test_a_case_that_a_time_limit_left_is_not_checked_on_its_page_and_in_the_ind
     page = render_case_html(case, report)
     assert "<b>not checked:</b> the run was ended by the time limit" in page
     assert "could not analyse" not in page
+
+
+def test_failing_cases_come_first_then_unknown_then_as_expected() -> None:
+    statuses = (
+        Status.EXPECTED,
+        Status.NOTHING,
+        Status.INCONCLUSIVE,
+        Status.UNEXPECTED,
+        Status.CLEAN,
+        Status.FINDINGS,
+        Status.ERROR,
+    )
+    cases = tuple(make_case(status.name, status) for status in statuses)
+    files = compute_file_names(cases)
+    links = [link for link in read(render_index_html(make_report(*cases))).links if link in files]
+    order = [cases[files.index(link)].id for link in links]
+    assert order == ["UNEXPECTED", "FINDINGS", "ERROR", "INCONCLUSIVE", "NOTHING", "EXPECTED", "CLEAN"]
+
+
+def test_fresh_outputs_that_the_numbers_call_wrong_are_counted_as_such() -> None:
+    replay = make_replay({}, reference={"a": 1.0}, reference_tolerance={"a": 1e-4})
+    text = compute_text(render_index_html(make_report(make_case("a", outputs={"a": Verdict.FRESH}, replay=replay))))
+    assert "1 output fresh, wrong by the numbers" in text

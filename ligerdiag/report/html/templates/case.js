@@ -16,14 +16,31 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-// A link into a folded place opens it.
+// A link into a folded place opens it, and lands below what sticks to the top.
 function unfold() {
   const target = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
   for (let fold = target && target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
-  if (target) target.scrollIntoView({ block: "nearest" });
+  if (target) target.scrollIntoView({ block: "start" });
 }
 addEventListener("hashchange", unfold);
 unfold();
+// A second click on the same link changes no hash.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest('a[href^="#"]');
+  if (link && link.getAttribute("href") === location.hash) unfold();
+});
+
+// On paper nothing is folded.
+const opened = [];
+addEventListener("beforeprint", () => {
+  for (const fold of document.querySelectorAll("details:not([open])")) {
+    fold.open = true;
+    opened.push(fold);
+  }
+});
+addEventListener("afterprint", () => {
+  for (const fold of opened.splice(0)) fold.open = false;
+});
 
 // The module: a window of lines on a spacer of the whole height, so that the page holds a screenful of them.
 const LINE = 18;

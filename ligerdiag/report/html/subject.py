@@ -1,0 +1,101 @@
+"""The one kernel call that a page is about: that of the worst finding. Headline, sentence and first band all speak of it.
+
+1. The worst finding is one that nobody allows, of the worst severity; among these the one that reaches the worst outputs,
+   and the most of them. Where outputs are wrong, only a finding that reaches the worst of them counts, be it allowed.
+2. Without one it is the overwritten buffer with the worst reads.
+"""
+
+from dataclasses import dataclass
+
+from ligerdiag.findings import Finding, SourceLine, Verdict
+from ligerdiag.report.html.finding_article import list_worst_first
+from ligerdiag.report.html.marks import WRONG_READS, compute_worst_verdict
+from ligerdiag.report.model import CaseReport
+from ligerdiag.report.source_text import compute_place, load_source_text
+from ligerdiag.schedule_view import AccessKind, ReadKind, ScheduleView
+
+_CALL_RULE = "LD006"
+"""Its findings stand at the line of the call, whatever the others point at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A kernel call, as far as it is known."""
+
+    kernel: str = ""
+    finding: Finding | None = None
+    buffer: int | None = None
+    """Index into the view's buffers of what it overwrites."""
+    place: str = ""
+    """`file:line` of the user's call."""
+    function: str = ""
+    source: str = ""
+    """The text of that line, where the file is here."""
+
+
+def find_subject(case: CaseReport) -> Subject:
+    """An empty one where no kernel is known."""
+    finding, view = _find_finding(case), case.view
+    buffer = None if view is None else _find_buffer(view, finding)
+    kernel = finding.kernel if finding is not None else ""
+    if not kernel and view is not None and buffer is not None:
+        kernel = view.buffers[buffer].kernel
+    line = _find_line(case, finding, buffer)
+    return Subject(
+        kernel=kernel,
+        finding=finding,
+        buffer=buffer,
+        place="" if line is None else compute_place(line),
+        function="" if line is None else line.function,
+        source="" if line is None else load_source_text(line),
+    )
+
+
+def list_buffers(view: ScheduleView, subject: Subject) -> tuple[int, ...]:
+    """Indices of all buffers, the subject's first, then those with the worst reads."""
+    numbers = range(len(view.buffers))
+    return tuple(sorted(numbers, key=lambda number: (number != subject.buffer, _weigh_reads(view, number))))
+
+
+def _find_finding(case: CaseReport) -> Finding | None:
+    worst = compute_worst_verdict(case.outputs.values())
+    is_right = worst in (None, Verdict.FRESH, Verdict.LATENT)
+    reached = {name for name, verdict in case.outputs.items() if verdict is worst}
+    for finding in list_worst_first(case):
+        if not finding.kernel:
+            continue
+        if reached.intersection(finding.outputs) or (is_right and finding.suppressed is None):
+            return finding
+    return None
+
+
+def _find_buffer(view: ScheduleView, finding: Finding | None) -> int | None:
+    """That of the finding's call, else that of its kernel; without a finding the one with the worst reads."""
+    numbers = list_buffers(view, Subject())
+    if finding is None:
+        return numbers[0] if numbers else None
+    names = {step.id: step.name.removeprefix("%") for step in view.steps}
+    writes = [access for access in view.accesses if access.kind is AccessKind.HIDDEN_WRITE]
+    calls = {access.buffer for access in writes if names.get(access.step) in finding.instructions[:1]}
+    same = [n for n in numbers if view.buffers[n].kernel == finding.kernel]
+    ranked = sorted(same, key=lambda n: (n not in calls, view.buffers[n].operand != finding.operand))
+    return ranked[0] if ranked else None
+
+
+def _find_line(case: CaseReport, finding: Finding | None, buffer: int | None) -> SourceLine | None:
+    """The user's line that calls the kernel, as nearly as it is known."""
+    if finding is not None:
+        own = finding.instructions[:1]
+        calls = [f for f in case.findings if f.rule == _CALL_RULE and own and f.instructions[:1] == own]
+        line = next((f.source for f in (*calls, finding) if f.source is not None), None)
+        if line is not None:
+            return line
+    if case.view is None or buffer is None:
+        return None
+    writes = {a.step for a in case.view.accesses if a.kind is AccessKind.HIDDEN_WRITE and a.buffer == buffer}
+    return next((step.source for step in case.view.steps if step.id in writes), None)
+
+
+def _weigh_reads(view: ScheduleView, buffer: int) -> int:
+    kinds = {access.read for access in view.accesses if access.buffer == buffer} - {ReadKind.NONE}
+    return next((place for place, kind in enumerate(WRONG_READS) if kind in kinds), len(WRONG_READS))
