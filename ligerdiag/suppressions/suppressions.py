@@ -1,5 +1,6 @@
 """One run's suppressions: which findings are allowed, by whom, and what allowed nothing.
 
+0. A comment counts at the line of the kernel call and at that of the reader.
 1. A comment comes before an entry of the configuration file; whatever matches a finding counts as used.
 2. "Unused" is only said where the run would have seen the use: all cases that a comment or an entry can be about were in it
    (`Scope`), each was analysed to the end, and the rule had its say (some need a replay or a device).
@@ -52,12 +53,12 @@ class Suppressions:
 
     def _find(self, case_id: str, finding: Finding) -> Suppression | None:
         found: list[Suppression] = []
-        if finding.source is not None and finding.source.line > 0:
-            file, comments = self._load(finding.source.file)
+        for place in _list_places(finding):
+            file, comments = self._load(place.file)
             for comment in comments:
-                if comment.allows == finding.source.line and comment.reason and finding.rule in comment.rules:
+                if comment.allows == place.line and comment.reason and finding.rule in comment.rules:
                     self._used_comments.add((file, comment.line, finding.rule))
-                    where = compute_place(SourceLine(file=finding.source.file, line=comment.line))
+                    where = compute_place(SourceLine(file=place.file, line=comment.line))
                     found.append(Suppression(kind=SuppressionKind.IN_CODE, reason=comment.reason, where=where))
         for number, entry in enumerate(self.entries):
             if entry.matches(case_id, finding):
@@ -114,6 +115,16 @@ class Suppressions:
                 where=entry.where,
                 message=f"is not used: no finding of {entry.rule} matches it in {_count(about)}",
             )
+
+
+def _list_places(finding: Finding) -> tuple[SourceLine, ...]:
+    """The lines whose comments count: the finding's own, that of the reader, else that of a backward function's call."""
+    places = [finding.source]
+    if finding.reader is not None:
+        places.append(finding.reader.line)
+    elif finding.call is not None and finding.call.in_backward:
+        places += finding.call.callers[:1]
+    return tuple(dict.fromkeys(place for place in places if place is not None and place.line > 0))
 
 
 def _are_settled(cases: Sequence[CaseReport], rule: str) -> bool:
