@@ -282,9 +282,7 @@ def _find_sites(calls: Sequence[TracedCall]) -> Mapping[int, SourceLine]:
     for call in calls:
         for tag in call.tags:
             found.setdefault(tag, set()).add(call.site)
-    return {
-        tag: site for tag, sites in found.items() if len(sites) == 1 and (site := next(iter(sites))) is not None
-    }
+    return {tag: site for tag, sites in found.items() if len(sites) == 1 and (site := next(iter(sites))) is not None}
 
 
 def _list_contradictions(

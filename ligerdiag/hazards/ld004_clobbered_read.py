@@ -21,7 +21,6 @@ from ligerdiag.hazards.wording import (
 )
 
 
-
 def check(context: Context) -> Iterator[Finding]:
     """One finding for each clobbered reader, and one for each clobbered output that no reader explains."""
     explained: set[tuple[int, str]] = set()

@@ -12,7 +12,7 @@ from ligerdiag.neighbourhood import Neighbourhood
 from ligerdiag.outcomes import Attribution, DeviceRun, Replay
 from ligerdiag.schedule_view import ScheduleView
 
-SCHEMA_VERSION = "4"
+SCHEMA_VERSION = "5"
 """Version of the JSON form of these records (docs/json.md); a change that breaks a reader raises it."""
 
 
@@ -86,6 +86,7 @@ class CaseReport:
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
     """Output name to verdict, in the program's order."""
     findings: tuple[Finding, ...] = ()
+    """Each rule's own, one for each place; renderers show their causes (see `causes`)."""
     coverage: Coverage = field(default_factory=Coverage)
     replay: Replay | None = None
     """The numbers on the CPU; None when they were not asked for, or nothing could be analysed."""

@@ -1,7 +1,7 @@
 """One run's suppressions: which findings are allowed, by whom, and what allowed nothing.
 
-0. A comment counts at the line of the kernel call and at that of the reader.
-1. A comment comes before an entry of the configuration file; whatever matches a finding counts as used.
+1. A comment comes before an entry of the configuration file; whatever matches a finding counts as used. A comment counts at
+   the line of the kernel call, and at that of the reader.
 2. "Unused" is only said where the run would have seen the use: all cases that a comment or an entry can be about were in it
    (`Scope`), each was analysed to the end, and the rule had its say (some need a replay or a device).
 3. Comments are looked for in the files that findings name and in the cases' own files. Other files that a case imports are
@@ -18,7 +18,7 @@ from ligerdiag.outcomes import ReplayState
 from ligerdiag.report.model import CaseReport, Status, UnusedSuppression
 from ligerdiag.report.source_text import compute_place
 from ligerdiag.suppressions.comments import AllowComment, load_comments
-from ligerdiag.suppressions.entry import ConfigEntry
+from ligerdiag.suppressions.entry import ConfigEntry, list_places
 from ligerdiag.suppressions.scope import Scope
 
 
@@ -53,7 +53,9 @@ class Suppressions:
 
     def _find(self, case_id: str, finding: Finding) -> Suppression | None:
         found: list[Suppression] = []
-        for place in _list_places(finding):
+        for place in list_places(finding):
+            if place.line < 1:
+                continue
             file, comments = self._load(place.file)
             for comment in comments:
                 if comment.allows == place.line and comment.reason and finding.rule in comment.rules:
@@ -115,16 +117,6 @@ class Suppressions:
                 where=entry.where,
                 message=f"is not used: no finding of {entry.rule} matches it in {_count(about)}",
             )
-
-
-def _list_places(finding: Finding) -> tuple[SourceLine, ...]:
-    """The lines whose comments count: the finding's own, that of the reader, else that of a backward function's call."""
-    places = [finding.source]
-    if finding.reader is not None:
-        places.append(finding.reader.line)
-    elif finding.call is not None and finding.call.in_backward:
-        places += finding.call.callers[:1]
-    return tuple(dict.fromkeys(place for place in places if place is not None and place.line > 0))
 
 
 def _are_settled(cases: Sequence[CaseReport], rule: str) -> bool:
