@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from ligerdiag.findings import CallPlace, Finding, Severity, SourceLine
 from ligerdiag.hazards.registry import RULES
-from ligerdiag.hazards.wording import name_outputs
+from ligerdiag.hazards.wording import name_outputs, render_at
 from ligerdiag.report.call_patch import render_patch
 from ligerdiag.report.folded_names import FEW, describe_names, find_layers, order_names, render_patterns
 from ligerdiag.words import count_of
@@ -141,6 +141,7 @@ def _collect_evidence(
         kept += [pair for part in (*roots, *leading)[:1] for pair in part.evidence if pair[0] == "from"]
     shown = {"from", "read", "outputs"}
     rest = [pair for pair in cause.evidence if pair[0] not in shown]
+    rest += [pair for part in leading for pair in part.evidence if pair[0] in ("before", "after", "copy")]
     kept += [pair for pair in rest if pair[0] == "write"]
     for parts in list_reads(replace(cause, parts=tuple(leading))).values():
         said = [text for label, text in parts[0].evidence if label == "read"]
@@ -176,7 +177,9 @@ def _list_notes(cause: Finding, outputs: Sequence[str]) -> list[tuple[str, str]]
         said = [part for part in cause.parts if part.rule == rule]
         messages = dict.fromkeys(part.message for part in said)
         if len(messages) == 1 and len(said[0].outputs) <= FEW:
-            notes.append(("note", f"{rule} {_NAMES.get(rule, '')}: {said[0].message}"))
+            reader = said[0].reader
+            at = "" if reader is None else render_at(reader.line, in_backward=reader.in_backward)
+            notes.append(("note", f"{rule} {_NAMES.get(rule, '')}: {said[0].message}{at}"))
             continue
         names = order_names([name for part in said for name in part.outputs], dict.fromkeys(outputs))
         reach = f" that reach {describe_names(names, outputs)}" if names else ""

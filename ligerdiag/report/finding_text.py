@@ -12,6 +12,8 @@ from ligerdiag.report.spans import BLANK, Line, Span, Style, compute_wrapped, se
 
 MAX_NUMBERS = 3
 """Figures of a replay that are quoted for one finding."""
+_READS = ("read", "before", "after", "copy")
+"""Labels of evidence that is about reads."""
 MAX_READS = 5
 """Lines that read, before "at N more lines"."""
 MAX_STORES = 3
@@ -55,17 +57,18 @@ def render_group(group: FindingGroup, *, width: int | None, several_targets: boo
 
 
 def limit_reads(evidence: Sequence[tuple[str, str]], limit: int | None) -> list[tuple[str, str]]:
-    """At most so many lines about reads; the others are counted."""
-    reads = [pair for pair in evidence if pair[0] == "read"]
-    if limit is None or len(reads) <= limit:
-        return list(evidence)
-    last, dropped = reads[limit - 2], frozenset(reads[limit - 1 :])
-    kept: list[tuple[str, str]] = []
-    for pair in evidence:
-        if pair not in dropped:
-            kept.append(pair)
-        if pair == last:
-            kept.append(("read", f"at {len(dropped)} more lines: -v lists them"))
+    """At most so many lines of each label about reads; the others are counted."""
+    kept = list(evidence)
+    for name in _READS if limit is not None else ():
+        places = [number for number, (label, _) in enumerate(kept) if label == name]
+        if limit is not None and len(places) > limit:
+            dropped = frozenset(places[limit - 1 :])
+            more = (name, f"{len(dropped)} more such lines: -v lists them")
+            kept = [
+                more if n == places[limit - 1] else pair
+                for n, pair in enumerate(kept)
+                if n not in dropped - {places[limit - 1]}
+            ]
     return kept
 
 

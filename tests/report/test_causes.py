@@ -71,7 +71,10 @@ def test_a_message_of_latent_reads_alone_does_not_claim_wrong_numbers() -> None:
 def test_outputs_that_are_right_by_luck_are_not_among_the_wrong_ones() -> None:
     (cause,) = compute_causes([found(), found("LD002", number=1), found("LD003", outputs=("weight",))], OUTPUTS)
     assert cause.outputs == ("bias",)
-    assert ("note", "LD003 latent-order: LD003 at %read.0") in cause.evidence
+    assert (
+        "note",
+        "LD003 latent-order: LD003 at %read.0 (model.py:41, in the backward pass of this line)",
+    ) in cause.evidence
 
 
 def test_readers_of_one_line_are_one_line_and_their_number() -> None:
@@ -81,6 +84,15 @@ def test_readers_of_one_line_are_one_line_and_their_number() -> None:
     reads = [text for label, text in cause.evidence if label == "read"]
     assert len(reads) == 2
     assert all(text.endswith("; 3 more reads there") for text in reads)
+
+
+def test_who_reads_around_several_calls_is_kept_of_each_where_nobody_knows_who_is_meant() -> None:
+    evidence = [
+        (("kernel", "stores"), ("before", f"%early.{n} reads"), ("after", f"%late.{n} reads")) for n in range(2)
+    ]
+    (cause,) = compute_causes([found("LD006", number=n, evidence=evidence[n]) for n in range(2)], OUTPUTS)
+    said = [text for label, text in cause.evidence if label in ("before", "after")]
+    assert sorted(said) == ["%early.0 reads", "%early.1 reads", "%late.0 reads", "%late.1 reads"]
 
 
 def test_layers_are_only_named_where_the_outputs_have_them() -> None:
