@@ -63,6 +63,38 @@ class Suppression:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallPlace:
+    """Where a kernel call stands that overwrites an operand: the line where its author acts."""
+
+    line: SourceLine | None
+    """The line that calls the kernel; None where it is not known."""
+    stores: tuple[SourceLine, ...] = ()
+    """The kernel's lines that write the operand; empty where its IR does not say them."""
+    callers: tuple[SourceLine, ...] = ()
+    """Who called that line, innermost first. For a call of a backward function: the lines of the forward pass."""
+    in_backward: bool = False
+    """`callers` are lines of the forward pass, and the call is in their backward pass."""
+    number: int = 0
+    """Tells the calls apart that one line makes: the number of the hidden write."""
+    target: str = ""
+    """The custom call's target, which tells the generation of jax-triton."""
+    operands: int = 0
+    """How many operands the custom call has."""
+    outputs: int = 0
+    """How many outputs it has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPlace:
+    """Where a value is read."""
+
+    line: SourceLine | None
+    """None where the HLO does not say it."""
+    in_backward: bool = False
+    """The read is in the backward pass of that line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One hazard at one place: a fact, the place, the evidence, one remedy (see docs/rules/)."""
 
@@ -74,7 +106,7 @@ class Finding:
     outputs: tuple[str, ...] = ()
     """Names of the program's outputs that it reaches; empty when it reaches none or concerns the call itself."""
     source: SourceLine | None = None
-    """The user's line that reads (or calls), where the HLO knows it."""
+    """The user's line to look at: that of the kernel call for a hidden write, else the one that the rule is about."""
     kernel: str = ""
     """The kernel's function name."""
     operand: int | None = None
@@ -87,3 +119,9 @@ class Finding:
     """One remedy."""
     suppressed: Suppression | None = None
     """Who allows it; None when nobody does."""
+    call: CallPlace | None = None
+    """The kernel call that overwrites the operand, where the finding is about one."""
+    reader: ReadPlace | None = None
+    """Who reads, where the finding is about a read."""
+    parts: tuple["Finding", ...] = ()
+    """Of a cause that several findings have: these findings (see `causes`)."""

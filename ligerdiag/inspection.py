@@ -24,7 +24,7 @@ from ligerdiag.compile.toolchain import Toolchain
 from ligerdiag.effects.declared import Contradiction, DeclaredEffects
 from ligerdiag.effects.job import EFFECTS_WORKER
 from ligerdiag.errors import ArtifactError
-from ligerdiag.findings import Finding, Verdict
+from ligerdiag.findings import Finding, SourceLine, Verdict
 from ligerdiag.hazards.registry import check_all
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.collector import pause_collector
@@ -138,6 +138,8 @@ def inspect_artifact(
                 source=call.source if call.source.file else None,
                 in_program=call.in_program,
                 operand_used_later=call.operand_used_later,
+                site=call.site,
+                tags=call.tags,
             )
             for call in artifact.kernel_calls
         ),
@@ -191,7 +193,9 @@ def inspect_compilation(
     effects.read(*modules)
     try:
         context = _compute_context(compilation, names, effects.find)
-        context = replace(context, contradictions=_list_contradictions(context, effects))
+        context = replace(
+            context, contradictions=_list_contradictions(context, effects), sites=_find_sites(compilation.traced_calls)
+        )
         around = compute_neighbourhoods(context) if neighbourhoods else ()
         drawn = compute_schedule_view(context) if view else None
     except (AssertionError, IndexError, KeyError, ValueError, RecursionError, StopIteration) as fault:
@@ -270,6 +274,15 @@ def _compute_context(compilation: Compilation, names: tuple[str, ...], effects_o
         thunks=compilation.thunks,
         command_order=compilation.command_order or CommandOrder.SCHEDULE,
     )
+
+
+def _find_sites(calls: Sequence[TracedCall]) -> Mapping[int, SourceLine]:
+    """Tag to the line that makes the kernel call; a tag that calls of several lines claim has none."""
+    found: dict[int, set[SourceLine | None]] = {}
+    for call in calls:
+        for tag in call.tags:
+            found.setdefault(tag, set()).add(call.site)
+    return {tag: site for tag, sites in found.items() if len(sites) == 1 and (site := next(iter(sites))) is not None}
 
 
 def _list_contradictions(

@@ -33,6 +33,7 @@ from ligerdiag.analysis.writes import (
 )
 from ligerdiag.effects.access import CallEffects
 from ligerdiag.effects.declared import Contradiction
+from ligerdiag.findings import SourceLine
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.command_order import CommandOrder
 from ligerdiag.hlo.module import HloInstruction, HloModule
@@ -73,6 +74,8 @@ class Context:
     """HiddenWrite index to who reads what around it, where there is no program that would say who wants what."""
     concurrency: Concurrency = field(default_factory=Concurrency)
     """Who reads while a kernel overwrites what it reads."""
+    sites: Mapping[int, SourceLine] = field(default_factory=dict[int, SourceLine])
+    """Tag of a kernel's custom call to the line that makes the call, as the trace knows it."""
 
     @cached_property
     def logical_times(self) -> Mapping[int, int]:

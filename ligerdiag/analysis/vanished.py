@@ -26,6 +26,10 @@ class TracedCall:
     """The module that JAX lowered still holds it."""
     operand_used_later: bool
     """A later equation reads one of its operands."""
+    site: SourceLine | None = None
+    """The line that makes the call, which for a backward function is not `source`."""
+    tags: tuple[int, ...] = ()
+    """Tags of the operations that stand for it."""
 
 
 class DroppedBy(Enum):

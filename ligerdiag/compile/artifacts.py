@@ -43,7 +43,7 @@ from ligerdiag.compile.reader import Reader, parse_readers, parse_source_line
 from ligerdiag.errors import ArtifactError
 from ligerdiag.findings import SourceLine
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 MAXIMUM_JSON_BYTES = 64 << 20
 MAXIMUM_FILE_BYTES = 2 << 30
 
@@ -80,6 +80,9 @@ class KernelCall:
     """Whether something reads one of its operands after it; true when that is not known."""
     tags: tuple[int, ...]
     """Tags of the StableHLO operations that stand for this kernel at this source line."""
+    site: SourceLine | None = None
+    """The line that makes the call. `source` is in the forward pass, also for a call of a backward function; None where
+    no one line is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,6 +256,7 @@ def _parse_kernel_call(fields: Json) -> KernelCall:
         in_program=read_bool(fields, "in_program"),
         operand_used_later=read_bool(fields, "operand_used_later"),
         tags=read_ints(fields, "tags"),
+        site=None if fields.get("site") is None else parse_source_line(read_object(fields, "site")),
     )
 
 

@@ -17,7 +17,7 @@ import re
 import zlib
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from jax.extend import core as jex_core
@@ -31,6 +31,9 @@ from ligerdiag.compile.worker_faults import is_project_file
 from ligerdiag.findings import SourceLine
 
 PRIMITIVES = ("triton_kernel_call", "pallas_call")
+
+_LIBRARIES = ("jax_triton", "jax._src.pallas")
+"""Modules through which a user calls a kernel."""
 
 _TAG = re.compile(rb"#ld(\d+)")
 _OPERATION_TAG = re.compile(r"#ld(\d+)$")
@@ -52,6 +55,9 @@ class TracedCall:
     """Name of the innermost frame's function."""
     whole_stack: bool = False
     """Whether `lines` go on beyond the traced function: they are Python's, where JAX's hold no frame of the user's."""
+    site: SourceLine | None = None
+    """Python's own innermost line, where the user's code makes the call. JAX's `lines` are those of the forward pass, also
+    for a call that the backward function of a `custom_vjp` makes. None where a rule of JAX's binds anew."""
     name_stack: str
     traced: bool
     outputs_used: bool
@@ -97,6 +103,7 @@ def record_binds(primitives: Sequence[Any]) -> Generator[list[TracedCall]]:
                     lines=lines,
                     function=function,
                     whole_stack=whole_stack,
+                    site=_find_site(),
                     name_stack="",
                     traced=False,
                     outputs_used=False,
@@ -119,7 +126,7 @@ def record_binds(primitives: Sequence[Any]) -> Generator[list[TracedCall]]:
 def find_traced_calls(closed: Any, binds: Sequence[TracedCall]) -> tuple[TracedCall, ...]:
     """The kernel equations of the closed jaxpr and its sub-programs, then the binds that left no equation behind."""
     calls = [
-        _describe_equation(jaxpr, index, equation)
+        _with_site(_describe_equation(jaxpr, index, equation), binds)
         for jaxpr in _walk_jaxprs(closed.jaxpr, set())
         for index, equation in enumerate(jaxpr.eqns)
         if equation.primitive.name in PRIMITIVES
@@ -173,6 +180,7 @@ def settle_calls(
                 in_program=in_program,
                 operand_used_later=asked.operand_used_later,
                 tags=numbers,
+                site=asked.site,
             )
         )
     return tuple(settled)
@@ -191,6 +199,12 @@ def compute_kernel_name(params: Mapping[str, Any]) -> str:
     return str(
         getattr(debug_info, "func_name", None) or getattr(older, "name", None) or params.get("name") or "unknown"
     )
+
+
+def _with_site(call: TracedCall, binds: Sequence[TracedCall]) -> TracedCall:
+    """The call with the line that made it, where all binds that it can come from were made by one line."""
+    sites = {bind.site for bind in binds if bind.site is not None and _is_bind_of(bind, call)}
+    return replace(call, site=sites.pop()) if len(sites) == 1 else call
 
 
 def _is_bind_of(bind: TracedCall, call: TracedCall) -> bool:
@@ -253,6 +267,24 @@ def _read_stack() -> tuple[Lines, str]:
             lines.append((frame.f_code.co_filename, frame.f_lineno))
         frame = frame.f_back
     return tuple(lines), function
+
+
+def _find_site() -> SourceLine | None:
+    """The user's line that calls the library of the kernel primitive; None where JAX binds by itself."""
+    frame = inspect.currentframe()
+    through_library = False
+    while frame is not None:
+        code = frame.f_code
+        if is_project_file(code.co_filename):
+            return (
+                SourceLine(file=code.co_filename, line=frame.f_lineno, function=code.co_qualname)
+                if through_library
+                else None
+            )
+        module = str(frame.f_globals.get("__name__", ""))
+        through_library = through_library or module.startswith(_LIBRARIES)
+        frame = frame.f_back
+    return None
 
 
 def _read_config(operation: Any) -> bytes:

@@ -6,6 +6,7 @@ from enum import Enum
 
 from ligerdiag.effects.in_place import InPlace
 from ligerdiag.effects.operand_use import UNUSED, Coverage, Neighbours, OperandUse, ReadsBeforeWrite
+from ligerdiag.findings import SourceLine
 
 
 class Access(Enum):
@@ -91,12 +92,16 @@ class CallEffects:
     """One per output, likewise."""
     in_place: tuple[InPlace, ...] = ()
     """Of buffers that could stand in the same bytes, whether the kernel is safe there; where that could be told."""
+    operand_stores: tuple[tuple[SourceLine, ...], ...] = ()
+    """One per operand: the lines of the kernel's Python source that write it; none where they are not known."""
 
     def __post_init__(self) -> None:
-        """Fills in the uses that were not given."""
+        """Fills in the uses and lines that were not given."""
         for name, accesses in (("operand_uses", self.operands), ("output_uses", self.outputs)):
             if not getattr(self, name):
                 object.__setattr__(self, name, tuple(compute_plain_use(access, "") for access in accesses))
+        if not self.operand_stores:
+            object.__setattr__(self, "operand_stores", ((),) * len(self.operands))
 
     def find_in_place(self, reader: int, writer: int) -> Neighbours:
         """What holds if these buffers (operands, then outputs) are the same bytes; see `InPlace`."""

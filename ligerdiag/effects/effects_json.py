@@ -6,6 +6,7 @@ from typing import cast
 from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.effects.in_place import InPlace
 from ligerdiag.effects.operand_use import Coverage, Neighbours, OperandUse, ReadsBeforeWrite
+from ligerdiag.findings import SourceLine
 
 _TOLD = (Neighbours.SHARED.value, Neighbours.DISJOINT.value)
 
@@ -23,6 +24,7 @@ def render_effects(effects: CallEffects) -> str:
             "operand_uses": [_render_use(use) for use in effects.operand_uses],
             "output_uses": [_render_use(use) for use in effects.output_uses],
             "in_place": [[pair.reader, pair.writer, pair.neighbours.value] for pair in effects.in_place],
+            "operand_stores": [[[place.file, place.line] for place in stores] for stores in effects.operand_stores],
         }
     )
 
@@ -47,6 +49,7 @@ def parse_effects(text: bytes, *, operands: int, outputs: int) -> CallEffects | 
     operand_uses = _parse_uses(fields.get("operand_uses"), operands)
     output_uses = _parse_uses(fields.get("output_uses"), outputs)
     in_place = _parse_in_place(fields.get("in_place"), operands + outputs)
+    operand_stores = _parse_stores(fields.get("operand_stores"), operands)
     grid = fields.get("grid")
     sizes = [size for size in cast(list[object], grid) if type(size) is int] if isinstance(grid, list) else []
     if (
@@ -58,6 +61,7 @@ def parse_effects(text: bytes, *, operands: int, outputs: int) -> CallEffects | 
         or operand_uses is None
         or output_uses is None
         or in_place is None
+        or operand_stores is None
         or len(sizes) != 3
     ):
         return None
@@ -71,6 +75,7 @@ def parse_effects(text: bytes, *, operands: int, outputs: int) -> CallEffects | 
         operand_uses=operand_uses,
         output_uses=output_uses,
         in_place=in_place,
+        operand_stores=operand_stores,
     )
 
 
@@ -124,3 +129,19 @@ def _parse_in_place(raw: object, count: int) -> tuple[InPlace, ...] | None:
             return None
         pairs.append(InPlace(reader=numbers[0], writer=numbers[1], neighbours=Neighbours(parts[2])))
     return tuple(pairs)
+
+
+def _parse_stores(raw: object, count: int) -> tuple[tuple[SourceLine, ...], ...] | None:
+    if not isinstance(raw, list):
+        return None
+    found: list[tuple[SourceLine, ...]] = []
+    for stores in cast(list[object], raw):
+        places: list[SourceLine] = []
+        for item in cast(list[object], stores) if isinstance(stores, list) else [None]:
+            match item:
+                case [str() as file, int() as line] if type(line) is int and line >= 0:
+                    places.append(SourceLine(file=file, line=line))
+                case _:
+                    return None
+        found.append(tuple(places))
+    return tuple(found) if len(found) == count else None

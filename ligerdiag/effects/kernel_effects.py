@@ -17,9 +17,11 @@ from ligerdiag.effects.launch_in_place import compute_in_place
 from ligerdiag.effects.launch_uses import Argument, compute_launch_uses
 from ligerdiag.effects.operand_use import UNUSED, OperandUse, join_uses
 from ligerdiag.effects.pointer_flow import ArgumentEffects, compute_argument_effects
+from ligerdiag.effects.store_lines import find_store_lines
 from ligerdiag.effects.triton_payload import KernelCall, Parameter
 from ligerdiag.effects.ttir_module import TtirModule, parse_ttir
 from ligerdiag.errors import ArtifactError
+from ligerdiag.findings import SourceLine
 
 _STRANGE_IR = (ArithmeticError, AssertionError, IndexError, KeyError, RecursionError, TypeError, ValueError)
 """A payload from anywhere may hold IR that nobody's compiler makes: what it does to memory stands all the same."""
@@ -45,6 +47,10 @@ def compute_kernel_effects(
         operand_uses=tuple(join_uses(effects.operand_uses[index] for effects in per_call) for index in range(operands)),
         output_uses=tuple(join_uses(effects.output_uses[index] for effects in per_call) for index in range(outputs)),
         in_place=join_in_place([effects.in_place for effects in per_call]),
+        operand_stores=tuple(
+            tuple(dict.fromkeys(line for effects in per_call for line in effects.operand_stores[index]))
+            for index in range(operands)
+        ),
     )
 
 
@@ -88,7 +94,19 @@ def _compute_configuration(
         operand_uses=tuple(uses[:operands]),
         output_uses=tuple(uses[operands:]),
         in_place=_compute_in_place(call, effects, numbers, arguments, module),
+        operand_stores=_find_operand_stores(module, call.function, numbers, operands),
     )
+
+
+def _find_operand_stores(
+    module: TtirModule, entry: str, numbers: Sequence[int | None], operands: int
+) -> tuple[tuple[SourceLine, ...], ...]:
+    """One per operand of the call."""
+    found: list[tuple[SourceLine, ...]] = [()] * operands
+    for number, lines in zip(numbers, find_store_lines(module, entry), strict=False):
+        if number is not None and number < operands:
+            found[number] = lines
+    return tuple(found)
 
 
 def _create_unknown(call: KernelCall, operands: int, outputs: int, reason: str) -> CallEffects:

@@ -6,14 +6,17 @@
    a tensor descriptor are kept apart as `pointers`; integers never are, so an address that went through an integer is
    the analysis's business (`pointer_flow`, 4).
 3. Neither attributes nor successors of branches are visible through Triton's bindings. Where an operation's line of the
-   printed module could be told, `text` holds it (`ttir_text`); `pointer_flow` does without.
+   printed module could be told, `text` holds it (`ttir_text`); `pointer_flow` does without. The same goes for `place`,
+   the line of the kernel's Python source.
 """
 
 from dataclasses import dataclass, field
 
 from ligerdiag.effects import libtriton
+from ligerdiag.effects.ttir_places import parse_places
 from ligerdiag.effects.ttir_text import align_lines
 from ligerdiag.errors import ArtifactError
+from ligerdiag.findings import SourceLine
 
 _POINTER_TYPES = ("!tt.ptr", "tensordesc", "!llvm.ptr")
 
@@ -51,6 +54,8 @@ class Operation:
     """Of inline assembly: its text. Empty otherwise."""
     is_pure: bool
     """What the operation's `pure` attribute says; false where it has none."""
+    place: SourceLine | None = None
+    """The kernel's own line; None where the module does not say it, and for operations with regions."""
 
 
 type _Members = dict[tuple[int, int, int], list[Operation]]
@@ -102,8 +107,8 @@ def parse_ttir(source: bytes) -> TtirModule:
     module, context = libtriton.parse_module(source)
     handles: list[libtriton.Operation] = []
     module.walk(handles.append)
-    lines = _align(module, handles)
-    reader = _Reader(handles, lines)
+    lines, places = _align(module, handles)
+    reader = _Reader(handles, lines, places)
     functions: dict[str, Function] = {}
     for handle in handles:
         if handle.get_name() == "tt.func":
@@ -115,15 +120,25 @@ def parse_ttir(source: bytes) -> TtirModule:
     return TtirModule(functions=functions, has_lines=bool(lines))
 
 
-def _align(module: libtriton.Module, handles: list[libtriton.Operation]) -> dict[int, str]:
-    """Position in the walk to the line of the printed module; empty where the text does not fit."""
+def _align(
+    module: libtriton.Module, handles: list[libtriton.Operation]
+) -> tuple[dict[int, str], dict[int, SourceLine]]:
+    """Position in the walk to the line of the printed module, and to the kernel's; empty where the text does not fit."""
     leaves = [
         position
         for position, handle in enumerate(handles)
         if not handle.get_num_regions() and not _is_left_out(handle.get_name(), handle.get_num_operands())
     ]
-    lines = align_lines(libtriton.print_module(module), [handles[position].get_name() for position in leaves])
-    return dict(zip(leaves, lines, strict=True)) if lines else {}
+    names = [handles[position].get_name() for position in leaves]
+    lines = align_lines(libtriton.print_module(module), names)
+    if not lines:
+        return {}, {}
+    with_places = module.str()
+    located = align_lines(with_places, names)
+    places = parse_places(with_places, located)
+    return dict(zip(leaves, lines, strict=True)), {
+        position: place for position, place in zip(leaves, places, strict=False) if place is not None
+    }
 
 
 def _is_left_out(name: str, operands: int) -> bool:
@@ -133,8 +148,11 @@ def _is_left_out(name: str, operands: int) -> bool:
 class _Reader:
     """The regions of one module, found from the operations inside them: bindings give no way down."""
 
-    def __init__(self, handles: list[libtriton.Operation], lines: dict[int, str]) -> None:
+    def __init__(
+        self, handles: list[libtriton.Operation], lines: dict[int, str], places: dict[int, SourceLine]
+    ) -> None:
         self._lines = lines
+        self._places = places
         self._regions: dict[int, _Region] = {}
         self._home: list[int] = []
         self._handles = handles
@@ -209,6 +227,7 @@ class _Reader:
             callee=(handle.get_flat_symbol_ref_attr("callee") or "") if name == "tt.call" else "",
             assembly=(handle.get_str_attr("asm_string") or "") if has_assembly else "",
             is_pure=bool(handle.get_bool_attr("pure")) if may_be_pure else False,
+            place=self._places.get(position),
         )
 
     def _read_blocks(self, region: int, types: dict[int, str]) -> tuple[Block, ...]:

@@ -10,12 +10,15 @@ from ligerdiag.hazards.reports import STALE_READ
 from ligerdiag.hazards.rule import Rule
 from ligerdiag.hazards.wording import (
     conjugate,
+    describe_remedy,
     describe_write,
     find_producer,
     find_read_operand,
-    find_source,
+    locate_call,
+    locate_read,
     name_instructions,
     name_outputs,
+    render_at,
 )
 
 
@@ -27,6 +30,7 @@ def check(context: Context) -> Iterator[Finding]:
             continue
         time = context.logical_times.get(read.reader.id)
         value = find_producer(operand)
+        call, place = locate_call(context, read.write), locate_read(context, read)
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
@@ -34,15 +38,21 @@ def check(context: Context) -> Iterator[Finding]:
             f" computed from `%{value.name}` before"
             f" `{read.write.kernel}` overwrites it",
             outputs=read.outputs,
-            source=find_source(context, read),
+            source=call.line,
             kernel=read.write.kernel,
             operand=read.write.operand,
             instructions=name_instructions(context, read),
             evidence=(
                 describe_write(context, read.write),
-                ("read", f"%{read.reader.name} reads %{value.name} at logical time {time}: before the write"),
+                (
+                    "read",
+                    f"%{read.reader.name} reads %{value.name} at logical time {time}: before the write"
+                    f"{render_at(place.line, in_backward=place.in_backward)}",
+                ),
             ),
-            help='return the new value as a declared output (a Ref or `input_output_aliases`; mode="aliased")',
+            help=describe_remedy(context, read.write),
+            call=call,
+            reader=place,
         )
 
 
@@ -62,7 +72,7 @@ may run the program's own reader first. It then sees the value from before: raw 
 loss is right, nothing raises, and training runs on garbage.""",
     what_to_do="""\
 Tell XLA: make the overwritten operand an output of the call (a `Ref` argument in jax-triton 0.4 and later,
-`input_output_aliases` before) and read that output. In the kernels of this project that is `mode="aliased"`.""",
+`input_output_aliases` before) and read that output. The finding's help says it for the jax-triton that made the call.""",
     limits="""\
 The verdict holds for the compiled schedule at hand: one target, one toolchain, one set of flags. A GPU that autotunes may
 pick other GEMMs and so another order; check the artifact of that compile, too.""",

@@ -11,17 +11,19 @@ from ligerdiag.hazards.reports import STALE_COPY
 from ligerdiag.hazards.rule import Rule
 from ligerdiag.hazards.wording import (
     conjugate,
+    describe_remedy,
     describe_write,
     find_path,
     find_producer,
     find_read_operand,
-    find_source,
+    locate_call,
+    locate_read,
     name_instructions,
     name_outputs,
+    render_at,
 )
 from ligerdiag.hlo.module import HloInstruction
 
-_HELP = 'return the new value as a declared output (a Ref or `input_output_aliases`; mode="aliased") and read that'
 _GATHERS = frozenset({"all-gather", "all-gather-start", "all-gather-done", "all-to-all", "collective-permute"})
 
 
@@ -40,16 +42,19 @@ def check(context: Context) -> Iterator[Finding]:
             and (write.index, name) not in explained
         )
         if names:
+            call = locate_call(context, write)
             yield Finding(
                 rule=RULE.id,
                 severity=RULE.severity,
                 message=f"{name_outputs(names)} {conjugate(names, 'does', 'do')}"
                 f" not depend on what `{write.kernel}` writes",
                 outputs=names,
+                source=call.line,
                 kernel=write.kernel,
                 operand=write.operand,
                 evidence=(describe_write(context, write),),
-                help=_HELP,
+                help=describe_remedy(context, write),
+                call=call,
             )
 
 
@@ -66,17 +71,21 @@ def _report(context: Context, read: ReadFinding) -> Finding:
         relation = _relate(context, read, value)
         how = f"computed from `%{value.name}`, which is {relation}, while `{read.write.kernel}` overwrites another"
         sentence = f"%{read.reader.name} reads %{value.name} at logical time {time}: {relation}, not overwritten"
+    call, place = locate_call(context, read.write), locate_read(context, read)
+    sentence += render_at(place.line, in_backward=place.in_backward)
     return Finding(
         rule=RULE.id,
         severity=RULE.severity,
         message=f"{name_outputs(read.outputs)} {conjugate(read.outputs, 'is', 'are')} {how}",
         outputs=read.outputs,
-        source=find_source(context, read),
+        source=call.line,
         kernel=read.write.kernel,
         operand=read.write.operand,
         instructions=name_instructions(context, read),
         evidence=(describe_write(context, read.write), ("read", sentence)),
-        help=_HELP,
+        help=describe_remedy(context, read.write),
+        call=call,
+        reader=place,
     )
 
 

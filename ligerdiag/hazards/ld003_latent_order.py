@@ -7,7 +7,16 @@ from ligerdiag.findings import Finding, Severity, Verdict
 from ligerdiag.hazards.examples import ALIASED, LUCKY_READER
 from ligerdiag.hazards.reports import LATENT_ORDER
 from ligerdiag.hazards.rule import Rule
-from ligerdiag.hazards.wording import conjugate, describe_write, find_source, name_instructions, name_outputs
+from ligerdiag.hazards.wording import (
+    conjugate,
+    describe_remedy,
+    describe_write,
+    locate_call,
+    locate_read,
+    name_instructions,
+    name_outputs,
+    render_at,
+)
 
 
 def check(context: Context) -> Iterator[Finding]:
@@ -18,6 +27,7 @@ def check(context: Context) -> Iterator[Finding]:
             continue  # an output that is wrong for another reason is not right by luck
         side = "after" if read.lucky.after else "before"
         time = context.logical_times.get(read.reader.id)
+        call, place = locate_call(context, read.write), locate_read(context, read)
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
@@ -25,15 +35,21 @@ def check(context: Context) -> Iterator[Finding]:
             f" right only because `%{read.reader.name}` happens to run"
             f" {side} `{read.write.kernel}`",
             outputs=names,
-            source=find_source(context, read),
+            source=call.line,
             kernel=read.write.kernel,
             operand=read.write.operand,
             instructions=name_instructions(context, read),
             evidence=(
                 describe_write(context, read.write),
-                ("read", f"%{read.reader.name} at logical time {time}: {side} the write, with no path between the two"),
+                (
+                    "read",
+                    f"%{read.reader.name} at logical time {time}: {side} the write, with no path between the two"
+                    f"{render_at(place.line, in_backward=place.in_backward)}",
+                ),
             ),
-            help='return the new value as a declared output (a Ref or `input_output_aliases`; mode="aliased")',
+            help=describe_remedy(context, read.write),
+            call=call,
+            reader=place,
         )
 
 

@@ -3,14 +3,22 @@
 from collections.abc import Iterator
 
 from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.findings import Finding, Severity, Verdict
 from ligerdiag.hazards.examples import MERGED_OPERANDS, TWO_COPIES
 from ligerdiag.hazards.reports import CLOBBERED_READ
 from ligerdiag.hazards.residual_examples import COPIED_RESIDUAL, SAVED_RESIDUAL
 from ligerdiag.hazards.rule import Rule
-from ligerdiag.hazards.wording import conjugate, describe_write, find_source, name_instructions, name_outputs
-
-_HELP = "give the kernel a copy of its own, or declare what it writes, so that XLA keeps the original"
+from ligerdiag.hazards.wording import (
+    conjugate,
+    describe_remedy,
+    describe_write,
+    locate_call,
+    locate_read,
+    name_instructions,
+    name_outputs,
+    render_at,
+)
 
 
 def check(context: Context) -> Iterator[Finding]:
@@ -19,21 +27,28 @@ def check(context: Context) -> Iterator[Finding]:
     for read in context.clobbered:
         explained.update((read.write.index, name) for name in read.outputs)
         time = context.logical_times.get(read.reader.id)
+        call, place = locate_call(context, read.write), locate_read(context, read)
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
             message=f"{name_outputs(read.outputs)} {conjugate(read.outputs, 'needs', 'need')}"
             f" the value from before `{read.write.kernel}` overwrote it",
             outputs=read.outputs,
-            source=find_source(context, read),
+            source=call.line,
             kernel=read.write.kernel,
             operand=read.write.operand,
             instructions=name_instructions(context, read),
             evidence=(
                 describe_write(context, read.write),
-                ("read", f"%{read.reader.name} reads the overwritten bytes at logical time {time}"),
+                (
+                    "read",
+                    f"%{read.reader.name} reads the overwritten bytes at logical time {time}"
+                    f"{render_at(place.line, in_backward=place.in_backward)}",
+                ),
             ),
-            help=_HELP,
+            help=_describe_help(context, read.write),
+            call=call,
+            reader=place,
         )
     for write in context.writes:
         names = tuple(
@@ -43,6 +58,7 @@ def check(context: Context) -> Iterator[Finding]:
             and (write.index, name) not in explained
         )
         if names:
+            call = locate_call(context, write)
             yield Finding(
                 rule=RULE.id,
                 severity=RULE.severity,
@@ -50,11 +66,17 @@ def check(context: Context) -> Iterator[Finding]:
                 f" on what `{write.kernel}` writes,"
                 f" and should not",
                 outputs=names,
+                source=call.line,
                 kernel=write.kernel,
                 operand=write.operand,
                 evidence=(describe_write(context, write),),
-                help=_HELP,
+                help=_describe_help(context, write),
+                call=call,
             )
+
+
+def _describe_help(context: Context, write: HiddenWrite) -> str:
+    return f"{describe_remedy(context, write)}: XLA then keeps the original for who needs it"
 
 
 RULE = Rule(

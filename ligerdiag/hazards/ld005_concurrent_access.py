@@ -6,11 +6,11 @@ from typing import assert_never
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.races import Race, RaceKind
 from ligerdiag.analysis.writes import HiddenWrite
-from ligerdiag.findings import Finding, Severity, SourceLine, Verdict
+from ligerdiag.findings import Finding, ReadPlace, Severity, SourceLine, Verdict
 from ligerdiag.hazards.concurrent_examples import GATHERED_AFTER, GATHERED_BESIDE, GATHERED_BESIDE_DECLARED
 from ligerdiag.hazards.concurrent_reports import CONCURRENT_ACCESS
 from ligerdiag.hazards.rule import Rule
-from ligerdiag.hazards.wording import describe_write
+from ligerdiag.hazards.wording import describe_write, locate_call, render_at
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.source import find_user_line
 
@@ -22,17 +22,20 @@ def check(context: Context) -> Iterator[Finding]:
         names = tuple(
             name for name, output in context.outputs.items() if any(race.key in cause.raced for cause in output.causes)
         )
+        call, place = locate_call(context, write), ReadPlace(line=_find_line(context, race))
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
             message=f"`%{race.reader.name}` may read what `{write.kernel}` overwrites at the same time",
             outputs=names,
-            source=_find_line(context, race, write),
+            source=call.line,
             kernel=write.kernel,
             operand=write.operand,
             instructions=tuple(dict.fromkeys((_find_call(context, race, write).name, race.reader.name))),
-            evidence=(describe_write(context, write), _describe_overlap(context, race)),
+            evidence=(describe_write(context, write), _describe_overlap(context, race, place)),
             help="declare the write (a Ref or `input_output_aliases`): XLA then orders the two, or gives one a copy",
+            call=call,
+            reader=place,
         )
 
 
@@ -40,8 +43,8 @@ def _find_call(context: Context, race: Race, write: HiddenWrite) -> HloInstructi
     return context.optimized_call(write) or race.kernel
 
 
-def _find_line(context: Context, race: Race, write: HiddenWrite) -> SourceLine | None:
-    """The user's line that reads; of what is in flight, that of the operation in it; else the kernel's."""
+def _find_line(context: Context, race: Race) -> SourceLine | None:
+    """The user's line that reads; of what is in flight, that of the operation in it."""
     inner = [
         context.optimized.computations[callee].root
         for callee in race.reader.called_computations
@@ -51,18 +54,18 @@ def _find_line(context: Context, race: Race, write: HiddenWrite) -> SourceLine |
         found = find_user_line(context.optimized, instruction)
         if found is not None:
             return found
-    return find_user_line(context.program, write.call)
+    return None
 
 
-def _describe_overlap(context: Context, race: Race) -> tuple[str, str]:
+def _describe_overlap(context: Context, race: Race, place: ReadPlace) -> tuple[str, str]:
     """Evidence line: why no order keeps the two apart."""
-    times = context.logical_times
+    times, at = context.logical_times, render_at(place.line)
     match race.kind:
         case RaceKind.ONE_COMMAND_BUFFER:
             return (
                 "read",
                 f"%{race.reader.name} is a command of the same command buffer, and no buffer that the two declare puts one"
-                " before the other",
+                f" before the other{at}",
             )
         case RaceKind.READER_IN_FLIGHT | RaceKind.KERNEL_IN_FLIGHT:
             start = race.start or race.reader
@@ -73,7 +76,7 @@ def _describe_overlap(context: Context, race: Race) -> tuple[str, str]:
                 else "not done before the end"
             )
             head = f"%{race.reader.name} reads at logical time {times.get(race.reader.id)}"
-            return "read", f"{head}: {what} is in flight from {times.get(start.id)}, %{start.name}, and {end}"
+            return "read", f"{head}: {what} is in flight from {times.get(start.id)}, %{start.name}, and {end}{at}"
         case _:
             assert_never(race.kind)
 

@@ -9,8 +9,13 @@ from ligerdiag.findings import Finding, Severity
 from ligerdiag.hazards.examples import ALIASED, MATMUL_GRADIENT
 from ligerdiag.hazards.reports import UNDECLARED_WRITE
 from ligerdiag.hazards.rule import Rule
-from ligerdiag.hazards.wording import describe_accesses, describe_callers, describe_value
-from ligerdiag.hlo.source import find_user_line
+from ligerdiag.hazards.wording import (
+    describe_accesses,
+    describe_callers,
+    describe_remedy,
+    describe_value,
+    locate_call,
+)
 
 
 def check(context: Context) -> Iterator[Finding]:
@@ -18,22 +23,24 @@ def check(context: Context) -> Iterator[Finding]:
     for write in context.writes:
         if write.unknown:
             continue
-        call = context.optimized_call(write)
+        performed = context.optimized_call(write)
+        call = locate_call(context, write)
         value = write.call.operands[write.operand]
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
             message=f"`{write.kernel}` writes operand {write.operand}, `{describe_value(value)}`, and no output aliases it",
-            source=find_user_line(context.program, write.call),
+            source=call.line,
             kernel=write.kernel,
             operand=write.operand,
-            instructions=(call.name if call is not None else write.call.name,),
+            instructions=(performed.name if performed is not None else write.call.name,),
             evidence=(
-                *describe_callers(context.program, write.call),
+                *describe_callers(call),
                 ("kernel", _describe_kernel(context, write)),
                 *describe_accesses(context, write),
             ),
-            help="declare it: a Ref argument (jax-triton 0.4 and later) or `input_output_aliases` (before)",
+            help=describe_remedy(context, write),
+            call=call,
         )
 
 

@@ -11,8 +11,7 @@ from ligerdiag.findings import Finding, Severity
 from ligerdiag.hazards.double_examples import MEANT_TWICE, TWICE_ON_ONE_VALUE, TWO_DECLARED_ROWS, TWO_ROWS
 from ligerdiag.hazards.reports import DOUBLE_WRITE
 from ligerdiag.hazards.rule import Rule
-from ligerdiag.hazards.wording import describe_write, find_producer
-from ligerdiag.hlo.source import find_user_line
+from ligerdiag.hazards.wording import describe_write, find_producer, locate_call
 
 _HELP = "declare what the kernel writes (a Ref or `input_output_aliases`): XLA then copies what two of them need"
 
@@ -91,16 +90,18 @@ def _report(
     evidence: tuple[tuple[str, str], ...],
     instructions: tuple[str, ...],
 ) -> Finding:
+    call = locate_call(context, write)
     return Finding(
         rule=RULE.id,
         severity=RULE.severity,
         message=message,
-        source=find_user_line(context.program, write.call),
+        source=call.line,
         kernel=write.kernel,
         operand=write.operand,
         instructions=instructions,
         evidence=evidence,
         help=_HELP,
+        call=call,
     )
 
 

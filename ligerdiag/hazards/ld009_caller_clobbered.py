@@ -16,10 +16,9 @@ from ligerdiag.hazards.caller_examples import (
 from ligerdiag.hazards.measured import Measured, render_error
 from ligerdiag.hazards.reports import CALLER_CLOBBERED
 from ligerdiag.hazards.rule import Rule
-from ligerdiag.hazards.wording import conjugate, describe_write, name_outputs
+from ligerdiag.hazards.wording import conjugate, describe_write, locate_call, name_outputs
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.shape import ShapeIndex
-from ligerdiag.hlo.source import find_user_line
 
 _KEY = re.compile(r"\[(['\"]?)([^\[\]]*)\1\]")
 _ARGUMENT_HELP = "declare the write, and XLA copies the argument first; or donate it, if the caller is done with it"
@@ -86,13 +85,14 @@ def spell_argument(path: str) -> str:
 
 def _report_argument(context: Context, write: ActualWrite, number: int, index: ShapeIndex) -> Finding:
     hidden = context.writes[write.write]
+    call = locate_call(context, hidden)
     parameter = context.optimized.entry.parameters[number]
     name = spell_argument(parameter.op_name) or f"{number}{''.join(f'.{step}' for step in index)}"
     return Finding(
         rule=RULE.id,
         severity=RULE.severity,
         message=f"`{hidden.kernel}` overwrites the caller's argument `{name}`, which is not donated",
-        source=find_user_line(context.program, hidden.call),
+        source=call.line,
         kernel=hidden.kernel,
         operand=hidden.operand,
         instructions=tuple(dict.fromkeys((write.call.name, parameter.name))),
@@ -101,16 +101,18 @@ def _report_argument(context: Context, write: ActualWrite, number: int, index: S
             ("memory", f"its bytes are those of the entry parameter %{parameter.name}, and no output aliases that"),
         ),
         help=_ARGUMENT_HELP,
+        call=call,
     )
 
 
 def _report_constant(context: Context, write: ActualWrite) -> Finding:
     hidden = context.writes[write.write]
+    call = locate_call(context, hidden)
     return Finding(
         rule=RULE.id,
         severity=RULE.severity,
         message=f"`{hidden.kernel}` overwrites a constant: every later execution starts from what it wrote",
-        source=find_user_line(context.program, hidden.call),
+        source=call.line,
         kernel=hidden.kernel,
         operand=hidden.operand,
         instructions=(write.call.name,),
@@ -119,6 +121,7 @@ def _report_constant(context: Context, write: ActualWrite) -> Finding:
             ("memory", "its bytes hold a constant, and stay as they are from one execution to the next"),
         ),
         help=_CONSTANT_HELP,
+        call=call,
     )
 
 

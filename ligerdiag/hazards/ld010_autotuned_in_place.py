@@ -10,7 +10,7 @@ from ligerdiag.findings import Finding, Severity
 from ligerdiag.hazards.autotuned_examples import AUTOTUNED, AUTOTUNED_DECLARED, ONE_CONFIGURATION
 from ligerdiag.hazards.concurrent_reports import AUTOTUNED_IN_PLACE
 from ligerdiag.hazards.rule import Rule
-from ligerdiag.hazards.wording import describe_callers
+from ligerdiag.hazards.wording import describe_callers, locate_instruction
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.source import find_user_line
 
@@ -106,7 +106,7 @@ def _report(context: Context, call: HloInstruction, effects: CallEffects, operan
         operand=operand,
         instructions=(call.name,),
         evidence=(
-            *describe_callers(module, call),
+            *describe_callers(locate_instruction(module, call)),
             (
                 "launcher",
                 f"it runs {effects.configurations} configurations, each several times, on the call's own buffers {when}",

@@ -1,18 +1,25 @@
 """The sentences that several rules share: names, places and times, in the form of the findings."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.search import ReadFinding
 from ligerdiag.analysis.writes import HiddenWrite
-from ligerdiag.findings import SourceLine
+from ligerdiag.findings import CallPlace, ReadPlace, SourceLine
 from ligerdiag.hlo.module import HloInstruction, HloModule
-from ligerdiag.hlo.shape import render_shape
+from ligerdiag.hlo.shape import iterate_leaves, render_shape
 from ligerdiag.hlo.source import find_user_line, iterate_user_frames
 
 _PLACES = frozenset({"bitcast", "get-tuple-element"})
 _MAX_PATH = 64
 _MAX_READERS = 8
+_MAX_CALLERS = 8
+_BACKWARD = "transpose("
+"""In the name of an operation that differentiation made of one of the forward pass."""
+TRITON, TRITON_FFI = "triton_kernel_call", "triton_kernel_call_ffi"
+"""Targets of jax-triton before 0.4, and since."""
 
 
 def name_outputs(names: Sequence[str]) -> str:
@@ -42,7 +49,69 @@ def describe_write(context: Context, write: HiddenWrite) -> tuple[str, str]:
         return "write", f"%{write.call.name} of the program as written overwrites operand {write.operand}"
     value = find_producer(call.operands[write.operand])
     time = context.logical_times.get(call.id)
-    return "write", f"%{call.name} overwrites operand {write.operand}, %{value.name}, at logical time {time}"
+    sentence = f"%{call.name} overwrites operand {write.operand}, %{value.name}, at logical time {time}"
+    return "write", f"{sentence}{render_at(locate_call(context, write).line)}"
+
+
+def locate_call(context: Context, write: HiddenWrite) -> CallPlace:
+    """Where the author calls the kernel, and where the kernel writes the operand."""
+    site = context.sites.get(write.tag_path[-1]) if write.tag_path else None
+    effects = next((one for call, one in (*context.calls, *context.optimized_calls) if call is write.call), None)
+    return replace(
+        locate_instruction(write.module, write.call, site),
+        stores=() if effects is None else effects.operand_stores[write.operand],
+        number=write.index,
+        target=write.call.proto.custom_call_target,
+        operands=len(write.call.operands),
+        outputs=sum(1 for _ in iterate_leaves(write.call.shape)),
+    )
+
+
+def locate_instruction(module: HloModule, call: HloInstruction, site: SourceLine | None = None) -> CallPlace:
+    """The line of a call and those that called it. site: the line, where the trace knows it better than the HLO."""
+    frames = tuple(islice(iterate_user_frames(module, call), _MAX_CALLERS))
+    in_backward = _BACKWARD in call.op_name
+    line = site or next(iter(frames), None)
+    if line is not None and frames and (frames[0].file, frames[0].line) == (line.file, line.line):
+        frames = frames[1:]  # a backward function that was traced in its own right, or a forward call
+        in_backward = in_backward and site is None
+    return CallPlace(line=line, callers=frames, in_backward=in_backward)
+
+
+def locate_read(context: Context, read: ReadFinding) -> ReadPlace:
+    """The user's line that reads, and whether it is its backward pass that does."""
+    found = (read.reader,) if read.wrong is None else (read.wrong.sighting.instruction, read.reader)
+    for instruction in found:
+        line = find_user_line(context.optimized, instruction)
+        if line is not None:
+            return ReadPlace(line=line, in_backward=_BACKWARD in instruction.op_name)
+    return ReadPlace(line=None)
+
+
+def render_at(line: SourceLine | None, *, in_backward: bool = False) -> str:
+    """` (train.py:41)` behind a sentence; empty where the line is not known."""
+    if line is None:
+        return ""
+    place = f"{line.file}:{line.line}" if line.line > 0 else line.file
+    return f" ({place}, in the backward pass of this line)" if in_backward else f" ({place})"
+
+
+def describe_remedy(context: Context, write: HiddenWrite) -> str:
+    """How the call declares what it writes, with the jax-triton that made it."""
+    call = locate_call(context, write)
+    number, output = write.operand, call.outputs
+    if call.target == TRITON:
+        return (
+            f"declare operand {number} as an output too: one more in `out_shape`,"
+            f" `input_output_aliases={{{number}: {output}}}`, and a pointer for it behind the others of"
+            f" `{write.kernel}`, through which it stores; then use that output"
+        )
+    if call.target == TRITON_FFI:
+        return (
+            f"pass operand {number} as a Ref: `ref = jax.new_ref(x)`, `ref` in the call in its place,"
+            " and `jax.freeze(ref)` afterwards is the new value"
+        )
+    return f"declare that the call overwrites operand {number}: an output that aliases it, and use that output"
 
 
 def describe_accesses(context: Context, write: HiddenWrite) -> tuple[tuple[str, str], ...]:
@@ -81,15 +150,6 @@ def find_read_operand(read: ReadFinding) -> HloInstruction | None:
     return read.reader.operands[wrong.operand]
 
 
-def find_source(context: Context, read: ReadFinding) -> SourceLine | None:
-    """The user's line that reads."""
-    if read.wrong is not None:
-        found = find_user_line(context.optimized, read.wrong.sighting.instruction)
-        if found is not None:
-            return found
-    return find_user_line(context.optimized, read.reader)
-
-
 def name_instructions(context: Context, read: ReadFinding) -> tuple[str, ...]:
     """The kernel's call, the reader, and what it reads."""
     call = context.optimized_call(read.write)
@@ -124,7 +184,9 @@ def describe_value(value: HloInstruction) -> str:
     return render_shape(value.shape)
 
 
-def describe_callers(module: HloModule, call: HloInstruction, limit: int = 3) -> tuple[tuple[str, str], ...]:
-    """Evidence lines: who called the function that the finding's line is in, innermost first."""
-    frames = list(iterate_user_frames(module, call))[1 : limit + 1]
-    return tuple(("from", f"{frame.file}:{frame.line} in {frame.function or 'the module'}") for frame in frames)
+def describe_callers(call: CallPlace, limit: int = 3) -> tuple[tuple[str, str], ...]:
+    """Evidence lines: who called the line of the kernel call, innermost first."""
+    lines = [f"{frame.file}:{frame.line} in {frame.function or 'the module'}" for frame in call.callers[:limit]]
+    if lines and call.in_backward:
+        lines[0] += ", in its backward pass"
+    return tuple(("from", line) for line in lines)

@@ -2,6 +2,7 @@
 
 from ligerdiag.findings import Finding
 from ligerdiag.report.allowed import list_allowed
+from ligerdiag.report.causes import compute_causes, list_rules
 from ligerdiag.report.grouping import compute_places
 from ligerdiag.report.model import CaseReport, CheckReport
 from ligerdiag.report.source_text import compute_place
@@ -10,12 +11,16 @@ from ligerdiag.report.spans import BLANK, Line, Span, Style, compute_wrapped
 
 def render_allowed(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
     """How many findings are allowed; each of them with `verbose`. Nothing where there is none."""
-    allowed = [(finding, case) for case in report.cases for finding in list_allowed(case.findings)]
+    allowed = [
+        (finding, case)
+        for case in report.cases
+        for finding in compute_causes(list_allowed(case.findings), tuple(case.outputs))
+    ]
     if not allowed:
         return ()
     if not verbose:
         number = f"{len(allowed)} finding{'s' if len(allowed) > 1 else ''}"
-        rules = ", ".join(dict.fromkeys(sorted(finding.rule for finding, _ in allowed)))
+        rules = ", ".join(dict.fromkeys(sorted(rule for finding, _ in allowed for rule in list_rules(finding))))
         text = f"{number} of {rules}, with a reason each: -v lists them"
         return compute_wrapped((Span("allowed: ", Style.STRONG), Span(text)), width, 4)
     members: dict[Finding, list[CaseReport]] = {}

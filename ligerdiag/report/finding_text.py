@@ -3,14 +3,20 @@
 from collections.abc import Sequence
 
 from ligerdiag.findings import Finding
+from ligerdiag.report.folded_names import FEW
 from ligerdiag.report.grouping import FindingGroup, compute_places
 from ligerdiag.report.model import CaseReport
-from ligerdiag.report.numbers import render_error
+from ligerdiag.report.numbers import render_error, summarise_numbers
 from ligerdiag.report.source_text import compute_near, compute_place, load_source_text
 from ligerdiag.report.spans import BLANK, Line, Span, Style, compute_wrapped, severity_style
 
 MAX_NUMBERS = 3
 """Figures of a replay that are quoted for one finding."""
+_READS = ("read", "before", "after", "copy")
+"""Labels of evidence that is about reads."""
+MAX_READS = 5
+"""Lines that read, before "at N more lines"."""
+MAX_STORES = 3
 MAX_PLACES = 6
 """Ids that are listed under a group before "and N more"; all of them with `--verbose`, and always in JSON."""
 
@@ -24,11 +30,16 @@ def render_group(group: FindingGroup, *, width: int | None, several_targets: boo
         Span(finding.message, Style.STRONG),
     )
     lines = list(compute_wrapped(head, width, 4))
-    if finding.source is not None:
-        place = (Span("  --> ", Style.FAINT), Span(compute_place(finding.source)))
-        text = load_source_text(finding.source)
+    stores = () if finding.call is None else finding.call.stores
+    for source in dict.fromkeys(
+        place for place in (finding.source, *stores[: None if verbose else MAX_STORES]) if place
+    ):
+        place = (Span("  --> ", Style.FAINT), Span(compute_place(source)))
+        text = load_source_text(source)
         lines += compute_wrapped((*place, Span("  "), Span(text, Style.FAINT)) if text else place, width, 6)
-    facts = [(label, compute_near(text)) for label, text in finding.evidence]
+    facts = [
+        (label, compute_near(text)) for label, text in limit_reads(finding.evidence, None if verbose else MAX_READS)
+    ]
     numbers = _render_numbers(finding, group.cases, verbose=verbose)
     if numbers and "replay" not in dict(finding.evidence):
         facts.append(("replay", numbers))
@@ -45,11 +56,30 @@ def render_group(group: FindingGroup, *, width: int | None, several_targets: boo
     return (*lines, BLANK)
 
 
+def limit_reads(evidence: Sequence[tuple[str, str]], limit: int | None) -> list[tuple[str, str]]:
+    """At most so many lines of each label about reads; the others are counted."""
+    kept = list(evidence)
+    for name in _READS if limit is not None else ():
+        places = [number for number, (label, _) in enumerate(kept) if label == name]
+        if limit is not None and len(places) > limit:
+            dropped = frozenset(places[limit - 1 :])
+            more = (name, f"{len(dropped)} more such lines: -v lists them")
+            kept = [
+                more if n == places[limit - 1] else pair
+                for n, pair in enumerate(kept)
+                if n not in dropped - {places[limit - 1]}
+            ]
+    return kept
+
+
 def _render_numbers(finding: Finding, cases: Sequence[CaseReport], *, verbose: bool) -> str:
     """What the replay of the first case that has one says about the outputs that the finding reaches."""
     replayed = next((case for case in cases if case.replay is not None and case.replay.outputs), None)
     if replayed is None or replayed.replay is None:
         return ""
+    if len(finding.outputs) > FEW and not verbose:
+        shown = summarise_numbers({n: v for n, v in replayed.replay.outputs.items() if n in finding.outputs})
+        return shown if replayed is cases[0] or not shown else f"in `{replayed.id}`: {shown}"
     saying: dict[str, list[str]] = {}
     for name in finding.outputs:
         if name in replayed.replay.outputs:

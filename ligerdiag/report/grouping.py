@@ -1,10 +1,11 @@
-"""Which findings are said once for many cases, and in which order; those that are allowed are said elsewhere."""
+"""Which causes are said once for many cases, and in which order; those that are allowed are said elsewhere."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ligerdiag.findings import Finding, Severity
 from ligerdiag.report.allowed import list_counted
+from ligerdiag.report.causes import compute_causes
 from ligerdiag.report.model import CaseReport
 
 _SEVERITIES = tuple(Severity)
@@ -12,18 +13,18 @@ _SEVERITIES = tuple(Severity)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingGroup:
-    """A finding and the cases it was met in; its evidence is that of the first."""
+    """A cause (see `causes`) and the cases it was met in; its evidence is that of the first."""
 
     finding: Finding
     cases: tuple[CaseReport, ...]
 
 
 def compute_shared_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ...]:
-    """Findings of all these cases, one group for each rule, message and source line."""
+    """Causes of all these cases, one group for each rule, message and source line."""
     members: dict[tuple[object, ...], list[CaseReport]] = {}
     first: dict[tuple[object, ...], Finding] = {}
     for case in cases:
-        for finding in list_counted(case.findings):
+        for finding in list_causes(case):
             key = (finding.rule, finding.message, finding.source)
             first.setdefault(key, finding)
             met_in = members.setdefault(key, [])
@@ -34,12 +35,17 @@ def compute_shared_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ..
 
 
 def compute_single_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ...]:
-    """Every finding of every case by itself, in the cases' order."""
+    """Every cause of every case by itself, in the cases' order."""
     return tuple(
         group
         for case in cases
-        for group in sorted((FindingGroup(finding=f, cases=(case,)) for f in list_counted(case.findings)), key=_weight)
+        for group in sorted((FindingGroup(finding=f, cases=(case,)) for f in list_causes(case)), key=_weight)
     )
+
+
+def list_causes(case: CaseReport) -> tuple[Finding, ...]:
+    """The causes of what nobody allows."""
+    return compute_causes(list_counted(case.findings), tuple(case.outputs))
 
 
 def compute_places(cases: Sequence[CaseReport], several_targets: bool) -> tuple[str, ...]:

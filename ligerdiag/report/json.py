@@ -6,7 +6,8 @@ from importlib import resources
 from typing import Any
 
 import ligerdiag
-from ligerdiag.findings import Finding, Suppression
+from ligerdiag.findings import Finding, SourceLine, Suppression
+from ligerdiag.report.causes import compute_causes, list_calls, list_reads, list_rules
 from ligerdiag.report.json_numbers import render_device, render_replay
 from ligerdiag.report.model import SCHEMA_VERSION, CaseReport, CheckReport, Coverage, Disagreement, UnusedSuppression
 
@@ -60,7 +61,7 @@ def _case(case: CaseReport) -> Json:
         "expected": dict(case.expected) if isinstance(case.expected, Mapping) else case.expected,
         "expected_rules": None if case.expected_rules is None else list(case.expected_rules),
         "outputs": {name: verdict.value for name, verdict in case.outputs.items()},
-        "findings": [_finding(finding) for finding in case.findings],
+        "findings": [_finding(cause) for cause in compute_causes(case.findings, tuple(case.outputs))],
         "coverage": _coverage(case.coverage),
         "replay": None if case.replay is None else render_replay(case.replay),
         "device": None if case.device is None else render_device(case.device),
@@ -75,22 +76,32 @@ def _case(case: CaseReport) -> Json:
 
 
 def _finding(finding: Finding) -> Json:
-    source = finding.source
+    call = finding.call
     return {
         "rule": finding.rule,
+        "rules": list(list_rules(finding)),
         "severity": finding.severity.value,
         "message": finding.message,
         "outputs": list(finding.outputs),
         "kernel": finding.kernel,
         "operand": finding.operand,
         "instructions": list(finding.instructions),
-        "source": None
-        if source is None
-        else {"file": source.file, "line": source.line or None, "function": source.function},
+        "source": _place(finding.source),
+        "stores": [] if call is None else [_place(place) for place in call.stores],
+        "calls": len(list_calls(finding)),
+        "callers": [] if call is None else [_place(place) for place in call.callers],
+        "reads": [
+            {"source": _place(line), "in_backward": in_backward, "count": len(parts)}
+            for (line, in_backward), parts in list_reads(finding).items()
+        ],
         "evidence": [{"label": label, "text": text} for label, text in finding.evidence],
         "help": finding.help,
         "suppressed": None if finding.suppressed is None else _suppression(finding.suppressed),
     }
+
+
+def _place(source: SourceLine | None) -> Json | None:
+    return None if source is None else {"file": source.file, "line": source.line or None, "function": source.function}
 
 
 def _suppression(one: Suppression) -> Json:

@@ -20,8 +20,9 @@ from xml.etree import ElementTree
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from junitparser.junitparser import FinalResult
 
+from ligerdiag.report.causes import compute_causes
 from ligerdiag.report.finding_text import render_group
-from ligerdiag.report.grouping import FindingGroup
+from ligerdiag.report.grouping import FindingGroup, list_causes
 from ligerdiag.report.model import CaseReport, CheckReport, Status
 from ligerdiag.report.plain_text import render_trouble_plain
 from ligerdiag.report.printable import compute_printable
@@ -116,7 +117,7 @@ def _list_reasons(case: CaseReport, troubles: Sequence[Trouble]) -> tuple[str, l
     contradictions = [trouble for trouble in troubles if trouble.kind is TroubleKind.UNEXPECTED]
     if contradictions:
         return TroubleKind.UNEXPECTED.value, [trouble.message for trouble in contradictions]
-    findings = [f"{finding.rule} {finding.message}" for finding in case.findings if finding.suppressed is None]
+    findings = [f"{cause.rule} {cause.message}" for cause in list_causes(case)]
     return "findings", findings or [trouble.message for trouble in troubles] or [case.status.value]
 
 
@@ -128,7 +129,7 @@ def _render_text(case: CaseReport) -> str:
     """What the terminal says of each finding, without colours, and of each trouble."""
     lines = [
         line
-        for finding in case.findings
+        for finding in compute_causes(case.findings, tuple(case.outputs))
         for line in render_group(
             FindingGroup(finding=finding, cases=(case,)), width=None, several_targets=True, verbose=True
         )

@@ -7,16 +7,18 @@ limit, fewer rows and findings are shown, and the page says how many are left ou
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from ligerdiag.findings import Finding
 from ligerdiag.report.allowed import compute_allowed_outputs, list_allowed
 from ligerdiag.report.allowed_text import render_unused
-from ligerdiag.report.excuses import list_unexcused
+from ligerdiag.report.causes import compute_causes
+from ligerdiag.report.excuses import compute_excuse, list_unexcused
 from ligerdiag.report.finding_text import render_group
 from ligerdiag.report.grouping import FindingGroup, compute_shared_groups
 from ligerdiag.report.markdown_text import render_block, render_code, render_table
 from ligerdiag.report.model import CaseReport, CheckReport, Status
 from ligerdiag.report.spans import BLANK, Line, compute_text
 from ligerdiag.report.summary import render_coverage, render_notes, render_totals
-from ligerdiag.report.table import STATUS_WORDS, render_outputs
+from ligerdiag.report.table import STATUS_WORDS, render_counted
 from ligerdiag.report.troubles import list_troubles
 from ligerdiag.words import count_of
 
@@ -78,7 +80,7 @@ def _render_cases(cases: Sequence[CaseReport], cap: int | None, *, with_reasons:
 
 
 def _describe_outputs(case: CaseReport) -> str:
-    return compute_text(render_outputs(case.outputs, compute_allowed_outputs(case.outputs, case.findings)))
+    return compute_text(render_counted(case.outputs, compute_allowed_outputs(case.outputs, case.findings)))
 
 
 def _describe_reasons(case: CaseReport) -> str:
@@ -108,9 +110,13 @@ def _render_findings(report: CheckReport, watched: Sequence[CaseReport], cap: in
 
 def _render_excused(report: CheckReport) -> list[str]:
     """How many findings do not count, so that none is lost."""
-    allowed = sum(len(list_allowed(case.findings)) for case in report.cases)
-    counted = sum(len(list_unexcused(case)) for case in report.cases)
-    expected = sum(len(case.findings) for case in report.cases) - allowed - counted
+
+    def count(select: Callable[[CaseReport], Sequence[Finding]]) -> int:
+        return sum(len(compute_causes(select(case), tuple(case.outputs))) for case in report.cases)
+
+    allowed = count(lambda case: list_allowed(case.findings))
+    excused = count(lambda case: [finding for finding in case.findings if compute_excuse(case, finding)])
+    expected = excused - allowed
     words = [
         *([f"{count_of(expected, 'finding')} in cases that are as expected"] if expected else []),
         *([f"{count_of(allowed, 'finding')} that somebody allows, with a reason each"] if allowed else []),

@@ -89,6 +89,7 @@ class CaseReport:
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
     """Output name to verdict, in the program's order."""
     findings: tuple[Finding, ...] = ()
+    """Each rule's own, one for each place; renderers show their causes (see `causes`)."""
     coverage: Coverage = field(default_factory=Coverage)
     replay: Replay | None = None
     """The numbers on the CPU; None when they were not asked for, or nothing could be analysed."""

@@ -1,8 +1,10 @@
 """What numbers say about an output, in words."""
 
+from collections.abc import Mapping
 from math import isfinite, isnan
 
 from ligerdiag.outcomes import Attribution, DeviceOutput, OutputNumbers
+from ligerdiag.words import count_of
 
 
 def render_figure(value: float) -> str:
@@ -34,6 +36,21 @@ def render_error(numbers: OutputNumbers) -> str:
         case Attribution.UNDECIDED:
             words = f"{error}, the stale prediction {render_figure(numbers.distance)} away from the intended"
     return words + rows if numbers.rows else words
+
+
+def summarise_numbers(outputs: Mapping[str, OutputNumbers]) -> str:
+    """Such as `105 outputs stale, relative error 0.3 to 1.2e+04; 1 undecided`, the commonest first."""
+    found: dict[Attribution, list[float]] = {}
+    for numbers in outputs.values():
+        found.setdefault(numbers.attribution, []).append(numbers.error)
+    phrases: list[str] = []
+    for attribution, errors in sorted(found.items(), key=lambda item: -len(item[1])):
+        finite = [error for error in errors if isfinite(error)]
+        low, high = (render_figure(min(finite)), render_figure(max(finite))) if finite else ("", "")
+        span = f", relative error {low if low == high else f'{low} to {high}'}" if finite else ""
+        noun = count_of(len(errors), "output") if not phrases else str(len(errors))
+        phrases.append(f"{noun} {attribution.value}{span}")
+    return "; ".join(phrases)
 
 
 def render_device_numbers(output: DeviceOutput) -> str:

@@ -3,15 +3,19 @@
 from collections.abc import Iterable, Sequence
 
 from ligerdiag.findings import Finding
+from ligerdiag.report.finding_text import MAX_READS, MAX_STORES, limit_reads
+from ligerdiag.report.folded_names import FEW
 from ligerdiag.report.printable import compute_printable
-from ligerdiag.report.source_text import compute_near
+from ligerdiag.report.source_text import compute_near, compute_place
 from ligerdiag.report.troubles import PAGES, Trouble
 
 
 def render_finding_plain(finding: Finding, places: Sequence[str]) -> tuple[str, ...]:
     """The fact, the evidence, the remedy and where it was met, a printable line each."""
-    evidence = [(label, compute_near(text)) for label, text in finding.evidence]
-    facts = [*evidence, ("help", finding.help), ("outputs", ", ".join(finding.outputs))]
+    evidence = [(label, compute_near(text)) for label, text in limit_reads(finding.evidence, MAX_READS)]
+    stores = [("store", compute_place(place)) for place in (finding.call.stores if finding.call is not None else ())]
+    few = [("outputs", ", ".join(finding.outputs))] if len(finding.outputs) <= FEW else []
+    facts = [*stores[:MAX_STORES], *evidence, ("help", finding.help), *few]
     return _render(finding.message, (*facts, ("in", ", ".join(places))))
 
 

@@ -1,4 +1,4 @@
-"""One SARIF result for each finding and trouble of each case on each target; nothing is left out or joined.
+"""One SARIF result for each cause (see `causes`) and trouble of each case on each target; nothing is left out.
 
 1. What does not count, as somebody allows it or the case expects it, is there with a suppression and its reason; all
    others say that they have none, for a run has to say it of all its results or of none.
@@ -16,6 +16,7 @@ from typing import Any
 
 from ligerdiag.findings import Finding, Severity, SourceLine, Suppression, SuppressionKind
 from ligerdiag.report.case_place import find_case_place
+from ligerdiag.report.causes import compute_causes, list_calls, list_reads, list_rules
 from ligerdiag.report.excuses import compute_excuse
 from ligerdiag.report.model import CaseReport, CheckReport, UnusedSuppression
 from ligerdiag.report.plain_text import render_finding_plain, render_trouble_plain
@@ -27,7 +28,7 @@ from ligerdiag.report.sarif_places import (
     render_physical,
 )
 from ligerdiag.report.sarif_rules import RULE_IDS, UNUSED_SUPPRESSION
-from ligerdiag.report.source_text import compute_near, parse_place
+from ligerdiag.report.source_text import compute_near, compute_place, parse_place
 from ligerdiag.report.troubles import Trouble, list_troubles
 
 type Json = dict[str, Any]
@@ -43,7 +44,7 @@ def render_results(report: CheckReport, repository: Repository) -> list[Json]:
 
 def _render_case(case: CaseReport, repository: Repository) -> Iterator[Json]:
     seen: Counter[str] = Counter()
-    for finding in case.findings:
+    for finding in compute_causes(case.findings, tuple(case.outputs)):
         result = _render_finding(case, finding, repository)
         function = "" if finding.source is None else finding.source.function
         yield _with_fingerprint(
@@ -70,6 +71,8 @@ def _render_finding(case: CaseReport, finding: Finding, repository: Repository) 
         "suppressions": [_render_suppression(finding.suppressed, excuse, repository)] if excuse else [],
         "properties": {
             **_describe_case(case),
+            "rules": list(list_rules(finding)),
+            "calls": len(list_calls(finding)),
             "outputs": list(finding.outputs),
             "kernel": finding.kernel,
             "operand": finding.operand,
@@ -80,11 +83,20 @@ def _render_finding(case: CaseReport, finding: Finding, repository: Repository) 
 
 
 def _render_related(case: CaseReport, finding: Finding, place: SourceLine | None, repository: Repository) -> list[Json]:
-    """The lines that called the one of the finding, and where the case is defined."""
-    frames = [(parse_place(text.rpartition(" in ")[0]), text) for label, text in finding.evidence if label == "from"]
-    places = [
-        (frame, f"from {compute_near(text)}") for frame, text in frames if repository.compute_absolute(frame.file)
+    """The kernel's stores, the lines that read, those that called the kernel, and where the case is defined."""
+    reads = [
+        (line, "read in the backward pass of this line" if in_backward else "read here")
+        for line, in_backward in list_reads(finding)
+        if line is not None
     ]
+    found = [(store, "the kernel writes the operand here") for store in finding.call.stores] if finding.call else []
+    found += reads
+    if finding.call is not None and len(list_calls(finding)) == 1:
+        found += [(frame, f"from {compute_place(frame)}") for frame in finding.call.callers]
+    elif finding.call is None:
+        texts = [text for label, text in finding.evidence if label == "from"]
+        found += [(parse_place(text.rpartition(" in ")[0]), f"from {compute_near(text)}") for text in texts]
+    places = [(line, text) for line, text in found if repository.compute_absolute(line.file) and line != place]
     defined = find_case_place(case)
     if defined is not None and defined != place:
         places.append((defined, f"case {case.id}"))

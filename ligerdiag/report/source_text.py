@@ -45,7 +45,7 @@ def parse_place(place: str) -> SourceLine:
 def compute_near(text: str) -> str:
     """The text, each path in it that is below the current directory relative to it."""
     here = os.getcwd().rstrip(os.sep) + os.sep
-    return re.sub(rf"(^|[\s`]){re.escape(here)}", r"\1", text)
+    return re.sub(rf"(^|[\s`(]){re.escape(here)}", r"\1", text)
 
 
 def load_source_lines(file: str) -> tuple[str, ...]:

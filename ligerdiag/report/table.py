@@ -3,10 +3,12 @@
 Where the columns do not fit the terminal, a case takes a line for its id and status and one for each target.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from ligerdiag.findings import Verdict
+from ligerdiag.findings import VERDICT_ORDER, Verdict
 from ligerdiag.report.allowed import compute_allowed_outputs
+from ligerdiag.report.folded_names import FEW
 from ligerdiag.report.model import CaseReport, CheckReport, Status
 from ligerdiag.report.numbers_cell import (
     render_device_word,
@@ -112,6 +114,22 @@ def render_outputs(outputs: Mapping[str, Verdict], allowed: Collection[str] = ()
     return tuple(spans)
 
 
+def render_counted(outputs: Mapping[str, Verdict], allowed: Collection[str] = ()) -> Line:
+    """The same for many outputs: `28 of 30 STALE · 2 fresh`, the worst first."""
+    if len(outputs) <= FEW:
+        return render_outputs(outputs, allowed)
+    counts = Counter((verdict, name in allowed) for name, verdict in outputs.items())
+    spans: list[Span] = []
+    for (verdict, is_allowed), count in sorted(
+        counts.items(), key=lambda item: (-VERDICT_ORDER.index(item[0][0]), item[0][1])
+    ):
+        number = f"{count} " if spans else f"{count} of {len(outputs)} "
+        spans += [Span(" · ", Style.FAINT)] if spans else []
+        spans += [Span(number), Span(render_verdict(verdict), verdict_style(verdict))]
+        spans += [Span(" (allowed)", Style.FAINT)] if is_allowed else []
+    return tuple(spans)
+
+
 def _render_wide(rows: Mapping[str, Row], targets: Sequence[str]) -> list[Line]:
     """The heading and one line for each case."""
     cases = [case for row in rows.values() for case in row.values()]
@@ -183,7 +201,7 @@ def _target_cell(row: Row, target: str) -> Line:
         return (Span("not done", Style.FAINT),)
     differ = len({other.status for other in row.values()}) > 1
     status = Span(STATUS_WORDS[case.status], STATUS_STYLES[case.status])
-    outputs = render_outputs(case.outputs, compute_allowed_outputs(case.outputs, case.findings))
+    outputs = render_counted(case.outputs, compute_allowed_outputs(case.outputs, case.findings))
     if not differ:
         return outputs
     return (status, Span(": "), *outputs) if outputs else (status,)

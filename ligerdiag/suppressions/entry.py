@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 
 from ligerdiag.compile.selectors import compile_glob
-from ligerdiag.findings import Finding
+from ligerdiag.findings import Finding, SourceLine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class ConfigEntry:
     output: str = ""
     """Glob that every output that the finding reaches has to match; a finding that reaches none does not."""
     source: str = ""
-    """Glob over the file that the finding names, relative to `directory` where it is below it."""
+    """Glob over the file of the kernel call or of the reader, relative to `directory` where it is below it."""
     directory: str = ""
     """Absolute path of the configuration file's directory."""
     where: str
@@ -48,11 +48,19 @@ class ConfigEntry:
         return bool(finding.outputs) and all(_matches(self.output, name) for name in finding.outputs)
 
     def _matches_source(self, finding: Finding) -> bool:
-        if finding.source is None:
-            return False
-        file = finding.source.file
-        below = file.removeprefix(self.directory.rstrip(os.sep) + os.sep)
-        return _matches(self.source, below) or _matches(self.source, file)
+        here = self.directory.rstrip(os.sep) + os.sep
+        files = [place.file for place in list_places(finding)]
+        return any(_matches(self.source, file.removeprefix(here)) or _matches(self.source, file) for file in files)
+
+
+def list_places(finding: Finding) -> tuple[SourceLine, ...]:
+    """The lines that a suppression can name: the finding's own and the reader's; for a backward call that of its forward."""
+    places = [finding.source]
+    if finding.reader is not None:
+        places.append(finding.reader.line)
+    elif finding.call is not None and finding.call.in_backward:
+        places += finding.call.callers[:1]
+    return tuple(dict.fromkeys(place for place in places if place is not None))
 
 
 def _matches(glob: str, text: str) -> bool:

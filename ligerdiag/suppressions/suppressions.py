@@ -1,6 +1,7 @@
 """One run's suppressions: which findings are allowed, by whom, and what allowed nothing.
 
-1. A comment comes before an entry of the configuration file; whatever matches a finding counts as used.
+1. A comment comes before an entry of the configuration file; whatever matches a finding counts as used. A comment counts at
+   the line of the kernel call, and at that of the reader.
 2. "Unused" is only said where the run would have seen the use: all cases that a comment or an entry can be about were in it
    (`Scope`), each was analysed to the end, and the rule had its say (some need a replay or a device).
 3. Comments are looked for in the files that findings name and in the cases' own files. Other files that a case imports are
@@ -17,7 +18,7 @@ from ligerdiag.outcomes import ReplayState
 from ligerdiag.report.model import CaseReport, Status, UnusedSuppression
 from ligerdiag.report.source_text import compute_place
 from ligerdiag.suppressions.comments import AllowComment, load_comments
-from ligerdiag.suppressions.entry import ConfigEntry
+from ligerdiag.suppressions.entry import ConfigEntry, list_places
 from ligerdiag.suppressions.scope import Scope
 
 
@@ -52,12 +53,14 @@ class Suppressions:
 
     def _find(self, case_id: str, finding: Finding) -> Suppression | None:
         found: list[Suppression] = []
-        if finding.source is not None and finding.source.line > 0:
-            file, comments = self._load(finding.source.file)
+        for place in list_places(finding):
+            if place.line < 1:
+                continue
+            file, comments = self._load(place.file)
             for comment in comments:
-                if comment.allows == finding.source.line and comment.reason and finding.rule in comment.rules:
+                if comment.allows == place.line and comment.reason and finding.rule in comment.rules:
                     self._used_comments.add((file, comment.line, finding.rule))
-                    where = compute_place(SourceLine(file=finding.source.file, line=comment.line))
+                    where = compute_place(SourceLine(file=place.file, line=comment.line))
                     found.append(Suppression(kind=SuppressionKind.IN_CODE, reason=comment.reason, where=where))
         for number, entry in enumerate(self.entries):
             if entry.matches(case_id, finding):

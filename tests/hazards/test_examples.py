@@ -1,5 +1,6 @@
 """The examples of each rule are its tests: compiled and replayed for real, judged as a user's own file is."""
 
+import re
 from collections import Counter
 
 import pytest
@@ -114,8 +115,23 @@ def test_a_finding_names_a_line_of_the_example_and_the_kernel_in_it(rule: Rule, 
 def test_the_line_is_the_one_that_reads_or_calls(name: str, line: str, judge: Judge) -> None:
     rule = get_rule(name)
     (finding,) = findings_of(rule, rule.bad[0], judge)
+    place = finding.source if finding.reader is None else finding.reader.line
+    assert place is not None
+    assert line in rule.bad[0].code.splitlines()[place.line - 1]
+
+
+@pytest.mark.parametrize("name", ["LD001", "LD002", "LD003", "LD004", "LD005", "LD006", "LD008", "LD009"])
+def test_a_hidden_write_is_found_at_the_line_that_calls_the_kernel_and_at_that_of_its_store(
+    name: str, judge: Judge
+) -> None:
+    rule = get_rule(name)
+    lines = rule.bad[0].code.splitlines()
+    (finding,) = findings_of(rule, rule.bad[0], judge)
     assert finding.source is not None
-    assert line in rule.bad[0].code.splitlines()[finding.source.line - 1]
+    assert "jt.triton_call(" in lines[finding.source.line - 1]
+    assert finding.call is not None
+    assert finding.call.stores
+    assert all("tl.store(" in lines[store.line - 1] for store in finding.call.stores)
 
 
 @pytest.mark.parametrize(("rule", "example"), BAD)
@@ -144,7 +160,7 @@ def test_a_stale_read_reads_the_very_bytes_before_the_kernel_does(judge: Judge) 
     rule = get_rule("LD001")
     (finding,) = findings_of(rule, rule.bad[0], judge)
     evidence = dict(finding.evidence)
-    written, read = (int(evidence[label].split("logical time ")[1].split(":")[0]) for label in ("write", "read"))
+    written, read = (int(re.findall(r"logical time (\d+)", evidence[label])[-1]) for label in ("write", "read"))
     assert read < written
 
 

@@ -244,7 +244,9 @@ def test_equal_fingerprints_of_a_case_are_numbered() -> None:
     one = found()
     prints = [
         result["partialFingerprints"]["ligerdiag/v1"]
-        for result in render_results(replace(one, findings=one.findings * 2))
+        for result in render_results(
+            replace(one, findings=(*one.findings, *(replace(f, message="something else") for f in one.findings)))
+        )
     ]
     assert prints[0].endswith(":1")
     assert prints[1] == prints[0].removesuffix("1") + "2"

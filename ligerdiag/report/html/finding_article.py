@@ -1,12 +1,15 @@
-"""A finding as data for a page: the fact, the place with the user's line, the evidence, one remedy."""
+"""A cause as data for a page: the fact, the place with the user's line, the evidence, one remedy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ligerdiag.findings import VERDICT_ORDER, Finding, Severity
+from ligerdiag.report.causes import compute_causes
+from ligerdiag.report.finding_text import MAX_READS, limit_reads
+from ligerdiag.report.folded_names import FEW
 from ligerdiag.report.html.prose import Part, compute_parts
 from ligerdiag.report.model import CaseReport
-from ligerdiag.report.numbers import render_error
+from ligerdiag.report.numbers import render_error, summarise_numbers
 from ligerdiag.report.source_text import compute_near, compute_place, load_source_text
 
 _SEVERITIES = tuple(Severity)
@@ -38,22 +41,27 @@ def compute_articles(case: CaseReport, steps: Mapping[str, int]) -> tuple[Articl
 
 
 def list_worst_first(case: CaseReport) -> list[Finding]:
-    """The findings of a page by severity, then by the worst output that each reaches and by how many; allowed ones last."""
+    """The causes of a page by severity, then by the worst output that each reaches and by how many; allowed ones last."""
 
-    def weigh(finding: Finding) -> tuple[bool, int, int, int]:
-        verdicts = [VERDICT_ORDER.index(case.outputs[name]) for name in finding.outputs if name in case.outputs]
-        is_allowed = finding.suppressed is not None
-        return is_allowed, _SEVERITIES.index(finding.severity), -max(verdicts, default=-1), -len(verdicts)
+    def weigh(cause: Finding) -> tuple[bool, int, int, int]:
+        verdicts = [VERDICT_ORDER.index(case.outputs[name]) for name in cause.outputs if name in case.outputs]
+        is_allowed = cause.suppressed is not None
+        return is_allowed, _SEVERITIES.index(cause.severity), -max(verdicts, default=-1), -len(verdicts)
 
-    return sorted(case.findings, key=weigh)
+    return sorted(compute_causes(case.findings, tuple(case.outputs)), key=weigh)
 
 
 def _make(finding: Finding, case: CaseReport, steps: Mapping[str, int]) -> Article:
     source, allowed = finding.source, finding.suppressed
-    facts = [(label, compute_near(text)) for label, text in finding.evidence]
+    stores = () if finding.call is None else finding.call.stores
+    facts = [("store", f"{compute_place(place)}  {load_source_text(place)}".rstrip()) for place in stores]
+    facts += [(label, compute_near(text)) for label, text in limit_reads(finding.evidence, MAX_READS)]
     if "replay" not in dict(facts) and case.replay is not None:
         said: dict[str, list[str]] = {}
-        for name in finding.outputs:
+        numbers = {name: case.replay.outputs[name] for name in finding.outputs if name in case.replay.outputs}
+        if len(numbers) > FEW:
+            facts.append(("replay", summarise_numbers(numbers)))
+        for name in finding.outputs if len(numbers) <= FEW else ():
             if name in case.replay.outputs:
                 said.setdefault(render_error(case.replay.outputs[name]), []).append(f"`{name}`")
         facts += [("replay", f"{' and '.join(names)}: {text}") for text, names in said.items()]

@@ -1,0 +1,135 @@
+"""Many names of outputs in few words: `28 of 30 outputs`, `params.*, opt_state.0.mu.*`.
+
+A name is a path with dots. A part of the tree all of whose leaves are meant becomes `path.*`; siblings that are numbers and
+have the same folded parts become one, as in `layers.{0-6}.norm`.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+type _Pattern = tuple[str, str]
+"""A path with stars, and `48 of 51` where not all of it is meant."""
+
+FEW = 6
+"""Up to so many outputs are named one by one."""
+MAX_PATTERNS = 8
+
+
+@dataclass(slots=True)
+class _Node:
+    children: dict[str, "_Node"] = field(default_factory=dict[str, "_Node"])
+    leaves: int = 0
+    meant: int = 0
+
+
+def fold_names(names: Collection[str], every: Sequence[str], *, coarse: bool = False) -> tuple[str, ...]:
+    """Patterns that hold exactly these of all names, in the order of `every`; names that are not in it stay.
+
+    coarse: a part of the tree most of which is meant becomes one pattern, with its count behind it.
+    """
+    root, meant = _Node(), frozenset(names)
+    for name in every:
+        _add(root, name.split("."), is_meant=name in meant)
+    known = frozenset(every)
+    folded = [f"`{pattern}`{count and f' ({count})'}" for pattern, count in _fold_root(root, coarse=coarse)]
+    return (*folded, *(f"`{name}`" for name in names if name not in known))
+
+
+def describe_names(names: Sequence[str], every: Sequence[str]) -> str:
+    """`a`, `b` and `c`, or `28 of 30 outputs` where there are more than FEW."""
+    if len(names) > FEW:
+        return f"{len(names)} of {len(every)} outputs" if len(every) >= len(names) else f"{len(names)} outputs"
+    quoted = [f"`{name}`" for name in names]
+    if len(quoted) < 2:
+        return "".join(quoted) or "no output"
+    return f"{', '.join(quoted[:-1])} and {quoted[-1]}"
+
+
+def render_patterns(names: Collection[str], every: Sequence[str]) -> str:
+    """The patterns with commas between them, coarse ones where they are many; more than MAX_PATTERNS are counted."""
+    patterns = fold_names(names, every)
+    if len(patterns) > MAX_PATTERNS:
+        patterns = fold_names(names, every, coarse=True)
+    if len(patterns) <= MAX_PATTERNS:
+        return ", ".join(patterns)
+    return f"{', '.join(patterns[: MAX_PATTERNS - 1])} and {len(patterns) - MAX_PATTERNS + 1} more"
+
+
+def find_layers(number: int, every: Sequence[str]) -> str:
+    """`layers` where the outputs have a list of exactly so many entries under that name, else empty."""
+    members: dict[str, set[str]] = {}
+    for name in every:
+        parts = name.split(".")
+        for place, part in enumerate(parts[1:], start=1):
+            if part.isdecimal() and not parts[place - 1].isdecimal():
+                members.setdefault(".".join(parts[:place]), set()).add(part)
+    for path, entries in members.items():
+        if len(entries) == number:
+            return path.rpartition(".")[2]
+    return ""
+
+
+def _add(node: _Node, parts: Sequence[str], *, is_meant: bool) -> None:
+    for part in (*parts, None):
+        node.leaves += 1
+        node.meant += is_meant
+        if part is not None:
+            node = node.children.setdefault(part, _Node())
+
+
+def _fold_root(root: _Node, *, coarse: bool) -> tuple[_Pattern, ...]:
+    """The root has no name: its children by themselves."""
+    return tuple(
+        (_join(part, pattern), count)
+        for part, child in root.children.items()
+        for pattern, count in _fold(child, coarse=coarse)
+    )
+
+
+def _fold(node: _Node, *, coarse: bool) -> tuple[_Pattern, ...]:
+    """What stands behind the node's own path; an empty text is the node itself."""
+    if not node.meant:
+        return ()
+    if not node.children:
+        return (("", ""),)
+    if node.meant == node.leaves and node.leaves > 1:
+        return (("*", ""),)
+    if coarse and 2 * node.meant >= node.leaves > 1:
+        return (("*", f"{node.meant} of {node.leaves}"),)
+    folded: list[_Pattern] = []
+    numbered: dict[tuple[_Pattern, ...], list[str]] = {}
+    for part, child in node.children.items():
+        patterns = _fold(child, coarse=coarse)
+        if part.isdecimal() and patterns:
+            numbered.setdefault(patterns, []).append(part)
+        else:
+            folded += [(_join(part, pattern), count) for pattern, count in patterns]
+    total = sum(part.isdecimal() for part in node.children)
+    for patterns, parts in numbered.items():
+        folded += [(_join(_name_numbers(parts, total), pattern), count) for pattern, count in patterns]
+    return tuple(folded)
+
+
+def _name_numbers(parts: Sequence[str], total: int) -> str:
+    if len(parts) == 1:
+        return parts[0]
+    if len(parts) == total:
+        return "*"
+    numbers = sorted(int(part) for part in parts)
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and ranges[-1][-1] == number - 1:
+            ranges[-1] = [ranges[-1][0], number]
+        else:
+            ranges.append([number])
+    return "{" + ",".join("-".join(map(str, part)) for part in ranges) + "}"
+
+
+def _join(part: str, pattern: str) -> str:
+    return f"{part}.{pattern}" if pattern else part
+
+
+def order_names(names: Collection[str], every: Mapping[str, object]) -> tuple[str, ...]:
+    """The names once, in the program's order, unknown ones last."""
+    place = {name: number for number, name in enumerate(every)}
+    return tuple(sorted(dict.fromkeys(names), key=lambda name: place.get(name, len(place))))
