@@ -197,7 +197,10 @@ def _read_launch(
         outputs=len(ctx.avals_out),
         scalars=parameters.scalars,
         pointers=parameters.pointers,
-        constants={name: _read_constant(name, value) for name, value in sorted(constants.items())},
+        constants={
+            name: _read_constant(name, value)
+            for name, value in sorted({**dict.fromkeys(parameters.empty), **constants}.items())
+        },
         zeroed=tuple(sorted(zeroed)),
         aliases=parameters.aliases,
     )
@@ -210,6 +213,8 @@ class _Parameters:
     scalars: tuple[Scalar, ...]
     pointers: tuple[int | None, ...]
     aliases: Mapping[int, int]
+    empty: tuple[str, ...] = ()
+    """Names of those that get None."""
 
 
 def _read_older_parameters(library: Any, kernel: Any, ctx: Any, params: Mapping[str, Any]) -> _Parameters:
@@ -233,6 +238,7 @@ def _read_parameters(library: Any, kernel: Any, ctx: Any, params: Mapping[str, A
     positions = [kernel.arg_names.index(name) for name in names]
     pointers: list[int | None] = [None] * (len(ctx.avals_in) + len(ctx.avals_out))
     scalars: list[Scalar] = []
+    empty: list[str] = []
     operands: list[int | None] = []  # numbers of the arrays; jax-triton counts scalars as operands, too
     for name, position, leaf in zip(names, positions, given, strict=True):
         match leaf:
@@ -242,6 +248,8 @@ def _read_parameters(library: Any, kernel: Any, ctx: Any, params: Mapping[str, A
                 operands.append(None)
                 kind = str(library.get_type_id(leaf.value))
                 scalars.append(Scalar(position=position, type=kind, value=_read_number(leaf.value)))
+            case None:
+                empty.append(name)
             case int():
                 operands.append(leaf)
                 pointers[leaf] = position
@@ -252,7 +260,7 @@ def _read_parameters(library: Any, kernel: Any, ctx: Any, params: Mapping[str, A
         operand: int | None = operands[int(number)]
         if operand is not None:
             aliases[operand] = int(output)
-    return _Parameters(scalars=tuple(scalars), pointers=tuple(pointers), aliases=aliases)
+    return _Parameters(scalars=tuple(scalars), pointers=tuple(pointers), aliases=aliases, empty=tuple(empty))
 
 
 def _find_function(compiled: Any) -> Any:
