@@ -1,5 +1,6 @@
 """From an artifact to verdicts, findings and coverage: reads, analyses, asks every rule."""
 
+import base64
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,13 +15,15 @@ from ligerdiag.analysis.doubt_text import describe_doubts
 from ligerdiag.analysis.neighbours import compute_neighbourhoods
 from ligerdiag.analysis.retag import compute_tags, has_tags
 from ligerdiag.analysis.schedule_view import compute_schedule_view
-from ligerdiag.analysis.vanished import TracedCall
+from ligerdiag.analysis.vanished import TracedCall, find_hidden_accesses
 from ligerdiag.analysis.without_program import compute_context_without_program
 from ligerdiag.analysis.writes import EffectsOf, find_hidden_operands
-from ligerdiag.compile.artifacts import Artifact, Provenance
+from ligerdiag.compile.artifacts import Artifact, KernelCall, LoneCall, Provenance
 from ligerdiag.compile.cache import Cache
 from ligerdiag.compile.pool import Pool
 from ligerdiag.compile.toolchain import Toolchain
+from ligerdiag.effects.access import Access
+from ligerdiag.effects.call import CustomCall
 from ligerdiag.effects.declared import Contradiction, DeclaredEffects
 from ligerdiag.effects.job import EFFECTS_WORKER
 from ligerdiag.errors import ArtifactError
@@ -88,7 +91,8 @@ class Compilation:
     """None: storage that must be shared is worked out from XLA's rules, and the coverage says so."""
     output_names: tuple[str, ...]
     """In the order of the outputs' leaves; () names them `output 0`, `output 1`, …"""
-    traced_calls: tuple[TracedCall, ...] = ()
+    kernel_calls: tuple[KernelCall, ...] = ()
+    """The calls that the program asks for, as the worker traced it; () where it was traced elsewhere."""
     notes: tuple[str, ...] = ()
     """What the reader of the files wants said under "not covered"."""
     thunks: ThunkSequence | None = None
@@ -130,19 +134,7 @@ def inspect_artifact(
         optimized=optimized,
         buffers=buffers,
         output_names=artifact.provenance.outputs,
-        traced_calls=tuple(
-            TracedCall(
-                kernel=call.kernel,
-                outputs=call.outputs,
-                operands=call.operands,
-                source=call.source if call.source.file else None,
-                in_program=call.in_program,
-                operand_used_later=call.operand_used_later,
-                site=call.site,
-                tags=call.tags,
-            )
-            for call in artifact.kernel_calls
-        ),
+        kernel_calls=artifact.kernel_calls,
         notes=notes,
         thunks=thunks,
         command_order=_find_command_order(artifact.provenance),
@@ -190,11 +182,25 @@ def inspect_compilation(
         if leaves != len(names):
             raise ArtifactError(f"`{module.name}` has {leaves} outputs, the program {len(names)}")
     effects = CallEffectsReader(cache=effects_cache, declared=declared, readers=readers)
-    effects.read(*modules)
+    effects.read(*modules, others=[_describe(call, call.alone) for call in compilation.kernel_calls if call.alone])
+    traced_calls = tuple(
+        TracedCall(
+            kernel=call.kernel,
+            outputs=call.outputs,
+            operands=call.operands,
+            source=call.source if call.source.file else None,
+            in_program=call.in_program,
+            operand_used_later=call.operand_used_later,
+            site=call.site,
+            tags=call.tags,
+            hidden=_find_hidden(call, effects),
+        )
+        for call in compilation.kernel_calls
+    )
     try:
-        context = _compute_context(compilation, names, effects.find)
+        context = _compute_context(compilation, names, effects.find, traced_calls)
         context = replace(
-            context, contradictions=_list_contradictions(context, effects), sites=_find_sites(compilation.traced_calls)
+            context, contradictions=_list_contradictions(context, effects), sites=_find_sites(traced_calls)
         )
         around = compute_neighbourhoods(context) if neighbourhoods else ()
         drawn = compute_schedule_view(context) if view else None
@@ -237,7 +243,26 @@ def _name_outputs(module: HloModule) -> tuple[str, ...]:
     return tuple(f"output {number}" for number, _ in enumerate(iterate_leaves(module.entry.root.shape)))
 
 
-def _compute_context(compilation: Compilation, names: tuple[str, ...], effects_of: EffectsOf) -> Context:
+def _find_hidden(call: KernelCall, effects: CallEffectsReader) -> tuple[Access, ...]:
+    if call.in_program or not call.outputs:
+        return ()
+    if call.alone is None:
+        return find_hidden_accesses(None, ())
+    return find_hidden_accesses(effects.find_other(_describe(call, call.alone)), call.alone.declared)
+
+
+def _describe(call: KernelCall, alone: LoneCall) -> CustomCall:
+    return CustomCall(
+        target=alone.target,
+        backend_config=base64.b64decode(alone.config),
+        operands=call.operands,
+        outputs=call.outputs,
+    )
+
+
+def _compute_context(
+    compilation: Compilation, names: tuple[str, ...], effects_of: EffectsOf, traced_calls: tuple[TracedCall, ...]
+) -> Context:
     program, optimized = compilation.program, compilation.optimized
     writes_something = any(
         find_hidden_operands(call, effects_of(call))
@@ -254,7 +279,7 @@ def _compute_context(compilation: Compilation, names: tuple[str, ...], effects_o
             buffers=buffers,
             effects_of=effects_of,
             output_names=names,
-            traced_calls=compilation.traced_calls,
+            traced_calls=traced_calls,
             thunks=compilation.thunks,
             command_order=compilation.command_order or CommandOrder.SCHEDULE,
         )
@@ -268,7 +293,7 @@ def _compute_context(compilation: Compilation, names: tuple[str, ...], effects_o
         buffers=buffers,
         effects_of=effects_of,
         output_names=names,
-        traced_calls=compilation.traced_calls,
+        traced_calls=traced_calls,
         retagged=retagged,
         folded=not compilation.as_written,
         thunks=compilation.thunks,

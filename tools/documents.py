@@ -121,12 +121,12 @@ def prepare_folder(folder: Path) -> None:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
 
 
-def run_command(words: str, folder: Path, cache: Path) -> Outcome:
-    """Runs it in a shell, with this interpreter's ligerdiag."""
+def run_command(words: str, folder: Path, cache: Path, python: Path = Path(sys.executable)) -> Outcome:
+    """Runs it in a shell, with this interpreter's ligerdiag, or that of `python`."""
     own = {name: value for name, value in os.environ.items() if name not in _NOT_A_READERS}
     environment = own | {
         "LIGERDIAG_CACHE_DIR": str(cache),
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(folder),
         "COLUMNS": "150",
         "PYTEST_ADDOPTS": "",
@@ -135,16 +135,24 @@ def run_command(words: str, folder: Path, cache: Path) -> Outcome:
     return run_process(["bash", "-c", plain], cwd=folder, environment=environment)
 
 
-def iterate_runs(page: Path, folder: Path, cache: Path) -> Iterator[tuple[Block, Command, Outcome]]:
-    """Runs the page's blocks in order, writing its files as they come."""
+def iterate_runs(
+    page: Path, folder: Path, cache: Path, *, python: Path = Path(sys.executable), of_its_files: bool = False
+) -> Iterator[tuple[Block, Command, Outcome]]:
+    """Runs the page's blocks in order, writing its files as they come.
+
+    python: of the environment that is meant. of_its_files: only the commands that name one of these files.
+    """
+    names: list[str] = []
     for block in parse_blocks(page):
         if block.file_name:
             path = folder / block.file_name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.text, encoding="utf-8")
+            names.append(block.file_name)
         elif block.is_shell and not block.find_word("not-run"):
             for command in parse_commands(block):
-                yield block, command, run_command(command.words, folder, cache)
+                if not of_its_files or any(name in command.words for name in names):
+                    yield block, command, run_command(command.words, folder, cache, python)
 
 
 def matches(expected: str, printed: str) -> bool:

@@ -33,10 +33,11 @@ class CallEffectsReader:
     )
     """By the instruction's `id()`, which is its own as long as it is kept."""
 
-    def read(self, *modules: HloModule) -> None:
-        """Finds out about all custom calls of the modules together."""
+    def read(self, *modules: HloModule, others: Sequence[CustomCall] = ()) -> None:
+        """Finds out about all custom calls of the modules, and about the others, together."""
         self._described.clear()  # an instruction holds its operands, and so the whole of an earlier module
-        calls = dict.fromkeys(self._describe(call) for module in modules for _, call in module.iterate_custom_calls())
+        own = [self._describe(call) for module in modules for _, call in module.iterate_custom_calls()]
+        calls = dict.fromkeys((*own, *others))
         missing = [call for call in calls if call not in self._known]
         if not missing:
             return
@@ -47,6 +48,10 @@ class CallEffectsReader:
     def find(self, call: HloInstruction) -> CallEffects:
         """The effects of a custom call of a module that was read."""
         return self._known[self._describe(call)][0]
+
+    def find_other(self, call: CustomCall) -> CallEffects:
+        """The effects of one of the others that were read."""
+        return self._known[call][0]
 
     def find_contradictions(self, call: HloInstruction) -> tuple[Contradiction, ...]:
         """What is declared of a custom call of a module that was read, and is not so."""

@@ -2,7 +2,11 @@
 
   (1) JAX drops a call without outputs before XLA ever sees it, and one whose outputs nobody uses.
   (2) XLA drops a custom call without users and without side effects.
-Either matters when the call was made for its effect: it has no outputs at all, or something reads an operand of it later.
+Either matters when the call was made for its effect:
+
+  (3) it has no outputs at all, or
+  (4) it overwrites an operand that none of its outputs stands for, and something reads an operand of it later. Where it
+      cannot be told what it overwrites, it may be so, and that is said.
 """
 
 from dataclasses import dataclass
@@ -11,6 +15,7 @@ from enum import Enum
 from ligerdiag.analysis.labels import LabelSpace
 from ligerdiag.analysis.matching import Matching
 from ligerdiag.analysis.program_order import Intended
+from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.findings import SourceLine
 
 
@@ -30,6 +35,8 @@ class TracedCall:
     """The line that makes the call, which for a backward function is not `source`."""
     tags: tuple[int, ...] = ()
     """Tags of the operations that stand for it."""
+    hidden: tuple[Access, ...] = ()
+    """What it does, or may do, to the operands that it may overwrite and no output stands for; of a missing call alone."""
 
 
 class DroppedBy(Enum):
@@ -47,8 +54,17 @@ class VanishedCall:
     dropped_by: DroppedBy
     outputs: int
     source: SourceLine | None
+    unknown: bool = False
+    """Whether it overwrites anything could not be told."""
     write: int | None = None
     """HiddenWrite index, when XLA dropped it."""
+
+
+def find_hidden_accesses(effects: CallEffects | None, declared: tuple[int, ...]) -> tuple[Access, ...]:
+    """See `TracedCall.hidden`. effects: None where they could not be had. declared: numbers of operands, see `LoneCall`."""
+    if effects is None:
+        return (Access.UNKNOWN,)
+    return tuple(access for number, access in enumerate(effects.operands) if access.writes and number not in declared)
 
 
 def find_vanished(
@@ -56,9 +72,15 @@ def find_vanished(
 ) -> tuple[VanishedCall, ...]:
     """Calls that JAX dropped, (1), and hidden writes that some output depends on and XLA dropped, (2)."""
     found = [
-        VanishedCall(kernel=call.kernel, dropped_by=DroppedBy.JAX, outputs=call.outputs, source=call.source)
+        VanishedCall(
+            kernel=call.kernel,
+            dropped_by=DroppedBy.JAX,
+            outputs=call.outputs,
+            source=call.source,
+            unknown=call.outputs > 0 and all(access is Access.UNKNOWN for access in call.hidden),
+        )
         for call in traced
-        if not call.in_program and (call.outputs == 0 or call.operand_used_later)
+        if not call.in_program and (call.outputs == 0 or (call.hidden and call.operand_used_later))
     ]
     known = {call.kernel for call in found}
     for write in matching.missing:

@@ -3,7 +3,7 @@
 import sys
 import tomllib
 from dataclasses import dataclass
-from importlib import metadata, resources
+from importlib import resources
 from pathlib import Path
 from typing import Annotated
 
@@ -64,7 +64,7 @@ def init(
 def plan_steps(directory: Path) -> tuple[Step, ...]:
     """What `init` does in the folder, in this order; InputError for a pyproject.toml that cannot be read."""
     return (
-        _plan_file(directory, CASE, _read(_choose_case())),
+        _plan_file(directory, CASE, _read("case.py.txt")),
         _plan_file(directory, TEST, _read("test_schedule.py.txt")),
         _plan_config(directory),
     )
@@ -93,12 +93,6 @@ def _plan_config(directory: Path) -> Step:
     except ValueError:
         return Step(path=CONFIG, text="", said=f"left as it is: {CONFIG}; add to its table `tool`:\n{table}")
     return Step(path=CONFIG, text=text + gap + table, said=f"added: [tool.ligerdiag] to {CONFIG}")
-
-
-def _choose_case() -> str:
-    """By the generation of jax-triton that is installed: from 0.4 on an operand that is overwritten is a Ref."""
-    major, minor = metadata.version("jax-triton").split(".")[:2]
-    return "case_with_ref.py.txt" if (int(major), int(minor)) >= (0, 4) else "case_with_alias.py.txt"
 
 
 def _read(name: str) -> str:

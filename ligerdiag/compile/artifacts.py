@@ -60,6 +60,17 @@ REQUIRED = (AS_WRITTEN, UNOPTIMIZED, OPTIMIZED, THUNKS, KERNEL_CALLS, READERS, P
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoneCall:
+    """The custom call that a kernel call would have been."""
+
+    target: str
+    config: str
+    """Its `backend_config` as XLA keeps it, in base64."""
+    declared: tuple[int, ...]
+    """Numbers of the operands that share their bytes with an output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KernelCall:
     """A kernel call that the program asks for."""
 
@@ -80,6 +91,8 @@ class KernelCall:
     """Whether something reads one of its operands after it; true when that is not known."""
     tags: tuple[int, ...]
     """Tags of the StableHLO operations that stand for this kernel at this source line."""
+    alone: LoneCall | None
+    """What it would be to XLA, which has not got to see it; None where it has, and where that could not be had."""
     site: SourceLine | None = None
     """The line that makes the call. `source` is in the forward pass, also for a call of a backward function; None where
     no one line is known."""
@@ -257,6 +270,13 @@ def _parse_kernel_call(fields: Json) -> KernelCall:
         operand_used_later=read_bool(fields, "operand_used_later"),
         tags=read_ints(fields, "tags"),
         site=None if fields.get("site") is None else parse_source_line(read_object(fields, "site")),
+        alone=None if fields.get("alone") is None else _parse_lone_call(read_object(fields, "alone")),
+    )
+
+
+def _parse_lone_call(fields: Json) -> LoneCall:
+    return LoneCall(
+        target=read_str(fields, "target"), config=read_str(fields, "config"), declared=read_ints(fields, "declared")
     )
 
 

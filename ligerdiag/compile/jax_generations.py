@@ -23,6 +23,12 @@ def get_lowering_rule(entry: Any) -> Any:
     return getattr(entry, "rule", entry)
 
 
+def get_type(value: Any) -> Any:
+    """The abstract value of an array or tracer: `jax.typeof` since 0.6, `jax.core.get_aval` before."""
+    library: Any = jax
+    return (getattr(library, "typeof", None) or library.core.get_aval)(value)
+
+
 def translate_to_hlo(text: str) -> bytes:
     """Serialized HloModuleProto of a StableHLO module; raises what jaxlib's translation raises."""
     library: Any = _import_first("jaxlib._jax", "jaxlib.xla_extension")  # the latter up to jaxlib 0.6

@@ -10,6 +10,13 @@ lowers, or on the way from StableHLO to HLO. To notice,
 
 Where fewer calls of one kernel through the same lines arrive than were traced, those without used outputs are the ones
 that are missing: the others cannot be dropped.
+
+A bind that left no equation behind is no missing call where
+
+5. it is the function's under a `custom_vjp` or `custom_jvp` whose rule took its place: see `replaced_calls`, or
+6. it was traced for shapes alone, by `jax.eval_shape`, and the program has the call by the same line.
+
+Of a call that has outputs and is missing, what it overwrites decides whether it was called for that: see `lone_calls`.
 """
 
 import inspect
@@ -24,8 +31,11 @@ from jax.extend import core as jex_core
 from jax.extend import source_info_util
 from jaxlib.mlir import ir
 
-from ligerdiag.compile.artifacts import KernelCall
+from ligerdiag.compile.artifacts import KernelCall, LoneCall
+from ligerdiag.compile.jax_generations import get_type
 from ligerdiag.compile.locations import iterate_lines, read_name
+from ligerdiag.compile.lone_calls import lower_alone, read_custom_call
+from ligerdiag.compile.replaced_calls import RuleCall, find_rule_calls, watch_rules
 from ligerdiag.compile.tags import walk_operations
 from ligerdiag.compile.worker_faults import is_project_file
 from ligerdiag.findings import SourceLine
@@ -62,6 +72,28 @@ class TracedCall:
     traced: bool
     outputs_used: bool
     operand_used_later: bool
+    alone: LoneCall | None = None
+    """What it would be to XLA, where its outputs are not used; None also where that could not be had."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Bind:
+    """A kernel call as it was traced, whatever became of it."""
+
+    call: TracedCall
+    primitive: Any
+    params: Mapping[str, Any]
+    avals: tuple[Any, ...]
+    """Types of its operands."""
+    rule_calls: tuple[RuleCall, ...]
+    """The calls with a rule of their own inside of whose function it stands."""
+    for_shapes: bool
+    """`jax.eval_shape` asked."""
+
+    @property
+    def is_replaced(self) -> bool:
+        """See 5 above."""
+        return any(call.replaced for call in self.rule_calls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,19 +104,25 @@ class LoweredCall:
     text: bytes
     """Its backend config, decompressed."""
     lines: Lines
+    alone: LoneCall
+    """The same without the module around it."""
 
     def is_of(self, call: TracedCall) -> bool:
         """Whether it is this kernel, called through the same lines."""
         depth = min(len(self.lines), len(call.lines))
         if depth == 0 or self.lines[:depth] != call.lines[:depth]:
             return False
+        return self.holds(call)
+
+    def holds(self, call: TracedCall) -> bool:
+        """Whether it is this kernel, as far as its payload tells."""
         return b"tt.func" not in self.text or b"@%s(" % call.kernel.encode() in self.text
 
 
 @contextmanager
-def record_binds(primitives: Sequence[Any]) -> Generator[list[TracedCall]]:
+def record_binds(primitives: Sequence[Any]) -> Generator[list[Bind]]:
     """Writes down every bind of the primitives inside the context."""
-    calls: list[TracedCall] = []
+    binds: list[Bind] = []
 
     def wrap(primitive: Any, bind: Any) -> Any:
         def recorded(*args: Any, **params: Any) -> Any:
@@ -94,20 +132,28 @@ def record_binds(primitives: Sequence[Any]) -> Generator[list[TracedCall]]:
             whole_stack = not lines  # Pallas binds in a function of its own, where JAX's traceback begins anew
             if whole_stack:
                 lines, function = _read_stack()
-            calls.append(
-                TracedCall(
-                    kernel=compute_kernel_name(params),
-                    primitive=primitive.name,
-                    operands=len(args),
-                    outputs=len(results) if primitive.multiple_results else 1,
-                    lines=lines,
-                    function=function,
-                    whole_stack=whole_stack,
-                    site=_find_site(),
-                    name_stack="",
-                    traced=False,
-                    outputs_used=False,
-                    operand_used_later=True,
+            call = TracedCall(
+                kernel=compute_kernel_name(params),
+                primitive=primitive.name,
+                operands=len(args),
+                outputs=len(results) if primitive.multiple_results else 1,
+                lines=lines,
+                function=function,
+                whole_stack=whole_stack,
+                site=_find_site(),
+                name_stack="",
+                traced=False,
+                outputs_used=False,
+                operand_used_later=True,
+            )
+            binds.append(
+                Bind(
+                    call=call,
+                    primitive=primitive,
+                    params=params,
+                    avals=tuple(get_type(arg) for arg in args),
+                    rule_calls=find_rule_calls(),
+                    for_shapes=_is_for_shapes(),
                 )
             )
             return results
@@ -117,22 +163,28 @@ def record_binds(primitives: Sequence[Any]) -> Generator[list[TracedCall]]:
     for primitive in primitives:
         primitive.bind = wrap(primitive, primitive.bind)
     try:
-        yield calls
+        with watch_rules():
+            yield binds
     finally:
         for primitive in primitives:
             del primitive.bind
 
 
-def find_traced_calls(closed: Any, binds: Sequence[TracedCall]) -> tuple[TracedCall, ...]:
-    """The kernel equations of the closed jaxpr and its sub-programs, then the binds that left no equation behind."""
+def find_traced_calls(closed: Any, binds: Sequence[Bind]) -> tuple[TracedCall, ...]:
+    """The kernel equations of the closed jaxpr and its sub-programs, then the missing ones: binds that left none behind."""
     calls = [
-        _with_site(_describe_equation(jaxpr, index, equation), binds)
+        _with_site(
+            _describe_equation(
+                jaxpr, index, equation, () if jaxpr is closed.jaxpr else (*jaxpr.invars, *jaxpr.constvars)
+            ),
+            binds,
+        )
         for jaxpr in _walk_jaxprs(closed.jaxpr, set())
         for index, equation in enumerate(jaxpr.eqns)
         if equation.primitive.name in PRIMITIVES
     ]
-    dropped = {(bind.kernel, bind.lines): bind for bind in binds if not any(_is_bind_of(bind, call) for call in calls)}
-    return (*calls, *dropped.values())
+    dropped = {(bind.call.kernel, bind.call.lines): bind for bind in binds if _is_missing(bind, calls)}
+    return (*calls, *(_describe_missing(bind) for bind in dropped.values()))
 
 
 def find_lowered_calls(module: ir.Module) -> tuple[LoweredCall, ...]:
@@ -145,7 +197,11 @@ def find_lowered_calls(module: ir.Module) -> tuple[LoweredCall, ...]:
         tag = _OPERATION_TAG.search(read_name(location) or "")
         if tag is not None:
             lines = tuple(place for place in iterate_lines(location) if is_project_file(place[0]))
-            calls.append(LoweredCall(tag=int(tag[1]), text=_read_config(operation), lines=lines))
+            calls.append(
+                LoweredCall(
+                    tag=int(tag[1]), text=_read_config(operation), lines=lines, alone=read_custom_call(operation)
+                )
+            )
     return tuple(calls)
 
 
@@ -158,8 +214,9 @@ def settle_calls(
     traced: Sequence[TracedCall], lowered: Sequence[LoweredCall], live: frozenset[int]
 ) -> tuple[KernelCall, ...]:
     """Says of each call whether XLA got to see it."""
-    tags = [tuple(call.tag for call in lowered if call.is_of(asked)) for asked in traced]
+    tags = _match_tags(traced, lowered)
     arrived = [tuple(tag for tag in numbers if tag in live) for numbers in tags]
+    by_tag = {call.tag: call for call in lowered}
     settled: list[KernelCall] = []
     for asked, numbers, alive in zip(traced, tags, arrived, strict=True):
         twins = sum((other.kernel, other.lines) == (asked.kernel, asked.lines) for other in traced)
@@ -181,9 +238,21 @@ def settle_calls(
                 operand_used_later=asked.operand_used_later,
                 tags=numbers,
                 site=asked.site,
+                alone=None if in_program else asked.alone or next((by_tag[tag].alone for tag in numbers), None),
             )
         )
     return tuple(settled)
+
+
+def _match_tags(traced: Sequence[TracedCall], lowered: Sequence[LoweredCall]) -> list[tuple[int, ...]]:
+    """For each traced call its tags. JAX knows no line of a call that a remat runs again: it has what no other call has."""
+    tags = [tuple(call.tag for call in lowered if call.is_of(asked)) for asked in traced]
+    taken = {tag for numbers in tags for tag in numbers}
+    return [
+        numbers
+        or tuple(call.tag for call in lowered if not asked.lines and call.tag not in taken and call.holds(asked))
+        for asked, numbers in zip(traced, tags, strict=True)
+    ]
 
 
 def compute_kernel_name(params: Mapping[str, Any]) -> str:
@@ -201,10 +270,24 @@ def compute_kernel_name(params: Mapping[str, Any]) -> str:
     )
 
 
-def _with_site(call: TracedCall, binds: Sequence[TracedCall]) -> TracedCall:
+def _with_site(call: TracedCall, binds: Sequence[Bind]) -> TracedCall:
     """The call with the line that made it, where all binds that it can come from were made by one line."""
-    sites = {bind.site for bind in binds if bind.site is not None and _is_bind_of(bind, call)}
+    sites = {bind.call.site for bind in binds if bind.call.site is not None and _is_bind_of(bind.call, call)}
     return replace(call, site=sites.pop()) if len(sites) == 1 else call
+
+
+def _is_missing(bind: Bind, calls: Sequence[TracedCall]) -> bool:
+    asked = bind.call
+    if bind.is_replaced or any(_is_bind_of(asked, call) for call in calls):
+        return False
+    return not (
+        bind.for_shapes and any((call.kernel, call.lines[:1]) == (asked.kernel, asked.lines[:1]) for call in calls)
+    )
+
+
+def _describe_missing(bind: Bind) -> TracedCall:
+    alone = lower_alone(bind.primitive, bind.params, bind.avals) if bind.call.outputs else None
+    return replace(bind.call, alone=alone)
 
 
 def _is_bind_of(bind: TracedCall, call: TracedCall) -> bool:
@@ -232,10 +315,14 @@ def _listed(value: Any) -> list[Any]:
     return list(cast("Any", value)) if isinstance(value, tuple | list) else [value]
 
 
-def _describe_equation(jaxpr: Any, index: int, equation: Any) -> TracedCall:
+def _describe_equation(jaxpr: Any, index: int, equation: Any, given: Sequence[Any]) -> TracedCall:
+    """given: variables that a sub-program gets, which the program around it may read later."""
     later = [variable for other in jaxpr.eqns[index + 1 :] for variable in other.invars]
     readers = {id(variable) for variable in (*later, *jaxpr.outvars)}
+    read_later = readers | {id(variable) for variable in given}
     lines, function = _read_traceback(equation.source_info.traceback)
+    used = any(id(variable) in readers for variable in equation.outvars)
+    avals = [variable.aval for variable in equation.invars]
     return TracedCall(
         kernel=compute_kernel_name(equation.params),
         primitive=equation.primitive.name,
@@ -245,16 +332,26 @@ def _describe_equation(jaxpr: Any, index: int, equation: Any) -> TracedCall:
         function=function,
         name_stack=str(equation.source_info.name_stack),
         traced=True,
-        outputs_used=any(id(variable) in readers for variable in equation.outvars),
+        outputs_used=used,
         operand_used_later=any(
-            id(variable) in readers for variable in equation.invars if not isinstance(variable, jex_core.Literal)
+            id(variable) in read_later for variable in equation.invars if not isinstance(variable, jex_core.Literal)
         ),
+        alone=None if used or not equation.outvars else lower_alone(equation.primitive, equation.params, avals),
     )
 
 
 def _read_traceback(traceback: Any) -> tuple[Lines, str]:
     frames = [] if traceback is None else [f for f in traceback.frames if is_project_file(f.file_name)]
     return tuple((f.file_name, f.line_num) for f in frames), frames[0].function_name if frames else ""
+
+
+def _is_for_shapes() -> bool:
+    frame = inspect.currentframe()
+    while frame is not None:
+        if frame.f_code.co_name == "eval_shape" and not is_project_file(frame.f_code.co_filename):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _read_stack() -> tuple[Lines, str]:

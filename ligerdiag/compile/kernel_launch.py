@@ -53,7 +53,10 @@ class KernelLaunch:
     operands: int
     outputs: int
     scalars: tuple[Scalar, ...]
-    """By position; operands, scalars and outputs together are the first parameters of the kernel, in order."""
+    """By position."""
+    pointers: tuple[int | None, ...]
+    """For each operand, then each output, the position of its pointer in the kernel's signature; None for an output that is
+    written through the operand that it shares its bytes with."""
     constants: Mapping[str, Constant]
     """Name of a parameter to its value at compile time."""
     zeroed: tuple[int, ...]
@@ -94,6 +97,7 @@ def _parse_launch(fields: Json) -> KernelLaunch:
         operands=read_int(fields, "operands"),
         outputs=read_int(fields, "outputs"),
         scalars=tuple(_parse_scalar(as_object(item, "scalar")) for item in read_list(fields, "scalars")),
+        pointers=_parse_pointers(read_list(fields, "pointers")),
         constants={name: _parse_constant(name, value) for name, value in read_object(fields, "constants").items()},
         zeroed=read_ints(fields, "zeroed"),
         aliases=_parse_aliases(read_list(fields, "aliases")),
@@ -117,6 +121,7 @@ def render_kernel_launch(launch: KernelLaunch) -> Json:
             {"position": scalar.position, "type": scalar.type, "value": _render_number(scalar.value)}
             for scalar in launch.scalars
         ],
+        "pointers": list(launch.pointers),
         "constants": {name: _render_number(value) for name, value in launch.constants.items()},
         "zeroed": list(launch.zeroed),
         "aliases": [list(pair) for pair in launch.aliases.items()],
@@ -136,6 +141,10 @@ def _parse_scalar(fields: Json) -> Scalar:
     if not isinstance(value, bool | int | float):
         raise FieldError(f"expected a number for `value` but got {value!r:.60}")
     return Scalar(position=read_int(fields, "position"), type=read_str(fields, "type"), value=value)
+
+
+def _parse_pointers(items: list[object]) -> tuple[int | None, ...]:
+    return tuple(None if item is None else as_int(item, "pointers") for item in items)
 
 
 def _parse_constant(name: str, value: object) -> Constant:

@@ -2,9 +2,12 @@
 
 1. jax-triton's lowering rule for CUDA is wrapped. What it is asked for and the custom call that it makes are looked at
    side by side: so a payload in the HLO leads back to the kernel and its arguments.
-2. What the rule settles itself, configurations and the values of heuristics, is read off its calls of
-   `get_or_create_triton_kernel`: one for each configuration.
-3. Nothing here may stop a lowering: what is not understood is a launch with `trouble`.
+2. What the rule settles itself, configurations and the values of heuristics, is read off its calls of the function that
+   compiles a kernel: one for each configuration.
+3. Which parameter of the kernel stands for what: before jax-triton 0.4 the operands and scalars as they are given, then a
+   pointer for each output. Since then what is not given stands for the outputs, wherever it is in the signature, and an
+   output that is in an operand's bytes, be it a Ref's or by `input_output_aliases`, has no parameter of its own.
+4. Nothing here may stop a lowering: what is not understood is a launch with `trouble`.
 """
 
 import enum
@@ -31,6 +34,10 @@ _KNOWN = frozenset({
     "serialized_metadata",
 })  # fmt: skip
 """Parameters of the primitive in jax-triton before 0.4; whatever else it has is a constexpr of the kernel."""
+_KNOWN_SINCE_0_4 = frozenset({
+    "fn", "name", "in_tree", "out_shapes", "grid", "compute_capability", "backend_options", "input_output_aliases",
+    "zeroed_outputs", "serialized_metadata", "metaparams", "has_side_effect", "cost_estimate",
+})  # fmt: skip
 
 
 class _Trouble(Exception):
@@ -83,29 +90,43 @@ def record_launches(library: Any) -> Generator[Launches]:
         lowerings.register_lowering(primitive, rule, platform=_CUDA)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Configuration:
+    """A kernel as it was compiled for one configuration."""
+
+    kernel: Any
+    """The `JITFunction` or what stands for it."""
+    constants: Mapping[str, Any]
+
+
 @contextmanager
-def _watch_configurations(library: Any) -> Generator[list[tuple[Any, Mapping[str, Any]]]]:
-    """(kernel, constexprs) of each configuration that the rule compiles; empty where the library has no such step."""
-    seen: list[tuple[Any, Mapping[str, Any]]] = []
-    original = getattr(library, "get_or_create_triton_kernel", None)
+def _watch_configurations(library: Any) -> Generator[list[_Configuration]]:
+    """Each configuration that the rule compiles; empty where the library has no such step."""
+    seen: list[_Configuration] = []
+    newer = getattr(library, "TritonFunction", None)
+    holder, name = (library, "get_or_create_triton_kernel") if newer is None else (newer, "get_or_create_kernel")
+    original = getattr(holder, name, None)
     if original is None:
         yield seen
         return
 
     def watched(*args: Any, **keywords: Any) -> Any:
-        if len(args) > 2:
-            seen.append((args[2], dict(keywords.get("metaparams", {}))))
+        constants = dict(keywords.get("metaparams", {}))
+        if newer is not None and args:
+            seen.append(_Configuration(kernel=args[0].fn, constants=constants))
+        elif len(args) > 2:
+            seen.append(_Configuration(kernel=args[2], constants=constants))
         return original(*args, **keywords)
 
-    library.get_or_create_triton_kernel = watched
+    setattr(holder, name, watched)
     try:
         yield seen
     finally:
-        library.get_or_create_triton_kernel = original
+        setattr(holder, name, original)
 
 
 def _describe_launch(
-    library: Any, ctx: Any, params: Mapping[str, Any], results: Any, configurations: Sequence[tuple[Any, Any]]
+    library: Any, ctx: Any, params: Mapping[str, Any], results: Any, configurations: Sequence[_Configuration]
 ) -> KernelLaunch:
     payload, kernel = "", compute_kernel_name(params)
     try:
@@ -120,7 +141,7 @@ def _describe_launch(
 def _make_troubled(payload: str, kernel: str, trouble: str) -> KernelLaunch:
     return KernelLaunch(
         payload=payload, kernel=kernel, module="", file="", qualname="", source="", grid=(0, 0, 0), operands=0,
-        outputs=0, scalars=(), constants={}, zeroed=(), aliases={}, trouble=trouble,
+        outputs=0, scalars=(), pointers=(), constants={}, zeroed=(), aliases={}, trouble=trouble,
     )  # fmt: skip
 
 
@@ -149,19 +170,21 @@ def _hash_config(operation: Any) -> str:
 
 
 def _read_launch(
-    payload: str, library: Any, ctx: Any, params: Mapping[str, Any], configurations: Sequence[tuple[Any, Any]]
+    payload: str, library: Any, ctx: Any, params: Mapping[str, Any], configurations: Sequence[_Configuration]
 ) -> KernelLaunch:
-    missing = sorted(_KNOWN - params.keys())
-    if missing or not configurations:
-        raise _Trouble("it was lowered by another generation of jax-triton than the one before 0.4")
+    if not configurations or not any(known <= params.keys() for known in (_KNOWN, _KNOWN_SINCE_0_4)):
+        raise _Trouble("it was lowered by a generation of jax-triton that is not known")
     if len(configurations) > 1:
         raise _Trouble(f"the kernel is autotuned: {len(configurations)} configurations")
-    compiled, constants = configurations[0]
-    function = _find_function(compiled)
+    configuration = configurations[0]
+    function = _find_function(configuration.kernel)
+    constants = configuration.constants
     zeroed: Any = params["zeroed_outputs"]
     if callable(zeroed):
         zeroed = zeroed(dict(constants))
     x, y, z = library.normalize_grid(params["grid"], dict(constants))
+    read = _read_parameters if "in_tree" in params else _read_older_parameters
+    parameters = read(library, configuration.kernel, ctx, params)
     return KernelLaunch(
         payload=payload,
         kernel=compute_kernel_name(params),
@@ -172,14 +195,72 @@ def _read_launch(
         grid=(int(x), int(y), int(z)),
         operands=len(ctx.avals_in),
         outputs=len(ctx.avals_out),
-        scalars=tuple(
-            Scalar(position=int(position), type=str(kind), value=_read_number(value))
-            for position, kind, value in params["scalar_args"]
-        ),
-        constants={name: _read_constant(name, value) for name, value in sorted(constants.items())},
+        scalars=parameters.scalars,
+        pointers=parameters.pointers,
+        constants={
+            name: _read_constant(name, value)
+            for name, value in sorted({**dict.fromkeys(parameters.empty), **constants}.items())
+        },
         zeroed=tuple(sorted(zeroed)),
+        aliases=parameters.aliases,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parameters:
+    """What the parameters of a kernel stand for; see 3 above and `KernelLaunch`."""
+
+    scalars: tuple[Scalar, ...]
+    pointers: tuple[int | None, ...]
+    aliases: Mapping[int, int]
+    empty: tuple[str, ...] = ()
+    """Names of those that get None."""
+
+
+def _read_older_parameters(library: Any, kernel: Any, ctx: Any, params: Mapping[str, Any]) -> _Parameters:
+    del library, kernel
+    scalars = tuple(
+        Scalar(position=int(position), type=str(kind), value=_read_number(value))
+        for position, kind, value in params["scalar_args"]
+    )
+    taken = {scalar.position for scalar in scalars}
+    count = len(taken) + len(ctx.avals_in) + len(ctx.avals_out)
+    return _Parameters(
+        scalars=scalars,
+        pointers=tuple(position for position in range(count) if position not in taken),
         aliases={int(operand): int(output) for operand, output in params["input_output_aliases"]},
     )
+
+
+def _read_parameters(library: Any, kernel: Any, ctx: Any, params: Mapping[str, Any]) -> _Parameters:
+    given = params["in_tree"].unflatten(range(len(ctx.avals_in)))
+    names = library.TritonFunction(kernel).non_constexpr_param_names
+    positions = [kernel.arg_names.index(name) for name in names]
+    pointers: list[int | None] = [None] * (len(ctx.avals_in) + len(ctx.avals_out))
+    scalars: list[Scalar] = []
+    empty: list[str] = []
+    operands: list[int | None] = []  # numbers of the arrays; jax-triton counts scalars as operands, too
+    for name, position, leaf in zip(names, positions, given, strict=True):
+        match leaf:
+            case library._OutputPlaceholder():
+                pointers[len(ctx.avals_in) + leaf.ordinal] = position
+            case library._StaticArg():
+                operands.append(None)
+                kind = str(library.get_type_id(leaf.value))
+                scalars.append(Scalar(position=position, type=kind, value=_read_number(leaf.value)))
+            case None:
+                empty.append(name)
+            case int():
+                operands.append(leaf)
+                pointers[leaf] = position
+            case _:
+                raise _Trouble(f"its parameter `{name}` is a {type(leaf).__name__}")
+    aliases: dict[int, int] = {}
+    for number, output in params["input_output_aliases"].items():
+        operand: int | None = operands[int(number)]
+        if operand is not None:
+            aliases[operand] = int(output)
+    return _Parameters(scalars=tuple(scalars), pointers=tuple(pointers), aliases=aliases, empty=tuple(empty))
 
 
 def _find_function(compiled: Any) -> Any:

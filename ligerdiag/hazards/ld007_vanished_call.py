@@ -8,6 +8,7 @@ from ligerdiag.findings import Finding, Severity
 from ligerdiag.hazards.examples import ALIASED, NO_OUTPUTS
 from ligerdiag.hazards.reports import VANISHED_CALL
 from ligerdiag.hazards.rule import Rule
+from ligerdiag.hazards.vanished_examples import REPLACED_FUNCTION, UNUSED_RESULT, UNUSED_SUM
 
 
 def check(context: Context) -> Iterator[Finding]:
@@ -21,10 +22,13 @@ def check(context: Context) -> Iterator[Finding]:
             reason = "it has no outputs, and JAX drops such a call before XLA sees it"
         else:
             reason = "nothing uses its outputs, and JAX drops such a call before XLA sees it"
+        message = f"`{call.kernel}` is called for its effect and is not in the compiled program"
+        if call.unknown:
+            message = f"`{call.kernel}` is not in the compiled program, and what it overwrites could not be told"
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"`{call.kernel}` is called for its effect and is not in the compiled program",
+            message=message,
             source=call.source,
             kernel=call.kernel,
             evidence=(("call", reason),),
@@ -39,7 +43,9 @@ RULE = Rule(
     summary="a kernel called for its effect is missing from the compiled program",
     what_it_does="""\
 Compares the kernel calls of the traced jaxpr with those of the module that JAX lowered, and these with the optimized
-module. A call is reported when it has no outputs at all, or when something reads one of its operands later.""",
+module. A call is reported when it has no outputs at all, or when it overwrites an operand that none of its outputs stands
+for and something may read one of its operands later. What a `custom_vjp` or `custom_jvp` asks for whose rule takes its place
+was never to run.""",
     why="""\
 JAX and XLA remove what nobody uses. A kernel whose only purpose is to scale a gradient in place is, to them, a call that
 does nothing: the gradient stays unscaled, silently.""",
@@ -54,7 +60,7 @@ hide behind one that is kept.""",
         "github.com/NVIDIA/warp/pull/1240",
     ),
     reproduced=VANISHED_CALL,
-    bad=(NO_OUTPUTS,),
-    good=(ALIASED,),
+    bad=(NO_OUTPUTS, UNUSED_SUM),
+    good=(ALIASED, UNUSED_RESULT, REPLACED_FUNCTION),
     check=check,
 )

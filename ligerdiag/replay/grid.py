@@ -68,7 +68,7 @@ def run_programs(
         raise NotCoveredError(f"kernel `{launch.kernel}`: an empty grid")
     numbers = range(count_programs(launch)) if programs is None else programs
     interpreter: Any = importlib.import_module("triton.runtime.interpreter")
-    arguments = [*_make_pointers_and_scalars(launch, interpreter, buffers)]
+    arguments = _make_pointers_and_scalars(launch, interpreter, kernel, buffers)
     constants = _make_constants(launch, interpreter, kernel)
     seen: list[bool] = []
     with (
@@ -79,7 +79,7 @@ def run_programs(
         mind_narrow_floats(interpreter, round_to_nearest=round_to_nearest),
     ):
         try:
-            kernel.run(*arguments, grid=(len(numbers),), warmup=False, **constants)
+            kernel.run(grid=(len(numbers),), warmup=False, **arguments, **constants)
         except Exception as fault:
             raise _explain(launch, fault) from fault
     return Ran(atomics=bool(seen))
@@ -101,12 +101,16 @@ def _explain(launch: KernelLaunch, fault: BaseException) -> BaseException:
     return NotCoveredError(f"kernel `{launch.kernel}`: {what}")
 
 
-def _make_pointers_and_scalars(launch: KernelLaunch, interpreter: Any, buffers: Sequence[Array]) -> Sequence[Any]:
-    language = interpreter.tl
-    arguments: list[Any] = [HostArray(buffer, language) for buffer in buffers[: launch.operands]]
-    for scalar in launch.scalars:
-        arguments.insert(scalar.position, _make_scalar(launch, scalar, interpreter))
-    return [*arguments, *(HostArray(buffer, language) for buffer in buffers[launch.operands :])]
+def _make_pointers_and_scalars(
+    launch: KernelLaunch, interpreter: Any, kernel: Any, buffers: Sequence[Array]
+) -> Mapping[str, Any]:
+    """By the names of the kernel's parameters."""
+    names: Sequence[str] = kernel.arg_names
+    arguments = {names[scalar.position]: _make_scalar(launch, scalar, interpreter) for scalar in launch.scalars}
+    for position, buffer in zip(launch.pointers, buffers, strict=True):
+        if position is not None:
+            arguments[names[position]] = HostArray(buffer, interpreter.tl)
+    return arguments
 
 
 def _make_scalar(launch: KernelLaunch, scalar: Scalar, interpreter: Any) -> Any:
@@ -208,6 +212,15 @@ def _watched_atomics(interpreter: Any, seen: list[bool], allowed: bool) -> Gener
 
         return watched
 
-    names = ("create_atomic_rmw", "create_atomic_cas")
-    with override(builder, **{name: watch(getattr(builder, name)) for name in names}):
+    def refuse(*_: Any) -> Any:
+        raise NotCoveredError("it waits for another program of the grid")
+
+    names = (
+        "create_atomic_rmw",
+        "create_atomic_cas",
+        "create_atomic_load",
+        "create_atomic_store",
+    )  # the last two since 3.8
+    watched = {name: watch(getattr(builder, name)) for name in names if hasattr(builder, name)}
+    with override(builder, create_atomic_poll=refuse, **watched):
         yield

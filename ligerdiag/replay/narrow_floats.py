@@ -1,4 +1,4 @@
-"""bf16 and f8 in Triton's interpreter (3.6), which keeps them as integers of their width.
+"""bf16 and f8 in Triton's interpreter (3.6 to 3.9), which keeps them as integers of their width.
 
 | operation | the interpreter | here |
 |---|---|---|
@@ -7,6 +7,7 @@
 | f32 to bf16 | truncates; a GPU rounds to nearest, ties to even | truncates, or rounds with `round_to_nearest` |
 | to f8 | rounds without carry | NotCoveredError, or rounds with `round_to_nearest`, saturating as a GPU does |
 | integers, f64 to or from bf16 or f8 | converts the integers | NotCoveredError |
+| scaled dot (since 3.7) | computes in f32 | NotCoveredError |
 
 Loads, stores, moves, selections and bitwise operations do not look at the value and are right as they are.
 """
@@ -74,8 +75,11 @@ def mind_narrow_floats(interpreter: Any, *, round_to_nearest: bool) -> Generator
     }
     overrides |= {
         name: _refusing_nan_padding(getattr(builder, name))
-        for name in ("create_tensor_pointer_load", "create_descriptor_load")
+        for name in ("create_tensor_pointer_load", "create_descriptor_load")  # the first is gone in 3.9
+        if hasattr(builder, name)
     }
+    if hasattr(builder, "create_dot_scaled"):
+        overrides["create_dot_scaled"] = _refuse_scaled_dot
     with ExitStack() as stack:
         for family in (interpreter.ReduceOps, interpreter.ScanOps):
             stack.enter_context(override(family, apply_impl=_refusing_inputs(family.apply_impl)))
@@ -134,6 +138,10 @@ def _refusing(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(*args)
 
     return refusing
+
+
+def _refuse_scaled_dot(*_: Any) -> Any:
+    raise NotCoveredError("a scaled dot")
 
 
 def _is_pointer(handle: Any) -> bool:

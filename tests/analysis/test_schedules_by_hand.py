@@ -8,6 +8,7 @@ from ligerdiag.analysis.carriers import compute_carriers
 from ligerdiag.analysis.context import compute_context
 from ligerdiag.analysis.retag import Retagged
 from ligerdiag.analysis.vanished import DroppedBy, TracedCall
+from ligerdiag.effects.access import Access
 from ligerdiag.hlo.parse import parse_hlo
 from tests.analysis.by_hand import Program, effects_of, judge, verdicts
 from tests.hlo.building import array, tuple_of
@@ -94,6 +95,27 @@ def test_a_call_that_is_gone_has_not_happened() -> None:
     context = judge(write_program(), schedule, "sums", "y", traced=(traced, unused))
     assert verdicts(context)[1] == "stale"
     assert [(v.kernel, v.dropped_by) for v in context.vanished] == [("k", DroppedBy.JAX), ("double", DroppedBy.XLA)]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "later", "hidden", "reported"),
+    [
+        (0, False, (), True),  # nothing but an effect can be wanted of it
+        (1, True, (), False),  # it overwrites nothing, or declares it
+        (1, True, (Access.READ_WRITE,), True),
+        (1, False, (Access.READ_WRITE,), False),  # nothing reads what it overwrites
+        (1, True, (Access.UNKNOWN,), True),
+    ],
+)
+def test_a_missing_call_matters_where_it_has_no_outputs_or_overwrites_what_is_read(
+    outputs: int, later: bool, hidden: tuple[Access, ...], reported: bool
+) -> None:
+    traced = TracedCall(
+        kernel="k", outputs=outputs, operands=1, source=None, in_program=False, operand_used_later=later, hidden=hidden
+    )
+    vanished = judge(write_program(), write_schedule("ky"), "sums", "y", traced=(traced,)).vanished
+    assert [call.kernel for call in vanished] == (["k"] if reported else [])
+    assert [call.unknown for call in vanished] == ([Access.UNKNOWN in hidden] if reported else [])
 
 
 def test_a_call_that_the_program_does_not_hold_is_a_note() -> None:

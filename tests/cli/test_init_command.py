@@ -52,14 +52,16 @@ def test_what_it_writes_checks_at_once_and_passes_as_a_test(run: Run, tmp_path: 
     assert "1 passed" in tested.out
 
 
-def test_the_starter_is_stale_as_its_text_says_when_the_alias_is_gone(run: Run, tmp_path: Path) -> None:
+def test_the_starter_is_stale_as_its_text_says_when_the_declaration_is_gone(run: Run, tmp_path: Path) -> None:
     assert run("ligerdiag.cli", "init").code == 0
     starter = tmp_path / "cases" / "starter.py"
     text = starter.read_text()
     for old, new in (
-        ("x_ptr, count_ptr, new_x_ptr, COLUMNS", "x_ptr, count_ptr, COLUMNS"),
-        ("new_x_ptr + offsets", "x_ptr + offsets"),
-        (", jax.ShapeDtypeStruct(x.shape, x.dtype)),\n        input_output_aliases={0: 1}", ",)"),
+        ("from ligerdiag.in_place import call_in_place", "from jax_triton import triton_call"),
+        ("x_ptr, count_ptr, declared_ptr, COLUMNS", "x_ptr, count_ptr, COLUMNS"),
+        ("return call_in_place(", "return triton_call("),
+        ("        written=0,\n", ""),
+        ("outputs=", "out_shape="),
         ("        COLUMNS=columns,\n    )", "        COLUMNS=columns,\n    )[0], x"),
     ):
         assert old in text
@@ -116,15 +118,3 @@ def test_a_folder_that_is_none_and_a_file_that_is_no_toml_are_input_errors(run: 
     outcome = run("ligerdiag.cli", "init")
     assert (outcome.code, list_files(tmp_path)) == (2, ["pyproject.toml"])
     assert outcome.err.startswith("error: expected to read `")
-
-
-def test_there_is_a_starter_for_each_generation_of_jax_triton(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def write_for(version: str) -> str:
-        monkeypatch.setattr(command.metadata, "version", lambda package: version)
-        return command.plan_steps(tmp_path)[0].text
-
-    assert "input_output_aliases" in write_for("0.3.1")
-    assert "input_output_aliases" not in write_for("0.4.0")
-    assert "new_ref" in write_for("1.0")
-    for version in ("0.3.1", "0.4.0"):
-        compile(write_for(version), "starter.py", "exec")

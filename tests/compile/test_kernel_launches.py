@@ -50,6 +50,7 @@ def test_a_launch_has_its_grid_scalars_constants_and_zeroed_outputs(launched) ->
         Scalar(position=1, type="fp64", value=0.5),
         Scalar(position=2, type="i32", value=128),
     )
+    assert launch.pointers == (0, 3, 4)
     assert launch.constants == {
         "nothing": None, "BLOCK": 32, "TYPE": {"dtype": "fp32"}, "NAME": "scale",
     }  # fmt: skip
@@ -104,6 +105,7 @@ def test_a_launch_comes_back_from_json_as_it_was() -> None:
     launch = KernelLaunch(
         payload="ab", kernel="k", module="m", file="/m.py", qualname="C.k", source="cd", grid=(1, 2, 3), operands=2,
         outputs=1, scalars=(Scalar(position=0, type="B", value=True), Scalar(position=2, type="fp64", value=-0.0)),
+        pointers=(1, 3, None),
         constants={"N": None, "S": "x", "F": float("-inf"), "T": {"dtype": "bf16"}, "B": False, "I": 2**40},
         zeroed=(0,), aliases={1: 0}, trouble="",
     )  # fmt: skip
@@ -135,5 +137,5 @@ def test_a_rule_with_other_parameters_is_trouble_and_no_crash(monkeypatch) -> No
 def troubled() -> KernelLaunch:
     return KernelLaunch(
         payload="", kernel="k", module="", file="", qualname="", source="", grid=(0, 0, 0), operands=0, outputs=0,
-        scalars=(), constants={}, zeroed=(), aliases={}, trouble="lost",
+        scalars=(), pointers=(), constants={}, zeroed=(), aliases={}, trouble="lost",
     )  # fmt: skip

@@ -186,9 +186,11 @@ def run(case: TruthCase, seed: int) -> dict[str, Any]:
         for value in (case.scalars[name],)
     )
     operands = [buffers[name].view for name in names if name in case.buffers]
+    pointers = tuple(position for position, name in enumerate(names) if name in case.buffers)
     launch = KernelLaunch(
         payload="", kernel=case.kernel.fn.__name__, module="", file="", qualname="", source="", grid=case.grid,
-        operands=len(operands), outputs=0, scalars=scalars, constants=case.constants, zeroed=(), aliases={},
+        operands=len(operands), outputs=0, scalars=scalars,
+        pointers=pointers, constants=case.constants, zeroed=(), aliases={},
     )  # fmt: skip
     watcher = Watcher(interpreter._interpreter, interpreter.interpreter_builder, buffers, case.grid)
     with override(interpreter, _interpreter=watcher):

@@ -138,7 +138,10 @@ def make_launch(kernel: str, grid: Any, operands: int, outputs: int, **fields: A
         "source": compute_source_sha256(function.fn), "scalars": (), "constants": {}, "zeroed": (), "aliases": {},
         "grid": (*grid, 1, 1)[:3], "operands": operands, "outputs": outputs,
     }  # fmt: skip
-    return KernelLaunch(**(record | fields))
+    record |= fields
+    scalars = {scalar.position for scalar in record["scalars"]}
+    pointers = [n for n in range(operands + outputs + len(scalars)) if n not in scalars]
+    return KernelLaunch(**({"pointers": tuple(pointers)} | record))
 
 
 def run(

@@ -1,0 +1,62 @@
+"""Which kernel calls are missing from a program, and what each of them overwrites."""
+
+import base64
+
+import pytest
+
+from ligerdiag.compile.artifacts import KernelCall
+from ligerdiag.effects.access import Access
+from ligerdiag.effects.call import compute_call_effects
+
+
+@pytest.fixture(scope="module")
+def compiled(compile_selected):
+    return compile_selected("vanished.py")
+
+
+def calls_of(compiled, case_id: str) -> tuple[KernelCall, ...]:
+    assert compiled[case_id].artifact is not None, compiled[case_id].error
+    return compiled[case_id].artifact.kernel_calls
+
+
+@pytest.mark.parametrize("name", ["rule_of_a_vjp", "rule_of_a_jvp", "remat"])
+def test_a_function_whose_rule_took_its_place_asks_for_nothing(compiled, name: str) -> None:
+    calls = calls_of(compiled, name)
+    assert calls
+    assert [call for call in calls if not call.in_program] == []
+
+
+def test_a_call_that_is_traced_for_its_shape_alone_is_not_asked_for(compiled) -> None:
+    (call,) = calls_of(compiled, "shape")
+    assert call.in_program
+
+
+@pytest.mark.parametrize("name", ["overwrites", "within_a_vjp"])
+def test_a_missing_call_says_what_it_overwrites(compiled, name: str) -> None:
+    (call,) = calls_of(compiled, name)
+    assert not call.in_program
+    assert call.operand_used_later
+    assert accesses_of(call) == (Access.READ_WRITE,)
+    assert call.alone.declared == ()
+
+
+def test_a_missing_call_that_only_reads_says_so(compiled) -> None:
+    (call,) = calls_of(compiled, "reads")
+    assert not call.in_program
+    assert accesses_of(call) == (Access.READ,)
+
+
+def test_a_missing_call_knows_what_it_declares(compiled) -> None:
+    (call,) = calls_of(compiled, "declares")
+    assert not call.in_program
+    assert call.alone.declared == (0,)
+
+
+def accesses_of(call: KernelCall) -> tuple[Access, ...]:
+    assert call.alone is not None
+    return compute_call_effects(
+        target=call.alone.target,
+        backend_config=base64.b64decode(call.alone.config),
+        operands=call.operands,
+        outputs=call.outputs,
+    ).operands

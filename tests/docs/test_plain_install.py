@@ -1,0 +1,107 @@
+"""What a plain `pip install` of the wheel gets: the newest jax-triton and Triton, not those that are pinned here.
+
+Whoever follows the pages there, in an environment without anything of this checkout, gets to the same answers.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools.documents import ROOT, iterate_runs, matches, parse_blocks, run_command
+
+UV = os.environ.get("UV", "uv")
+"""`uv run` says which one it is."""
+HOW_TO = ROOT / "docs" / "how-to-check-your-train-step.md"
+_OFFLINE = (
+    "error sending request",
+    "failed to lookup address",
+    "Network connectivity is disabled",
+    "Connection refused",
+)
+_ROW = re.compile(r"^(?P<case>[\w\[\]-]+)\s+(as expected|FINDINGS|UNEXPECTED|nothing to check)\s.*$", re.MULTILINE)
+_RULE = re.compile(r"^(?:error|warning|note)\[LD\d+\]", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of an environment that holds the wheel and whatever its metadata lets be newest."""
+    folder = tmp_path_factory.mktemp("plain")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("UV_CONSTRAINT")}
+
+    def run_uv(*words: str, cwd: Path = folder) -> None:
+        done = subprocess.run(
+            [UV, *words], cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=600
+        )
+        if done.returncode and any(sign in done.stderr for sign in _OFFLINE):
+            pytest.skip(f"packages cannot be had: {done.stderr.strip().splitlines()[-1]}")
+        assert done.returncode == 0, done.stderr
+
+    run_uv("build", "--wheel", "-q", "-o", str(folder), cwd=ROOT)
+    (wheel,) = folder.glob("ligerdiag-*.whl")
+    run_uv("venv", "-q", "--no-config", "--python", sys.executable, "venv")
+    found = folder / "venv" / "bin" / "python"
+    run_uv("pip", "install", "-q", "--no-config", "--python", str(found), str(wheel), "pytest")
+    return found
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+def test_it_is_the_other_generation_of_jax_triton(python: Path, cache: Path, tmp_path: Path) -> None:
+    said = run_command(
+        "python -c 'import jax_triton, ligerdiag; print(jax_triton.__version__)'", tmp_path, cache, python
+    )
+    assert [int(number) for number in said.out.split(".")[:2]] >= [0, 4], said
+
+
+def test_a_package_of_ones_own_gets_to_a_cured_step_by_the_page_alone(
+    python: Path, cache: Path, tmp_path: Path
+) -> None:
+    runs = [
+        (block, command, outcome) for block, command, outcome in iterate_runs(HOW_TO, tmp_path, cache, python=python)
+    ]
+    assert len(runs) == 3
+    for block, command, outcome in runs:
+        said = f"{block.place}: {command.words}\n{outcome.out}{outcome.err}"
+        assert outcome.code == int(block.find_word("exit") or 0), said
+        assert command.expected is not None
+        assert matches(command.expected, outcome.out), said
+
+
+@pytest.mark.parametrize(("page", "commands"), [("README.md", 2), ("docs/tutorial.md", 3)])
+def test_a_pages_own_files_get_the_same_verdicts_and_rules(
+    page: str, commands: int, python: Path, cache: Path, tmp_path: Path
+) -> None:
+    runs = list(iterate_runs(ROOT / page, tmp_path, cache, python=python, of_its_files=True))
+    assert len(runs) == commands
+    for block, command, outcome in runs:
+        said = f"{block.place}: {command.words}\n{outcome.out}{outcome.err}"
+        assert outcome.code == int(block.find_word("exit") or 0), said
+        if command.expected is not None:
+            assert list_answers(outcome.out) == list_answers(command.expected), said
+
+
+def test_what_init_writes_is_as_it_expects_and_replayed(python: Path, cache: Path, tmp_path: Path) -> None:
+    assert run_command("ligerdiag init", tmp_path, cache, python).code == 0
+    checked = run_command("ligerdiag check --strict", tmp_path, cache, python)
+    assert checked.code == 0, checked
+    assert "starter  as expected  agrees  count fresh · loss fresh" in checked.out
+    tested = run_command("python -m pytest -q -p no:cacheprovider", tmp_path, cache, python)
+    assert tested.code == 0, tested
+
+
+def test_the_page_shows_the_helper_as_it_is() -> None:
+    (block,) = (block for block in parse_blocks(HOW_TO) if block.file_name == "in_place.py")
+    text = (ROOT / "ligerdiag" / "in_place.py").read_text(encoding="utf-8")
+    assert text.endswith(block.text.removeprefix("# in_place.py\n"))
+
+
+def list_answers(text: str) -> list[str]:
+    """The rows of the table and the rules of the findings."""
+    return [" ".join(row[0].split()) for row in _ROW.finditer(text)] + _RULE.findall(text)
