@@ -1,6 +1,7 @@
 """A case: a JAX function, what to call it with, on which mesh, and what is expected of its schedule.
 
-This file imports neither jax nor triton: a case's function is only called inside a compile worker.
+This file imports neither jax nor triton, and nothing else of ligerdiag unless something is wrong: a case's function is
+only called inside a compile worker.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,9 +9,6 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from operator import index
 from typing import Any, cast
-
-from ligerdiag.errors import InputError
-from ligerdiag.words import suggest
 
 AXES = "xyzwvu"
 """Names of the axes of a mesh that is given by its sizes."""
@@ -39,8 +37,10 @@ class Draw:
     def __post_init__(self) -> None:
         """Raises InputError for a kind that there is not."""
         if self.kind not in _KINDS:
+            from ligerdiag.words import suggest
+
             known = f"{', '.join(_KINDS[:-1])} or {_KINDS[-1]}"
-            raise InputError(f"expected {known} as a draw but got {_describe(self.kind)}{suggest(self.kind, _KINDS)}")
+            raise _refuse(f"expected {known} as a draw but got {_describe(self.kind)}{suggest(self.kind, _KINDS)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -78,7 +78,7 @@ class Arg:
         object.__setattr__(self, "dtype", _read_dtype(self.dtype))
         object.__setattr__(self, "partition", _read_partition(self.partition))
         if not isinstance(self.draw, Draw | Values) and not callable(self.draw):
-            raise InputError(f"expected draw to be a Draw or a function but got {_describe(self.draw)}")
+            raise _refuse(f"expected draw to be a Draw or a function but got {_describe(self.draw)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,16 +129,14 @@ class Case:
     def __post_init__(self) -> None:
         """Writes the fields as they are typed. Raises InputError for what cannot be meant."""
         if not isinstance(cast("object", self.name), str) or not self.name:
-            raise InputError(f"expected name to be a text but got {_describe(self.name)}")
+            raise _refuse(f"expected name to be a text but got {_describe(self.name)}")
         if not callable(self.function):
-            raise InputError(f"expected function to be a function but got {_describe(self.function)}")
+            raise _refuse(f"expected function to be a function but got {_describe(self.function)}")
         object.__setattr__(self, "args", _read_sequence("args", self.args, "arguments"))
         object.__setattr__(self, "params", _read_sequence("params", self.params, "values"))
         object.__setattr__(self, "mesh", read_mesh(self.mesh))
         if not isinstance(cast("object", self.effects), Mapping):
-            raise InputError(
-                f"expected effects to be a mapping of target to operands but got {_describe(self.effects)}"
-            )
+            raise _refuse(f"expected effects to be a mapping of target to operands but got {_describe(self.effects)}")
 
     @property
     def id(self) -> str:
@@ -156,24 +154,23 @@ def read_mesh(mesh: Mapping[str, int] | Sequence[int]) -> dict[str, int]:
         sizes = cast("Mapping[object, object]", given)
     elif isinstance(given, tuple | list):
         if len(mesh) > len(AXES):
-            raise InputError(f"expected a mesh of at most {len(AXES)} axes but got {len(mesh)}: give their names, too")
+            raise _refuse(f"expected a mesh of at most {len(AXES)} axes but got {len(mesh)}: give their names, too")
         sizes = dict(zip(AXES, cast("Sequence[object]", given), strict=False))
     else:
-        raise InputError(f"{wanted} {_describe(mesh)}")
+        raise _refuse(f"{wanted} {_describe(mesh)}")
     try:
         return {str(axis): index(cast("Any", size)) for axis, size in sizes.items()}
     except TypeError:
-        raise InputError(f"{wanted} {_describe(mesh)}") from None
+        raise _refuse(f"{wanted} {_describe(mesh)}") from None
 
 
-def _read_shape(shape: object) -> tuple[int, ...]:
-    sizes = cast("Iterable[Any]", shape if isinstance(shape, Iterable) else (shape,))
+def _read_shape(shape: Any) -> tuple[int, ...]:
     try:
-        read = tuple(index(size) for size in sizes)
+        read = tuple(map(index, shape if hasattr(shape, "__iter__") else (shape,)))
     except TypeError:
         read = (-1,)
     if any(size < 0 for size in read):
-        raise InputError(f"expected shape to be a tuple of sizes but got {_describe(shape)}")
+        raise _refuse(f"expected shape to be a tuple of sizes but got {_describe(shape)}")
     return read
 
 
@@ -182,7 +179,7 @@ def _read_dtype(dtype: object) -> str:
     names = (dtype, getattr(dtype, "name", None), getattr(getattr(dtype, "dtype", None), "name", None))
     name = next((name for name in (*names, getattr(dtype, "__name__", None)) if isinstance(name, str)), None)
     if name is None:
-        raise InputError(f"expected dtype to be a name such as `float32` but got {_describe(dtype)}")
+        raise _refuse(f"expected dtype to be a name such as `float32` but got {_describe(dtype)}")
     return name
 
 
@@ -190,16 +187,23 @@ def _read_partition(partition: object) -> tuple[Any, ...]:
     if isinstance(partition, str):
         return (partition,)
     if not isinstance(partition, Iterable):
-        raise InputError(f"expected partition to be a tuple of mesh axes but got {_describe(partition)}")
+        raise _refuse(f"expected partition to be a tuple of mesh axes but got {_describe(partition)}")
     return tuple(cast("Iterable[Any]", partition))
 
 
 def _read_sequence(field_name: str, value: object, of: str) -> tuple[Any, ...]:
     if not isinstance(value, tuple | list):
-        raise InputError(f"expected {field_name} to be a tuple of {of} but got {_describe(value)}: write `(it,)`")
+        raise _refuse(f"expected {field_name} to be a tuple of {of} but got {_describe(value)}: write `(it,)`")
     return tuple(cast("list[Any]", value))
 
 
 def _describe(value: object) -> str:
     """`(8,) (type tuple)`; a long value is cut off."""
     return f"{value!r:.60} (type {type(value).__name__})"
+
+
+def _refuse(message: str) -> Exception:
+    """An InputError."""
+    from ligerdiag.errors import InputError
+
+    return InputError(message)

@@ -176,3 +176,41 @@ def test_nothing_half_written_is_left_in_the_cache(troubles: dict[str, CaseRepor
 def test_a_device_that_is_not_there_is_an_input_error_before_anything_is_compiled(cache: Path) -> None:
     with pytest.raises(InputError, match="needs an NVIDIA GPU, and this machine has none"):
         api.check(api.CheckOptions(selectors=("no such case",), cache_directory=cache, device=True))
+
+
+KERNEL = """\
+import jax_triton
+import triton
+import triton.language as tl
+from ligerdiag import Arg, Case
+
+
+@triton.jit
+def helper(x):
+    return x + no_such_name
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, N: tl.constexpr):
+    tl.store(y_ptr + tl.arange(0, N), helper(tl.load(x_ptr + tl.arange(0, N))))
+
+
+def f(x):
+    return jax_triton.triton_call(x, kernel=kernel, out_shape=x, grid=1, N=256)
+
+
+CASE = Case(name="a", function=f, args=(Arg(shape=256),))
+"""
+
+
+def test_a_kernel_that_does_not_compile_is_shown_as_triton_draws_it_with_its_line_and_ends_with_3(
+    tmp_path: Path, run_cli: RunCli
+) -> None:
+    (tmp_path / "kernel.py").write_text(KERNEL)
+    outcome = run_cli("check", "kernel.py", "--no-replay", cwd=tmp_path)
+    assert outcome.code == 3
+    assert "kernel.py:9: CompilationError: NameError('no_such_name is not defined')" in " ".join(outcome.out.split())
+    shown = [line.removeprefix("   | ") for line in outcome.out.splitlines() if line.startswith("   | ")]
+    assert shown[0].endswith("kernel.py:9:16")
+    assert shown[1:4] == ["def helper(x):", "    return x + no_such_name", "               ^"]
+    assert "Traceback" not in outcome.out + outcome.err
