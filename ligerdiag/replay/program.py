@@ -45,6 +45,7 @@ from ligerdiag.replay.cells import (
 from ligerdiag.replay.collectives import COLLECTIVES, exchange
 from ligerdiag.replay.dtypes import get_dimensions, get_dtype
 from ligerdiag.replay.evaluate import Evaluator, choose_branch, is_true
+from ligerdiag.replay.first_nan import NanWatch
 from ligerdiag.replay.opcodes.scope import Array, NotCoveredError, Value
 
 _TOGETHER = frozenset({"tuple", "get-tuple-element", "call", "while", "conditional", "opt-barrier"})
@@ -63,13 +64,19 @@ class Kernels(Protocol):
 
 
 def run_program(
-    module: HloModule, arguments: Sequence[Array], kernels: Kernels, *, isolated: bool = False, devices: int = 1
+    module: HloModule,
+    arguments: Sequence[Array],
+    kernels: Kernels,
+    *,
+    isolated: bool = False,
+    devices: int = 1,
+    watch: NanWatch | None = None,
 ) -> tuple[Array, ...]:
     """The outputs (leaves of the entry's root, in order) of the program as written, for all devices as one.
 
     arguments: by parameter number. devices: how many there are inside of a shard_map. Raises NotCoveredError.
     """
-    run = _Run(module, kernels, isolated, devices)
+    run = _Run(module, kernels, isolated, devices, watch)
     root = run.run(module.entry, [Cell(argument) for argument in arguments], ())
     return tuple([cell.array for cell in list_cells(root)])
 
@@ -90,6 +97,7 @@ class _Run:
     kernels: Kernels
     isolated: bool
     devices: int
+    watch: NanWatch | None = None
     _evaluator: Evaluator = field(init=False)
     _residual_lines: Mapping[int, ResidualLines] = field(init=False)
     _writes: dict[tuple[TagPath, int, int], int] = field(default_factory=dict[tuple[TagPath, int, int], int])
@@ -160,10 +168,16 @@ class _Run:
     def _compute(
         self, instruction: HloInstruction, operands: Sequence[Cells], prefix: TagPath, evaluator: Evaluator
     ) -> Cells:
+        if self.watch is not None:
+            self.watch.before(operands)
         if instruction.opcode == "custom-call" and carries_kernel(instruction.proto.custom_call_target):
-            return self._launch(instruction, operands, prefix)
-        read = tuple([self._read_for(instruction, operand) for operand in operands])
-        return store(evaluator.evaluate(instruction, read))
+            result = self._launch(instruction, operands, prefix)
+        else:
+            read = tuple([self._read_for(instruction, operand) for operand in operands])
+            result = store(evaluator.evaluate(instruction, read))
+        if self.watch is not None:
+            self.watch.after(instruction, (result, *operands))
+        return result
 
     def _run_on_devices(
         self, instruction: HloInstruction, operands: Sequence[Cells], devices: int, prefix: TagPath
