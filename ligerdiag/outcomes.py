@@ -86,7 +86,7 @@ class Replay:
 
     state: ReplayState
     reason: str = ""
-    """One line, unless the state is done."""
+    """One line; when the state is done, why outputs are undecided, such as what made the first NaN, else empty."""
     outputs: Mapping[str, OutputNumbers] = field(default_factory=dict[str, OutputNumbers])
     """Output name to its numbers, in the program's order."""
     reference: Mapping[str, float] = field(default_factory=dict[str, float])

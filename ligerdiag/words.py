@@ -1,6 +1,7 @@
-"""Counts and lists, as messages write them."""
+"""Counts, lists and suggestions, as messages write them."""
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 
 
 def count_of(number: int, noun: str) -> str:
@@ -11,3 +12,9 @@ def count_of(number: int, noun: str) -> str:
 def join_words(words: Sequence[str], last: str = "and") -> str:
     """`a`, `a and b`, `a, b and c`."""
     return f" {last} ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else "".join(words)
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """`, did you mean `x`` for the known word that is nearest; empty where none is near."""
+    near = difflib.get_close_matches(word, list(known), 1)
+    return f", did you mean `{near[0]}`" if near else ""

@@ -16,6 +16,7 @@ from ligerdiag.api.run import Key, Run
 from ligerdiag.baseline import load_baseline
 from ligerdiag.compile.cache import Cache
 from ligerdiag.compile.environments import provide_toolchain
+from ligerdiag.compile.job import CaseSpec
 from ligerdiag.compile.pool import Pool
 from ligerdiag.compile.service import CompileEvent, compile_cases, discover_cases
 from ligerdiag.compile.target import Target, load_target
@@ -23,6 +24,7 @@ from ligerdiag.compile.toolchain import Toolchain, current_toolchain
 from ligerdiag.device.service import require_gpu
 from ligerdiag.effects.declared import parse_declared
 from ligerdiag.ending import Ending, work_until_ended
+from ligerdiag.errors import InputError
 from ligerdiag.inspection import open_readers
 from ligerdiag.outcomes import Replay
 from ligerdiag.replay.service import ReplayTask, replay_artifacts
@@ -116,8 +118,7 @@ def _compile(
         if is_compared:
             require_distinct(cases)
         for case in cases:
-            parse_expectation(case.expected)
-            parse_expected_rules(case.expected_rules, beside=case.expected)
+            _require_expectation(case)
             parse_declared(case)
         run.cases = {(case.source, case.id): case for case in cases}
         run.order = tuple((case.source, case.id, target.name) for case in cases for target in targets)
@@ -129,6 +130,15 @@ def _compile(
             run.reports[result.case.source, result.case.id, result.target] = report
             if result.artifact is not None and not report.error:
                 run.tasks.append(ReplayTask(case=result.case, target=result.target, artifact=result.artifact))
+
+
+def _require_expectation(case: CaseSpec) -> None:
+    """Raises InputError, with the file's name, where what the case expects cannot be read."""
+    try:
+        parse_expectation(case.expected)
+        parse_expected_rules(case.expected_rules, beside=case.expected)
+    except InputError as error:
+        raise InputError(f"`{case.source}`: case `{case.id}`: {error}") from error
 
 
 def _replay(

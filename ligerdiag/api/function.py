@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack, overload
 
 from ligerdiag.api.checking import check as check_cases
 from ligerdiag.api.live import LiveFunction, write_live_function
-from ligerdiag.api.options import CheckOptions
+from ligerdiag.api.options import CheckOptions, split_targets
 from ligerdiag.compile.cache import Cache
 from ligerdiag.compile.job import CaseSpec, Source
 from ligerdiag.compile.toolchain_table import DEFAULT
@@ -18,10 +18,41 @@ from ligerdiag.report.expected_rules import parse_expected_rules
 from ligerdiag.report.model import CaseReport, CheckReport, OnProgress
 
 
+class CheckWords(TypedDict, total=False):
+    """What `check` can be told beside the target."""
+
+    mesh: Mapping[str, int] | Sequence[int] | None
+    name: str
+    expected: str | Mapping[str, str] | None
+    expected_rules: tuple[str, ...] | None
+    effects: Mapping[str, Mapping[str, Sequence[int]]] | None
+    reference: Callable[..., Any] | None
+    toolchain: str
+    replay: bool
+    full: bool
+    device: bool
+    cache_directory: Path | str | None
+    refresh: bool
+    timeout: float
+    jobs: int | None
+    config: Path | None
+    on_progress: OnProgress | None
+
+
+@overload
+def check(fn: Callable[..., Any], *specs: Any, target: str = "h100", **words: Unpack[CheckWords]) -> CaseReport: ...
+
+
+@overload
+def check(
+    fn: Callable[..., Any], *specs: Any, target: tuple[str, ...] | list[str], **words: Unpack[CheckWords]
+) -> tuple[CaseReport, ...]: ...
+
+
 def check(
     fn: Callable[..., Any],
     *specs: Any,
-    target: str = "h100",
+    target: str | tuple[str, ...] | list[str] = "h100",
     mesh: Mapping[str, int] | Sequence[int] | None = None,
     name: str = "",
     expected: str | Mapping[str, str] | None = None,
@@ -38,7 +69,7 @@ def check(
     jobs: int | None = None,
     config: Path | None = None,
     on_progress: OnProgress | None = None,
-) -> CaseReport:
+) -> CaseReport | tuple[CaseReport, ...]:
     """Is the schedule right that XLA makes of this function?
 
     The function is compiled in a process of its own, for a GPU that need not be here, judged, and replayed on numbers on the
@@ -48,9 +79,10 @@ def check(
         in this process. What a worker can import goes there by name, everything else (of `__main__`, a lambda, a closure)
         with cloudpickle.
     specs: its arguments by position: an array of JAX's or NumPy's, a `jax.ShapeDtypeStruct`, an `Arg`, a number, or any
-        pytree of them. An array stands for its shape, dtype and sharding; the numbers of a replay are drawn in the range of
-        those it holds.
-    target: the GPU to compile for, see `ligerdiag targets`.
+        pytree of them. An array stands for its shape, dtype and sharding, and is replayed with its values: all of integers
+        and booleans, of floats as long as they are small together; for large ones numbers are drawn in the same range.
+    target: the GPU to compile for, see `ligerdiag targets`. Of several, `("a100", "h100")` or "a100,h100", there is a
+        tuple of reports, one for each in their order.
     mesh: axis name to size, or sizes of axes that are called x, y, z; by default that of the arguments' shardings.
     name: what the report calls it, by default the function's name.
     expected, expected_rules, effects, reference: as in `Case`.
@@ -77,9 +109,10 @@ def check(
         reference=reference,
     )
     settings = load_config(config, Path.cwd()) if config is not None else None
+    targets = split_targets(target)
     options = CheckOptions(
-        targets=(target,),
-        usual_targets=(target,),
+        targets=targets,
+        usual_targets=targets,
         toolchain=toolchain,
         replay=replay,
         bounds=Bounds(full=full),
@@ -91,13 +124,16 @@ def check(
         suppress=() if settings is None else settings.suppress,
         effects=() if settings is None else settings.effects,
     )
-    return check_live(live, options, Path.cwd(), on_progress).cases[0]
+    reports = check_live(live, options, Path.cwd(), on_progress).cases
+    return reports[0] if isinstance(target, str) and len(targets) == 1 else reports
 
 
 def check_live(
     live: LiveFunction, options: CheckOptions, root: Path, on_progress: OnProgress | None = None
 ) -> CheckReport:
-    """The report of one function, with one case; `options` choose none. root: folder that a worker's imports start from.
+    """The report of one function, with one case on each target; `options` choose none.
+
+    root: folder that a worker's imports start from.
 
     Raises as `check`; KeyboardInterrupt after Ctrl-C, when all workers are gone.
     """

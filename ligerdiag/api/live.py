@@ -11,24 +11,22 @@ from typing import Any, cast
 
 from ligerdiag.case import Case
 from ligerdiag.compile.array_arguments import ArgumentPickler
-from ligerdiag.compile.bound import Bound
+from ligerdiag.compile.array_records import choose_mesh
 from ligerdiag.compile.cache import Cache
 from ligerdiag.compile.function_file import Surroundings, write_function_file
 from ligerdiag.compile.function_pickler import (
     FunctionPickler,
     Pickled,
-    has_shardings,
     list_pytree_classes,
     pickle_live,
     settle_class_names,
 )
 from ligerdiag.compile.importable import list_own_folders
+from ligerdiag.compile.jitted import unwrap_jitted
 from ligerdiag.compile.job import Source
 from ligerdiag.compile.toolchain import link_package
 from ligerdiag.errors import InputError
 
-AXES = "xyzwvu"
-"""Names of the axes of a mesh that is given by its sizes."""
 _SETTINGS = (
     "jax_enable_x64",
     "jax_default_matmul_precision",
@@ -58,13 +56,15 @@ class LiveFunction:
 def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
     """Writes the function down and says where; InputError where it or its arguments cannot be handed to a worker."""
     name = live.name or name_function(live.function)
-    function, specs, donated = _unwrap(live.function, live.specs)
-    arguments, meshes = _pickle_arguments(specs, name, str(root))
+    if not callable(cast("object", live.function)):
+        raise InputError(f"expected a function but got {live.function!r:.60} (type={type(live.function).__name__})")
+    unwrapped = unwrap_jitted(live.function, live.specs)
+    arguments, meshes = _pickle_arguments(unwrapped.arguments, name, str(root))
     case = Case(
         name=name,
-        function=function,
+        function=unwrapped.function,
         args=(),
-        mesh=_settle_mesh(live.mesh, meshes),
+        mesh=choose_mesh(live.mesh, meshes),
         expected=live.expected,
         expected_rules=live.expected_rules,
         effects=live.effects or {},
@@ -79,7 +79,7 @@ def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
         path=(*(folder for folder in list_own_folders() if folder not in (str(root), offered)), offered),
         files=tuple(sorted(os.path.abspath(file) for file in arguments.files | pickled.files)),
         settings=_read_settings(),
-        donated=donated,
+        donated=tuple(sorted(unwrapped.donated)),
     )
     data = arguments.data + pickled.data + registered.data
     path = write_function_file(cache.root, surroundings, settle_class_names(data, classes))
@@ -110,28 +110,6 @@ def _describe_place(function: Any) -> str:
     return f"{getattr(function, '__module__', None) or kind.__module__}:{qualname}"
 
 
-def _unwrap(function: Any, specs: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...], tuple[int, ...]]:
-    """A function of `jax.jit` without it, what is static bound to it, and positions of what it donates.
-
-    It is compiled inside of another `jax.jit`, which would not know of either.
-    """
-    if not callable(function):
-        raise InputError(f"expected a function but got {function!r:.60} (type={type(function).__name__})")
-    jitted: Any = function
-    info = getattr(jitted, "_jit_info", None)
-    if info is None or has_shardings(jitted):
-        return function, specs, ()
-    static = (
-        {position % len(specs) for position in info.static_argnums if position < len(specs)} if specs else set[int]()
-    )
-    inner: Any = jitted.__wrapped__
-    if static:
-        inner = Bound(inner, {position: specs[position] for position in static})
-    kept = [position for position in range(len(specs)) if position not in static]
-    donated = tuple(number for number, position in enumerate(kept) if position in info.donate_argnums)
-    return inner, tuple(specs[position] for position in kept), donated
-
-
 def _pickle_arguments(specs: tuple[Any, ...], name: str, root: str) -> tuple[Pickled, list[Mapping[str, int]]]:
     picklers: list[ArgumentPickler] = []
 
@@ -144,21 +122,6 @@ def _pickle_arguments(specs: tuple[Any, ...], name: str, root: str) -> tuple[Pic
     except InputError as error:
         raise InputError(f"arguments of `{name}`: {error}") from error
     return pickled, picklers[0].meshes
-
-
-def _settle_mesh(mesh: Mapping[str, int] | Sequence[int] | None, meshes: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Axis to size: what is given, else that of the arguments' shardings."""
-    if isinstance(mesh, Mapping):
-        return {str(axis): int(size) for axis, size in mesh.items()}
-    if mesh is not None:
-        if len(mesh) > len(AXES):
-            raise InputError(f"expected a mesh of at most {len(AXES)} axes but got {len(mesh)}: give their names, too")
-        return {axis: int(size) for axis, size in zip(AXES, mesh, strict=False)}
-    found = [dict(one) for one in meshes]
-    for one in found[1:]:
-        if list(one.items()) != list(found[0].items()):
-            raise InputError(f"the arguments lie on two meshes, {found[0]} and {one}: give `mesh`")
-    return found[0] if found else {}
 
 
 def _read_settings() -> dict[str, object]:

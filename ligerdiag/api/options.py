@@ -1,11 +1,13 @@
 """What the commands can be asked, as data."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ligerdiag.compile.selectors import Selector
 from ligerdiag.compile.toolchain_table import DEFAULT
 from ligerdiag.effects.declared import DeclaredEffects
+from ligerdiag.errors import InputError
 from ligerdiag.replay.plan import Bounds
 from ligerdiag.report.model import Progress
 from ligerdiag.suppressions.entry import ConfigEntry
@@ -77,3 +79,12 @@ class InspectOptions:
 def ignore_progress(progress: Progress) -> None:
     """For callers who do not want to be told."""
     del progress
+
+
+def split_targets(target: str | Sequence[str]) -> tuple[str, ...]:
+    """Names, or one text with commas between them, each once and in their order; InputError where there is none."""
+    names = [target] if isinstance(target, str) else target
+    parts = tuple(dict.fromkeys(part.strip() for name in names for part in name.split(",") if part.strip()))
+    if not parts:
+        raise InputError(f"expected a target such as `h100` but got {target!r}")
+    return parts

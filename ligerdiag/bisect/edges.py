@@ -52,7 +52,7 @@ def bisect_edges(laboratory: Laboratory, case: CaseSpec, target: Target, options
         draft.is_unsettled = True
         draft.answers.append(f"the case could not be analysed: {base.error}")
         return laboratory.finish(draft)
-    knobs = _find_knobs(draft, base, base.artifact.readers, base.artifact.readers_trouble)
+    knobs = find_knobs(draft, base, base.artifact.readers, base.artifact.readers_trouble)
     if base.is_right or not knobs:
         _settle_without_search(draft, base, knobs)
         numbers = replay_outcomes(laboratory, draft, [base], options)[0]
@@ -112,7 +112,7 @@ class _Experiment:
         )
 
 
-def _find_knobs(draft: Draft, base: Outcome, readers: Sequence[Reader], trouble: str) -> tuple[Reader, ...]:
+def find_knobs(draft: Draft, base: Outcome, readers: Sequence[Reader], trouble: str) -> tuple[Reader, ...]:
     """See 1. What cannot be tied is noted; a kernel that overwrites what it reads would overwrite the tied copy."""
     if trouble:
         draft.is_unsettled = True

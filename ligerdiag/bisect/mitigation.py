@@ -1,6 +1,7 @@
 """The price of each cure: one program with all that can be done about its hidden write, from nothing to another algorithm.
 
-1. The rungs are the case's siblings in its own table (`siblings`).
+1. The rungs are the case's siblings in its own table (`siblings`); of a case without any, itself and with all its readers
+   tied (`automatic_rungs`).
 2. Memory is that of one device, by XLA's buffer assignment: arguments, outputs and temporaries, what they share counted
    once. Memory and instructions are given against the rung that has the least.
 3. The cheapest right rung has every output fresh and loses no precision as far as anything says. Of several it is the
@@ -11,6 +12,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from ligerdiag.bisect.automatic_rungs import make_rungs, name_rung
 from ligerdiag.bisect.batches import try_in_batches
 from ligerdiag.bisect.device_runs import require_device, run_on_device
 from ligerdiag.bisect.draft import Draft
@@ -23,7 +25,6 @@ from ligerdiag.bisect.trial import Outcome, Trial
 from ligerdiag.bisect.wording import describe_wrong, make_row
 from ligerdiag.compile.job import CaseSpec
 from ligerdiag.compile.target import Target
-from ligerdiag.errors import InputError
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.outcomes import DeviceRun, Replay
 from ligerdiag.report.bisection import Axis, Bisection, BisectionRow
@@ -39,16 +40,20 @@ _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 def bisect_mitigation(laboratory: Laboratory, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
     """Verdicts, errors, memory, instructions and, with a device, times of each rung, and the cheapest that is right.
 
-    Raises InputError when the case says no mitigation or has no sibling, or there is no device where one is asked for.
+    Raises InputError when there is no device where one is asked for, CaseError when a case without siblings does not trace.
     """
     require_device(options)
-    cases = _find_rungs(laboratory, case)
+    cases = find_siblings(case, laboratory.discover([str(case.source)])) if find_mitigation(case) else ()
+    is_automatic = len(cases) < 2
     columns = (ERROR, BYTES, INSTRUCTIONS, *((DEVICE_ERROR, MILLISECONDS) if options.device else ()))
     draft = laboratory.open_draft(case, target.name, Axis.MITIGATION, toolchain=options.toolchain, columns=columns)
     missing = [f"`{word}`" for word in USUAL_WORDS[:-1] if word not in {find_mitigation(one) for one in cases}]
-    if missing:
+    if missing and not is_automatic:
         draft.notes.append(f"the table of `{case.name}` has no {join_words(missing)} beside this case")
-    trials = [Trial(case=one, target=target, toolchain=options.toolchain) for one in cases]
+    trials: Sequence[Trial] = [Trial(case=one, target=target, toolchain=options.toolchain) for one in cases]
+    if is_automatic:
+        cases = (case,)
+        trials = make_rungs(laboratory, draft, case, target, options.toolchain)
     outcomes: tuple[Outcome, ...] = ()
     for outcomes in try_in_batches(laboratory, trials):
         _write_rows(draft, _make_rungs(outcomes, (None,) * len(outcomes), _NO_RUNS))
@@ -61,22 +66,6 @@ def bisect_mitigation(laboratory: Laboratory, case: CaseSpec, target: Target, op
     return laboratory.finish(draft)
 
 
-def _find_rungs(laboratory: Laboratory, case: CaseSpec) -> tuple[CaseSpec, ...]:
-    if not find_mitigation(case):
-        words = ", ".join(USUAL_WORDS)
-        raise InputError(
-            f"case `{case.id}` does not say what it does about a hidden write: give it one of {words} among its params, or"
-            " `Case(mitigation=...)`"
-        )
-    rungs = find_siblings(case, laboratory.discover([str(case.source)]))
-    if len(rungs) < 2:
-        raise InputError(
-            f"case `{case.id}` has no sibling in `{case.source}`: expected a case of the same name and params but for its"
-            f" mitigation, `{find_mitigation(case)}`"
-        )
-    return rungs
-
-
 def _make_rungs(
     outcomes: Sequence[Outcome], replays: Sequence[Replay | None], runs: Mapping[str, DeviceRun]
 ) -> tuple[Rung, ...]:
@@ -84,11 +73,12 @@ def _make_rungs(
 
 
 def _make_rung(outcome: Outcome, replay: Replay | None, runs: Mapping[str, DeviceRun]) -> Rung:
+    trial = outcome.trial
     rung = Rung(
-        name=find_mitigation(outcome.trial.case),
+        name=name_rung(trial),
         outcome=outcome,
         replay=replay,
-        device=runs.get(outcome.trial.case.id),
+        device=None if trial.variation.ties else runs.get(trial.case.id),
     )
     if outcome.artifact is None or outcome.error:
         return rung

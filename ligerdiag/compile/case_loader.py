@@ -24,7 +24,8 @@ from ligerdiag.compile.artifacts import compute_file_sha256
 from ligerdiag.compile.draws import compute_draws
 from ligerdiag.compile.job import CaseSpec, Source
 from ligerdiag.compile.live_case import forget_live_case, list_live_files, load_live_case
-from ligerdiag.compile.worker_faults import describe_fault, is_project_file
+from ligerdiag.compile.settled_case import settle_case
+from ligerdiag.compile.worker_faults import describe_fault, find_place, is_project_file
 from ligerdiag.errors import CaseError, InputError, LigerdiagError
 
 
@@ -54,11 +55,11 @@ class CaseLoader:
         return cases
 
     def find_case(self, source: Source, case_id: str) -> Case:
-        """One case; what `load` raises, and InputError where the source has no such case any more."""
+        """One case, settled; what `load` raises, and InputError where the source has no such case any more."""
         case = self.load(source).get(case_id)
         if case is None:
             raise InputError(f"`{source}` has no case `{case_id}` any more")
-        return case
+        return settle_case(case)
 
     def compute_dependencies(self) -> dict[str, str]:
         """Files of the project that are imported by now, to their sha256 when they were first seen here."""
@@ -147,8 +148,16 @@ def _index_cases(value: object, source: Source) -> dict[str, Case]:
             raise InputError(f"expected a Case in `{source}` but got a {type(item).__name__}")
         if item.id in cases:
             raise InputError(f"`{source}` defines the case `{item.id}` twice: give them different params")
-        cases[item.id] = item
+        cases[item.id] = item if source.pickled else _settle(item)
     return cases
+
+
+def _settle(case: Case) -> Case:
+    """The case as it is compiled; one that cannot be is left as it is, and says why when it is looked for."""
+    try:
+        return settle_case(case)
+    except LigerdiagError:
+        return case
 
 
 def _import_file(source: Source) -> ModuleType:
@@ -184,7 +193,7 @@ def _import_under_own_name(source: Source, file: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as fault:
+    except (Exception, SystemExit) as fault:
         raise _explain(source, fault) from fault
     return module
 
@@ -196,12 +205,15 @@ def _import(source: Source, name: str) -> ModuleType:
         if source.module and fault.name is not None and (name == fault.name or name.startswith(f"{fault.name}.")):
             raise InputError(f"no module `{name}` to be found from `{source.root}`") from fault
         raise _explain(source, fault) from fault
-    except Exception as fault:
+    except (Exception, SystemExit) as fault:
         raise _explain(source, fault) from fault
 
 
-def _explain(source: Source, fault: Exception) -> CaseError:
+def _explain(source: Source, fault: BaseException) -> LigerdiagError:
+    """What ligerdiag itself says of a Case or an Arg stands as it is, behind its line."""
     traceback.print_exception(fault)
+    if isinstance(fault, LigerdiagError):
+        return InputError(f"{find_place(fault) or source}: {fault}")
     return CaseError(f"`{source}` does not import: {describe_fault(fault)}")
 
 

@@ -1,12 +1,13 @@
 """Worker side: a hash of what decides the numbers that go into a case, and what they are held against."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from types import FunctionType
 from typing import Any, cast
 
-from ligerdiag.case import Arg, Case
+from ligerdiag.case import Arg, Case, Draw, Values
 
 _PLAIN = (str, int, float, bool, bytes, type(None))
 
@@ -39,8 +40,11 @@ def _describe_function(function: Callable[..., Any]) -> str:
 def _describe_value(value: object) -> str:
     """The value as text that is the same in each process; empty when it has none."""
     match value:
-        case Arg():
+        case Arg(draw=Draw() | Values()):
             return repr(value)
+        case Arg(draw=function):
+            drawn = _describe_function(cast("Callable[..., Any]", function))
+            return f"{replace(value, draw=Draw())!r} by {drawn}" if drawn else ""
         case tuple() | list():
             items = [_describe_value(item) for item in cast("list[object]", value)]
             return f"{'tuple' if isinstance(value, tuple) else 'list'}({', '.join(items)})" if all(items) else ""

@@ -20,6 +20,7 @@ import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 
 from ligerdiag.case import Case
 from ligerdiag.compile.importable import find_reference, list_unimportable
+from ligerdiag.compile.jitted import has_shardings
 from ligerdiag.compile.rebuild import build_jitted, build_kernel, build_mesh, find_object
 from ligerdiag.compile.worker_faults import is_project_file
 from ligerdiag.errors import InputError
@@ -27,7 +28,6 @@ from ligerdiag.errors import InputError
 _KERNEL_OPTIONS = (
     "version", "do_not_specialize", "do_not_specialize_on_alignment", "debug", "noinline", "launch_metadata",
 )  # fmt: skip
-_SHARDINGS = ("in_shardings_leaves", "out_shardings_leaves")
 _PROTOCOL = 5
 
 type PytreeClass = tuple[type[Any], tuple[Any, Any] | None, tuple[Any, Any] | None]
@@ -151,12 +151,6 @@ def _describe_pytree_class(kind: type[Any], entry: Any) -> PytreeClass:
         if "data_fields" in held and "meta_fields" in held:
             return kind, (held["data_fields"].cell_contents, held["meta_fields"].cell_contents), None
     return kind, None, (entry.to_iter, entry.from_iter)
-
-
-def has_shardings(jitted: Any) -> bool:
-    """Whether a function of `jax.jit` was given shardings."""
-    leaves = [leaf for name in _SHARDINGS for leaf in getattr(jitted._jit_info, name, ())]
-    return any(type(leaf).__name__ != "UnspecifiedValue" for leaf in leaves)
 
 
 def _read_jit_options(jitted: Any) -> dict[str, Any]:

@@ -82,6 +82,8 @@ class Job[A]:
     """Directories that are removed afterwards, however it ends."""
     timeout: float | None = None
     """Seconds; None means the pool's."""
+    imports_only: bool = False
+    """Whether nothing runs but the import of the source: a worker that ends with an exit code was ended by that file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +156,7 @@ def make_discover_job(request: DiscoverRequest) -> Job[DiscoverAnswer]:
         name=f"`{request.source}`",
         render=lambda log: render_request(type(request).__name__, asdict(request), log),
         parse=lambda line: _parse_discovered(parse_answer(line)),
+        imports_only=True,
     )
 
 

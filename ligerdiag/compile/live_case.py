@@ -6,14 +6,14 @@ import pickle
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ligerdiag.case import Arg, Case, Draw
-from ligerdiag.compile.function_file import Surroundings, read_function_file
+from ligerdiag.case import Case
+from ligerdiag.compile.function_file import read_function_file
 from ligerdiag.compile.job import Source
 from ligerdiag.compile.rebuild import forget_kernels, register_pytree_class
+from ligerdiag.compile.settled_case import settle_case
 from ligerdiag.errors import InputError
 
 _settings: dict[str, object] = {}
@@ -42,7 +42,7 @@ def load_live_case(source: Source) -> Case:
     case: Case = pickle.load(stream)
     for kind, fields, functions in pickle.load(stream):
         register_pytree_class(kind, fields, functions)
-    return replace(case, args=_settle_arguments(arguments, case.id, surroundings))
+    return settle_case(replace(case, args=arguments), frozenset(surroundings.donated))
 
 
 def forget_live_case() -> None:
@@ -64,38 +64,3 @@ def _update(settings: Mapping[str, object]) -> None:
     config: Any = importlib.import_module("jax").config
     for name, value in settings.items():
         config.update(name, value)
-
-
-def _settle_arguments(arguments: tuple[Any, ...], case_id: str, surroundings: Surroundings) -> tuple[Arg, ...]:
-    library: Any = importlib.import_module("jax")
-
-    def settle(position: int, leaf: object) -> Arg:
-        arg = leaf if isinstance(leaf, Arg) else _make_scalar(leaf, position, case_id)
-        return replace(arg, donate=arg.donate or position in surroundings.donated)
-
-    return tuple(
-        library.tree_util.tree_map(partial(settle, position), value) for position, value in enumerate(arguments)
-    )
-
-
-def _make_scalar(value: object, position: int, case_id: str) -> Arg:
-    """A number of Python's own, as `jax.jit` takes it."""
-    match value:
-        case bool():
-            return Arg(shape=(), dtype="bool", draw=Draw(kind="bernoulli", scale=float(value)))
-        case int():
-            return Arg(
-                shape=(), dtype=_name_dtype(int), draw=Draw(kind="randint", low=value, high=value + 1), weak=True
-            )
-        case float():
-            return Arg(shape=(), dtype=_name_dtype(float), draw=Draw(kind="uniform", low=value, high=value), weak=True)
-        case _:
-            raise InputError(
-                f"expected arrays and numbers in argument {position} of `{case_id}` but got {value!r:.60}"
-                f" (type={type(value).__name__}): bind it before, as in `functools.partial(function, name=value)`"
-            )
-
-
-def _name_dtype(kind: type) -> str:
-    library: Any = importlib.import_module("jax")
-    return str(library.dtypes.canonicalize_dtype(kind))

@@ -1,6 +1,7 @@
 """Worker side: traces and lowers a case for a target, with its operations tagged."""
 
 import importlib
+import sys
 import traceback
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -23,6 +24,7 @@ from ligerdiag.compile.kernel_calls import (
     find_traced_calls,
     record_binds,
 )
+from ligerdiag.compile.kernel_faults import find_kernel_fault
 from ligerdiag.compile.kernel_launch import KernelLaunch
 from ligerdiag.compile.kernel_launches import record_launches
 from ligerdiag.compile.mesh import build_argument_specs, build_mesh, compute_donated
@@ -32,7 +34,7 @@ from ligerdiag.compile.readers import find_readers
 from ligerdiag.compile.tags import tag_like, tag_operations
 from ligerdiag.compile.ties import put_ties
 from ligerdiag.compile.worker_faults import describe_fault
-from ligerdiag.errors import CaseError, LigerdiagError
+from ligerdiag.errors import CaseError, CompileError, LigerdiagError
 
 MAXIMUM_FRAMES = 64
 """Python frames that a location keeps, innermost first; JAX's default of 10 can end before the user's line."""
@@ -73,7 +75,8 @@ def lower_case(
     mesh: Any = None,
     ties: Sequence[str] = (),
 ) -> LoweredCase:
-    """Traces and lowers the case; CaseError when its function raises, InputError when arguments or ties do not fit.
+    """Traces and lowers the case; CaseError when its function raises, CompileError when one of its kernels does not
+    compile, InputError when arguments or ties do not fit.
 
     ties: ids of the readers that are tied to their kernel; only in a tagged module.
     mesh: of real devices; without one, of devices of the described target.
@@ -248,5 +251,9 @@ def _blame_function(case: Case) -> Generator[None]:
     except LigerdiagError:
         raise
     except Exception as fault:
+        kernel_fault = find_kernel_fault(fault)
+        if kernel_fault is not None:
+            sys.stdout.write(f"{kernel_fault.diagram}\n")
+            raise CompileError(f"a kernel of case `{case.id}` does not compile: {kernel_fault.message}") from fault
         traceback.print_exception(fault)
         raise CaseError(f"the function of case `{case.id}` raises: {describe_fault(fault)}") from fault

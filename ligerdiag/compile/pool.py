@@ -23,7 +23,7 @@ from ligerdiag.compile.fields import FieldError
 from ligerdiag.compile.job import Job, Source
 from ligerdiag.compile.toolchain import Toolchain, current_toolchain, worker_environment
 from ligerdiag.compile.worker_process import MEMORY_VARIABLE, WorkerDied, WorkerProcess, WorkerTimeout
-from ligerdiag.errors import CompileError, LigerdiagError
+from ligerdiag.errors import CaseError, CompileError, LigerdiagError
 
 COMPILE_WORKER = "ligerdiag.compile.worker"
 LOG_LINES = 20
@@ -117,6 +117,10 @@ class Pool:
             line = worker.ask(job.render(str(log)), job.timeout or self.timeout)
         except (WorkerDied, WorkerTimeout) as end:
             self._drop(worker)
+            if job.imports_only and isinstance(end, WorkerDied) and end.exit_code is not None:
+                raise CaseError(
+                    f"{job.name} does not import: it ends the process with exit code {end.exit_code}, as by `os._exit`"
+                ) from end
             raise CompileError(f"the worker for {job.name} {end}", _read_tail(log)) from end
         except BaseException:
             self._drop(worker)

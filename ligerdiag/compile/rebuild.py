@@ -15,7 +15,7 @@ from hashlib import sha256
 from types import FunctionType, ModuleType
 from typing import Any
 
-from ligerdiag.case import Arg, Draw
+from ligerdiag.case import Arg, Draw, Values
 
 KERNELS = "ligerdiag_kernel_"
 """What the names of kernels' own modules begin with."""
@@ -31,9 +31,9 @@ def find_object(module: str, qualname: str, wrappers: Sequence[str]) -> Any:
     return found
 
 
-def build_arg(fields: Mapping[str, Any], draw: Mapping[str, Any]) -> Arg:
+def build_arg(fields: Mapping[str, Any], draw: Mapping[str, Any], values: bytes | None) -> Arg:
     """The argument that stands for an array."""
-    return Arg(**fields, draw=Draw(**draw))
+    return Arg(**fields, draw=Draw(**draw) if values is None else Values(data=values))
 
 
 def build_kernel(function: FunctionType, lines: Sequence[str], start: int, options: Mapping[str, Any]) -> Any:

@@ -19,15 +19,14 @@ def describe_fault(fault: BaseException) -> str:
     text = f"{kind}: {message}" if message else kind
     if isinstance(fault, SyntaxError) and fault.filename:
         return f"{fault.filename}:{fault.lineno}: {kind}: {fault.msg}"
-    place = next(
-        (
-            f"{frame.filename}:{frame.lineno}"
-            for frame in reversed(traceback.extract_tb(fault.__traceback__))
-            if is_project_file(frame.filename)
-        ),
-        "",
-    )
+    place = find_place(fault)
     return f"{place}: {text}" if place else text
+
+
+def find_place(fault: BaseException) -> str:
+    """`mine.py:12`, the innermost line of the user's own code on the way to the fault; empty where there is none."""
+    frames = reversed(traceback.extract_tb(fault.__traceback__))
+    return next((f"{frame.filename}:{frame.lineno}" for frame in frames if is_project_file(frame.filename)), "")
 
 
 @cache

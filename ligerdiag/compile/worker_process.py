@@ -28,6 +28,11 @@ class WorkerTimeout(Exception):
 class WorkerDied(Exception):
     """The worker ended instead of answering; the message says how, such as `was aborted by signal 6 (SIGABRT)`."""
 
+    def __init__(self, message: str, *, exit_code: int | None = None) -> None:
+        """exit_code: with which it ended of its own accord; None where it was ended."""
+        super().__init__(message)
+        self.exit_code = exit_code
+
 
 class WorkerProcess:
     """A running worker. It belongs to one thread at a time, except for `kill`."""
@@ -64,7 +69,7 @@ class WorkerProcess:
             self._process.stdin.write(line.encode())
             self._process.stdin.flush()
         except OSError as error:
-            raise WorkerDied(self._describe_end()) from error
+            raise self._make_end() from error
         return self._read_line(timeout)
 
     def kill(self) -> None:
@@ -91,24 +96,29 @@ class WorkerProcess:
                 raise WorkerTimeout(f"was ended after {timeout:g} s")
             block = os.read(file, 1 << 16)
             if not block:
-                raise WorkerDied(self._describe_end())
+                raise self._make_end()
             self._buffer += block
             if len(self._buffer) > MAXIMUM_ANSWER_BYTES:
                 raise WorkerDied("gave an answer without end")
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line.decode()
 
-    def _describe_end(self) -> str:
+    def _make_end(self) -> WorkerDied:
         try:
             code = self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
-            return "closed its output"
+            return WorkerDied("closed its output")
         if code >= 0:
-            return f"ended with exit code {code}"
-        try:
-            name = signal.Signals(-code).name
-        except ValueError:
-            name = "unknown"
-        if -code == signal.SIGKILL:
-            return f"was killed by signal {-code} ({name}), perhaps out of memory"
-        return f"was aborted by signal {-code} ({name})"
+            return WorkerDied(f"ended with exit code {code}", exit_code=code)
+        return WorkerDied(_describe_signal(code))
+
+
+def _describe_signal(code: int) -> str:
+    """code: as `Popen.returncode` has it."""
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = "unknown"
+    if -code == signal.SIGKILL:
+        return f"was killed by signal {-code} ({name}), perhaps out of memory"
+    return f"was aborted by signal {-code} ({name})"

@@ -35,6 +35,12 @@ _COMMENTS = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s+|//[^\n]*\n)*")
 _STABLEHLO = re.compile(rb"#loc|module(?:\s*@|\s*\{|\s+attributes\b)")
 
 
+_UTF8_MARK, _UTF16_MARKS = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")
+_MODULE_LINE = re.compile(rb"^[ \t>]*HloModule[ \t]", re.MULTILINE)
+_QUOTED = re.compile(rb"^[ \t]*(?:>[ \t]?)+", re.MULTILINE)
+_UNPRINTABLE = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+
+
 class Form(StrEnum):
     """What bytes are, as far as their beginning says."""
 
@@ -44,7 +50,7 @@ class Form(StrEnum):
 
 
 def read_content(path: Path) -> bytes:
-    """The file's bytes, unpacked when it is a gzip file.
+    """The file's bytes, unpacked when it is a gzip file, without what a paste adds to HLO text.
 
     Raises ArtifactError when it cannot be read, is too large, or is damaged.
     """
@@ -58,7 +64,7 @@ def read_content(path: Path) -> bytes:
     except OSError as error:
         raise ArtifactError(f"cannot read `{path}`: {error.strerror or error}") from error
     try:
-        return unpack(data)
+        return strip_paste(unpack(data))
     except ArtifactError as error:
         raise ArtifactError(f"`{path.name}`: {error}") from error
 
@@ -89,6 +95,29 @@ def unpack(data: bytes) -> bytes:
     if unpacked.startswith(_GZIP):
         raise ArtifactError("is a gzip file in a gzip file")
     return unpacked
+
+
+def strip_paste(data: bytes) -> bytes:
+    """HLO text without a byte order mark, quotation marks before each line, and what stands before and after the module.
+
+    Any other data stays as it is.
+    """
+    if data.startswith(_UTF16_MARKS):
+        try:
+            data = data.decode("utf-16").encode()
+        except UnicodeDecodeError:
+            return data
+    bare = data.removeprefix(_UTF8_MARK)
+    found = _MODULE_LINE.search(bare, 0, _HEAD_BYTES)
+    before = b"" if found is None else bare[: found.start()]
+    if found is None or _UNPRINTABLE.search(before) or before.lstrip(b"> \t\r\n").startswith(b"BufferAssignment"):
+        return data
+    text = bare[found.start() :]
+    if b">" in found[0]:
+        text = _QUOTED.sub(b"", text)
+    end = max(text.rfind(b"\n}"), text.rfind(b"\n }"))
+    rest = text[end + 1 :].partition(b"\n")[2] if end >= 0 else b""
+    return text[: len(text) - len(rest)] if rest.strip() else text
 
 
 def compute_form(data: bytes) -> Form:

@@ -1,5 +1,8 @@
 """All rules, by id and by name. Ids are never reused."""
 
+import difflib
+import re
+
 from ligerdiag.analysis.context import Context
 from ligerdiag.errors import InputError
 from ligerdiag.findings import Finding
@@ -25,6 +28,7 @@ from ligerdiag.hazards import (
 )
 from ligerdiag.hazards.measured import Measured
 from ligerdiag.hazards.rule import Rule, Settled
+from ligerdiag.words import join_words
 
 RULES: tuple[Rule, ...] = (
     ld001_stale_read.RULE,
@@ -48,14 +52,38 @@ RULES: tuple[Rule, ...] = (
 )
 
 
+_NEARNESS = 0.7
+
+
 def get_rule(id_or_name: str) -> Rule:
-    """The rule `LD001` or `stale-read`, in any case. Raises InputError that lists the known ones."""
+    """The rule `LD001` or `stale-read`, in any case. Raises InputError that names the nearest, or all where none is near."""
     wanted = id_or_name.lower()
     for rule in RULES:
         if wanted in (rule.id.lower(), rule.name):
             return rule
+    near = _find_near(re.sub(r"[\s_]+", "-", wanted.strip()))
+    if near:
+        hint = join_words([f"{rule.id} `{rule.name}`" for rule in near], "or")
+        raise InputError(f"no rule `{id_or_name}`, did you mean {hint}")
     known = ", ".join(f"{rule.id} {rule.name}" for rule in RULES)
     raise InputError(f"no rule `{id_or_name}`; known: {known}")
+
+
+def _find_near(wanted: str) -> tuple[Rule, ...]:
+    """Rules with that in their name, number in their id, or else a name or id that is nearly that."""
+    if not wanted:
+        return ()
+    digits = re.fullmatch(r"(?:ld)?-?0*(\d+)", wanted)
+    if digits:
+        return tuple(rule for rule in RULES if int(rule.id.removeprefix("LD")) == int(digits[1]))
+    found = tuple(rule for rule in RULES if wanted in rule.name)
+    if found:
+        return found
+    near = difflib.get_close_matches(wanted, [rule.name for rule in RULES], 3, _NEARNESS)
+    if near:
+        return tuple(rule for rule in RULES if rule.name in near)
+    parts = set(wanted.split("-"))
+    return tuple(rule for rule in RULES if parts & set(rule.name.split("-")))
 
 
 def check_all(context: Context) -> tuple[Finding, ...]:

@@ -23,7 +23,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of the command line, and the same in the configuration file."""
     group = parser.getgroup("ligerdiag", "schedules of JAX programs (ligerdiag)")
     cache = "where artifacts are kept; by default LIGERDIAG_CACHE_DIR, else the user's cache"
-    target = "the GPU that schedules are made for; by default the first of [tool.ligerdiag] targets, else h100"
+    target = (
+        "the GPU that schedules are made for, or several: a100,h100; by default the first of [tool.ligerdiag] targets,"
+        " else h100"
+    )
     group.addoption("--ligerdiag-cache-dir", metavar="DIR", help=cache)
     group.addoption("--ligerdiag-target", metavar="NAME", help=target)
     parser.addini("ligerdiag_cache_dir", cache, type="string", default="")

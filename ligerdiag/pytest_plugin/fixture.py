@@ -1,12 +1,13 @@
 """The fixture's object: one line of a test that fails unless a schedule is right."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Unpack, cast
 
 from ligerdiag.api.function import check_chosen, check_live
 from ligerdiag.api.live import LiveFunction
-from ligerdiag.api.options import CheckOptions
+from ligerdiag.api.options import CheckOptions, split_targets
 from ligerdiag.cli.exit_codes import ExitCode, compute_exit_code
 from ligerdiag.compile.job import CaseSpec
 from ligerdiag.compile.toolchain_table import DEFAULT
@@ -44,7 +45,8 @@ class Schedule:
         """The report of the function; WrongScheduleError, with table and findings, unless its schedule is right.
 
         fn, specs and words as in `ligerdiag.check`. Right means: as `expected`, or without an expectation no output stale,
-        clobbered or latent and no finding at or above `fail_on`; and, with `strict`, nothing that could not be decided.
+        clobbered or latent and no finding at or above `fail_on`; and, with `strict`, nothing that could not be decided. On
+        several targets it has to be right on each; the report is that of the first.
         """
         __tracebackhide__ = True
         require_known(words, tuple(CheckWords.__annotations__), "`schedule.check`")
@@ -78,10 +80,10 @@ class Schedule:
 
     def _make_options(self, words: CheckWords) -> CheckOptions:
         settings = self._settings
-        target = words.get("target", settings.target)
+        targets = split_targets(words.get("target", settings.target))
         return CheckOptions(
-            targets=(target,),
-            usual_targets=settings.config.targets or (target,),
+            targets=targets,
+            usual_targets=settings.config.targets or targets,
             toolchain=words.get("toolchain", DEFAULT),
             replay=words.get("replay", True),
             bounds=Bounds(full=words.get("full", False)),
@@ -95,16 +97,23 @@ class Schedule:
         )
 
     def _require_right(self, report: CheckReport, words: CheckWords) -> CaseReport:
+        """The report of the first target; WrongScheduleError with that of the first one that fails."""
         __tracebackhide__ = True
-        (case,) = report.cases
         strict = words.get("strict", self._settings.strict)
         fail_on = parse_fail_on(words["fail_on"]) if "fail_on" in words else self._settings.fail_on
-        if compute_exit_code(report, fail_on=fail_on, strict=strict) not in PASSING:
-            raise WrongScheduleError(_describe(report, case), case)
-        return case
+        wrong = [
+            case
+            for case in report.cases
+            if compute_exit_code(replace(report, cases=(case,)), fail_on=fail_on, strict=strict) not in PASSING
+        ]
+        if wrong:
+            raise WrongScheduleError(_describe(report, wrong), wrong[0])
+        return report.cases[0]
 
 
-def _describe(report: CheckReport, case: CaseReport) -> str:
+def _describe(report: CheckReport, cases: Sequence[CaseReport]) -> str:
+    """The cases that are not right in a line, and the table of all."""
     width = max(MIN_WIDTH, shutil.get_terminal_size().columns - _MARGIN)
-    hint = ": that fails unless `strict=False`" if case.status is Status.INCONCLUSIVE else ""
-    return f"`{case.id}` on {case.target}: {case.status.value}{hint}\n\n{render_terminal(report, width=width)}"
+    hint = ": that fails unless `strict=False`" if any(case.status is Status.INCONCLUSIVE for case in cases) else ""
+    heads = [f"`{cases[0].id}` on {case.target}: {case.status.value}" for case in cases]
+    return f"{', '.join(heads)}{hint}\n\n{render_terminal(report, width=width)}"

@@ -20,7 +20,8 @@ DEFAULT_TARGET = "h100"
 class RunWords(TypedDict, total=False):
     """How to check; the rest of the words is as in `ligerdiag.check`."""
 
-    target: str
+    target: str | tuple[str, ...] | list[str]
+    """The GPU to compile for; of several, by commas or as a tuple, each has to be right."""
     toolchain: str
     replay: bool
     full: bool

@@ -41,6 +41,7 @@ from ligerdiag.replay.cells import (
 from ligerdiag.replay.collectives import COLLECTIVES, exchange
 from ligerdiag.replay.dtypes import get_dimensions, get_dtype
 from ligerdiag.replay.evaluate import Evaluator, choose_branch, is_true
+from ligerdiag.replay.first_nan import NanWatch
 from ligerdiag.replay.opcodes.scope import Array, NotCoveredError, Value
 
 _TOGETHER = frozenset({"tuple", "get-tuple-element", "call", "while", "conditional", "opt-barrier"})
@@ -59,13 +60,19 @@ class Kernels(Protocol):
 
 
 def run_program(
-    module: HloModule, arguments: Sequence[Array], kernels: Kernels, *, isolated: bool = False, devices: int = 1
+    module: HloModule,
+    arguments: Sequence[Array],
+    kernels: Kernels,
+    *,
+    isolated: bool = False,
+    devices: int = 1,
+    watch: NanWatch | None = None,
 ) -> tuple[Array, ...]:
     """The outputs (leaves of the entry's root, in order) of the program as written, for all devices as one.
 
     arguments: by parameter number. devices: how many there are inside of a shard_map. Raises NotCoveredError.
     """
-    run = _Run(module, kernels, isolated, devices)
+    run = _Run(module, kernels, isolated, devices, watch)
     root = run.run(module.entry, [Cell(argument) for argument in arguments])
     return tuple([cell.array for cell in list_cells(root)])
 
@@ -86,6 +93,7 @@ class _Run:
     kernels: Kernels
     isolated: bool
     devices: int
+    watch: NanWatch | None = None
     _evaluator: Evaluator = field(init=False)
 
     def __post_init__(self) -> None:
@@ -147,10 +155,16 @@ class _Run:
                 return self._compute(instruction, operands, self._evaluator)
 
     def _compute(self, instruction: HloInstruction, operands: Sequence[Cells], evaluator: Evaluator) -> Cells:
+        if self.watch is not None:
+            self.watch.before(operands)
         if instruction.opcode == "custom-call" and carries_kernel(instruction.proto.custom_call_target):
-            return self._launch(instruction, operands)
-        read = tuple([read_cells(operand) for operand in operands])
-        return store(evaluator.evaluate(instruction, read))
+            result = self._launch(instruction, operands)
+        else:
+            read = tuple([read_cells(operand) for operand in operands])
+            result = store(evaluator.evaluate(instruction, read))
+        if self.watch is not None:
+            self.watch.after(instruction, (result, *operands))
+        return result
 
     def _run_on_devices(self, instruction: HloInstruction, operands: Sequence[Cells], devices: int) -> Cells:
         """Inside of a shard_map, and at its edges: see (5)."""

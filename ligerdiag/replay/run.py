@@ -27,6 +27,7 @@ from ligerdiag.outcomes import FAR, Attribution, OutputNumbers, Replay, ReplaySt
 from ligerdiag.replay.compare import compare_output, compute_error
 from ligerdiag.replay.device_groups import check_replicas
 from ligerdiag.replay.dtypes import get_dtype
+from ligerdiag.replay.first_nan import NanWatch, describe_first_nan, needs_explanation
 from ligerdiag.replay.kernels import KernelRunner
 from ligerdiag.replay.memory import count_changed
 from ligerdiag.replay.opcodes.scope import Array, NotCoveredError
@@ -187,14 +188,24 @@ def _replay(
         )
         for name, copies in runs.actual.items()
     }
+    launches = runner.numbers()
     record = Replay(
         state=ReplayState.DONE,
+        reason=_explain_nan(programs, artifact, arguments, runner) if needs_explanation(numbers, runs.intended) else "",
         outputs=numbers,
         changed_inputs=runs.changed_inputs,
         second_run=_find_differences(runs.actual, runs.again, tolerances),
-        launches=runner.numbers(),
+        launches=launches,
     )
     return record, runs.intended
+
+
+def _explain_nan(programs: Programs, artifact: Artifact, arguments: Sequence[Array], runner: KernelRunner) -> str:
+    """Runs the program once more and watches where the first NaN comes from."""
+    watch = NanWatch()
+    run_program(programs.program, arguments, runner, devices=artifact.provenance.devices, watch=watch)
+    inputs = dict(zip(artifact.provenance.inputs, arguments, strict=True))
+    return describe_first_nan(programs.program, watch.first, inputs)
 
 
 def _find_changed_inputs(

@@ -22,6 +22,7 @@ from ligerdiag.findings import Finding, Severity, Verdict
 from ligerdiag.report.allowed import compute_allowed_outputs, hides_unknown, list_counted
 from ligerdiag.report.expected_rules import compare_rules, parse_expected_rules
 from ligerdiag.report.model import Coverage, Status
+from ligerdiag.words import suggest
 
 type Expectation = str | Mapping[str, str] | None
 
@@ -41,7 +42,8 @@ def parse_expectation(expected: Expectation) -> str | dict[str, frozenset[Verdic
         case None | "fresh" | "hazard":
             return expected
         case str():
-            raise InputError(f"expected `fresh`, `hazard` or a mapping as expectation but got `{expected}`")
+            hint = suggest(expected, ("fresh", "hazard"))
+            raise InputError(f"expected `fresh`, `hazard` or a mapping as expectation but got `{expected}`{hint}")
         case Mapping():
             return {name: _parse_alternatives(name, text) for name, text in expected.items()}
         case _:
@@ -108,7 +110,8 @@ def _parse_alternatives(name: str, text: str) -> frozenset[Verdict]:
             verdicts.add(Verdict(word.strip()))
         except ValueError:
             known = ", ".join(verdict.value for verdict in Verdict)
-            raise InputError(f"expected one of {known} for output `{name}` but got `{word.strip()}`") from None
+            hint = suggest(word, Verdict)
+            raise InputError(f"expected one of {known} for output `{name}` but got `{word.strip()}`{hint}") from None
     return frozenset(verdicts)
 
 

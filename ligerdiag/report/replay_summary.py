@@ -27,6 +27,8 @@ def render_replays(report: CheckReport, *, width: int | None, verbose: bool) -> 
     unsaid = [f"{counts[word]} {word}" for word in ("too large", "not covered", "failed", "not done") if counts[word]]
     text = f"{len(done)} of {len(cases)}: " + "; ".join(", ".join(parts) for parts in (said, unsaid) if parts)
     lines = list(compute_wrapped((Span("replayed: ", Style.STRONG), Span(text)), width, 4))
+    unsettled = [case for case in done if case.replay is not None and case.replay.reason]
+    lines += _render_reasons("undecided by replay", _list_reasons(unsettled), width, verbose)
     if states[ReplayState.TOO_LARGE]:
         lines += _render_too_large(states[ReplayState.TOO_LARGE], width, verbose)
     for label, state in (

@@ -1,6 +1,7 @@
 """What cannot be done is said in one line that names it, with its exit code, and leaves nothing behind."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,62 @@ def test_an_expectation_that_means_nothing_is_an_input_error(tmp_path: Path, che
         check(tmp_path / "odd.py")
 
 
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ("Case(name='a', function=f, args=(X,), mesh=8)", "case.py:3: expected mesh to be a mapping .* 8 (type int)"),
+        ("Case(name='a', function=f, args=(X,), mesh={'x': '8'})", "case.py:3: expected mesh to be a mapping of axis"),
+        ("Case(name='a', function=f, args=X)", "case.py:3: expected args to be a tuple of arguments but got Arg("),
+        ("Case(name='a', function='f', args=(X,))", "case.py:3: expected function to be a function but got 'f'"),
+        (
+            "Case(name='a', function=f, args=(Arg(shape='4'),))",
+            "case.py:3: expected shape to be a tuple of sizes .* '4'",
+        ),
+        ("Case(name='a', function=f, args=(Arg(shape=(4, -1)),))", "case.py:3: expected shape to be a tuple of sizes"),
+        ("Case(name='a', function=f, args=(Arg(shape=4, draw='ones'),))", "case.py:3: expected draw to be a Draw or a"),
+        ("Case(name='a', function=f, args=(Arg(shape=4, draw=Draw(kind='zeross')),))", "did you mean `zeros`"),
+        ("Case(name='a', function=f, args=(X,), expected='fersh')", "case.py`: case `a`: .* did you mean `fresh`"),
+        (
+            "Case(name='a', function=f, args=(X,), expected={'x': 'stal'})",
+            "case.py`: case `a`: .* did you mean `stale`",
+        ),
+        ("__import__('os')._exit(1)", "case.py` does not import: it ends the process with exit code 1"),
+        ("__import__('sys').exit(3)", "case.py` does not import: .*SystemExit: 3"),
+    ],
+)
+def test_a_case_that_cannot_be_meant_is_said_with_its_file_and_ends_with_2(
+    case: str, said: str, tmp_path: Path, run_cli: RunCli
+) -> None:
+    (tmp_path / "case.py").write_text(
+        f"from ligerdiag import Arg, Case, Draw\nf, X = (lambda x: x), Arg(shape=(4,))\nCASE = {case}\n"
+    )
+    outcome = run_cli("check", "case.py", "--no-replay", cwd=tmp_path)
+    line = outcome.err.splitlines()[-1]
+    assert outcome.code == 2
+    assert re.search(".*".join(map(re.escape, said.split(".*"))), line), line
+    assert "Traceback" not in outcome.out + outcome.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "(Arg(shape=4),), mesh=(8,)",
+        "(jax.ShapeDtypeStruct((4,), jnp.bfloat16),)",
+        "[Arg(shape=[4], dtype=jnp.float32)]",
+        "(np.ones(4),)",
+        "(jnp.ones(4),)",
+        "(0.5,)",
+    ],
+)
+def test_arguments_are_taken_as_check_takes_them(arguments: str, tmp_path: Path, check: Check) -> None:
+    (tmp_path / "case.py").write_text(
+        "import jax, jax.numpy as jnp, numpy as np\nfrom ligerdiag import Arg, Case\n"
+        f"CASE = Case(name='a', function=lambda x: x + 1, args={arguments})\n"
+    )
+    (case,) = check(tmp_path / "case.py").cases
+    assert (case.status, case.error) == (Status.NOTHING, "")
+
+
 @pytest.mark.parametrize(("name", "said"), [("raises", "KeyError: 'no such key'"), ("uneven", "12"), ("axis", "`y`")])
 def test_a_case_that_cannot_be_traced_is_the_users_to_mend(
     name: str, said: str, troubles: dict[str, CaseReport]
@@ -119,3 +176,41 @@ def test_nothing_half_written_is_left_in_the_cache(troubles: dict[str, CaseRepor
 def test_a_device_that_is_not_there_is_an_input_error_before_anything_is_compiled(cache: Path) -> None:
     with pytest.raises(InputError, match="needs an NVIDIA GPU, and this machine has none"):
         api.check(api.CheckOptions(selectors=("no such case",), cache_directory=cache, device=True))
+
+
+KERNEL = """\
+import jax_triton
+import triton
+import triton.language as tl
+from ligerdiag import Arg, Case
+
+
+@triton.jit
+def helper(x):
+    return x + no_such_name
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, N: tl.constexpr):
+    tl.store(y_ptr + tl.arange(0, N), helper(tl.load(x_ptr + tl.arange(0, N))))
+
+
+def f(x):
+    return jax_triton.triton_call(x, kernel=kernel, out_shape=x, grid=1, N=256)
+
+
+CASE = Case(name="a", function=f, args=(Arg(shape=256),))
+"""
+
+
+def test_a_kernel_that_does_not_compile_is_shown_as_triton_draws_it_with_its_line_and_ends_with_3(
+    tmp_path: Path, run_cli: RunCli
+) -> None:
+    (tmp_path / "kernel.py").write_text(KERNEL)
+    outcome = run_cli("check", "kernel.py", "--no-replay", cwd=tmp_path)
+    assert outcome.code == 3
+    assert "kernel.py:9: CompilationError: NameError('no_such_name is not defined')" in " ".join(outcome.out.split())
+    shown = [line.removeprefix("   | ") for line in outcome.out.splitlines() if line.startswith("   | ")]
+    assert shown[0].endswith("kernel.py:9:16")
+    assert shown[1:4] == ["def helper(x):", "    return x + no_such_name", "               ^"]
+    assert "Traceback" not in outcome.out + outcome.err

@@ -19,7 +19,7 @@ from ligerdiag.case import Arg
 from ligerdiag.errors import CaseError, InputError
 from ligerdiag.findings import Verdict
 from ligerdiag.outcomes import ReplayState
-from ligerdiag.report.model import CheckReport, Status
+from ligerdiag.report.model import CaseReport, CheckReport, Status
 
 MODES = 'MODE = "hidden"\n'
 KERNELS = """
@@ -255,6 +255,24 @@ def test_ctrl_c_stays_ctrl_c(monkeypatch: pytest.MonkeyPatch, check_function: Ch
     monkeypatch.setattr(api_function, "check_cases", interrupt)
     with pytest.raises(KeyboardInterrupt):
         check_function(max, Arg(shape=(2,)))
+
+
+@pytest.mark.parametrize("target", ["a100,h100", ("a100", "h100"), ["a100", "h100"]])
+def test_several_targets_have_a_report_each(
+    target: Any, monkeypatch: pytest.MonkeyPatch, check_function: CheckFunction
+) -> None:
+    def answer(options: Any, on_progress: Any) -> CheckReport:
+        del on_progress
+        cases = tuple(
+            CaseReport(id="max", target=name, toolchain="default", status=Status.CLEAN) for name in options.targets
+        )
+        return CheckReport(cases=cases, targets=options.targets, toolchain="default")
+
+    monkeypatch.setattr(api_function, "check_cases", answer)
+    reports: Any = check_function(max, Arg(shape=(2,)), target=target)
+    assert [report.target for report in reports] == ["a100", "h100"]
+    assert [report.target for report in check_function(max, Arg(shape=(2,)), target=["b200"])] == ["b200"]
+    assert check_function(max, Arg(shape=(2,)), target="b200").target == "b200"
 
 
 def test_progress_is_told_to_who_asks(users: Any, check_function: CheckFunction) -> None:

@@ -9,15 +9,17 @@ from ligerdiag.bisect import mitigation
 from ligerdiag.bisect.laboratory import Laboratory
 from ligerdiag.bisect.mitigation import bisect_mitigation, render_bytes
 from ligerdiag.compile.target import Target
-from ligerdiag.errors import InputError
+from ligerdiag.errors import CaseError, InputError
 from ligerdiag.findings import Verdict
 from ligerdiag.outcomes import Attribution, DeviceOutput, DeviceRun
 from ligerdiag.report.bisection import Axis, Bisection
 from tests.bisect.conftest import Load, make_options
-from tests.bisect.programs import TWO_READERS
+from tests.bisect.programs import TWO_READERS, make_file
 
 ROOT = Path(__file__).parents[2]
 CASE = f"{ROOT}/cases/flce_modes.py::flce_modes[hidden-float32-True-1-4-32-16]"
+NO_KERNEL = make_file("no_kernel", 'return {"sum": x + y}')
+RAISES = make_file("raises", 'return {"sum": {}["no such key"]}')
 pytestmark = pytest.mark.xdist_group("bisect")
 
 RUNGS = ["hidden", "trivial", "barrier", "aliased", "out_of_place"]
@@ -103,15 +105,28 @@ def test_times_of_a_device_choose_the_cheapest_of_those_that_are_exact(
     assert any("median of 7 executions on GPU" in note for note in found.notes)
 
 
-def test_a_case_that_says_no_mitigation_is_told_how(laboratory: Laboratory, h100: Target, load: Load) -> None:
-    options = make_options(Axis.MITIGATION)
-    with pytest.raises(
-        InputError, match=r"does not say what it does about a hidden write: .*Case\(mitigation=\.\.\.\)"
-    ):
-        bisect_mitigation(laboratory, load(TWO_READERS), h100, options)
-    alone = load(TWO_READERS.replace('name="two_readers"', 'name="two_readers", mitigation="hidden"'))
-    with pytest.raises(InputError, match="has no sibling in"):
-        bisect_mitigation(laboratory, alone, h100, options)
+def test_a_case_without_siblings_is_compared_with_itself_where_every_reader_is_tied(
+    laboratory: Laboratory, h100: Target, load: Load
+) -> None:
+    found = bisect_mitigation(laboratory, load(TWO_READERS), h100, make_options(Axis.MITIGATION, replay=True))
+    assert [(row.label, row.word) for row in found.rows] == [("as written", "wrong"), ("trivial", "right")]
+    assert found.answers[0].startswith("right: `trivial`") or "losing precision" in found.answers[0]
+    assert any('CASES = tuple(Case(name="two_readers", params=(word,)' in note for note in found.notes)
+    assert not any("has no `barrier`" in note for note in found.notes)
+    named = load(TWO_READERS.replace('name="two_readers"', 'name="two_readers", mitigation="hidden"'))
+    again = bisect_mitigation(laboratory, named, h100, make_options(Axis.MITIGATION))
+    assert [row.label for row in again.rows] == ["hidden", "trivial"]
+
+
+def test_where_nothing_is_overwritten_the_case_stands_alone(laboratory: Laboratory, h100: Target, load: Load) -> None:
+    found = bisect_mitigation(laboratory, load(NO_KERNEL), h100, make_options(Axis.MITIGATION))
+    assert [row.label for row in found.rows] == ["as written"]
+    assert any("there is nothing to tie" in note for note in found.notes)
+
+
+def test_a_case_that_does_not_trace_is_the_users_to_mend(laboratory: Laboratory, h100: Target, load: Load) -> None:
+    with pytest.raises(CaseError, match="KeyError"):
+        bisect_mitigation(laboratory, load(RAISES), h100, make_options(Axis.MITIGATION))
 
 
 @pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="this machine has a GPU")

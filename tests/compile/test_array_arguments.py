@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
-from ligerdiag.case import Arg, Draw
+from ligerdiag.case import Arg, Draw, Values
+from ligerdiag.compile import array_arguments, array_records
+from ligerdiag.compile.arguments import draw_array
 from ligerdiag.compile.array_arguments import ArgumentPickler
 from ligerdiag.compile.function_pickler import FunctionPickler, pickle_live
 from ligerdiag.errors import InputError
@@ -50,10 +52,40 @@ def send(value: Any) -> tuple[Any, list[Mapping[str, int]]]:
         (np.float32(3.0), (), "float32", Draw(kind="uniform", low=3.0, high=3.0)),
     ],
 )
-def test_an_array_stands_for_its_shape_dtype_and_range(
-    array: Any, shape: tuple[int, ...], dtype: str, draw: Draw
+def test_an_array_that_is_too_large_to_go_along_stands_for_its_shape_dtype_and_range(
+    array: Any, shape: tuple[int, ...], dtype: str, draw: Draw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for module in (array_records, array_arguments):
+        monkeypatch.setattr(module, "MAXIMUM_VALUE_BYTES", 1)
     assert send(array) == (Arg(shape=shape, dtype=dtype, draw=draw), [])
+
+
+@pytest.mark.parametrize(
+    ("array", "dtype"),
+    [
+        (np.array([[5, 7], [0, 2]], np.int64), "int32"),
+        (np.array([True, False]), "bool"),
+        (np.array([-3.0, np.inf]), "float32"),
+        (np.array([[1.0, 2.0], [3.0, 4.0]]).T, "float32"),
+        (jnp.array([1.5, -2.0], jnp.bfloat16), "bfloat16"),
+    ],
+)
+def test_an_array_has_its_own_values_in_every_draw(array: Any, dtype: str) -> None:
+    arg, _ = send(array)
+    for number in (0, 1):
+        drawn = draw_array(number, arg)
+        assert (str(drawn.dtype), np.asarray(drawn).tolist()) == (dtype, np.asarray(array).tolist())
+
+
+def test_floats_go_along_until_they_are_large_together_and_labels_always_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (array_records, array_arguments):
+        monkeypatch.setattr(module, "MAXIMUM_VALUE_BYTES", 12)
+    first, second, labels = send(
+        [np.full(2, 1.5, np.float32), np.full(2, 2.5, np.float32), np.array([5, 3], np.int32)]
+    )[0]
+    assert isinstance(first.draw, Values)
+    assert second.draw == Draw(kind="uniform", low=2.5, high=2.5)
+    assert isinstance(labels.draw, Values)
 
 
 def test_arrays_of_jax_and_records_of_arrays_are_taken_alike() -> None:

@@ -73,7 +73,11 @@ def test_memory_that_is_not_there_costs_the_case_alone(results: dict[str, Compil
         ("devices", "expected a mesh of at most 512 devices but got 1024"),
         ("dtype", "expected a dtype for array 0 of case `dtype` but got `float31`"),
         ("double", "`float64` for array 0 of case `double` needs JAX_ENABLE_X64=1"),
-        ("number", "expected an Arg for array 0 of case `number` but got a int"),
+        (
+            "text",
+            "expected arrays and numbers in argument 0 of `text` but got 'fast' (type=str): bind it before,"
+            " as in `functools.partial(function, name=value)`",
+        ),
     ],
 )
 def test_what_does_not_fit_is_an_input_error(results: dict[str, CompileResult], case_id: str, message: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.dumps import content
-from ligerdiag.dumps.content import SMALL_BYTES, Form, compute_form, read_content, unpack
+from ligerdiag.dumps.content import SMALL_BYTES, Form, compute_form, is_whole, read_content, strip_paste, unpack
 from ligerdiag.errors import ArtifactError
 
 TEXT = b"HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n"
@@ -98,3 +98,40 @@ def test_a_file_above_the_bound_is_not_read(tmp_path: Path, monkeypatch: pytest.
     path.write_bytes(TEXT + b"\n")
     with pytest.raises(ArtifactError, match=f"`m.txt` has {len(TEXT) + 1} bytes, more than {len(TEXT)}"):
         read_content(path)
+
+
+@pytest.mark.parametrize(
+    "pasted",
+    [
+        b"\xef\xbb\xbf" + TEXT,
+        TEXT.decode().encode("utf-16"),
+        b"# what my colleague sent\n" + TEXT,
+        b"Hi,\n\nhere it is:\n```\n" + TEXT + b"```\nthanks\n",
+        b"".join(b"> " + line + b"\n" for line in TEXT.splitlines()),
+        b"On Monday she wrote:\n" + b"".join(b">> " + line + b"\n" for line in TEXT.splitlines()),
+        b"\xef\xbb\xbf> he wrote\n" + b"".join(b"> " + line + b"\r\n" for line in TEXT.splitlines()),
+    ],
+    ids=("mark", "utf-16", "line before", "fenced", "quoted", "quoted twice", "all"),
+)
+def test_what_a_paste_adds_to_hlo_text_is_taken_away(pasted: bytes, tmp_path: Path) -> None:
+    (tmp_path / "pasted.txt").write_bytes(pasted)
+    data = read_content(tmp_path / "pasted.txt")
+    assert compute_form(data) is Form.TEXT
+    assert data.replace(b"\r", b"").rstrip() == TEXT.rstrip()
+    assert is_whole(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        TEXT,
+        TEXT[:-4],
+        b"BufferAssignment:\nallocation 0\nHloModule m\n}\nrest",
+        b"\x0a\x07\x12\x05\nHloModule m\n}\nrest",
+        b"// a > b\n" + TEXT.replace(b"m\n", b"m, entry_computation_layout={()->f32[]}\n"),
+    ],
+    ids=("text", "cut off", "buffers", "protobuf", "comment"),
+)
+def test_what_is_no_paste_says_the_same(data: bytes) -> None:
+    stripped = strip_paste(data)
+    assert stripped == data or (data.startswith(b"//") and stripped == data[len(b"// a > b\n") :])

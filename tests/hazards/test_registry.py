@@ -55,6 +55,22 @@ def test_a_rule_is_found_by_id_and_by_name(spelling: str) -> None:
     assert get_rule(spelling).id == "LD001"
 
 
+@pytest.mark.parametrize(
+    ("said", "nearest"),
+    [
+        ("stale", r"LD001 `stale-read` or LD002 `stale-copy`"),
+        ("stale-raed", r"LD001 `stale-read`.*"),
+        ("LD1", "LD001 `stale-read`"),
+        ("7", "LD007 `vanished-call`"),
+        ("latent order", "LD003 `latent-order`"),
+        ("Undeclared_Writes", "LD006 `undeclared-write`"),
+    ],
+)
+def test_a_part_of_a_name_and_a_slip_suggest_what_was_meant(said: str, nearest: str) -> None:
+    with pytest.raises(InputError, match=rf"^no rule `{said}`, did you mean {nearest}$"):
+        get_rule(said)
+
+
 def test_an_unknown_rule_names_the_known_ones() -> None:
     with pytest.raises(InputError, match=r"no rule `LD999`; known: LD001 stale-read, .*LD014 unknown-effect"):
         get_rule("LD999")

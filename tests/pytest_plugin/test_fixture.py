@@ -109,6 +109,48 @@ def test_a_call_outweighs_a_marker_and_a_marker_the_command_line_and_that_the_co
     run(text.replace("CONFIGURED", '"b200"'), "--ligerdiag-target=b200", pyproject__toml=ini).assert_outcomes(passed=4)
 
 
+def test_on_several_targets_a_schedule_has_to_be_right_on_each(run) -> None:
+    text = """
+        import dataclasses
+        import pytest
+        import ligerdiag.pytest_plugin.fixture as plugin
+        from conftest import asked
+        from ligerdiag.findings import Verdict
+        from ligerdiag.report.model import Status
+
+        @pytest.fixture(autouse=True)
+        def each(monkeypatch, answers):
+            answer = plugin.check_live
+            def answer_each(live, options, root):
+                report = answer(live, options, root)
+                worst = {"outputs": {"loss": Verdict.STALE}, "status": Status.FINDINGS}
+                cases = [
+                    dataclasses.replace(report.cases[0], target=target, **(worst if target == "b200" else {}))
+                    for target in options.targets
+                ]
+                return dataclasses.replace(report, cases=tuple(cases))
+            monkeypatch.setattr(plugin, "check_live", answer_each)
+
+        def right():
+            return "fresh", "clean"
+
+        @pytest.mark.parametrize("target", ["a100,h100", "a100, h100", ("a100", "h100")])
+        def test_right_on_both(schedule, target):
+            assert schedule.check(right, target=target).target == "a100"
+            assert asked[-1][1].targets == ("a100", "h100")
+
+        def test_wrong_on_the_second(schedule):
+            with pytest.raises(AssertionError, match="^`step` on b200: findings") as caught:
+                schedule.check(right, target="a100,b200")
+            assert caught.value.report.target == "b200"
+
+        def test_of_the_command_line(schedule):
+            assert schedule.check(right).target == "h200"
+            assert asked[-1][1].targets == ("h200", "a100")
+    """
+    run(text, "--ligerdiag-target=h200,a100").assert_outcomes(passed=5)
+
+
 def test_the_configuration_says_what_fails(run) -> None:
     text = """
         def test_latent(schedule):

@@ -40,6 +40,6 @@ CASES = (
     Case(name="devices", function=keep, args=(X,), mesh={"x": 1024}),
     Case(name="dtype", function=keep, args=(Arg(shape=(12, 8), dtype="float31"),)),
     Case(name="double", function=keep, args=(Arg(shape=(12, 8), dtype="float64"),)),
-    Case(name="number", function=keep, args=(3,)),
+    Case(name="text", function=keep, args=("fast",)),
     Case(name="mesh", function=keep, args=(Arg(shape=(12, 8), partition=(None, ("x", "y"))),), mesh={"x": 2, "y": 4}),
 )

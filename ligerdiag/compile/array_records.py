@@ -1,0 +1,150 @@
+"""Both sides: an array as the record of an argument, and the numbers that stand for its own.
+
+1. Integers and booleans go with their values: what is valid of labels, ids and offsets is not told by their range.
+2. Floats go with their values, too, as long as all of them together are small: no weights of a model are written anywhere.
+   Nor are values with NaN in them.
+3. For the rest integers between its smallest and its largest are drawn, numbers from the smallest to the largest where none
+   is negative, else normal ones of the same size.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ligerdiag.case import read_mesh
+from ligerdiag.errors import InputError
+
+MAXIMUM_BYTES = 256 << 20
+"""Of an array whose numbers are looked at."""
+MAXIMUM_VALUE_BYTES = 64 << 20
+"""Of an array of integers, and of all arrays of floats together, that go with their values."""
+_NARROWED = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
+_INT32 = np.iinfo(np.int32)
+
+_UNKNOWN_INTEGERS = {"kind": "randint", "low": 0, "high": 2}
+_UNKNOWN_TRUTH = {"kind": "bernoulli", "scale": 0.5}
+_ZEROS = {"kind": "zeros"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayRecord:
+    """What an array is."""
+
+    fields: Mapping[str, Any]
+    """Of an `Arg`, but for its draw."""
+    draw: Mapping[str, object]
+    """Fields of a `Draw` that stands for its numbers."""
+    values: bytes | None
+    """Its numbers in its dtype, rows first; None where only the draw is to be used."""
+    mesh: Mapping[str, int]
+    """Axis to size of the mesh that it lies on; empty for one that lies on none."""
+
+
+def is_array(value: Any) -> bool:
+    """Whether it is an array of NumPy's or JAX's, or JAX's record of one."""
+    if isinstance(value, np.ndarray | np.generic):
+        return True
+    library: Any = sys.modules.get("jax")
+    return library is not None and isinstance(value, (library.Array, library.ShapeDtypeStruct))
+
+
+def record_array(array: Any, float_bytes: int = MAXIMUM_VALUE_BYTES) -> ArrayRecord:
+    """The array's record; InputError for a typed random key. float_bytes: of floats that may still go with their values."""
+    dtype = str(array.dtype)
+    if dtype.startswith("key<"):
+        raise InputError(
+            "a typed random key has no numbers to draw: give `jax.random.key_data(key)`, and make the key of it"
+            " by `jax.random.wrap_key_data` in the function"
+        )
+    if type(array).__module__ == "numpy" and not _has_x64():
+        dtype = _NARROWED.get(dtype, dtype)
+    partition, mesh = _read_sharding(array)
+    shape = tuple(int(size) for size in array.shape)
+    weak = bool(getattr(array, "weak_type", False))
+    draw = _compute_draw(array)
+    return ArrayRecord(
+        fields={"shape": shape, "dtype": dtype, "partition": partition, "weak": weak},
+        draw=draw,
+        values=None if draw == _ZEROS else _read_values(array, dtype, float_bytes),
+        mesh=mesh,
+    )
+
+
+def choose_mesh(mesh: Mapping[str, int] | Sequence[int] | None, found: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Axis to size: what is given, else what was found in the arguments' shardings; InputError where these differ."""
+    if mesh is not None:
+        return read_mesh(mesh)
+    for one in found[1:]:
+        if list(one.items()) != list(found[0].items()):
+            raise InputError(f"the arguments lie on two meshes, {dict(found[0])} and {dict(one)}: give `mesh`")
+    return dict(found[0]) if found else {}
+
+
+def _has_x64() -> bool:
+    """Whether this process has JAX compute in 64 bits."""
+    library: Any = sys.modules.get("jax")
+    return library is not None and bool(library.config.jax_enable_x64)
+
+
+def _read_sharding(array: Any) -> tuple[tuple[Any, ...], Mapping[str, int]]:
+    """The partition and the mesh; empty ones for an array that lies on no mesh."""
+    sharding = getattr(array, "sharding", None)
+    spec, mesh = getattr(sharding, "spec", None), getattr(sharding, "mesh", None)
+    if spec is None or mesh is None:
+        return (), {}
+    partition: list[Any] = []
+    for part in spec:
+        if part is not None and not isinstance(part, str | tuple):
+            raise InputError(f"expected mesh axes in the sharding `{spec}` but got `{part}`")
+        partition.append(part)
+    return tuple(partition), {str(axis): int(size) for axis, size in mesh.shape.items()}
+
+
+def _compute_draw(array: Any) -> Mapping[str, object]:
+    """Fields of a `Draw`."""
+    dtype = str(array.dtype)
+    is_integer = "int" in dtype
+    unknown: Mapping[str, object] = _UNKNOWN_INTEGERS if is_integer else _UNKNOWN_TRUTH if dtype == "bool" else {}
+    if not hasattr(array, "__array__") or array.size == 0 or array.size * array.dtype.itemsize > MAXIMUM_BYTES:
+        return unknown
+    try:
+        values: Any = np.asarray(array)
+        if is_integer:
+            low, high = (int(np.clip(int(value), _INT32.min, _INT32.max - 1)) for value in (values.min(), values.max()))
+            return {"kind": "randint", "low": low, "high": high + 1}
+        numbers: Any = values.astype(np.float32)
+    except (TypeError, ValueError, RuntimeError):
+        return unknown
+    if dtype == "bool":
+        return {"kind": "bernoulli", "scale": _round(numbers.mean())}
+    if not np.isfinite(numbers).all():
+        return unknown
+    low, high = float(numbers.min()), float(numbers.max())
+    if low == high == 0.0:
+        return _ZEROS
+    if low >= 0.0 or low == high:
+        return {"kind": "uniform", "low": _round(low), "high": _round(high)}
+    return {"kind": "normal", "scale": _round((numbers * numbers).mean() ** 0.5)}
+
+
+def _read_values(array: Any, dtype: str, float_bytes: int) -> bytes | None:
+    """See 1 and 2; None as well for an array that is not at hand, such as a record or a shard of another process."""
+    is_exact = "int" in dtype or dtype == "bool"
+    size = array.size * array.dtype.itemsize
+    if not hasattr(array, "__array__") or not size or size > (MAXIMUM_VALUE_BYTES if is_exact else float_bytes):
+        return None
+    try:
+        values: Any = np.asarray(array)
+        if not is_exact and np.isnan(values.astype(np.complex64 if "complex" in dtype else np.float32)).any():
+            return None
+        return np.ascontiguousarray(values.astype(dtype if values.dtype.name != dtype else values.dtype)).tobytes()
+    except (TypeError, ValueError, RuntimeError):
+        return None
+
+
+def _round(value: Any) -> float:
+    """To two digits: another draw of the same distribution is the same argument."""
+    return float(f"{float(value):.2g}")

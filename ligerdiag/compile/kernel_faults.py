@@ -1,0 +1,66 @@
+"""Worker side: what Triton says of a kernel that it cannot compile, with the file and line that it leaves out."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+_SHOWN_LINES = 8
+"""Of the kernel's source up to the fault."""
+_FAULT, _BASE = "CompilationError", "TritonError"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelFault:
+    """Why a kernel does not compile."""
+
+    message: str
+    """One line: file, line and reason."""
+    diagram: str
+    """The end of the kernel's source, with a caret under the place; its lines are not to be wrapped."""
+
+
+def find_kernel_fault(fault: BaseException) -> KernelFault | None:
+    """What Triton says; None for a fault that is not of its compiler."""
+    chain = [one for one in _iterate_causes(fault) if _is_of_triton(one)]
+    if not chain:
+        return None
+    innermost: Any = chain[-1]
+    node, source = getattr(innermost, "node", None), getattr(innermost, "src", None)
+    reason = str(getattr(innermost, "error_message", None) or "") if node is not None else str(innermost)
+    text = f"{type(innermost).__name__}: {' '.join(reason.split())}"
+    line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+    if not line or not isinstance(source, str):
+        return KernelFault(message=text, diagram=str(innermost))
+    place = next((place for one in reversed(chain) for place in _find_places(one.__traceback__, line)), "")
+    shown = source.split("\n")[:line][-_SHOWN_LINES:]
+    diagram = "\n".join((f"{place or 'line'}:{column + 1}", *shown, f"{' ' * column}^", reason.strip()))
+    return KernelFault(message=f"{place}: {text}" if place else text, diagram=diagram.rstrip())
+
+
+def _iterate_causes(fault: BaseException) -> Iterator[BaseException]:
+    """The fault and what it came from: Triton raises anew in each function that calls the one with the fault."""
+    seen: set[int] = set()
+    one: BaseException | None = fault
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        yield one
+        one = one.__cause__
+
+
+def _is_of_triton(fault: BaseException) -> bool:
+    return any(
+        kind.__name__ in (_FAULT, _BASE) and kind.__module__.startswith("triton.") for kind in type(fault).__mro__
+    )
+
+
+def _find_places(trace: TracebackType | None, line: int) -> Iterator[str]:
+    """`mine.py:12` by Triton's own code generators, which know where their function begins; the innermost first."""
+    generators: list[Any] = []
+    while trace is not None:
+        generators.append(trace.tb_frame.f_locals.get("self"))
+        trace = trace.tb_next
+    for generator in reversed(generators):
+        file, begin = getattr(generator, "file_name", None), getattr(generator, "begin_line", None)
+        if isinstance(file, str) and isinstance(begin, int):
+            yield f"{file}:{begin + line}"
