@@ -104,8 +104,8 @@ def _scatter(whole: np.ndarray[Any, Any], array: Any) -> None:
 
 def _forget_shown(array: Any) -> None:
     """JAX keeps a copy on the host of what an array on several devices once showed."""
-    if array._npy_value is not None:  # noqa: SLF001
-        array._npy_value = _join(array)  # noqa: SLF001
+    if array._npy_value is not None:
+        array._npy_value = _join(array)
 
 
 def _launch(operands: Sequence[Any], params: Mapping[str, Any]) -> list[Any]:

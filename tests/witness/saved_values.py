@@ -44,7 +44,7 @@ def keep_saved_values() -> Iterator[None]:
 class _Rules(dict[Any, Callable[..., Any]]):
     """The rules of 1, whose residuals are copied."""
 
-    def get(self, primitive: Any, default: Any = None) -> Any:  # noqa: D102
+    def get(self, primitive: Any, default: Any = None) -> Any:
         rule = super().get(primitive)
         if rule is None:
             return default
