@@ -85,12 +85,13 @@ def make_case(seed: int) -> Case:
     def arg(number: int, *shape: int, size: float = scale) -> Arg:
         return Arg(shape=shape, draw=Draw(seed=seed * 16 + number, scale=size))
 
-    parameters = {
+    every = {
         "w1": arg(1, FEATURES, FEATURES),
         "b1": arg(2, FEATURES),
         "w2": arg(3, FEATURES, recipe.columns),
         "b2": arg(4, recipe.columns),
     }
+    parameters = {name: every[name] for name in _list_parameters(recipe)}
     x = Arg(
         shape=(batch * (DEVICES if sharded else 1), FEATURES),
         draw=Draw(seed=seed * 16),
@@ -109,6 +110,14 @@ def make_case(seed: int) -> Case:
 def run_recipe(recipe: Recipe, parameters: Parameters, x: jax.Array) -> dict[str, Any]:
     """The program: parameters and a batch to named outputs."""
     return _TAKE[recipe.step](recipe, parameters, x)
+
+
+def _list_parameters(recipe: Recipe) -> tuple[str, ...]:
+    """Names of those that the program uses."""
+    used = {"w2"} | ({"b2"} if recipe.layers == "bias" or recipe.reads == "product" else set())
+    used |= {"w1"} if recipe.layers not in ("linear", "bias") else set()
+    used |= {"b1"} if recipe.layers in ("two", "remat", "branch") else set()
+    return tuple(sorted(used))
 
 
 def compute_logits(recipe: Recipe, p: Parameters, x: jax.Array) -> jax.Array:
@@ -192,7 +201,7 @@ def compute_loss(recipe: Recipe, p: Parameters, x: jax.Array) -> tuple[jax.Array
     if recipe.reads in ("after", "both"):
         aux["after"] = logits.astype(jnp.float32).max(1)
     if recipe.reads == "product":
-        extra = (logits.astype(jnp.float32) * 0.1 * p["b2"][0]).mean()
+        extra = (logits.astype(jnp.float32) * (2 + p["b2"][0])).mean()
     if recipe.reads == "kernel":
         other = jax.lax.stop_gradient(logits) * 0.5
         aux["other"] = launch_rows(other)[0]
@@ -257,7 +266,7 @@ def _take_of_gradient(recipe: Recipe, p: Parameters, x: jax.Array) -> dict[str, 
         gradient = jax.grad(lambda p: compute_loss(recipe, p, x)[0])(p)
         return (gradient["w2"] * s).sum()
 
-    return {"slope": jax.grad(project)(p["b2"] * 1.0)}
+    return {"slope": jax.grad(project)(p["w2"] * 1.0)}
 
 
 def _take_shard_map(recipe: Recipe, p: Parameters, x: jax.Array) -> dict[str, Any]:

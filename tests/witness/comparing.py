@@ -23,6 +23,7 @@ from ligerdiag.compile.jax_generations import enter_mesh
 from ligerdiag.compile.job import Source
 from ligerdiag.compile.mesh import build_argument_specs
 from ligerdiag.compile.worker_faults import describe_fault
+from ligerdiag.outcomes import Attribution
 from ligerdiag.replay.compare import compare_output, compute_error
 from ligerdiag.replay.kernels import KernelRunner
 from ligerdiag.replay.opcodes.scope import NotCoveredError
@@ -112,10 +113,13 @@ def compute_difference(one: Any, other: Any) -> float:
 
 
 def _attribute(runs: Runs, right: Mapping[str, Any], tolerances: Mapping[str, float]) -> dict[str, str]:
-    return {
-        name: compare_output(copies[0], right[name], runs.stale[name], tolerance=tolerances[name]).attribution.value
-        for name, copies in runs.actual.items()
-    }
+    """`alike` where a fresh output and a stale one would be the same."""
+    found: dict[str, str] = {}
+    for name, copies in runs.actual.items():
+        numbers = compare_output(copies[0], right[name], runs.stale[name], tolerance=tolerances[name])
+        is_alike = numbers.attribution is Attribution.FRESH and not numbers.distance > numbers.tolerance
+        found[name] = "alike" if is_alike else numbers.attribution.value
+    return found
 
 
 def run_case(
