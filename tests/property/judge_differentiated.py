@@ -43,7 +43,15 @@ def main() -> None:
     tally: Counter[str] = Counter()
     started = perf_counter()
     with open_interpreting_process() as witness:
-        for row in judge(options, witness):
+        rows = judge(
+            options.first,
+            options.count,
+            witness,
+            target=options.target,
+            jobs=options.jobs,
+            device=options.device,
+        )
+        for row in rows:
             count(row, tally)
             if row["wrong"]:
                 print(f"seed {row['seed']} ({row['about']}): {'; '.join(row['wrong'])}", flush=True)
@@ -56,19 +64,14 @@ def main() -> None:
     )
 
 
-def judge(options: argparse.Namespace, witness: ProcessPoolExecutor) -> Iterator[dict[str, Any]]:
-    """One row a program, batch by batch."""
-    end = options.first + options.count
-    for first in range(options.first, end, BATCH):
-        report = api.check(
-            api.CheckOptions(
-                selectors=(f"{MODULE}:SEEDS_{first}_{min(BATCH, end - first)}",),
-                targets=(options.target,),
-                jobs=options.jobs,
-                replay=False,
-                device=options.device,
-            )
-        )
+def judge(
+    first: int, count: int, witness: ProcessPoolExecutor, *, target: str = "h200", **options: Any
+) -> Iterator[dict[str, Any]]:
+    """One row a program, batch by batch; options: further ones of `api.CheckOptions`."""
+    end = first + count
+    for start in range(first, end, BATCH):
+        selector = f"{MODULE}:SEEDS_{start}_{min(BATCH, end - start)}"
+        report = api.check(api.CheckOptions(selectors=(selector,), targets=(target,), replay=False, **options))
         if report.interrupted:
             sys.exit(130)
         for case in report.cases:

@@ -262,11 +262,12 @@ def _take_twice(recipe: Recipe, p: Parameters, x: jax.Array) -> dict[str, Any]:
 
 
 def _take_of_gradient(recipe: Recipe, p: Parameters, x: jax.Array) -> dict[str, Any]:
-    def project(s: jax.Array) -> jax.Array:
-        gradient = jax.grad(lambda p: compute_loss(recipe, p, x)[0])(p)
-        return (gradient["w2"] * s).sum()
+    def project(s: jax.Array) -> tuple[jax.Array, jax.Array]:
+        value, gradient = jax.value_and_grad(lambda p: compute_loss(recipe, p, x)[0])(p)
+        return (gradient["w2"] * s).sum(), value  # a kernel whose loss nobody wants would be dropped by JAX
 
-    return {"slope": jax.grad(project)(p["w2"] * 1.0)}
+    slope, value = jax.grad(project, has_aux=True)(p["w2"] * 1.0)
+    return {"loss": value, "slope": slope}
 
 
 def _take_shard_map(recipe: Recipe, p: Parameters, x: jax.Array) -> dict[str, Any]:
