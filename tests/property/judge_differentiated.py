@@ -21,10 +21,14 @@ from time import perf_counter
 from typing import Any
 
 from ligerdiag import api
+from ligerdiag.outcomes import Attribution
 from ligerdiag.report.model import CaseReport
 from tests.witness.process import open_interpreting_process
 
-BATCH = 25
+BATCH = 50
+"""Programs that are compiled by one pool of workers; a run that is ended keeps the batches before."""
+PER_WITNESS = 500
+"""Programs after which the witness is started anew: JAX forgets nothing of what it has compiled."""
 WRONG_VERDICTS = frozenset({"stale", "clobbered"})
 RIGHT_VERDICTS = frozenset({"fresh", "latent"})
 WRONG_NUMBERS = frozenset({"stale", "partly_stale", "neither", "lossy"})
@@ -42,22 +46,17 @@ def main() -> None:
     options = parser.parse_args()
     tally: Counter[str] = Counter()
     started = perf_counter()
-    with open_interpreting_process() as witness:
-        rows = judge(
-            options.first,
-            options.count,
-            witness,
-            target=options.target,
-            jobs=options.jobs,
-            device=options.device,
-        )
-        for row in rows:
-            count(row, tally)
-            if row["wrong"]:
-                print(f"seed {row['seed']} ({row['about']}): {'; '.join(row['wrong'])}", flush=True)
-            if options.out is not None:
-                with options.out.open("a", encoding="utf-8") as out:
-                    out.write(json.dumps(row) + "\n")
+    for first in range(options.first, options.first + options.count, PER_WITNESS):
+        some = min(PER_WITNESS, options.first + options.count - first)
+        with open_interpreting_process() as witness:
+            rows = judge(first, some, witness, target=options.target, jobs=options.jobs, device=options.device)
+            for row in rows:
+                count(row, tally)
+                if row["wrong"]:
+                    print(f"seed {row['seed']} ({row['about']}): {'; '.join(row['wrong'])}", flush=True)
+                if options.out is not None:
+                    with options.out.open("a", encoding="utf-8") as out:
+                        out.write(json.dumps(row) + "\n")
     seconds = perf_counter() - started
     print(
         f"seeds {options.first}..{options.first + options.count - 1} in {seconds:.0f} s: {dict(sorted(tally.items()))}"
@@ -94,13 +93,15 @@ def judge_case(case: CaseReport, witness: ProcessPoolExecutor) -> dict[str, Any]
         wrong.append(f"not covered: {found['not_covered']}")
     for who, numbers in (("replay", found["replayed"]), ("eager", found["attributions"])):
         wrong += _hold_against(static, numbers, who)
-    device: dict[str, str] = {}
-    if case.device is not None:
-        if case.device.error:
-            wrong.append(f"device: {case.device.error}")
-        device = {name: output.attribution.value for name, output in case.device.outputs.items()}
-        verdicts = {name: str(verdict) for name, verdict in case.device.verdicts.items()}
-        wrong += _hold_against(verdicts, device, "device")
+    run, device = case.device, {}
+    if run is not None:
+        if run.died:  # else the machine has too few GPUs for it
+            wrong.append(f"device: {run.error}")
+        for name, output in run.outputs.items():
+            is_alike = output.attribution is Attribution.FRESH and not output.distance > output.tolerance
+            device[name] = "alike" if is_alike else output.attribution.value
+        wrong += _hold_against(run.verdicts, device, "device")
+        row |= {"device_verdicts": dict(run.verdicts), "device_error": run.error}
     return row | {"static": static, "device": device, "wrong": wrong} | found
 
 
@@ -131,6 +132,9 @@ def count(row: Mapping[str, Any], tally: Counter[str]) -> None:
     for name, verdict in row["static"].items():
         if name in row.get("attributions", {}):
             tally[f"static {verdict}, by eager {row['attributions'][name]}"] += 1
+    for name, attribution in row.get("device", {}).items():
+        tally[f"static {row['device_verdicts'].get(name)}, by the device {attribution}"] += 1
+    tally["not run on the device"] += bool(row.get("device_error"))
 
 
 def _hold_against(static: Mapping[str, str], numbers: Mapping[str, str], who: str) -> list[str]:

@@ -13,9 +13,14 @@ from tests.property.random_cases import SEEDS as OTHER_SEEDS
 from tests.property.random_differentiated import BEFORE, LAYERS, READS, STEPS, VIEWS, draw_recipe
 from tests.witness.process import open_interpreting_process
 
-FIRST, COUNT = 0, 12
+FIRST, COUNT = 0, 20
 
-KNOWN: dict[int, str] = {}
+_GUESSED = "what a custom_jvp's rule multiplies the tangent by is guessed from metadata"
+KNOWN = {
+    12: _GUESSED,
+    15: _GUESSED,
+    18: "fresh and wrong: a residual merged with its twin, what exp's rule saved, of which a kernel overwrites one",
+}
 """Seeds whose program is not judged alike by all, and why."""
 
 type Rows = dict[int, dict[str, Any]]
