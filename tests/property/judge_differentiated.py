@@ -21,8 +21,8 @@ from time import perf_counter
 from typing import Any
 
 from ligerdiag import api
-from ligerdiag.outcomes import Attribution
 from ligerdiag.report.model import CaseReport
+from tests.witness.comparing import is_alike
 from tests.witness.process import open_interpreting_process
 
 BATCH = 50
@@ -98,8 +98,7 @@ def judge_case(case: CaseReport, witness: ProcessPoolExecutor) -> dict[str, Any]
         if run.died:  # else the machine has too few GPUs for it
             wrong.append(f"device: {run.error}")
         for name, output in run.outputs.items():
-            is_alike = output.attribution is Attribution.FRESH and not output.distance > output.tolerance
-            device[name] = "alike" if is_alike else output.attribution.value
+            device[name] = "alike" if is_alike(output.attribution, output) else output.attribution.value
         wrong += _hold_against(run.verdicts, device, "device")
         row |= {"device_verdicts": dict(run.verdicts), "device_error": run.error}
     return row | {"static": static, "device": device, "wrong": wrong} | found

@@ -4,6 +4,8 @@
 (2) An output is a new array. One that is declared to alias an operand starts with the operand's bytes; the operand keeps
     its own.
 (3) Inside of a `shard_map` the kernel runs once for each device, on that device's shards.
+(4) When the run is over, every operand gets back what it held before its first launch: an array that the function closes
+    over is a constant of each execution of a compiled program.
 
 The process must have had TRITON_INTERPRET=1 in its environment before triton was imported, and compute on CPUs.
 """
@@ -12,6 +14,7 @@ import ctypes
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import jax
@@ -30,6 +33,9 @@ _KNOWN = frozenset({
 })  # fmt: skip
 """Parameters of the primitive in jax-triton before 0.4; every other one is a constexpr of the kernel."""
 
+type Held = dict[int, tuple[Any, np.ndarray[Any, Any]]]
+"""Address to the array there, which stays alive, and what it held before its first launch."""
+
 
 @contextmanager
 def run_kernels_in_place() -> Iterator[None]:
@@ -37,10 +43,12 @@ def run_kernels_in_place() -> Iterator[None]:
     library = importlib.import_module("jax_triton.triton_lib")
     shard_map = importlib.import_module("jax._src.shard_map")
     primitive: Any = library.triton_kernel_call_p
+    held: Held = {}
     with ExitStack() as stack:
-        stack.enter_context(override(primitive, impl=_run_on_one_device))
+        stack.callback(_restore, held)
+        stack.enter_context(override(primitive, impl=partial(_run_on_whole_arrays, held)))
         stack.enter_context(_own_interpreter_path_off())
-        shard_map.eager_rules[primitive] = _run_on_each_device
+        shard_map.eager_rules[primitive] = partial(_run_on_each_device, held)
         stack.callback(shard_map.eager_rules.pop, primitive)
         yield
 
@@ -52,15 +60,27 @@ def view_bytes(array: Any) -> np.ndarray[Any, Any]:
     return np.frombuffer(memory, np.uint8).view(array.dtype)
 
 
-def _run_on_one_device(*operands: Any, **params: Any) -> list[Any]:
+def _open(held: Held, array: Any) -> np.ndarray[Any, Any]:
+    """The memory of an array on one device; what it holds at first is remembered."""
+    memory = view_bytes(array)
+    held.setdefault(array.unsafe_buffer_pointer(), (array, memory.copy()))
+    return memory
+
+
+def _restore(held: Held) -> None:
+    for array, before in held.values():
+        view_bytes(array)[...] = before
+
+
+def _run_on_whole_arrays(held: Held, *operands: Any, **params: Any) -> list[Any]:
     """On whole arrays; those that lie on several devices are put together first, and their parts overwritten after."""
-    arrays = [jax.block_until_ready(jax.numpy.asarray(operand)) for operand in operands]
-    buffers = [view_bytes(a) if len(a.devices()) == 1 else _join(a).reshape(-1) for a in arrays]
+    arrays = [jax.block_until_ready(o if isinstance(o, jax.Array) else jax.numpy.array(o)) for o in operands]
+    buffers = [_open(held, a) if len(a.devices()) == 1 else _join(a).reshape(-1) for a in arrays]
     results = _launch(buffers, params)
     sharding = arrays[0].sharding if arrays else None
     for array, buffer in zip(arrays, buffers, strict=True):
         if len(array.devices()) > 1:
-            _scatter(buffer.reshape(array.shape), array)
+            _scatter(held, buffer.reshape(array.shape), array)
             sharding = jax.sharding.NamedSharding(array.sharding.mesh, jax.sharding.PartitionSpec())
     return [
         jax.device_put(result.reshape(out.shape), sharding)
@@ -68,7 +88,7 @@ def _run_on_one_device(*operands: Any, **params: Any) -> list[Any]:
     ]
 
 
-def _run_on_each_device(mesh: Any, *operands: Any, **params: Any) -> list[Any]:
+def _run_on_each_device(held: Held, mesh: Any, *operands: Any, **params: Any) -> list[Any]:
     """See 3 above. Eager `shard_map` keeps the values of all devices in one array, with a dimension of devices first."""
     devices = list(mesh.devices.flat)
     shards = [{shard.device: shard.data for shard in jax.block_until_ready(o).addressable_shards} for o in operands]
@@ -78,7 +98,7 @@ def _run_on_each_device(mesh: Any, *operands: Any, **params: Any) -> list[Any]:
     sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(mesh.axis_names))
     pieces: list[list[Any]] = [[] for _ in params["out_shapes"]]
     for device in devices:
-        results = _launch([view_bytes(shard[device]) for shard in shards], params)
+        results = _launch([_open(held, shard[device]) for shard in shards], params)
         for piece, result, out in zip(pieces, results, params["out_shapes"], strict=True):
             piece.append(jax.device_put(result.reshape(1, *out.shape), device))
     for operand in operands:
@@ -96,9 +116,9 @@ def _join(array: Any) -> np.ndarray[Any, Any]:
     return whole
 
 
-def _scatter(whole: np.ndarray[Any, Any], array: Any) -> None:
+def _scatter(held: Held, whole: np.ndarray[Any, Any], array: Any) -> None:
     for shard in array.addressable_shards:
-        view_bytes(shard.data)[...] = whole[shard.index].reshape(-1)
+        _open(held, shard.data)[...] = whole[shard.index].reshape(-1)
     _forget_shown(array)
 
 

@@ -15,6 +15,7 @@ ANSWERS = {
     "another_name_of_the_operand_is_the_operand": "after",
     "a_copy_made_before_is_not_overwritten": "before",
     "an_argument_of_the_caller_is_not_overwritten": "before",
+    "a_closed_over_array_is_a_constant_of_each_run": "before",
     "a_declared_write_leaves_the_operand_alone": "before",
     "a_declared_write_is_in_the_output": "after",
     "a_residual_of_the_users_own_is_what_the_kernel_left": "after",
