@@ -23,15 +23,13 @@ from typing import Any
 from ligerdiag import api
 from ligerdiag.report.model import CaseReport
 from tests.witness.comparing import is_alike
+from tests.witness.contradictions import hold_against
 from tests.witness.process import open_interpreting_process
 
 BATCH = 50
 """Programs that are compiled by one pool of workers; a run that is ended keeps the batches before."""
 PER_WITNESS = 500
 """Programs after which the witness is started anew: JAX forgets nothing of what it has compiled."""
-WRONG_VERDICTS = frozenset({"stale", "clobbered"})
-RIGHT_VERDICTS = frozenset({"fresh", "latent"})
-WRONG_NUMBERS = frozenset({"stale", "partly_stale", "neither", "lossy"})
 MODULE = "tests.property.differentiated_cases"
 
 
@@ -92,14 +90,14 @@ def judge_case(case: CaseReport, witness: ProcessPoolExecutor) -> dict[str, Any]
     if found["not_covered"]:
         wrong.append(f"not covered: {found['not_covered']}")
     for who, numbers in (("replay", found["replayed"]), ("eager", found["attributions"])):
-        wrong += _hold_against(static, numbers, who)
+        wrong += hold_against(static, numbers, who)
     run, device = case.device, {}
     if run is not None:
         if run.died:  # else the machine has too few GPUs for it
             wrong.append(f"device: {run.error}")
         for name, output in run.outputs.items():
             device[name] = "alike" if is_alike(output.attribution, output) else output.attribution.value
-        wrong += _hold_against(run.verdicts, device, "device")
+        wrong += hold_against(run.verdicts, device, "device")
         row |= {"device_verdicts": dict(run.verdicts), "device_error": run.error}
     return row | {"static": static, "device": device, "wrong": wrong} | found
 
@@ -134,17 +132,6 @@ def count(row: Mapping[str, Any], tally: Counter[str]) -> None:
     for name, attribution in row.get("device", {}).items():
         tally[f"static {row['device_verdicts'].get(name)}, by the device {attribution}"] += 1
     tally["not run on the device"] += bool(row.get("device_error"))
-
-
-def _hold_against(static: Mapping[str, str], numbers: Mapping[str, str], who: str) -> list[str]:
-    wrong: list[str] = []
-    for name, attribution in numbers.items():
-        verdict = static.get(name, "missing")
-        is_missed = verdict in RIGHT_VERDICTS and attribution in WRONG_NUMBERS
-        is_alarm = verdict in WRONG_VERDICTS and attribution == "fresh"
-        if is_missed or is_alarm:
-            wrong.append(f"{name}: static {verdict}, {who} {attribution}")
-    return wrong
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def test_every_program_is_compiled_and_compared(rows: Rows) -> None:
 
 def test_some_outputs_are_wrong_and_some_are_right(rows: Rows) -> None:
     found = [word for row in rows.values() for word in row["attributions"].values()]
-    assert found.count("fresh") > COUNT
+    assert found.count("fresh") > COUNT / 2
     assert found.count("stale") > COUNT / 2
 
 
