@@ -22,8 +22,7 @@ from typing import Any
 
 from ligerdiag import api
 from ligerdiag.report.model import CaseReport
-from tests.witness.comparing import is_alike
-from tests.witness.contradictions import hold_against
+from tests.witness.contradictions import hold_against, is_alike
 from tests.witness.process import open_interpreting_process
 
 BATCH = 50

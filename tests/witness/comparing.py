@@ -23,15 +23,12 @@ from ligerdiag.compile.jax_generations import enter_mesh
 from ligerdiag.compile.job import Source
 from ligerdiag.compile.mesh import build_argument_specs
 from ligerdiag.compile.worker_faults import describe_fault
-from ligerdiag.outcomes import Attribution, DeviceOutput, OutputNumbers
 from ligerdiag.replay.compare import compare_output, compute_error
 from ligerdiag.replay.kernels import KernelRunner
 from ligerdiag.replay.opcodes.scope import NotCoveredError
 from ligerdiag.replay.run import Runs, compute_tolerances, load_programs, replay_programs
+from tests.witness.contradictions import is_alike
 from tests.witness.eager import run_eagerly
-
-TELLING = 0.1
-"""How much nearer to the right output than a stale one a fresh one must be; in bf16, what is stale may be near, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,13 +119,6 @@ def _attribute(runs: Runs, right: Mapping[str, Any], tolerances: Mapping[str, fl
         numbers = compare_output(copies[0], right[name], runs.stale[name], tolerance=tolerances[name])
         found[name] = "alike" if is_alike(numbers.attribution, numbers) else numbers.attribution.value
     return found
-
-
-def is_alike(attribution: Attribution, numbers: OutputNumbers | DeviceOutput) -> bool:
-    """Whether a fresh output and a stale one are too near each other for these numbers to say which it is."""
-    error = numbers.error if isinstance(numbers, OutputNumbers) else max(numbers.errors)
-    is_far = numbers.distance > numbers.tolerance and error < numbers.distance * TELLING
-    return attribution is Attribution.FRESH and not is_far
 
 
 def run_case(
