@@ -1,0 +1,144 @@
+"""A case's eager run against the intended program that a replay computes, on the same drawn arguments.
+
+Runs in a process of its own: see `process`.
+"""
+
+import os
+import warnings
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, field
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from ligerdiag.case import Case
+from ligerdiag.compile.arguments import draw_arguments
+from ligerdiag.compile.artifacts import Artifact, load_artifact
+from ligerdiag.compile.case_loader import CaseLoader
+from ligerdiag.compile.jax_generations import enter_mesh
+from ligerdiag.compile.job import Source
+from ligerdiag.compile.mesh import build_argument_specs
+from ligerdiag.compile.worker_faults import describe_fault
+from ligerdiag.replay.compare import compare_output, compute_error
+from ligerdiag.replay.kernels import KernelRunner
+from ligerdiag.replay.opcodes.scope import NotCoveredError
+from ligerdiag.replay.run import Runs, compute_tolerances, load_programs, replay_programs
+from tests.witness.contradictions import is_alike
+from tests.witness.eager import run_eagerly
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What was found of one case; relative errors in norm by output name."""
+
+    intended: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Of the replay's intended program against the eager one."""
+    unkept: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Of the eager run in which JAX's rules read what they saved as it is now, against the other eager run."""
+    tolerances: Mapping[str, float] = field(default_factory=dict[str, float])
+    attributions: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Of the schedule's outputs, with the eager run as the right one."""
+    replayed: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The same with the replay's intended program as the right one."""
+    not_covered: str = ""
+    """Why there is no comparison."""
+
+    @property
+    def disagreements(self) -> dict[str, float]:
+        """Outputs whose intended value the witness contradicts."""
+        return {n: error for n, error in self.intended.items() if not error <= self.tolerances[n]}
+
+    @property
+    def overwritten_saves(self) -> dict[str, float]:
+        """Outputs that depend on a value which JAX's own rules saved and a kernel then overwrote."""
+        return {n: error for n, error in self.unkept.items() if not error <= self.tolerances[n]}
+
+
+def compare_in_process(source: Source, case_id: str, directory: str) -> Mapping[str, Any]:
+    """Fields of the Comparison for the artifact in that directory; to be called in a process of its own.
+
+    Not the Comparison itself: loading a case forgets the project's modules, this one among them.
+    """
+    case = CaseLoader().load(source)[case_id]
+    try:
+        return asdict(compare_case(case, load_artifact(Path(directory))))
+    except NotCoveredError as error:
+        return asdict(Comparison(not_covered=f"replay: {error}"))
+
+
+def compare_case(case: Case, artifact: Artifact) -> Comparison:
+    """The comparison. Raises NotCoveredError where the replay covers less."""
+    programs = load_programs(artifact)
+    drawn = draw_arguments(case)
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(drawn)]
+    with (
+        KernelRunner(artifact.kernel_launches, round_to_nearest=True) as runner,
+        np.errstate(all="ignore"),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
+        runs = replay_programs(programs, artifact, leaves, runner)
+        try:
+            kept, unkept = (run_case(case, saved_values=saved_values) for saved_values in (True, False))
+        except Exception as fault:
+            if os.environ.get("WITNESS_RAISE"):
+                raise
+            return Comparison(not_covered=f"witness: {describe_fault(fault)}")
+    tolerances = compute_tolerances(programs, runs.intended)
+    return Comparison(
+        intended={name: compute_difference(array, kept[name]) for name, array in runs.intended.items()},
+        unkept={name: compute_difference(unkept[name], array) for name, array in kept.items()},
+        tolerances=tolerances,
+        attributions=_attribute(runs, kept, tolerances),
+        replayed=_attribute(runs, runs.intended, tolerances),
+    )
+
+
+def compute_difference(one: Any, other: Any) -> float:
+    """Relative error in norm of the finite elements; infinity where not the same ones are finite."""
+    if one.shape != other.shape:
+        return inf
+    if other.dtype.kind in "biu":
+        return compute_error(one, other)
+    first, second = np.asarray(one, np.complex128), np.asarray(other, np.complex128)
+    finite = np.isfinite(second)
+    if not np.array_equal(np.isfinite(first), finite):
+        return inf
+    scale = np.linalg.norm(second[finite])
+    return float(np.linalg.norm((first - second)[finite]) / (scale or 1.0))
+
+
+def _attribute(runs: Runs, right: Mapping[str, Any], tolerances: Mapping[str, float]) -> dict[str, str]:
+    """`alike` where a fresh output and a stale one would be the same."""
+    found: dict[str, str] = {}
+    for name, copies in runs.actual.items():
+        numbers = compare_output(copies[0], right[name], runs.stale[name], tolerance=tolerances[name])
+        found[name] = "alike" if is_alike(numbers.attribution, numbers) else numbers.attribution.value
+    return found
+
+
+def run_case(
+    case: Case, *, draw: int = 0, saved_values: bool = True, around: AbstractContextManager[Any] | None = None
+) -> dict[str, np.ndarray[Any, Any]]:
+    """The case's outputs as Python computes them, its arguments drawn as for a replay and laid on a mesh of CPUs."""
+    arguments = draw_arguments(case, draw)
+    mesh = _build_mesh(case)
+    if mesh is not None:
+        specs = build_argument_specs(case, mesh)
+        arguments = jax.device_put(arguments, jax.tree.map(lambda spec: spec.sharding, specs))
+    with enter_mesh(mesh) if mesh is not None else nullcontext(), jax.default_matmul_precision("highest"):
+        return run_eagerly(case.function, arguments, saved_values=saved_values, around=around)
+
+
+def _build_mesh(case: Case) -> Any:
+    if not case.mesh:
+        return None
+    sizes = tuple(case.mesh.values())
+    count = int(np.prod(sizes))
+    if count > len(jax.devices()):
+        raise NotCoveredError(f"a mesh of {count} devices")
+    return jax.sharding.Mesh(np.array(jax.devices()[:count]).reshape(sizes), tuple(case.mesh))

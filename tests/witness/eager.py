@@ -1,0 +1,40 @@
+"""An author's program as Python runs it: eager JAX on CPUs, each in-place kernel run on its operand's own bytes.
+
+This knows nothing of XLA, of StableHLO or of how ligerdiag decides what was meant: it is an independent witness of that.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from typing import Any
+
+import jax
+import numpy as np
+
+from ligerdiag.compile.names import compute_output_names
+from tests.witness.kernels import run_kernels_in_place
+from tests.witness.own_storage import copy_tree, give_loops_their_own_storage
+from tests.witness.saved_values import keep_saved_values
+
+
+def run_eagerly(
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    *,
+    saved_values: bool = True,
+    around: AbstractContextManager[Any] | None = None,
+) -> dict[str, np.ndarray[Any, Any]]:
+    """The outputs by name.
+
+    saved_values: what JAX's own rules save for the backward pass is kept as it was; without it, a backward pass reads
+    what a kernel has made of it since. around: is entered for the run, with the patches of this in place.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(jax.disable_jit())
+        stack.enter_context(run_kernels_in_place())
+        stack.enter_context(give_loops_their_own_storage())
+        if saved_values:
+            stack.enter_context(keep_saved_values())
+        stack.enter_context(around or nullcontext())
+        results = function(*copy_tree(tuple(arguments)))
+        found = [np.array(leaf) for leaf in jax.tree.leaves(results)]
+    return dict(zip(compute_output_names(results), found, strict=True))

@@ -1,0 +1,189 @@
+"""A Triton kernel of an eager JAX program, run on the operands' own bytes by Triton's interpreter.
+
+(1) An operand is the memory of its `jax.Array`: whoever holds that array reads later what the kernel left there.
+(2) An output is a new array. One that is declared to alias an operand starts with the operand's bytes; the operand keeps
+    its own.
+(3) Inside of a `shard_map` the kernel runs once for each device, on that device's shards.
+(4) When the run is over, every operand gets back what it held before its first launch: an array that the function closes
+    over is a constant of each execution of a compiled program.
+
+The process must have had TRITON_INTERPRET=1 in its environment before triton was imported, and compute on CPUs.
+"""
+
+import ctypes
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from ligerdiag.compile.kernel_calls import compute_kernel_name
+from ligerdiag.compile.kernel_launch import KernelLaunch, Scalar
+from ligerdiag.replay.grid import run_programs
+from ligerdiag.replay.opcodes.scope import NotCoveredError
+from ligerdiag.replay.overrides import override
+
+_KNOWN = frozenset({
+    "fn", "scalar_args", "name", "custom_call_target_name", "out_shapes", "grid", "num_warps", "num_stages",
+    "num_ctas", "compute_capability", "enable_fp_fusion", "input_output_aliases", "zeroed_outputs", "debug",
+    "serialized_metadata",
+})  # fmt: skip
+"""Parameters of the primitive in jax-triton before 0.4; every other one is a constexpr of the kernel."""
+
+type Held = dict[int, tuple[Any, np.ndarray[Any, Any]]]
+"""Address to the array there, which stays alive, and what it held before its first launch."""
+
+
+@contextmanager
+def run_kernels_in_place() -> Iterator[None]:
+    """Concrete arrays that reach the kernel primitive are overwritten; tracers are traced as ever."""
+    library = importlib.import_module("jax_triton.triton_lib")
+    shard_map = importlib.import_module("jax._src.shard_map")
+    primitive: Any = library.triton_kernel_call_p
+    held: Held = {}
+    with ExitStack() as stack:
+        stack.callback(_restore, held)
+        stack.enter_context(override(primitive, impl=partial(_run_on_whole_arrays, held)))
+        stack.enter_context(_own_interpreter_path_off())
+        shard_map.eager_rules[primitive] = partial(_run_on_each_device, held)
+        stack.callback(shard_map.eager_rules.pop, primitive)
+        yield
+
+
+def view_bytes(array: Any) -> np.ndarray[Any, Any]:
+    """The memory of an array that lies on one device, flat and writable."""
+    size = array.size * array.dtype.itemsize
+    memory = (ctypes.c_uint8 * size).from_address(array.unsafe_buffer_pointer()) if size else bytearray()
+    return np.frombuffer(memory, np.uint8).view(array.dtype)
+
+
+def _open(held: Held, array: Any) -> np.ndarray[Any, Any]:
+    """The memory of an array on one device; what it holds at first is remembered."""
+    memory = view_bytes(array)
+    held.setdefault(array.unsafe_buffer_pointer(), (array, memory.copy()))
+    return memory
+
+
+def _restore(held: Held) -> None:
+    for array, before in held.values():
+        view_bytes(array)[...] = before
+
+
+def _run_on_whole_arrays(held: Held, *operands: Any, **params: Any) -> list[Any]:
+    """On whole arrays; those that lie on several devices are put together first, and their parts overwritten after."""
+    arrays = [jax.block_until_ready(o if isinstance(o, jax.Array) else jax.numpy.array(o)) for o in operands]
+    buffers = [_open(held, a) if len(a.devices()) == 1 else _join(a).reshape(-1) for a in arrays]
+    results = _launch(buffers, params)
+    sharding = arrays[0].sharding if arrays else None
+    for array, buffer in zip(arrays, buffers, strict=True):
+        if len(array.devices()) > 1:
+            _scatter(held, buffer.reshape(array.shape), array)
+            sharding = jax.sharding.NamedSharding(array.sharding.mesh, jax.sharding.PartitionSpec())
+    return [
+        jax.device_put(result.reshape(out.shape), sharding)
+        for result, out in zip(results, params["out_shapes"], strict=True)
+    ]
+
+
+def _run_on_each_device(held: Held, mesh: Any, *operands: Any, **params: Any) -> list[Any]:
+    """See 3 above. Eager `shard_map` keeps the values of all devices in one array, with a dimension of devices first."""
+    devices = list(mesh.devices.flat)
+    shards = [{shard.device: shard.data for shard in jax.block_until_ready(o).addressable_shards} for o in operands]
+    for operand in operands:
+        if operand.shape[0] != len(devices):
+            raise NotCoveredError("a kernel inside of a shard_map that checks what varies between devices")
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(mesh.axis_names))
+    pieces: list[list[Any]] = [[] for _ in params["out_shapes"]]
+    for device in devices:
+        results = _launch([_open(held, shard[device]) for shard in shards], params)
+        for piece, result, out in zip(pieces, results, params["out_shapes"], strict=True):
+            piece.append(jax.device_put(result.reshape(1, *out.shape), device))
+    for operand in operands:
+        _forget_shown(operand)
+    return [
+        jax.make_array_from_single_device_arrays((len(devices), *out.shape), sharding, piece)
+        for out, piece in zip(params["out_shapes"], pieces, strict=True)
+    ]
+
+
+def _join(array: Any) -> np.ndarray[Any, Any]:
+    whole = np.empty(array.shape, array.dtype)
+    for shard in array.addressable_shards:
+        whole[shard.index] = np.asarray(shard.data)
+    return whole
+
+
+def _scatter(held: Held, whole: np.ndarray[Any, Any], array: Any) -> None:
+    for shard in array.addressable_shards:
+        _open(held, shard.data)[...] = whole[shard.index].reshape(-1)
+    _forget_shown(array)
+
+
+def _forget_shown(array: Any) -> None:
+    """JAX keeps a copy on the host of what an array on several devices once showed."""
+    if array._npy_value is not None:
+        array._npy_value = _join(array)
+
+
+def _launch(operands: Sequence[Any], params: Mapping[str, Any]) -> list[Any]:
+    """Runs the kernel on flat operands, which it overwrites; returns flat outputs."""
+    kernel, constants = _find_kernel(params)
+    aliases = dict(params["input_output_aliases"])
+    buffers = [np.array(operand) if number in aliases else operand for number, operand in enumerate(operands)]
+    outputs: list[Any] = []
+    shared = {output: operand for operand, output in aliases.items()}
+    for number, out in enumerate(params["out_shapes"]):
+        size, dtype = int(np.prod(out.shape, dtype=np.int64)), np.dtype(out.dtype)
+        empty = np.full(size * dtype.itemsize, 0xFF, np.uint8).view(dtype)
+        outputs.append(buffers[shared[number]] if number in shared else empty)
+    zeroed = params["zeroed_outputs"]
+    for number in zeroed(constants) if callable(zeroed) else zeroed:
+        outputs[number][...] = 0
+    launch = _describe_launch(params, constants, len(buffers), len(outputs))
+    run_programs(launch, kernel, [*buffers, *outputs], round_to_nearest=True)
+    return outputs
+
+
+def _find_kernel(params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The interpreted kernel, and the values of its constexprs."""
+    interpreter = importlib.import_module("triton.runtime.interpreter")
+    tuner = importlib.import_module("triton.runtime.autotuner")
+    constants = {name: value for name, value in params.items() if name not in _KNOWN}
+    kernel = params["fn"]
+    while not isinstance(kernel, interpreter.InterpretedFunction):
+        if isinstance(kernel, tuner.Autotuner):
+            raise NotCoveredError("an autotuned kernel")
+        if isinstance(kernel, tuner.Heuristics):
+            constants |= {name: compute(constants) for name, compute in kernel.values.items()}
+        if not hasattr(kernel, "fn"):
+            raise NotCoveredError("a kernel that Triton was not asked to interpret: TRITON_INTERPRET=1 is missing")
+        kernel = kernel.fn
+    return kernel, constants
+
+
+def _describe_launch(
+    params: Mapping[str, Any], constants: Mapping[str, Any], operands: int, outputs: int
+) -> KernelLaunch:
+    library = importlib.import_module("jax_triton.triton_lib")
+    x, y, z = library.normalize_grid(params["grid"], dict(constants))
+    return KernelLaunch(
+        payload="", kernel=compute_kernel_name(params), module="", file="", qualname="", source="",
+        grid=(int(x), int(y), int(z)), operands=operands, outputs=outputs,
+        scalars=tuple(Scalar(position=p, type=str(kind), value=value) for p, kind, value in params["scalar_args"]),
+        constants=dict(constants), zeroed=(), aliases={},
+    )  # fmt: skip
+
+
+@contextmanager
+def _own_interpreter_path_off() -> Iterator[None]:
+    """The kernels of this repository go another way when they are interpreted, which knows no hidden write."""
+    try:
+        calls = importlib.import_module("kernels.triton_call")
+    except ModuleNotFoundError:
+        yield
+        return
+    with override(calls, InterpretedFunction=()):
+        yield

@@ -1,0 +1,53 @@
+"""What has storage of its own in a compiled program and not in eager Python: the state of loops, the results of branches.
+
+(1) A loop's state is new in each iteration, and its final state belongs to the loop: who wrote `init` keeps `init`.
+(2) What a branch returns is new, also where it returns what it was given.
+"""
+
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import jax
+
+from ligerdiag.replay.overrides import override
+
+
+def copy(value: Any) -> Any:
+    """The same value in memory of its own, as an operation of JAX that autodiff passes through."""
+    lax: Any = importlib.import_module("jax._src.lax.lax")
+    return lax.copy_p.bind(value) if isinstance(value, jax.Array) else value
+
+
+def copy_tree(tree: Any) -> Any:
+    """Each array in memory of its own."""
+    return jax.tree.map(copy, tree)
+
+
+@contextmanager
+def give_loops_their_own_storage() -> Iterator[None]:
+    """Patches `jax.lax`; a loop that was imported by name before that is not reached."""
+    loops: Any = importlib.import_module("jax._src.lax.control_flow.loops")
+    conditionals: Any = importlib.import_module("jax._src.lax.control_flow.conditionals")
+    scan, while_loop, cond, switch = loops.scan, loops.while_loop, conditionals.cond, conditionals.switch
+
+    def scan_own(f: Callable[..., Any], init: Any, *args: Any, **keywords: Any) -> Any:
+        state, stacked = scan(lambda carry, x: f(copy_tree(carry), x), init, *args, **keywords)
+        return copy_tree(state), stacked
+
+    def while_own(condition: Callable[..., Any], body: Callable[..., Any], init: Any) -> Any:
+        return copy_tree(while_loop(condition, lambda state: body(copy_tree(state)), init))
+
+    def cond_own(*args: Any, **keywords: Any) -> Any:
+        return copy_tree(cond(*args, **keywords))
+
+    def switch_own(*args: Any, **keywords: Any) -> Any:
+        return copy_tree(switch(*args, **keywords))
+
+    with ExitStack() as stack:
+        for holder in (jax.lax, loops):
+            stack.enter_context(override(holder, scan=scan_own, while_loop=while_own))
+        for holder in (jax.lax, conditionals):
+            stack.enter_context(override(holder, cond=cond_own, switch=switch_own))
+        yield

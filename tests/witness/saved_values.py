@@ -1,0 +1,56 @@
+"""Values that JAX's own rules save for the backward pass, kept as they were when they were saved.
+
+Without this an eager program's backward pass reads what a kernel made of them since: the only place where eager JAX is not
+what the author meant. What a user's own rule saves, the residuals of a custom_vjp, is left alone: the user names it.
+
+(1) A rule that linearizes an operation at once returns its residuals: `ad.primitive_linearizations`.
+(2) Every other rule, and a custom_jvp's, is evaluated forward, and a known value that meets an unknown tangent is saved:
+    `JaxprTrace.instantiate_const`.
+"""
+
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ligerdiag.replay.overrides import override
+from tests.witness.own_storage import copy_tree
+
+
+@contextmanager
+def keep_saved_values() -> Iterator[None]:
+    """What rules of JAX's own save is copied when they save it."""
+    autodiff: Any = importlib.import_module("jax._src.interpreters.ad")
+    tracing: Any = importlib.import_module("jax._src.interpreters.partial_eval")
+    core: Any = importlib.import_module("jax._src.core")
+    instantiate = tracing.JaxprTrace.instantiate_const
+
+    def instantiate_copy(trace: Any, tracer: Any) -> Any:
+        known = tracer.pval.get_known()
+        if known is None:
+            return instantiate(trace, tracer)
+        with core.set_current_trace(trace.parent_trace):
+            kept = copy_tree(known)
+        return instantiate(trace, trace.new_const(kept))
+
+    rules = _Rules(autodiff.primitive_linearizations)
+    with (
+        override(autodiff, primitive_linearizations=rules),
+        override(tracing.JaxprTrace, instantiate_const=instantiate_copy),
+    ):
+        yield
+
+
+class _Rules(dict[Any, Callable[..., Any]]):
+    """The rules of 1, whose residuals are copied."""
+
+    def get(self, primitive: Any, default: Any = None) -> Any:
+        rule = super().get(primitive)
+        if rule is None:
+            return default
+
+        def linearize(*args: Any, **params: Any) -> Any:
+            outputs, nonzeros, residuals, structured, linearized = rule(*args, **params)
+            return outputs, nonzeros, copy_tree(residuals), structured, linearized
+
+        return linearize

@@ -1,0 +1,77 @@
+"""The intended program as replay computes it is what Python does, on the cases of this repository that are small."""
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.pool import Pool
+from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.compile.target import load_target
+from ligerdiag.replay.estimate import estimate_artifact
+from tests.witness.comparing import Comparison, compare_in_process
+from tests.witness.process import open_interpreting_process
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 1.0
+"""Estimate up to which a case counts as small; three times as long is spent on it."""
+
+NOT_COVERED = {
+    "autotuned": "autotuned",
+    "pallas_cross_entropy": "Pallas",
+    "partial_write": "Pallas",
+    "unknown_effect": "",
+}
+"""Cases that replay or Triton's interpreter does not cover, by how their ids begin, and a word of the reason."""
+
+_DROPPED = "JAX drops a kernel that is called for its effect alone: LD007 says so"
+DIFFERENT = {
+    "loop_carry[gradient-hidden]": (
+        "JAX sees a scan that hands its state through unchanged, and returns the caller's own array: LD016 says so"
+    ),
+    "accumulated_sum[unused-hidden]": _DROPPED,
+    "dropped_backward[hidden]": _DROPPED,
+}
+"""Cases where JAX makes another program of it than Python runs, before ligerdiag sees it."""
+
+SMALL = "-1-4-32-16"
+"""Shapes of a fused linear cross entropy that are small."""
+
+type Comparisons = Mapping[str, Comparison]
+
+
+@pytest.fixture(scope="module")
+def comparisons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Comparisons]:
+    found: dict[str, Any] = {}
+    with Pool(cache=Cache(tmp_path_factory.mktemp("cache")), jobs=1) as pool, open_interpreting_process() as witness:
+        cases = discover_cases(["cases"], pool=pool, directory=ROOT)
+        chosen = [c for c in cases if math.prod(c.mesh.values()) <= 8 and ("flce" not in c.id or SMALL in c.id)]
+        for result in compile_cases(chosen, [load_target("h100")], pool=pool):
+            assert result.artifact is not None, result.error
+            if estimate_artifact(result.artifact, 1).seconds <= SECONDS:
+                job = (result.case.source, result.case.id, str(result.artifact.directory))
+                found[result.case.id] = witness.submit(compare_in_process, *job)
+        yield {name: Comparison(**future.result()) for name, future in found.items()}
+
+
+def test_what_is_intended_is_what_python_does(comparisons: Comparisons) -> None:
+    different = {name: one.disagreements for name, one in comparisons.items() if one.disagreements}
+    assert different.keys() == DIFFERENT.keys(), different
+
+
+def test_few_cases_cannot_be_compared(comparisons: Comparisons) -> None:
+    reasons = {name: one.not_covered for name, one in comparisons.items() if one.not_covered}
+    unknown = {
+        n: why for n, why in reasons.items() if not any(n.startswith(k) for k, w in NOT_COVERED.items() if w in why)
+    }
+    assert unknown == {}
+    assert len(comparisons) - len(reasons) > 60
+
+
+def test_cases_where_a_kernel_overwrites_what_jax_saved_are_told_apart(comparisons: Comparisons) -> None:
+    saved = {name for name, one in comparisons.items() if one.overwritten_saves}
+    assert saved >= {"saved_residual[exp-loss-hidden]", "saved_residual[exp-perplexity-hidden]"}
+    assert all("aliased" not in name and "out_of_place" not in name for name in saved), saved
