@@ -87,6 +87,15 @@ def test_a_pages_own_files_get_the_same_verdicts_and_rules(
             assert list_answers(outcome.out) == list_answers(command.expected), said
 
 
+def test_the_plugins_page_fails_what_hides_and_passes_what_declares(python: Path, cache: Path, tmp_path: Path) -> None:
+    runs = iterate_runs(ROOT / "docs" / "pytest-plugin.md", tmp_path, cache, python=python, of_its_files=True)
+    block, command, outcome = next(runs)
+    said = f"{block.place}: {command.words}\n{outcome.out}{outcome.err}"
+    assert outcome.code == int(block.find_word("exit")), said
+    assert "FAILED test_model.py::test_the_loss[hidden] - WrongScheduleError" in outcome.out, said
+    assert "1 failed, 1 passed in" in outcome.out, said
+
+
 def test_what_init_writes_is_as_it_expects_and_replayed(python: Path, cache: Path, tmp_path: Path) -> None:
     assert run_command("ligerdiag init", tmp_path, cache, python).code == 0
     checked = run_command("ligerdiag check --strict", tmp_path, cache, python)
