@@ -169,10 +169,13 @@ def _describe_launch(
 ) -> KernelLaunch:
     library = importlib.import_module("jax_triton.triton_lib")
     x, y, z = library.normalize_grid(params["grid"], dict(constants))
+    scalars = tuple(Scalar(position=p, type=str(kind), value=value) for p, kind, value in params["scalar_args"])
+    taken = {scalar.position for scalar in scalars}
+    positions = range(operands + outputs + len(scalars))
     return KernelLaunch(
         payload="", kernel=compute_kernel_name(params), module="", file="", qualname="", source="",
         grid=(int(x), int(y), int(z)), operands=operands, outputs=outputs,
-        scalars=tuple(Scalar(position=p, type=str(kind), value=value) for p, kind, value in params["scalar_args"]),
+        scalars=scalars, pointers=tuple(position for position in positions if position not in taken),
         constants=dict(constants), zeroed=(), aliases={},
     )  # fmt: skip
 
