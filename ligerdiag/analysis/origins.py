@@ -1,6 +1,7 @@
 """Origins: the operations that make the value which a kernel's operand is only another name for.
 
-  (1) get-tuple-element of a tuple: the element. Result of an optimization barrier: its operand.
+  (1) get-tuple-element of a tuple: the element. Result of an optimization barrier: its operand. Result of an operation that
+      gives its operand's elements as they are: the operand, with which XLA may let it share its bytes.
   (2) Parameter of a called computation: the caller's operand. Parameter of a loop: what stood there before the loop, and
       what the body returns for the next iteration.
   (3) Result of a loop, a call or a conditional: what the called computations return (a loop also what it was given).
@@ -9,6 +10,7 @@ An origin is an operation that computes, or a parameter of the entry computation
 
 from collections.abc import Iterator
 
+from ligerdiag.analysis.identities import find_same_elements
 from ligerdiag.analysis.writes import Frame, Frames, HiddenWrite
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.shape import ShapeIndex
@@ -65,7 +67,9 @@ def _follow(module: HloModule, frames: Frames, index: ShapeIndex) -> Iterator[_N
         case "parameter" if outer:
             yield from _follow_parameter(module, frames, index)
         case _:
-            pass
+            same = find_same_elements(instruction)
+            if same is not None:
+                yield beside(same, ())
 
 
 def _follow_parameter(module: HloModule, frames: Frames, index: ShapeIndex) -> Iterator[_Name]:
