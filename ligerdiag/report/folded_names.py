@@ -94,7 +94,7 @@ def _fold(node: _Node, *, coarse: bool) -> tuple[_Pattern, ...]:
         return (("", ""),)
     if node.meant == node.leaves and node.leaves > 1:
         return (("*", ""),)
-    if coarse and 2 * node.meant >= node.leaves > 1:
+    if coarse and node.leaves > 1 and 4 * node.meant >= 3 * node.leaves:
         return (("*", f"{node.meant} of {node.leaves}"),)
     folded: list[_Pattern] = []
     numbered: dict[tuple[_Pattern, ...], list[str]] = {}

@@ -144,8 +144,9 @@ def test_a_saved_residual_is_overwritten_where_the_backward_pass_must_wait_for_t
 ) -> None:
     (finding,) = findings_of(cases[f"saved_residual[{activation}-perplexity-hidden]"], "LD004")
     assert finding.outputs == ("logits",)
-    assert finding.source is not None
-    assert finding.source.file.endswith("cases/saved_residual.py")
+    assert finding.reader is not None
+    assert finding.reader.line is not None
+    assert finding.reader.line.file.endswith("cases/saved_residual.py")
 
 
 def test_two_losses_meet_in_one_buffer_where_each_made_rows_of_its_own(cases: Cases) -> None:
@@ -170,13 +171,16 @@ def test_kernels_of_a_backward_pass_that_return_nothing_are_named_one_by_one(cas
     assert [finding.kernel for finding in found] == ["scale_kernel"] * 3
 
 
-def test_a_finding_names_the_line_that_reads(cases: Cases) -> None:
+def test_a_finding_names_the_line_that_calls_and_the_one_that_reads(cases: Cases) -> None:
     case = cases[f"seed_flce[False-float32-True-{LARGE}]"]
-    stale = [finding.source for finding in findings_of(case, "LD001")]
+    stale = findings_of(case, "LD001")
     assert stale
-    for source in stale:
-        assert source is not None
-        assert source.file.endswith("kernels/fused_linear_cross_entropy/chunks.py")
+    for finding in stale:
+        assert finding.source is not None
+        assert finding.source.file.endswith("kernels/triton_call.py")
+        assert finding.reader is not None
+        assert finding.reader.line is not None
+        assert finding.reader.line.file.endswith("kernels/fused_linear_cross_entropy/chunks.py")
 
 
 def test_a_finding_names_every_output_that_is_wrong_or_right_by_luck(table: CheckReport) -> None:
@@ -190,7 +194,7 @@ def test_two_wrong_operations_of_one_fusion_are_two_findings_where_they_make_dif
     cases: Cases,
 ) -> None:
     found = findings_of(cases["sharded_flce[fsdp-hidden]"], "LD002")
-    lines = {finding.outputs: finding.source.line for finding in found if finding.source is not None}
+    lines = {f.outputs: f.reader.line for f in found if f.reader is not None}
     readers = {finding.outputs: finding.instructions[1] for finding in found}
     assert readers["input",] == readers["bias",]
     assert lines["input",] != lines["bias",]

@@ -110,7 +110,7 @@ for kernel in (add_one, make_local()):
     finding = report.findings[0]
     print(json.dumps({
         "outputs": dict(report.outputs), "status": report.status, "replay": report.replay.state,
-        "kernel": finding.kernel, "line": finding.source.line, "cached": report.cached,
+        "kernel": finding.kernel, "line": finding.reader.line.line, "cached": report.cached,
     }))
 """
 

@@ -83,7 +83,10 @@ def test_a_case_of_ten_lines_gets_its_verdict(judged: Mapping[str, CaseReport]) 
     (stale,) = (finding for finding in case.findings if finding.outputs == ("row",))
     assert stale.kernel == "running_maximum"
     assert stale.source is not None
-    assert find_line("maximum.py", stale.source.line) == 'return {"last": last, "row": row + y}'
+    assert "triton_call(" in find_line("maximum.py", stale.source.line)
+    assert stale.reader is not None
+    assert stale.reader.line is not None
+    assert find_line("maximum.py", stale.reader.line.line) == 'return {"last": last, "row": row + y}'
 
 
 def test_what_a_kernel_writes_is_read_from_the_kernel_not_from_the_case(judged: Mapping[str, CaseReport]) -> None:
@@ -104,11 +107,13 @@ def test_an_expectation_that_is_not_met_fails_though_the_program_is_right(
 
 def test_the_command_line_says_what_and_where(folder: Path, judged: Mapping[str, CaseReport], run_cli: RunCli) -> None:
     number = next(n for n, line in enumerate(FILES["maximum.py"].splitlines(), 1) if "row + y" in line)
+    call = next(n for n, line in enumerate(FILES["maximum.py"].splitlines(), 1) if "triton_call(" in line)
     assert judged
     outcome = run_cli("check", "maximum.py", cwd=folder)
     assert outcome.code == 1
     assert "last fresh · row STALE" in outcome.out
-    assert f'maximum.py:{number}  return {{"last": last, "row": row + y}}' in outcome.out
+    assert f"maximum.py:{call}  last = jax_triton.triton_call(row, kernel=running_maximum" in outcome.out
+    assert f"(maximum.py:{number})" in outcome.out
 
 
 def test_a_kernel_without_outputs_is_reported_as_vanished(

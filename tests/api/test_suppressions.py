@@ -55,9 +55,10 @@ def run(folder: Path, run_cli: RunCli, tmp_path: Path) -> Any:
 def allowed(report: Any) -> dict[str, str | None]:
     """Rule to who allows it."""
     return {
-        finding["rule"]: finding["suppressed"] and finding["suppressed"]["where"]
+        rule: finding["suppressed"] and finding["suppressed"]["where"]
         for case in report["cases"]
         for finding in case["findings"]
+        for rule in finding["rules"]
     }
 
 

@@ -91,7 +91,7 @@ def test_hidden_fails_with_table_and_finding_and_aliased_passes(first_run: Outco
     assert "WrongScheduleError: `loss` on h100: findings" in out
     assert "loss  FINDINGS  agrees  clipped fresh · loss STALE" in out
     assert "error[LD0" in out
-    assert "warning[LD006]: `clip_kernel` writes operand 0" in out
+    assert "LD006 undeclared-write: `clip_kernel`" in out
     assert "src/sample_model/" in out
 
 
