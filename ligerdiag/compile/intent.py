@@ -26,7 +26,7 @@ from typing import Any
 
 import jax
 
-from ligerdiag.compile.recomputed import CUSTOM, keep_calls, mark_policy, wrapped
+from ligerdiag.compile.recomputed import CUSTOM, keep_calls, mark_policy, pin_inputs, wrapped
 from ligerdiag.compile.snapshot import SNAPSHOT, Form, read_form
 
 
@@ -47,6 +47,10 @@ class IntentTrace:
         default_factory=dict[tuple[int, int, int], tuple[Any, Any, Any]]
     )
     """(value, trace, epoch), by identity, to the value, the trace and the copy."""
+    _pinned: dict[tuple[int, int], tuple[Any, Any]] = field(default_factory=dict[tuple[int, int], tuple[Any, Any]])
+    """(value, trace), by identity, to the value and what is saved of it, whenever that is."""
+    _bodies: list[tuple[Any, Any, Sequence[Any]]] = field(default_factory=list[tuple[Any, Any, Sequence[Any]]])
+    """Bodies that are taken apart, innermost last: the trace, the jaxpr, and its inputs as far as they are known."""
 
     @property
     def needs_snapshots(self) -> bool:
@@ -73,6 +77,8 @@ class IntentTrace:
         form = read_form(value)
         if form is None or not self.copies(form):
             return value
+        if trace is not None and (id(value), id(trace)) in self._pinned:
+            return self._pinned[id(value), id(trace)][1]
         trace = _find_trace() if trace is None else trace
         key = (id(value), id(trace), self._epoch)
         if key not in self._known:
@@ -80,6 +86,32 @@ class IntentTrace:
             with _set_trace(trace):
                 self._known[key] = (value, trace, SNAPSHOT.bind(value))
         return self._known[key][2]
+
+    @contextmanager
+    def pin(self, trace: Any, body: Any, values: Sequence[Any]) -> Generator[None]:
+        """While this trace takes `body` apart, the body's inputs are saved as they are now."""
+        outer = getattr(trace, "parent_trace", None)
+        before = dict(self._pinned)
+        for value in values:
+            if value is not None and outer is not None:
+                self._pinned[id(value), id(outer)] = value, self.save(value, outer)
+        self._bodies.append((outer, body, values))
+        try:
+            yield
+        finally:
+            self._bodies.pop()
+            self._pinned = before
+
+    def unpin(self, body: Any, position: int) -> bool:
+        """The input is what stands there in the backward pass; whether it is one of the body that is taken apart."""
+        if not self._bodies or self._bodies[-1][1] is not body:
+            return False
+        outer, _, values = self._bodies[-1]
+        value = values[position]
+        if value is None or outer is None:
+            return False
+        self._pinned[id(value), id(outer)] = value, value
+        return True
 
     def save_all(self, tree: Any) -> Any:
         """The tree with a copy of each array."""
@@ -104,6 +136,7 @@ def mark_intent(kernel_primitives: Sequence[Any], forms: frozenset[Form] | None)
         wrapped(_partial_eval().JaxprTrace, "default_process_primitive", lambda method: _pass_custom(method, marks)),
         wrapped(_partial_eval(), "partial_eval_jaxpr_custom", lambda function: mark_policy(function, marks)),
         _watched(kernel_primitives, marks),
+        _replaced_rule(marks),
         keep_calls(kernel_primitives if marks.is_marked else ()),
     ):
         try:
@@ -168,6 +201,18 @@ def _named_like(function: Callable[..., Any], other: Callable[..., Any]) -> Call
             setattr(function, name, found)
     function.__dict__["__wrapped__"] = other
     return function
+
+
+@contextmanager
+def _replaced_rule(marks: IntentTrace) -> Generator[None]:
+    rules = _partial_eval().custom_partial_eval_rules
+    remat = importlib.import_module("jax._src.ad_checkpoint").remat_p
+    original = rules[remat]
+    rules[remat] = pin_inputs(original, marks)
+    try:
+        yield
+    finally:
+        rules[remat] = original
 
 
 @contextmanager

@@ -6,7 +6,7 @@ without tracing, so the snapshots are put into the two jaxprs afterwards.
 
 import importlib
 from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Protocol
 
 from jax.extend import core as jex_core
@@ -32,6 +32,25 @@ class Saver(Protocol):
         """Whether a saved value of this form is copied; takes note of it."""
         ...
 
+    def pin(self, trace: Any, body: Any, values: Sequence[Any]) -> AbstractContextManager[None]:
+        """While this trace takes `body` apart, the body's inputs are saved as they are now."""
+        ...
+
+    def unpin(self, body: Any, position: int) -> bool:
+        """The input is what stands there in the backward pass; whether it is one of the body that is taken apart."""
+        ...
+
+
+def pin_inputs(rule: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
+    """4 of `intent`, for the rule that takes the body of `jax.checkpoint` apart: its inputs are saved when it is called."""
+
+    def pinned(trace: Any, *tracers: Any, **params: Any) -> Any:
+        values = [tracer.pval.get_known() for tracer in tracers]
+        with marks.pin(trace, params["jaxpr"], values):
+            return rule(trace, *tracers, **params)
+
+    return pinned
+
 
 def mark_policy(evaluate: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
     """4 and 5 of `intent`, for `partial_eval_jaxpr_custom`, which computes nothing with an effect again."""
@@ -40,7 +59,9 @@ def mark_policy(evaluate: Callable[..., Any], marks: Saver) -> Callable[..., Any
         known, staged, unknown, instantiated, count = evaluate(_drop_effect(jaxpr), *args, **kwargs)
         known, staged, count = _save_results(known, staged, count, marks)
         if marks.is_marked:
-            known, staged = _restore_effect(known), _restore_effect(staged)
+            wanted = [is_unknown for is_unknown, there in zip(unknown, instantiated, strict=True) if there]
+            done = [one for one in _list_dropped(staged, wanted) if _is_done_already(one, jaxpr, staged, marks)]
+            known, staged = _restore_effect(known, ()), _restore_effect(staged, done)
         return known, staged, unknown, instantiated, count
 
     return evaluated
@@ -53,8 +74,25 @@ def _drop_effect(jaxpr: Any) -> Any:
     return jaxpr.replace(eqns=equations, effects={*jaxpr.effects} - {_WRITES})
 
 
-def _restore_effect(jaxpr: Any) -> Any:
-    found = [_calls_kernel(one) for one in jaxpr.eqns]
+def _list_dropped(staged: Any, wanted: Sequence[bool]) -> list[Any]:
+    """The kernel calls that JAX drops when it computes only these results."""
+    evaluation: Any = importlib.import_module("jax._src.interpreters.partial_eval")
+    kept = {id(one) for equation in evaluation.dce_jaxpr(staged, wanted)[0].eqns for one in equation.outvars}
+    calls = [one for one in staged.eqns if one.primitive.name in PRIMITIVES]
+    return [one for one in calls if not any(id(result) in kept for result in one.outvars)]
+
+
+def _is_done_already(equation: Any, body: Any, staged: Any, marks: Saver) -> bool:
+    """Whether the call is on an input of the body, which the call of the forward pass has overwritten already."""
+    where = next(number for number, one in enumerate(staged.eqns) if one is equation)
+    before = {id(operand) for other in staged.eqns[:where] for operand in other.invars}
+    inputs = {id(one): number for number, one in enumerate(body.invars)}
+    found = [inputs[id(one)] for one in equation.invars if id(one) in inputs and id(one) not in before]
+    return any(marks.unpin(body, position) for position in found)
+
+
+def _restore_effect(jaxpr: Any, done: Sequence[Any]) -> Any:
+    found = [_calls_kernel(one) and not any(one is other for other in done) for one in jaxpr.eqns]
     if not any(found):
         return jaxpr
     equations = [

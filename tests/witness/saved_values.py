@@ -6,8 +6,10 @@ what the author meant. What a user's own rule saves, the residuals of a custom_v
 (1) A rule that linearizes an operation at once returns its residuals: `ad.primitive_linearizations`.
 (2) Every other rule, and a custom_jvp's, is evaluated forward, and a known value that meets an unknown tangent is saved:
     `JaxprTrace.instantiate_const`.
+(3) A cotangent belongs to JAX's rules, which may hand one array to several of them: `bwd` gets a copy, and so do they.
 """
 
+import functools
 import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,8 +35,24 @@ def keep_saved_values() -> Iterator[None]:
             kept = copy_tree(known)
         return instantiate(trace, trace.new_const(kept))
 
+    custom: Any = importlib.import_module("jax._src.custom_derivatives").custom_vjp
+    call = custom.__call__
+
+    def call_with_copies(self: Any, *args: Any, **keywords: Any) -> Any:
+        backward = self.bwd
+
+        def with_copies(*operands: Any) -> Any:
+            return copy_tree(backward(*operands[:-1], copy_tree(operands[-1])))
+
+        self.bwd = functools.wraps(backward)(with_copies) if backward else backward
+        try:
+            return call(self, *args, **keywords)
+        finally:
+            self.bwd = backward
+
     rules = _Rules(autodiff.primitive_linearizations)
     with (
+        override(custom, __call__=call_with_copies),
         override(autodiff, primitive_linearizations=rules),
         override(tracing.JaxprTrace, instantiate_const=instantiate_copy),
     ):
