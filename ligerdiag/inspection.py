@@ -295,7 +295,7 @@ def _compute_context(
         output_names=names,
         traced_calls=traced_calls,
         retagged=retagged,
-        folded=not compilation.as_written,
+        folded=not compilation.as_written or retagged is not None,  # without tags the snapshots have no place
         thunks=compilation.thunks,
         command_order=compilation.command_order or CommandOrder.SCHEDULE,
     )

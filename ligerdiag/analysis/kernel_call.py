@@ -3,7 +3,7 @@
 (1) What it returns depends on every operand that it may read.
 (2) What it leaves in a hidden-written operand depends on the same, and is FRESH.
 (3) A kernel's own reading of an operand before it overwrites it is what is meant to happen, so neither carries that
-    write's ORIG on.
+    write's ORIG on. That of an earlier iteration goes on: what stood there then was another value.
 (4) What a kernel of unknown effect returns is FRESH of that unknown write: everything downstream is then unknown.
 """
 
@@ -33,7 +33,7 @@ def transfer_call(
         access = effects.operands[number] if number < len(effects.operands) else Access.UNKNOWN
         if access not in (Access.NONE, Access.WRITE):
             read |= labels
-    settled = {write.index: space.all_original(write.index) | space.wrong_about(write.index) for write in writes}
+    settled = {write.index: space.original(write.index) | space.wrong_about(write.index) for write in writes}
     for labels in settled.values():
         read &= ~labels
     results = read

@@ -28,6 +28,13 @@ class WrongAbout:
     """Instruction id in the optimized module."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Earlier:
+    """Key of the mark that a mark of this kind becomes when the loop around its write goes on."""
+
+    of: WrongAbout
+
+
 @dataclass(slots=True)
 class LabelSpace:
     """Bit layout for `writes` hidden writes under at most `depth` nested loops."""
@@ -111,6 +118,7 @@ class LabelSpace:
             self._keys.append(key)
             if isinstance(key, WrongAbout):
                 self._wrong[key.write] = self._wrong.get(key.write, 0) | self.mark(key)
+                self.mark(_Earlier(key))  # the next bit
         return 1 << (2 * self.classes * self.writes + number)
 
     def without_marks(self) -> "LabelSpace":
@@ -118,7 +126,7 @@ class LabelSpace:
         return LabelSpace(self.writes, self.depth)
 
     def wrong_about(self, write: int) -> Labels:
-        """All marks so far that say that something is wrong about this write."""
+        """All marks so far that say that something is wrong about this write in this iteration."""
         return self._wrong.get(write, 0)
 
     def marks_in(self, labels: Labels) -> list[object]:
@@ -127,18 +135,22 @@ class LabelSpace:
         found: list[object] = []
         at = digits.find("1")
         while at >= 0:
-            found.append(self._keys[at])
+            key = self._keys[at]
+            found.append(key.of if isinstance(key, _Earlier) else key)
             at = digits.find("1", at + 1)
-        return found
+        return list(dict.fromkeys(found))
 
     def advance(self, labels: Labels, level: int, writes_inside: frozenset[int]) -> Labels:
         """The set after one more iteration of the loop at `level` (1 = outermost) around `writes_inside`.
 
-        Class 0 becomes `level`; class c becomes min(c, level), since the outermost loop that advanced counts.
+        Class 0 becomes `level`; class c becomes min(c, level), since the outermost loop that advanced counts. What was wrong
+        about a write stays so: the write of the next iteration overwrites something else.
         """
         if not labels:
             return labels
         for write in writes_inside:
+            wrong = labels & self.wrong_about(write)
+            labels = labels & ~wrong | wrong << 1
             for base in (2 * self.classes * write, 2 * self.classes * write + self.classes):
                 field_ = labels >> base & ((1 << self.classes) - 1)
                 stays = field_ & ((1 << (level + 1)) - 1) & ~1  # classes 1..level
