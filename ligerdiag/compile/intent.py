@@ -103,15 +103,11 @@ class IntentTrace:
             self._pinned = before
 
     def unpin(self, body: Any, position: int) -> bool:
-        """The input is what stands there in the backward pass; whether it is one of the body that is taken apart."""
+        """The input is what the body leaves there; whether it is one of the body that is taken apart."""
         if not self._bodies or self._bodies[-1][1] is not body:
             return False
         outer, _, values = self._bodies[-1]
-        value = values[position]
-        if value is None or outer is None:
-            return False
-        self._pinned[id(value), id(outer)] = value, value
-        return True
+        return self._pinned.pop((id(values[position]), id(outer)), None) is not None
 
     def save_all(self, tree: Any) -> Any:
         """The tree with a copy of each array."""

@@ -37,7 +37,7 @@ class Saver(Protocol):
         ...
 
     def unpin(self, body: Any, position: int) -> bool:
-        """The input is what stands there in the backward pass; whether it is one of the body that is taken apart."""
+        """The input is what the body leaves there; whether it is one of the body that is taken apart."""
         ...
 
 

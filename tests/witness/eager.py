@@ -21,19 +21,21 @@ def run_eagerly(
     arguments: Sequence[Any],
     *,
     saved_values: bool = True,
+    early: bool = False,
     around: AbstractContextManager[Any] | None = None,
 ) -> dict[str, np.ndarray[Any, Any]]:
     """The outputs by name.
 
     saved_values: what JAX's own rules save for the backward pass is kept as it was; without it, a backward pass reads
-    what a kernel has made of it since. around: is entered for the run, with the patches of this in place.
+    what a kernel has made of it since. early: see `keep_saved_values`. around: is entered for the run, with the patches of
+    this in place.
     """
     with ExitStack() as stack:
         stack.enter_context(jax.disable_jit())
         stack.enter_context(run_kernels_in_place())
         stack.enter_context(give_loops_their_own_storage())
         if saved_values:
-            stack.enter_context(keep_saved_values())
+            stack.enter_context(keep_saved_values(early=early))
         stack.enter_context(around or nullcontext())
         results = function(*copy_tree(tuple(arguments)))
         found = [np.array(leaf) for leaf in jax.tree.leaves(results)]

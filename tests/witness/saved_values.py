@@ -6,7 +6,10 @@ what the author meant. What a user's own rule saves, the residuals of a custom_v
 (1) A rule that linearizes an operation at once returns its residuals: `ad.primitive_linearizations`.
 (2) Every other rule, and a custom_jvp's, is evaluated forward, and a known value that meets an unknown tangent is saved:
     `JaxprTrace.instantiate_const`.
-(3) A cotangent belongs to JAX's rules, which may hand one array to several of them: `bwd` gets a copy, and so do they.
+(3) `jax.checkpoint` saves its inputs. A body that is run again on an input that a kernel has overwritten meanwhile either
+    makes that call again, and means the input as it was given (`early`), or JAX has dropped the call, and it means what
+    the kernel left there (else).
+(4) A cotangent belongs to JAX's rules, which may hand one array to several of them: `bwd` gets a copy, and so do they.
 """
 
 import functools
@@ -20,8 +23,8 @@ from tests.witness.own_storage import copy_tree
 
 
 @contextmanager
-def keep_saved_values() -> Iterator[None]:
-    """What rules of JAX's own save is copied when they save it."""
+def keep_saved_values(*, early: bool = False) -> Iterator[None]:
+    """What rules of JAX's own save is copied when they save it. early: see (3)."""
     autodiff: Any = importlib.import_module("jax._src.interpreters.ad")
     tracing: Any = importlib.import_module("jax._src.interpreters.partial_eval")
     core: Any = importlib.import_module("jax._src.core")
@@ -32,8 +35,23 @@ def keep_saved_values() -> Iterator[None]:
         if known is None:
             return instantiate(trace, tracer)
         with core.set_current_trace(trace.parent_trace):
-            kept = copy_tree(known)
+            kept = given[id(known)][1] if id(known) in given else copy_tree(known)
         return instantiate(trace, trace.new_const(kept))
+
+    given: dict[int, tuple[Any, Any]] = {}
+    checkpoint: Any = importlib.import_module("jax._src.ad_checkpoint").remat_p
+    take_apart = tracing.custom_partial_eval_rules[checkpoint]
+
+    def take_apart_with_copies(trace: Any, *tracers: Any, **params: Any) -> Any:
+        before = dict(given)
+        known = [tracer.pval.get_known() for tracer in tracers]
+        with core.set_current_trace(trace.parent_trace):
+            given.update({id(one): (one, copy_tree(one)) for one in known if one is not None})
+        try:
+            return take_apart(trace, *tracers, **params)
+        finally:
+            given.clear()
+            given.update(before)
 
     custom: Any = importlib.import_module("jax._src.custom_derivatives").custom_vjp
     call = custom.__call__
@@ -51,7 +69,11 @@ def keep_saved_values() -> Iterator[None]:
             self.bwd = backward
 
     rules = _Rules(autodiff.primitive_linearizations)
+    partial_rules = dict(tracing.custom_partial_eval_rules)
+    if early:
+        partial_rules[checkpoint] = take_apart_with_copies
     with (
+        override(tracing, custom_partial_eval_rules=partial_rules),
         override(custom, __call__=call_with_copies),
         override(autodiff, primitive_linearizations=rules),
         override(tracing.JaxprTrace, instantiate_const=instantiate_copy),
