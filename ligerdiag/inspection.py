@@ -332,6 +332,15 @@ def _compute_coverage(compilation: Compilation, context: Context) -> Coverage:
         f"the loop around `{context.writes[index].kernel}` was unrolled or removed: its iterations are not told apart"
         for index in sorted(context.matching.moved)
     )
+    untraced = tuple(
+        f"what operand {write.operand} of `{write.kernel}` held before is not found again: whether its readers see that"
+        " could not be told"
+        for write in context.writes
+        if write.index not in context.actual.traced
+        and any(
+            c.write == write.index and c.verdict is Verdict.UNKNOWN for o in context.outputs.values() for c in o.causes
+        )
+    )
     notes = (*compilation.notes, *_describe_missing(compilation)) if context.writes else compilation.notes
     return Coverage(
         instructions=compilation.optimized.instruction_count + (program.instruction_count if program else 0),
@@ -346,6 +355,7 @@ def _compute_coverage(compilation: Compilation, context: Context) -> Coverage:
             *context.concurrency.notes,
             *unplaced,
             *moved,
+            *dict.fromkeys(untraced),
             *describe_doubts(context),
         ),
     )

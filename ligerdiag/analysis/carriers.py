@@ -20,7 +20,7 @@ from functools import lru_cache
 
 from ligerdiag.analysis.labels import Labels, LabelSpace
 from ligerdiag.analysis.origins import find_origins
-from ligerdiag.analysis.twins import number_values
+from ligerdiag.analysis.twins import find_one_value, number_values
 from ligerdiag.analysis.writes import HiddenWrite, call_tags_of
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.shape import count_elements, is_tuple
@@ -138,14 +138,16 @@ def _find_carriers(computation: HloComputation, value: HloInstruction) -> list[H
             found[candidate.id] = candidate
             pending += candidate.operands
     numbers, dependent = number_values(computation), _find_dependent(computation)
-    every, inside = _count_values(computation), Counter(numbers[number] for number in found)
+    every = _count_values(computation)
+    inside = Counter(numbers[one.id] for one in found.values() if find_one_value(one) is None)
     return [c for c in found.values() if c.id in dependent and inside[numbers[c.id]] == every[numbers[c.id]]]
 
 
 @lru_cache(maxsize=32)
 def _count_values(computation: HloComputation) -> Mapping[int, int]:
     """Number of a value to how many instructions have it."""
-    return Counter(number_values(computation).values())
+    numbers = number_values(computation)
+    return Counter(numbers[one.id] for one in computation.instructions if find_one_value(one) is None)
 
 
 @lru_cache(maxsize=32)

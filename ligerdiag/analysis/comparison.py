@@ -6,7 +6,8 @@ For each hidden write W and output o, with I and A the two sets:
              hold the original: two readers want the value, one from before and one from after, and both get the latter
   latent     neither, and a read on the way was lucky: nothing but the schedule's order makes it right
   unknown    neither stale nor clobbered, and a read on the way races with the kernel: what it sees is up to the hardware;
-             or W is a kernel of unknown effect and touches o at all; or where W hits memory could not be told
+             or W is a kernel of unknown effect and touches o at all; or where W hits memory could not be told; or ORIG(W)
+             is in I and not in A, FRESH(W) is in A, and nothing was seen to hold the original: it may be there unseen
   fresh      otherwise
 The worst over all W is the output's verdict.
 """
@@ -111,6 +112,11 @@ class Comparison:
         """The writes (a bit each) that the value sees though it should not."""
         return self.find_clobbered_among(intended, self.summarize((actual,)))
 
+    def find_untold(self, intended: Labels, actual: Labels) -> Labels:
+        """The writes (a bit each) of which it is not seen whether the value has the original that it should have."""
+        missing = self.space.any_original(intended) & ~self.space.any_original(actual)
+        return missing & self.space.any_fresh(actual) & ~self._traced_bits
+
     def summarize(self, actual: Iterable[Labels]) -> Summary:
         """What is needed to know for which of these sets some write is wrong."""
         summary = Summary()
@@ -156,7 +162,7 @@ class Comparison:
             verdict = Verdict.STALE
         elif clobbered & touched:
             verdict = Verdict.CLOBBERED
-        elif raced:
+        elif raced or self.find_untold(intended, actual) & touched:
             verdict = Verdict.UNKNOWN
         elif lucky:
             verdict = Verdict.LATENT

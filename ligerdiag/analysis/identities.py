@@ -10,6 +10,7 @@ from ligerdiag.hlo.xla_pb2 import LiteralProto
 
 _FORMS = frozenset({"bitcast", "copy", "reshape", "transpose"})
 _NEUTRAL = {"multiply": 1.0, "divide": 1.0, "add": 0.0, "subtract": 0.0}
+ARITHMETIC = frozenset(_NEUTRAL)
 _ONE_SIDED = frozenset({"divide", "subtract"})
 _PASSED = frozenset({"broadcast", "convert", "opt-barrier", "reshape"})
 _NUMBERS = ("f32s", "f64s", "s32s", "s64s", "u32s", "u64s")
