@@ -21,7 +21,9 @@ _KEPT = frozenset({
     "stablehlo.partition_id", "stablehlo.replica_id",
 })  # fmt: skip
 """Operations that no folding turns into one of their operands, or that are no operation on an array."""
-_ENTERED = frozenset({"builtin.module", "func.func", "stablehlo.while", "stablehlo.if", "stablehlo.case"})
+_ENTERED = frozenset({
+    "builtin.module", "func.func", "sdy.manual_computation", "stablehlo.case", "stablehlo.if", "stablehlo.while",
+})  # fmt: skip
 """Operations whose regions are part of the program's flow."""
 
 
