@@ -96,8 +96,8 @@ kernel overwrites it with its gradient, and the derivative is computed from that
 Declare what the kernel writes; XLA then inserts the copy that the other reader needs. Or hand the kernel a value that
 nobody else reads.""",
     limits="""\
-A residual that autodiff saved and the kernel then overwrote counts as "needs the original" when the derivative carries
-the source line of a forward operation that used the value before the kernel. Without source lines it is not recognised.""",
+What autodiff saved and the kernel then overwrote is known from the trace. Of a dump it is guessed, from the source line that
+a derivative shares with a forward operation which used the value before the kernel, and otherwise unknown.""",
     references=(
         "github.com/linkedin/Liger-Kernel/issues/272 (the PyTorch twin)",
         "github.com/linkedin/Liger-Kernel/issues/1251",
