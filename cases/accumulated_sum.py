@@ -25,16 +25,16 @@ TOTAL = Arg(shape=(1,), draw=Draw(seed=1))
 ARGS = {"unused": (VALUES,), "returned": (VALUES,), "argument": (VALUES, TOTAL), "twice": (VALUES,)}
 
 EXPECTED: dict[str, str | dict[str, str]] = {
-    "unused": "fresh",
+    "unused": {"total": "stale"},
     "returned": "fresh",
     "argument": "fresh",
     "twice": {"copy": "fresh", "*": "stale"},
 }
-"""Of `hidden` mode. In `unused` there is nothing left to be wrong: the reference tells, and the call that is missing."""
+"""Of `hidden` mode. In `unused` the call is missing, and the total is what it was before."""
 ROUNDED = ("LD017?",)
 """The programs of the grid add to one number in another order on each run: by rounding, a device's results may differ."""
 EXPECTED_RULES = {
-    "unused": ("LD007", "LD016"),
+    "unused": ("LD002", "LD006", "LD007"),
     "returned": ("LD006", "LD009", "LD017"),
     "argument": ("LD006", "LD009", *ROUNDED),
     "twice": ("LD002", "LD006", "LD008", "LD009", "LD017"),

@@ -204,7 +204,8 @@ def test_every_verdict_rests_on_the_buffer_assignment_and_nothing_is_left_out(ta
     for case in table.cases:
         assert case.coverage.buffer_assignment
         assert case.coverage.not_covered == ()
-        assert case.coverage.tags_found > 0 or not case.coverage.tags  # nothing is left of a program that vanished
+        vanished = "LD007" in {finding.rule for finding in case.findings}  # nothing may be left of such a program
+        assert case.coverage.tags_found > 0 or vanished
 
 
 def test_the_json_form_of_all_of_it_meets_the_schema(table: CheckReport) -> None:

@@ -27,13 +27,10 @@ NOT_COVERED = {
 }
 """Cases that replay or Triton's interpreter does not cover, by how their ids begin, and a word of the reason."""
 
-_DROPPED = "JAX drops a kernel that is called for its effect alone: LD007 says so"
 DIFFERENT = {
     "loop_carry[gradient-hidden]": (
         "JAX sees a scan that hands its state through unchanged, and returns the caller's own array: LD016 says so"
     ),
-    "accumulated_sum[unused-hidden]": _DROPPED,
-    "dropped_backward[hidden]": _DROPPED,
 }
 """Cases where JAX makes another program of it than Python runs, before ligerdiag sees it."""
 
