@@ -50,6 +50,13 @@ class OutputSentences:
                 text = self._describe_stale(name)
         return f"`{name}` {text}"
 
+    def is_not_run(self, name: str) -> bool:
+        """Whether no call that the output is to see, and does not, is in the schedule, not even as one with another."""
+        matching = self.context.matching
+        gone = {write.index for write in matching.missing} - matching.merged.keys()
+        wrong = {cause.write for cause in self.context.outputs[name].causes if cause.verdict is Verdict.STALE}
+        return bool(wrong) and wrong <= gone
+
     def _describe_fresh(self, number: int) -> str:
         labels = self.context.actual.outputs[number] if number < len(self.context.actual.outputs) else 0
         space = self._judge.space
@@ -140,6 +147,8 @@ class OutputSentences:
         kernel = self._name_kernel(name, Verdict.STALE)
         if self._is_merged(name) and (finding is None or finding.write in self.context.matching.missing):
             return f"is wrong: XLA runs two calls of {kernel} as one, and what the second one is to write is missed"
+        if finding is None and self.is_not_run(name):
+            return f"is wrong: {kernel} is not run, and what it is to write is missed"
         if finding is None or finding.wrong is None:
             if access is not None:
                 value = self._name_value(self.context.writes[access.buffer])

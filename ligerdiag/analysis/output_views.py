@@ -56,7 +56,7 @@ class OutputViews:
             if number < len(nodes):
                 path = self._find_path(name, number, output.verdict, nodes[number])
             missing = tuple(dict.fromkeys(self._list_missing(name)))
-            if output.verdict is Verdict.STALE and not missing:
+            if output.verdict is Verdict.STALE and not missing and not sentences.is_not_run(name):
                 self.unexplained.append(name)
             sentence = sentences.describe(name, number)
             found.append(OutputView(name=name, verdict=output.verdict, path=path, missing=missing, sentence=sentence))

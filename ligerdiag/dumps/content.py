@@ -102,12 +102,12 @@ def strip_paste(data: bytes) -> bytes:
 
     Any other data stays as it is.
     """
+    bare = data.removeprefix(_UTF8_MARK)
     if data.startswith(_UTF16_MARKS):
         try:
-            data = data.decode("utf-16").encode()
+            bare = data.decode("utf-16").encode()
         except UnicodeDecodeError:
             return data
-    bare = data.removeprefix(_UTF8_MARK)
     found = _MODULE_LINE.search(bare, 0, _HEAD_BYTES)
     before = b"" if found is None else bare[: found.start()]
     if found is None or _UNPRINTABLE.search(before) or before.lstrip(b"> \t\r\n").startswith(b"BufferAssignment"):

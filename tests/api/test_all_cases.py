@@ -1,6 +1,7 @@
 """All of cases/, compiled for an H100 that is not there: which gradient of which configuration is stale."""
 
 import json
+import re
 from collections.abc import Mapping
 
 import jsonschema
@@ -109,8 +110,11 @@ def test_the_finding_names_the_gathered_copy_that_is_overwritten_and_the_value_t
     way = evidence["read"].split("gathered into the kernel's operand by ")[1]
     assert "%all-gather" in way
     assert way.split(", not overwritten")[0].endswith(f"%{overwritten}")
-    written, read = (int(text.split("logical time ")[1].split(":")[0]) for text in evidence.values())
+    assert [label for label, _ in finding.evidence] == ["write", "read"]
+    written, read = (int(time) for text in evidence.values() for time in re.findall(r"at logical time (\d+)\b", text))
     assert written < read
+    assert finding.source is not None
+    assert evidence["write"].endswith(f"({finding.source.file}:{finding.source.line})")
 
 
 WRONG_OTHERWISE = {

@@ -193,10 +193,11 @@ def test_the_exit_code_is_one_and_the_form_valid(run: Run, form: Format, code: i
     validate(form, text, code)
 
 
-def test_a_sarif_result_stands_on_the_line_that_reads(run: Run) -> None:
+def test_a_sarif_result_stands_on_the_call_and_names_the_line_that_reads(run: Run) -> None:
     _, text = run(("wrong", "hazard", "allowed"), "--format", "sarif")
     results = [r for r in json.loads(text)["runs"][0]["results"] if r["ruleId"] in ("LD001", "LD002")]
-    assert [place(result) for result in results] == [
+    assert [place(result) for result in results] == [("model.py", line_of("model.py", "triton_call"))] * 3
+    assert [related_by_text(result)["read here"] for result in results] == [
         ("schedules/mine.py", line_of("schedules/mine.py", '"row": row + y', nth)) for nth in (1, 1, 2)
     ]
     assert [describe_suppressions(result) for result in results] == [
@@ -207,16 +208,32 @@ def test_a_sarif_result_stands_on_the_line_that_reads(run: Run) -> None:
     assert len({result["partialFingerprints"]["ligerdiag/v1"] for result in results}) == 3
 
 
-def test_a_finding_about_the_call_stands_in_the_file_that_calls_and_names_the_caller(run: Run) -> None:
-    _, text = run(("wrong",), "--format", "sarif")
-    (result,) = [r for r in json.loads(text)["runs"][0]["results"] if r["ruleId"] == "LD006"]
+def test_an_undeclared_write_is_a_note_of_what_goes_wrong_and_else_a_result(run: Run) -> None:
+    _, text = run(("right", "wrong", "allowed"), "--format", "sarif")
+    results = [(r["properties"]["case"], r["properties"]["rules"], r) for r in json.loads(text)["runs"][0]["results"]]
+    (stale,) = {rules[0] for case, rules, _ in results if case == "wrong"}
+    assert [(case, rules) for case, rules, _ in results] == [
+        ("right", ["LD006"]),
+        ("wrong", [stale, "LD006"]),
+        ("allowed", [stale]),
+        ("allowed", ["LD006"]),
+    ]
+    assert all("LD006 undeclared-write" in result["message"]["text"] for case, _, result in results if case == "wrong")
+
+
+@pytest.mark.parametrize(
+    ("name", "called"), [("right", 'return {"last": maximum(x * y)}'), ("wrong", "last = maximum(row)")]
+)
+def test_a_finding_about_the_call_stands_in_the_file_that_calls_and_names_the_caller(
+    name: str, called: str, run: Run
+) -> None:
+    _, text = run((name,), "--format", "sarif")
+    (result,) = [r for r in json.loads(text)["runs"][0]["results"] if "LD006" in r["properties"]["rules"]]
     assert place(result) == ("model.py", line_of("model.py", "triton_call"))
-    related = {
-        (one["physicalLocation"]["artifactLocation"]["uri"], one["physicalLocation"]["region"]["startLine"])
-        for one in result["relatedLocations"]
-    }
-    assert ("schedules/mine.py", line_of("schedules/mine.py", "last = maximum(row)")) in related
-    assert ("schedules/mine.py", line_of("schedules/mine.py", 'name="wrong"')) in related
+    related = {place_of(one) for one in result["relatedLocations"]}
+    assert ("model.py", line_of("model.py", "tl.store(row_ptr + n, best)")) in related
+    assert ("schedules/mine.py", line_of("schedules/mine.py", called)) in related
+    assert ("schedules/mine.py", line_of("schedules/mine.py", f'name="{name}"')) in related
 
 
 def test_annotations_stand_on_the_right_lines_of_the_right_files(run: Run) -> None:
@@ -224,11 +241,13 @@ def test_annotations_stand_on_the_right_lines_of_the_right_files(run: Run) -> No
     places = {(title, file, line) for title, file, line in map(read_command, text.splitlines()[:-1])}
     stale = next(title for title, _, _ in places if title.startswith(("LD001", "LD002")))
     assert places == {
-        (stale, "schedules/mine.py", line_of("schedules/mine.py", '"row": row + y')),
+        (stale, "model.py", line_of("model.py", "triton_call")),
         ("LD006 undeclared-write", "model.py", line_of("model.py", "triton_call")),
         ("unexpected verdict", "schedules/mine.py", line_of("schedules/mine.py", 'name="contrary"') - 1),
         ("not analysed", "schedules/mine.py", line_of("schedules/mine.py", 'name="raises"')),
     }
+    (said,) = [line for line in text.splitlines() if f"title={stale}," in line or f"title={stale}::" in line]
+    assert f"schedules/mine.py:{line_of('schedules/mine.py', '"row": row + y')}" in said
 
 
 def test_the_tests_of_junit_are_called_by_file_and_id(run: Run) -> None:
@@ -269,8 +288,16 @@ def test_inspect_says_where_without_the_programs_file(whole: CheckReport, run_cl
 
 
 def place(result: dict[str, Any]) -> tuple[str, int]:
-    physical = result["locations"][0]["physicalLocation"]
+    return place_of(result["locations"][0])
+
+
+def place_of(location: dict[str, Any]) -> tuple[str, int]:
+    physical = location["physicalLocation"]
     return physical["artifactLocation"]["uri"], physical["region"]["startLine"]
+
+
+def related_by_text(result: dict[str, Any]) -> dict[str, tuple[str, int]]:
+    return {one["message"]["text"]: place_of(one) for one in result["relatedLocations"]}
 
 
 def describe_suppressions(result: dict[str, Any]) -> list[tuple[str, str]]:

@@ -129,8 +129,10 @@ def test_what_a_paste_adds_to_hlo_text_is_taken_away(pasted: bytes, tmp_path: Pa
         b"BufferAssignment:\nallocation 0\nHloModule m\n}\nrest",
         b"\x0a\x07\x12\x05\nHloModule m\n}\nrest",
         b"// a > b\n" + TEXT.replace(b"m\n", b"m, entry_computation_layout={()->f32[]}\n"),
+        b"\xff\xfe",
+        "no module".encode("utf-16"),
     ],
-    ids=("text", "cut off", "buffers", "protobuf", "comment"),
+    ids=("text", "cut off", "buffers", "protobuf", "comment", "only a mark", "utf-16 of something else"),
 )
 def test_what_is_no_paste_says_the_same(data: bytes) -> None:
     stripped = strip_paste(data)

@@ -47,4 +47,6 @@ def test_the_help_promises_no_case_that_the_wheel_has_not(wheel: zipfile.ZipFile
     names = wheel.namelist()
     assert not [name for name in names if name.startswith(("cases/", "kernels/", "tests/"))]
     assert "come with it" not in find(wheel, "ligerdiag/cli/main.py")
-    assert [name for name in names if name.startswith("ligerdiag/cli/starter/case_")]
+    starter = {name for name in names if name.startswith("ligerdiag/cli/starter/")}
+    assert starter == {f"ligerdiag/cli/starter/{path.name}" for path in (ROOT / "ligerdiag/cli/starter").iterdir()}
+    assert "ligerdiag/cli/starter/case.py.txt" in starter
