@@ -67,7 +67,9 @@ def judge(
     end = first + count
     for start in range(first, end, BATCH):
         selector = f"{MODULE}:SEEDS_{start}_{min(BATCH, end - start)}"
-        report = api.check(api.CheckOptions(selectors=(selector,), targets=(target,), replay=False, **options))
+        report = api.check(
+            api.CheckOptions(selectors=(selector,), targets=(target,), replay=options.get("device", False), **options)
+        )
         if report.interrupted:
             sys.exit(130)
         for case in report.cases:
