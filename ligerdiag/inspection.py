@@ -336,7 +336,9 @@ def _compute_coverage(compilation: Compilation, context: Context) -> Coverage:
         f"what operand {write.operand} of `{write.kernel}` held before is not found again: whether its readers see that"
         " could not be told"
         for write in context.writes
-        if write.index not in context.actual.traced
+        if program is not None  # else nobody knows who should see it
+        and not write.unknown
+        and write.index not in context.actual.traced
         and any(
             c.write == write.index and c.verdict is Verdict.UNKNOWN for o in context.outputs.values() for c in o.causes
         )

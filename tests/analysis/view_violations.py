@@ -55,9 +55,12 @@ def _check_output(view: ScheduleView, output: OutputView, steps: dict[int, Step]
     notes = [note for note in view.notes if f"`{output.name}`" in note]
     if not output.sentence.startswith(f"`{output.name}` "):
         yield f"`{output.name}` has no sentence"
-    if output.verdict is Verdict.STALE and not output.missing and not notes:
+    is_told = (
+        bool(notes) or " is not run, and " in output.sentence
+    )  # a kernel that is not run has no place in the schedule
+    if output.verdict is Verdict.STALE and not output.missing and not is_told:
         yield f"`{output.name}` is stale, and neither a missing edge nor a note says where"
-    if output.verdict in (Verdict.STALE, Verdict.CLOBBERED, Verdict.LATENT) and not output.path and not notes:
+    if output.verdict in (Verdict.STALE, Verdict.CLOBBERED, Verdict.LATENT) and not output.path and not is_told:
         yield f"`{output.name}` has no way, and no note says so"
     if output.missing and output.verdict is not Verdict.STALE:
         yield f"`{output.name}` misses something and is {output.verdict}"
