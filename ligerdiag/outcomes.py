@@ -98,6 +98,8 @@ class Replay:
     second_run: Mapping[str, float] = field(default_factory=dict[str, float])
     """Output name to its relative error in a second execution on the same constants, where it differs from the first."""
     launches: tuple[LaunchNumbers, ...] = ()
+    unreached: tuple[str, ...] = ()
+    """Names of the schedule's instructions in branches and loops that these arguments do not enter."""
     seconds: float = 0.0
     estimated_seconds: float = 0.0
     estimated_bytes: int = 0

@@ -65,6 +65,8 @@ class Runs:
     """The schedule once more, where the first time overwrote a constant; else empty."""
     changed_inputs: Mapping[str, float]
     """See `Replay.changed_inputs`."""
+    unreached: tuple[str, ...]
+    """See `Replay.unreached`."""
 
 
 def replay_case(case: Case, artifact: Artifact, *, processes: int, rows: bool) -> Replay:
@@ -170,7 +172,14 @@ def replay_programs(programs: Programs, artifact: Artifact, arguments: Sequence[
     again: Mapping[str, Outputs] = {}
     if count_changed(constants, schedule.read_constants())[0]:
         again = run_schedule(schedule, artifact, given)
-    return Runs(intended=intended, stale=stale, actual=actual, again=again, changed_inputs=changed)
+    return Runs(
+        intended=intended,
+        stale=stale,
+        actual=actual,
+        again=again,
+        changed_inputs=changed,
+        unreached=schedule.list_unreached(),
+    )
 
 
 def _replay(
@@ -196,6 +205,7 @@ def _replay(
         changed_inputs=runs.changed_inputs,
         second_run=_find_differences(runs.actual, runs.again, tolerances),
         launches=launches,
+        unreached=runs.unreached,
     )
     return record, runs.intended
 

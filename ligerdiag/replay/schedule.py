@@ -44,6 +44,7 @@ class Schedule:
     _positions: Positions = field(init=False)
     _memories: list[Memory] = field(init=False)
     _evaluators: list[Evaluator] = field(init=False)
+    _entered: set[int] = field(init=False, default_factory=set[int])
 
     def __post_init__(self) -> None:
         self._positions = Positions(self.module, self.buffers)
@@ -86,9 +87,21 @@ class Schedule:
             if instruction.opcode == "constant" and self._memories[0].locate(instruction, ()) is not None
         ]
 
+    def list_unreached(self) -> tuple[str, ...]:
+        """Names of the instructions in branches and loops that no execution so far has entered, on any device."""
+        return tuple(
+            [
+                instruction.name
+                for number, computation in self.module.computations.items()
+                if number not in self._entered
+                for instruction in computation.sequence
+            ]
+        )
+
     def _run(self, computation: HloComputation, active: Sequence[int]) -> None:
         if not computation.sequence:
             raise ArtifactError(f"the schedule has no sequence for `{computation.name}`")
+        self._entered.add(computation.id)
         for instruction in computation.sequence:
             self._execute(instruction, active)
 

@@ -10,7 +10,8 @@ A clobbered read saw what it should not: its numbers are wrong in whatever way. 
 (`replay.compare`, 6): numbers that are lossy against program order contradict no verdict and confirm none. Those that
 equal program order and are lossy against the case's reference only are what the schedule should give. A device is held
 against the verdict on its own artifact, and against the replay of that. Where a finding says that an output races
-(LD005), the device may compute one thing or the other: it contradicts nobody there.
+(LD005), the device may compute one thing or the other: it contradicts nobody there. Where all that makes an output wrong
+lies in branches or loops that the drawn arguments do not enter, right numbers contradict nobody.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +45,8 @@ def compute_agreement(
 ) -> Agreement:
     """The table above.
 
-    can_tell: whether the intended and the stale numbers are further apart than rounding. in_program_order: whether the
+    can_tell: whether the intended and the stale numbers are further apart than rounding, and the arguments reach what
+    would make them differ. in_program_order: whether the
     numbers equal those of program order, so that lossy ones are so against the reference only.
     """
     match verdict:
@@ -64,15 +66,18 @@ def compute_agreement(
             assert_never(verdict)
 
 
-def compute_replay_agreements(outputs: Mapping[str, Verdict], replay: Replay | None) -> dict[str, Agreement]:
+def compute_replay_agreements(
+    outputs: Mapping[str, Verdict], replay: Replay | None, findings: Sequence[Finding] = ()
+) -> dict[str, Agreement]:
     """Output name to what its replay says to its verdict; empty when nothing was replayed."""
     if replay is None or replay.state is not ReplayState.DONE:
         return {}
+    unreached = find_unreached(findings, replay)
     return {
         name: compute_agreement(
             outputs[name],
             n.attribution,
-            can_tell=n.distance > n.tolerance,
+            can_tell=n.distance > n.tolerance and name not in unreached,
             in_program_order=n.error <= n.tolerance,
         )
         for name, n in replay.outputs.items()
@@ -80,13 +85,31 @@ def compute_replay_agreements(outputs: Mapping[str, Verdict], replay: Replay | N
     }
 
 
+def find_unreached(findings: Sequence[Finding], replay: Replay | None) -> frozenset[str]:
+    """Names of the outputs of which every finding has an instruction that the replay's arguments do not reach."""
+    if replay is None or not replay.unreached:
+        return frozenset()
+    unreached = frozenset(replay.unreached)
+    told: dict[str, bool] = {}
+    for finding in findings:
+        is_reached = unreached.isdisjoint(finding.instructions)
+        for name in finding.outputs:
+            told[name] = told.get(name, False) or is_reached
+    return frozenset(name for name, is_reached in told.items() if not is_reached)
+
+
 def find_racing(findings: Sequence[Finding]) -> frozenset[str]:
     """Names of the outputs that race."""
     return frozenset(name for finding in findings if finding.rule == _RACES for name in finding.outputs)
 
 
-def compute_device_agreements(device: DeviceRun | None, racing: frozenset[str] = frozenset()) -> dict[str, Agreement]:
-    """Output name to what the device says to the verdict on its own artifact; empty when nothing was run."""
+def compute_device_agreements(
+    device: DeviceRun | None, racing: frozenset[str] = frozenset(), unreached: frozenset[str] = frozenset()
+) -> dict[str, Agreement]:
+    """Output name to what the device says to the verdict on its own artifact; empty when nothing was run.
+
+    racing: as of `find_racing`. unreached: as of `find_unreached`.
+    """
     if device is None:
         return {}
     verdicts = {name: Verdict(word) for name, word in device.verdicts.items()}
@@ -94,7 +117,7 @@ def compute_device_agreements(device: DeviceRun | None, racing: frozenset[str] =
         name: compute_agreement(
             verdicts[name],
             output.attribution,
-            can_tell=output.distance > output.tolerance,
+            can_tell=output.distance > output.tolerance and name not in unreached,
             in_program_order=all(error <= output.tolerance for error in output.errors),
         )
         for name, output in device.outputs.items()
@@ -111,13 +134,13 @@ def compute_disagreements(
 ) -> tuple[Disagreement, ...]:
     """Every output about which two of verdict, replay and device say what cannot both be true."""
     found: list[Disagreement] = []
-    for name, agreement in compute_replay_agreements(outputs, replay).items():
+    for name, agreement in compute_replay_agreements(outputs, replay, findings).items():
         if agreement is Agreement.DISAGREES and replay is not None:
             evidence = _find_evidence(name, findings)
             found.append(_between_verdict_and_replay(name, outputs[name], replay.outputs[name], evidence))
     if device is not None:
         racing = find_racing(findings)
-        for name, agreement in compute_device_agreements(device, racing).items():
+        for name, agreement in compute_device_agreements(device, racing, find_unreached(findings, replay)).items():
             if agreement is Agreement.DISAGREES:
                 found.append(_between_verdict_and_device(name, device))
         for name, output in device.outputs.items():

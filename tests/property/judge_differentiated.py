@@ -21,6 +21,8 @@ from time import perf_counter
 from typing import Any
 
 from ligerdiag import api
+from ligerdiag.outcomes import Replay, ReplayState
+from ligerdiag.report.agreement import find_unreached
 from ligerdiag.report.model import CaseReport
 from tests.witness.contradictions import hold_against, is_alike
 from tests.witness.process import open_interpreting_process
@@ -90,6 +92,11 @@ def judge_case(case: CaseReport, witness: ProcessPoolExecutor) -> dict[str, Any]
     wrong = [f"{name}: intended differs from eager by {error:.2g}" for name, error in found["disagreements"].items()]
     if found["not_covered"]:
         wrong.append(f"not covered: {found['not_covered']}")
+    replay = Replay(state=ReplayState.DONE, unreached=tuple(found.pop("unreached")))
+    for name in find_unreached(case.findings, replay):
+        for numbers in (found["replayed"], found["attributions"]):
+            if numbers.get(name) == "fresh":
+                numbers[name] = "not reached"
     for who, numbers in (("replay", found["replayed"]), ("eager", found["attributions"])):
         wrong += hold_against(static, numbers, who)
     run, device = case.device, {}

@@ -35,6 +35,7 @@ REPLAY = Replay(
     reference_tolerance={"w": 1e-3},
     changed_inputs={"x": 1.0},
     second_run={"w": 2.0},
+    unreached=("fusion.3",),
     launches=(
         LaunchNumbers(kernel="k", instruction="call.1", launches=2, checked=1, unwritten={1: (3, 64)}, racing={0: 0.5}),
     ),
@@ -63,7 +64,9 @@ def test_not_a_number_is_still_not_a_number_after_a_round_trip() -> None:
     assert error != error  # noqa: PLR0124 - that is what NaN is
 
 
-@pytest.mark.parametrize("name", ["state", "outputs", "launches", "seconds", "estimated_bytes", "reference"])
+@pytest.mark.parametrize(
+    "name", ["state", "outputs", "launches", "unreached", "seconds", "estimated_bytes", "reference"]
+)
 @pytest.mark.parametrize("value", [None, "nonsense", [1], {"w": None}])
 def test_what_is_no_record_is_refused_with_the_fields_name(name: str, value: object) -> None:
     with pytest.raises(FieldError):

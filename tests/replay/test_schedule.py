@@ -172,6 +172,7 @@ without {{
     schedule = Schedule(module=module, buffers=places, kernels=Doubling(), devices=2)
     no, yes = np.array(False), np.array(True)
     assert [one[0].tolist() for one in schedule.execute([[X, no], [-X, no]])] == [(-X).tolist(), X.tolist()]
+    assert {"r"} <= set(schedule.list_unreached()) <= {"p", "r", "a", "b", "s"}
     with pytest.raises(NotCoveredError, match="not all devices reach"):
         schedule.execute([[X, no], [X, yes]])
 

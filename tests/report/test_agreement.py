@@ -83,6 +83,17 @@ def test_a_disagreement_has_the_evidence_of_both() -> None:
     assert evidence["replay"] == ("fresh: relative error 3e-07, tolerance 1e-05, the stale prediction 1.2e+04 away")
 
 
+def test_right_numbers_say_nothing_where_the_arguments_do_not_reach_what_is_wrong() -> None:
+    finding = make_finding(outputs=("bias",), instructions=("call.1", "fusion.3"))
+    replay = replace(make_replay({"bias": make_numbers()}), unreached=("fusion.3",))
+    assert compute_replay_agreements({"bias": Verdict.STALE}, replay, (finding,)) == {"bias": S}
+    reached = replace(finding, instructions=("call.1", "fusion.4"))
+    for findings in ((), (reached,), (finding, reached)):
+        assert compute_replay_agreements({"bias": Verdict.STALE}, replay, findings) == {"bias": D}
+    wrong = replace(replay, outputs={"bias": make_numbers(Attribution.STALE)})
+    assert compute_replay_agreements({"bias": Verdict.FRESH}, wrong, (finding,)) == {"bias": D}
+
+
 def test_a_fresh_verdict_and_wrong_numbers_disagree_without_a_finding() -> None:
     (one,) = compute_disagreements({"w": Verdict.FRESH}, (), make_replay({"w": make_numbers(Attribution.STALE)}), None)
     assert dict(one.evidence) == {

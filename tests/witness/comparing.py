@@ -44,6 +44,8 @@ class Comparison:
     """Of the schedule's outputs, with the eager run as the right one."""
     replayed: Mapping[str, str] = field(default_factory=dict[str, str])
     """The same with the replay's intended program as the right one."""
+    unreached: tuple[str, ...] = ()
+    """As of `Replay.unreached`."""
     not_covered: str = ""
     """Why there is no comparison."""
 
@@ -104,6 +106,7 @@ def compare_case(case: Case, artifact: Artifact) -> Comparison:
         tolerances=tolerances,
         attributions=_attribute(runs, kept, tolerances),
         replayed=_attribute(runs, runs.intended, tolerances),
+        unreached=runs.unreached,
     )
 
 

@@ -3,7 +3,8 @@
 (1) An operand is the memory of its `jax.Array`: whoever holds that array reads later what the kernel left there.
 (2) An output is a new array. One that is declared to alias an operand starts with the operand's bytes; the operand keeps
     its own.
-(3) Inside of a `shard_map` the kernel runs once for each device, on that device's shards.
+(3) Inside of a `shard_map` the kernel runs once for each device, on that device's shards; what `jax.checkpoint` runs again
+    there is run operation by operation, too.
 (4) When the run is over, every operand gets back what it held before its first launch: an array that the function closes
     over is a constant of each execution of a compiled program.
 
@@ -33,6 +34,9 @@ _KNOWN = frozenset({
 })  # fmt: skip
 """Parameters of the primitive in jax-triton before 0.4; every other one is a constexpr of the kernel."""
 
+_BODIES = frozenset({"checkpoint", "remat2", "jit", "pjit", "closed_call"})
+"""Primitives that only run their `jaxpr`."""
+
 type Held = dict[int, tuple[Any, np.ndarray[Any, Any]]]
 """Address to the array there, which stays alive, and what it held before its first launch."""
 
@@ -50,6 +54,7 @@ def run_kernels_in_place() -> Iterator[None]:
         stack.enter_context(_own_interpreter_path_off())
         shard_map.eager_rules[primitive] = partial(_run_on_each_device, held)
         stack.callback(shard_map.eager_rules.pop, primitive)
+        stack.enter_context(_open_bodies(shard_map.ShardMapTrace))
         yield
 
 
@@ -107,6 +112,24 @@ def _run_on_each_device(held: Held, mesh: Any, *operands: Any, **params: Any) ->
         jax.make_array_from_single_device_arrays((len(devices), *out.shape), sharding, piece)
         for out, piece in zip(params["out_shapes"], pieces, strict=True)
     ]
+
+
+@contextmanager
+def _open_bodies(trace: Any) -> Iterator[None]:
+    """JAX would compile such a body of a shard_map, whose kernels no CPU can run."""
+    core: Any = importlib.import_module("jax._src.core")
+    process = trace.process_primitive
+
+    def process_or_open(self: Any, primitive: Any, tracers: Any, params: Any, /) -> Any:
+        if primitive.name not in _BODIES:
+            return process(self, primitive, tracers, params)
+        body = params["jaxpr"]
+        opened, constants = (body.jaxpr, body.consts) if isinstance(body, core.ClosedJaxpr) else (body, ())
+        with core.set_current_trace(self):
+            return core.eval_jaxpr(opened, constants, *tracers)
+
+    with override(trace, process_primitive=process_or_open):
+        yield
 
 
 def _join(array: Any) -> np.ndarray[Any, Any]:
