@@ -4,7 +4,8 @@ A schedule can be stale without missing the write: a global norm over two gradie
 the write all the same. What gives it away is that it *also* depends on the value from before, by a path that does not lead
 through the kernel. Carriers are the operations where such a path can start:
   (1) the operation that defines the overwritten operand, looked for through its other names (see `origins`);
-  (2) each operation all of whose users are carriers (the bf16 logits before the convert, the product before the bias).
+  (2) each operation all of whose users are carriers (the bf16 logits before the convert, the product before the bias);
+      not a broadcast, which holds fewer elements than it has, and which everyone makes anew where it is needed.
 Not a carrier, because the optimized module may share it with others for good reason:
   (3) one that depends on no parameter (zeros, an iota);
   (4) one that has a twin outside (2): common subexpression elimination will merge the two.
@@ -14,7 +15,7 @@ is left.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -29,6 +30,7 @@ from ligerdiag.hlo.tags import TagPath
 _NOT_OPERATIONS = frozenset(
     {"parameter", "constant", "iota", "get-tuple-element", "tuple", "while", "call", "conditional"}
 )
+_NOT_PARTS = _NOT_OPERATIONS | {"broadcast"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,24 +50,39 @@ def compute_carriers(writes: tuple[HiddenWrite, ...]) -> Carriers:
     instructions: defaultdict[tuple[TagPath, int], list[int]] = defaultdict(list)
     paths: defaultdict[TagPath, list[tuple[HloInstruction, int]]] = defaultdict(list)
     parameters: defaultdict[int, list[int]] = defaultdict(list)
-    for write in writes:
-        module = write.module
-        for frames in find_origins(write):
-            computation, value = frames[-1].computation, frames[-1].instruction
-            if value.opcode == "parameter":
-                parameters[value.proto.parameter_number].append(write.index)
-                continue
-            prefix = call_tags_of(module, frames[:-1])
-            for carrier in _find_carriers(computation, value):
-                own = module.find_tag_path(carrier)
-                instructions[(*prefix, *own), carrier.id].append(write.index)
-                if own:
-                    paths[(*prefix, *own)].append((carrier, write.index))
+    for index, prefix, computation, values in _group_origins(writes, parameters):
+        module = writes[0].module
+        for carrier in _find_carriers(computation, values):
+            own = module.find_tag_path(carrier)
+            instructions[(*prefix, *own), carrier.id].append(index)
+            if own:
+                paths[(*prefix, *own)].append((carrier, index))
     return Carriers(
         {key: tuple(value) for key, value in instructions.items()},
         {key: tuple(value) for key, value in paths.items()},
         {key: tuple(value) for key, value in parameters.items()},
     )
+
+
+def _group_origins(
+    writes: tuple[HiddenWrite, ...], parameters: defaultdict[int, list[int]]
+) -> Iterator[tuple[int, TagPath, HloComputation, list[HloInstruction]]]:
+    """HiddenWrite index, tags of the way to a computation, and its origins; entry parameters are added to `parameters`.
+
+    Two calls that XLA makes one write have one index, and their operands are no twins outside (4).
+    """
+    found: dict[tuple[int, TagPath, int], tuple[HloComputation, dict[int, HloInstruction]]] = {}
+    for write in writes:
+        for frames in find_origins(write):
+            computation, value = frames[-1].computation, frames[-1].instruction
+            if value.opcode == "parameter":
+                if write.index not in parameters[value.proto.parameter_number]:
+                    parameters[value.proto.parameter_number].append(write.index)
+                continue
+            key = (write.index, call_tags_of(write.module, frames[:-1]), computation.id)
+            found.setdefault(key, (computation, {}))[1][value.id] = value
+    for (index, prefix, _), (computation, values) in found.items():
+        yield index, prefix, computation, list(values.values())
 
 
 def is_same_operation(opcode: str, optimized: HloInstruction) -> bool:
@@ -124,15 +141,13 @@ def _start(carried: tuple[tuple[HloInstruction, int], ...], instruction: HloInst
     return labels
 
 
-def _find_carriers(computation: HloComputation, value: HloInstruction) -> list[HloInstruction]:
-    if value.opcode in _NOT_OPERATIONS:
-        return []
+def _find_carriers(computation: HloComputation, values: list[HloInstruction]) -> list[HloInstruction]:
     users = computation.users
-    found = {value.id: value}
-    pending = list(value.operands)
+    found = {value.id: value for value in values if value.opcode not in _NOT_OPERATIONS}
+    pending = [operand for value in found.values() for operand in value.operands]
     while pending:
         candidate = pending.pop()
-        if candidate.id in found or candidate.opcode in _NOT_OPERATIONS or candidate is computation.root:
+        if candidate.id in found or candidate.opcode in _NOT_PARTS or candidate is computation.root:
             continue
         if all(user.id in found for user in users[candidate.id]):
             found[candidate.id] = candidate

@@ -1,7 +1,7 @@
 """Everything that the rules look at: both programs, their dependence sets, the verdicts and the evidence."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ligerdiag.analysis.accesses import Accesses
@@ -13,7 +13,7 @@ from ligerdiag.analysis.doubts import Doubt
 from ligerdiag.analysis.evidence import find_differing
 from ligerdiag.analysis.fusion_summaries import FusionSummaries
 from ligerdiag.analysis.labels import LabelSpace
-from ligerdiag.analysis.matching import Matching, adopt_foreign, match_writes
+from ligerdiag.analysis.matching import Matching, adopt_foreign, find_same, match_writes
 from ligerdiag.analysis.order import compute_logical_times
 from ligerdiag.analysis.places import Places
 from ligerdiag.analysis.program_order import Intended
@@ -31,6 +31,7 @@ from ligerdiag.analysis.writes import (
     find_hidden_writes,
     iterate_kernel_calls,
 )
+from ligerdiag.analysis.wrong_edges import find_wrong_edges
 from ligerdiag.effects.access import CallEffects
 from ligerdiag.effects.declared import Contradiction
 from ligerdiag.findings import SourceLine
@@ -135,6 +136,19 @@ def compute_context(
     intended, actual = Intended((), {}), Actual((), {}, (), {})
     if writes:
         intended = run.run_intended()
+        same = find_same(matching, writes, intended, space)
+        if same:
+            matching = replace(matching, same=same)
+            acting = tuple([replace(write, index=same.get(write.index, write.index)) for write in writes])
+            carriers = compute_carriers(acting)
+            run = replace(
+                run,
+                writes=acting,
+                carriers=carriers,
+                matching=matching,
+                carried=compute_carried(optimized, carriers, candidates, space),
+            )
+            intended = run.run_intended()
         wanted = frozenset(path for path, tagged in intended.tagged.items() if tagged.labels)
         actual = run.run_actual(wanted | candidates.keys())
     undecided = frozenset(w.index for w in matching.unplaced) | matching.ambiguous
@@ -147,6 +161,8 @@ def compute_context(
     }
     instructions = {i.id: i for c in optimized.computations.values() for i in c.instructions}
     differing = find_differing(intended, actual, comparison)
+    if retagged is None and not folded:
+        differing += tuple(find_wrong_edges(intended, actual, comparison, run))
     search = Search(
         writes=writes,
         intended=intended,

@@ -9,9 +9,11 @@ does what the first of them in program order would have done; the others are mis
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from ligerdiag.analysis.labels import LabelSpace
 from ligerdiag.analysis.memory import ActualWrite
+from ligerdiag.analysis.program_order import Intended
 from ligerdiag.analysis.twins import number_values
 from ligerdiag.analysis.writes import EffectsOf, Frames, HiddenWrite, find_hidden_operands, iterate_kernel_calls
 from ligerdiag.hlo.module import HloInstruction, HloModule
@@ -43,6 +45,8 @@ class Matching:
     """Indices of writes whose call may be one of several, or is performed by one that may as well be another."""
     foreign: tuple[Frames, ...] = ()
     """Calls of the optimized module that write an operand and are nobody's."""
+    same: Mapping[int, int] = field(default_factory=dict[int, int])
+    """Those of `merged` whose two calls see the same values: the two are one write."""
 
 
 def match_writes(
@@ -116,6 +120,20 @@ def match_writes(
         frozenset(ambiguous),
         tuple(foreign),
     )
+
+
+def find_same(
+    matching: Matching, writes: tuple[HiddenWrite, ...], intended: Intended, space: LabelSpace
+) -> Mapping[int, int]:
+    """See `Matching.same`. The second of two calls on one array sees what the first has made of it: they are not one."""
+    tagged = intended.tagged
+    found: dict[int, int] = {}
+    for late, early in matching.merged.items():
+        one, other = (tagged.get(writes[index].tag_path) for index in (late, early))
+        own = space.all_original(late) | space.all_original(early)
+        if one is not None and other is not None and not (one.labels ^ other.labels) & ~own:
+            found[late] = early
+    return found
 
 
 def adopt_foreign(matching: Matching, writes: tuple[HiddenWrite, ...], positions: Positions) -> Matching:

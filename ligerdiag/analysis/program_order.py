@@ -49,6 +49,9 @@ class TaggedSet:
     labels: Labels
     operands: frozenset[TagPath]
     """Nearest tagged operations upstream."""
+    edges: tuple[tuple[TagPath, Labels], ...] = ()
+    """Of an operation of several operands: by operand, the one nearest tagged operation upstream and what the operand
+    depends on when it is read; () as a path where there is none, or more than one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,11 +125,14 @@ class _Evaluation:
     doubts: Folded = field(init=False)
     _seen: set[int] = field(default_factory=set[int])
     """Indices of the hidden writes met so far."""
+    _overwriting: frozenset[TagPath] = field(init=False)
+    """Tag paths of the calls that hidden writes are of."""
     _carrying: frozenset[int] = field(init=False)
     """Ids of the carriers, by whatever path of calls."""
 
     def __post_init__(self) -> None:
         self._carrying = frozenset([number for _, number in self.carriers.instructions])
+        self._overwriting = frozenset([write.tag_path for write in self.writes])
         self._residual_lines = compute_residual_lines(self.writes)
         self.doubts = Folded(self.module, self.space, self._residual_lines)
         for write in self.writes:
@@ -243,6 +249,14 @@ class _Evaluation:
         self._seen.update(write.index for write in own)
         return transfer.results
 
+    def _describe_edges(self, operands: list[Value]) -> tuple[tuple[TagPath, Labels], ...]:
+        """See `TaggedSet.edges`. The kernel calls that have overwritten an operand are not what it comes from."""
+        found: list[tuple[TagPath, Labels]] = []
+        for operand in operands:
+            above = self._upstream.get(operand, _NOTHING) - self._overwriting if isinstance(operand, int) else _NOTHING
+            found.append((next(iter(above)) if len(above) == 1 else (), self._union(operand)))
+        return tuple(found)
+
     def _record(self, opcode: str, path: TagPath, labels: Labels, operands: list[Value], value: Value) -> None:
         known = self._upstream
         above: list[frozenset[TagPath]] = []
@@ -252,7 +266,9 @@ class _Evaluation:
                     above.append(known[index])
         upstream = _NOTHING.union(*above) if len(above) > 1 else above[0] if above else _NOTHING
         if path:
-            self.tagged[path] = TaggedSet(opcode, labels, upstream - {path} if path in upstream else upstream)
+            compares = labels and len(operands) > 1 and opcode != "custom-call"
+            edges = self._describe_edges(operands) if compares else ()
+            self.tagged[path] = TaggedSet(opcode, labels, upstream - {path} if path in upstream else upstream, edges)
             upstream = frozenset((path,))
         for index in (value,) if isinstance(value, int) else list_leaves(value):
             known[index] = upstream

@@ -27,6 +27,7 @@ class Runner:
     fusions: FusionSummaries
     """Of the optimized module."""
     writes: tuple[HiddenWrite, ...]
+    """Two that XLA makes one (`Matching.same`) have one index."""
     space: LabelSpace
     carriers: Carriers
     effects_of: EffectsOf

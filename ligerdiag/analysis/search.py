@@ -191,7 +191,8 @@ class Search:
         gone = {
             self.writes[late].tag_path: Cause(early, Verdict.STALE)
             for late, early in self.run.matching.merged.items()
-            if self.writes[late].tag_path in tagged
+            if late not in self.run.matching.same
+            and self.writes[late].tag_path in tagged
             and tagged[self.writes[late].tag_path].labels != tagged[self.writes[early].tag_path].labels
         }
         if not gone:

@@ -7,7 +7,7 @@ what the author meant. What a user's own rule saves, the residuals of a custom_v
 (2) Every other rule, and a custom_jvp's, is evaluated forward, and a known value that meets an unknown tangent is saved:
     `JaxprTrace.instantiate_const`.
 (3) `jax.checkpoint` saves its inputs. A body that is run again on an input that a kernel has overwritten meanwhile either
-    makes that call again, and means the input as it was given (`early`), or JAX has dropped the call, and it means what
+    makes that call again, and means the input as it was given, each time (`early`), or JAX has dropped the call, and it means what
     the kernel left there (else).
 (4) A cotangent belongs to JAX's rules, which may hand one array to several of them: `bwd` gets a copy, and so do they.
 """
@@ -69,10 +69,15 @@ def keep_saved_values(*, early: bool = False) -> Iterator[None]:
             self.bwd = backward
 
     rules = _Rules(autodiff.primitive_linearizations)
+
+    def run_on_copies(*args: Any, jaxpr: Any, **_: Any) -> Any:
+        return core.eval_jaxpr(jaxpr, (), *copy_tree(args))
+
     partial_rules = dict(tracing.custom_partial_eval_rules)
     if early:
         partial_rules[checkpoint] = take_apart_with_copies
     with (
+        override(checkpoint, impl=run_on_copies if early else checkpoint.impl),
         override(tracing, custom_partial_eval_rules=partial_rules),
         override(custom, __call__=call_with_copies),
         override(autodiff, primitive_linearizations=rules),
