@@ -1,8 +1,8 @@
 """Operands that are wrong where the operation as a whole does not show it.
 
-`a * b` is meant to read a value that a kernel left in `a` and the original of `b`. Reading the overwritten bytes for `b`, too,
-gives the product the same dependence set. So the operands of an operation that is surely the author's own are held against
-what each is meant to depend on:
+`a * b` is meant to read what a kernel left in `a`, and the original of `b`, and `a` depends on the original, too. Where it
+reads the overwritten bytes for `b`, it has the dependence set that it should have. So the operands of an operation that is
+surely the author's own are held against what each of them is meant to depend on:
 
   (1) An operand is recognised by its tag: the instruction itself, or what a fusion's parameter stands for, through bitcasts
       and get-tuple-elements, carries the tag of the operation that the operand is meant to come from.

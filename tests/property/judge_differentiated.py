@@ -14,7 +14,7 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from time import perf_counter
@@ -48,7 +48,9 @@ def main() -> None:
     for first in range(options.first, options.first + options.count, PER_WITNESS):
         some = min(PER_WITNESS, options.first + options.count - first)
         with open_interpreting_process() as witness:
-            rows = judge(first, some, witness, target=options.target, jobs=options.jobs, device=options.device)
+            rows = judge(
+                range(first, first + some), witness, target=options.target, jobs=options.jobs, device=options.device
+            )
             for row in rows:
                 count(row, tally)
                 if row["wrong"]:
@@ -63,12 +65,11 @@ def main() -> None:
 
 
 def judge(
-    first: int, count: int, witness: ProcessPoolExecutor, *, target: str = "h200", **options: Any
+    seeds: Sequence[int], witness: ProcessPoolExecutor, *, target: str = "h200", **options: Any
 ) -> Iterator[dict[str, Any]]:
     """One row a program, batch by batch; options: further ones of `api.CheckOptions`."""
-    end = first + count
-    for start in range(first, end, BATCH):
-        selector = f"{MODULE}:SEEDS_{start}_{min(BATCH, end - start)}"
+    for start in range(0, len(seeds), BATCH):
+        selector = f"{MODULE}:SEEDS_{'_'.join(map(str, seeds[start : start + BATCH]))}"
         report = api.check(
             api.CheckOptions(selectors=(selector,), targets=(target,), replay=options.get("device", False), **options)
         )

@@ -14,6 +14,13 @@ from tests.property.random_differentiated import BEFORE, LAYERS, READS, STEPS, V
 from tests.witness.process import open_interpreting_process
 
 FIRST, COUNT = 0, 20
+ONCE_WRONG = (
+    31214,  # a product of what a kernel left and of the original, of which both were read from the overwritten bytes
+    31118,  # one kernel call in each of two pullbacks on equal cotangents, which XLA makes one call
+    33317,  # the kernel on x and on a copy of x, which XLA makes one call
+    31033,  # a softmax whose sum is broadcast again in the backward pass, behind the edge of a jit
+)
+SEEDS = (*range(FIRST, FIRST + COUNT), *ONCE_WRONG)
 
 type Rows = dict[int, dict[str, Any]]
 
@@ -22,7 +29,7 @@ type Rows = dict[int, dict[str, Any]]
 def rows(tmp_path_factory: pytest.TempPathFactory) -> Rows:
     cache: Path = tmp_path_factory.mktemp("cache")
     with open_interpreting_process() as witness:
-        return {row["seed"]: row for row in judge(FIRST, COUNT, witness, cache_directory=cache)}
+        return {row["seed"]: row for row in judge(SEEDS, witness, cache_directory=cache)}
 
 
 def test_a_third_of_all_random_programs_is_differentiated() -> None:
@@ -30,7 +37,7 @@ def test_a_third_of_all_random_programs_is_differentiated() -> None:
 
 
 def test_every_program_is_compiled_and_compared(rows: Rows) -> None:
-    assert len(rows) == COUNT
+    assert rows.keys() == set(SEEDS)
     assert all(row["static"] and not row["not_covered"] for row in rows.values()), rows
 
 
@@ -40,10 +47,7 @@ def test_some_outputs_are_wrong_and_some_are_right(rows: Rows) -> None:
     assert found.count("stale") > COUNT / 2
 
 
-@pytest.mark.parametrize(
-    "seed",
-    range(FIRST, FIRST + COUNT),
-)
+@pytest.mark.parametrize("seed", SEEDS)
 def test_all_judges_agree(seed: int, rows: Rows) -> None:
     assert rows[seed]["wrong"] == []
 

@@ -7,8 +7,8 @@ what the author meant. What a user's own rule saves, the residuals of a custom_v
 (2) Every other rule, and a custom_jvp's, is evaluated forward, and a known value that meets an unknown tangent is saved:
     `JaxprTrace.instantiate_const`.
 (3) `jax.checkpoint` saves its inputs. A body that is run again on an input that a kernel has overwritten meanwhile either
-    makes that call again, and means the input as it was given, each time (`early`), or JAX has dropped the call, and it means what
-    the kernel left there (else).
+    makes that call again, and means the input as it was given, each time (`early`), or JAX has dropped the call, and it
+    means what the kernel left there (else).
 (4) A cotangent belongs to JAX's rules, which may hand one array to several of them: `bwd` gets a copy, and so do they.
 """
 
