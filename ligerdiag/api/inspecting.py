@@ -7,10 +7,11 @@ from ligerdiag.api.declared import list_declared
 from ligerdiag.api.options import InspectOptions, ignore_progress
 from ligerdiag.compile.cache import Cache
 from ligerdiag.dumps.select import select_modules
-from ligerdiag.dumps.translate import Translator
 from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.inspected_modules import InspectedModules
+from ligerdiag.module_inspector import InspectionRequest
 from ligerdiag.report.model import CheckReport, Noun, OnProgress, Progress
+from ligerdiag.sandbox.inspector import SandboxedInspector
 from ligerdiag.suppressions.scope import Scope
 from ligerdiag.suppressions.suppressions import Suppressions
 
@@ -24,10 +25,14 @@ def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> C
     started = perf_counter()
     tell = on_progress or ignore_progress
     selection = select_modules(options.paths, options.module)
-    inspected = InspectedModules(selection, options.timeout, options.effects, options.neighbourhoods, options.view)
-    cache = Cache(options.cache_directory)
-    with work_until_ended() as work, Translator(cache=cache, timeout=options.timeout) as translator:
-        for done, name in inspected.run(translator, effects_cache=cache.root / "effects"):
+    inspected = InspectedModules(selection)
+    request = InspectionRequest(
+        timeout=options.timeout, declared=options.effects, neighbourhoods=options.neighbourhoods, view=options.view
+    )
+    inspector = SandboxedInspector(request, cache=Cache(options.cache_directory))
+    with work_until_ended() as work, inspector:
+        inspector.start()
+        for done, name in inspected.run(inspector):
             tell(Progress(phase="inspect", event="started", done=done, total=inspected.total, case_id=name))
     if work.ending is not None:
         inspected.mark_undone(work.ending)
@@ -40,6 +45,7 @@ def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> C
         seconds=perf_counter() - started,
         interrupted=work.ending is not None,
         ended_by=work.ending or Ending.INTERRUPT,
+        sandbox=inspector.refused,
         notes=(*inspected.list_notes(), *list_declared(options.effects)),
         noun=Noun.MODULE,
         unused_suppressions=suppressions.list_unused(cases, Scope()),

@@ -160,6 +160,8 @@ class CheckReport:
     """What ended it, if it was interrupted."""
     notes: tuple[str, ...] = ()
     """What was found and is no case of the report, one line each, and how a case was read where that is in question."""
+    sandbox: tuple[str, ...] = ()
+    """What the process that read the files of strangers could not be kept from, one line each; stands in no JSON."""
     noun: Noun = Noun.CASE
     unused_suppressions: tuple[UnusedSuppression, ...] = ()
     """As far as the run can tell; see docs/suppressions.md."""

@@ -78,7 +78,7 @@ def render_terminal(
         lines.extend(render_coverage(report, width))
         lines.extend(render_replays(report, width=width, verbose=verbose))
         lines.extend(render_devices(report, width=width, verbose=verbose))
-    lines.extend(render_notes(report, width))
+    lines.extend(render_notes(report, width, verbose=verbose))
     lines.extend(render_totals(report, width))
     return _render_lines(lines, colour=colour)
 
