@@ -42,7 +42,8 @@ TEXT_SECONDS_PER_BYTE = 1 / (1 << 20)
 
 SANDBOX_FILE_BYTES = 4 << 30
 """Of a file that a sandboxed process writes: a text for the parser, a kernel's effects, its answer."""
-SANDBOX_OPEN_FILES = 256
+SANDBOX_OPEN_FILES = 1024
+"""One that follows many kernels has a few for each core."""
 SANDBOX_ANSWER_BYTES = 1 << 30
 """Of one module's report; the HLO text of a page is nearly all of it."""
 SANDBOX_SPARE_SECONDS = 5.0

@@ -11,8 +11,8 @@ This has to run before the process has a second thread.
 
 import os
 import resource
+import signal
 from contextlib import suppress
-from math import ceil
 from pathlib import Path
 
 from ligerdiag.limits import SANDBOX_FILE_BYTES, SANDBOX_OPEN_FILES, SANDBOX_SPARE_SECONDS
@@ -35,11 +35,13 @@ def confine() -> tuple[str, ...]:
 
 
 def limit_processor(seconds: float) -> None:
-    """From now on this process gets so much of a processor, and some to spare, before the kernel kills it."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    wanted = ceil(used.ru_utime + used.ru_stime + seconds + SANDBOX_SPARE_SECONDS)
-    resource.setrlimit(resource.RLIMIT_CPU, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+    """From now on this process gets so much of a processor, and some to spare, before the kernel kills it by SIGVTALRM.
+
+    A timer and no RLIMIT_CPU: what this process starts, such as a parser that stays for the next modules, has a time of
+    its own and would inherit the limit.
+    """
+    signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds + SANDBOX_SPARE_SECONDS)
 
 
 def _limit(what: int, wanted: int) -> None:

@@ -238,7 +238,7 @@ def _describe_signal(number: int) -> str:
     match number:
         case signal.SIGKILL:
             why = ", perhaps out of memory"
-        case signal.SIGXCPU:
+        case signal.SIGVTALRM | signal.SIGXCPU:
             why = ": it took too much of a processor"
         case _:
             why = ""

@@ -3,6 +3,8 @@
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from ligerdiag.module_inspector import ModuleInspector, ModuleOutcome
 from ligerdiag.sandbox import child, confinement
 from ligerdiag.sandbox.messages import Done, render_message
 
+BURN = "import time\nwhile time.process_time() < 2.5: pass"
 confinement.SANDBOX_SPARE_SECONDS = 0.0  # type: ignore[misc]
 
 
@@ -29,6 +32,8 @@ def inspect_module(self: ModuleInspector, files: ModuleFiles) -> ModuleOutcome:
             re.fullmatch(r"(a+)+b", "a" * 64)  # in C, where no handler of Python's runs
         case "sleep":
             time.sleep(3600)
+        case "delegate":
+            return ModuleOutcome(notes=(str(subprocess.run([sys.executable, "-c", BURN], check=False).returncode),))
         case "swell":
             return ModuleOutcome(notes=(str(os.getpid()),), is_over_budget=True)
         case "lie":
