@@ -34,6 +34,12 @@ SCRATCH_SECONDS = 24 * 3600.0
 """A temporary directory that is older was left by a process that died."""
 
 
+def find_cache_root(root: Path | None = None) -> Path:
+    """The absolute path of the cache at `root`, by default that of LIGERDIAG_CACHE_DIR or the user's; makes nothing."""
+    given = os.environ.get("LIGERDIAG_CACHE_DIR")
+    return (root or Path(given or platformdirs.user_cache_dir("ligerdiag"))).absolute()
+
+
 class Cache:
     """One cache directory; one object per run, as it remembers the hashes of the files it looked at."""
 
@@ -42,8 +48,7 @@ class Cache:
 
         Nothing is written before the first entry, except that the directories are made.
         """
-        given = os.environ.get("LIGERDIAG_CACHE_DIR")
-        self.root = (root or Path(given or platformdirs.user_cache_dir("ligerdiag"))).absolute()
+        self.root = find_cache_root(root)
         self.artifacts = self.root / "artifacts"
         self._hashes: dict[str, str] = {}
         try:

@@ -6,7 +6,9 @@
 2. The caller's buffers change when every part is done, or not at all.
 3. A program may see what programs of another part have written, as on a GPU. A kernel that uses atomics is not split:
    each process would lock for itself alone.
-4. A process of the pool ends with its parent: at the latest a second after the parent is gone.
+4. A process of the pool ends with its parent.
+5. It starts without the paths of the user's project, which `multiprocessing` would hand on, and gets them when numpy and
+   ligerdiag are imported: a `signal.py` or `numpy` of the project hides neither.
 """
 
 import mmap
@@ -15,16 +17,20 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ligerdiag.compile.importable import list_own_folders
 from ligerdiag.compile.kernel_launch import KernelLaunch
+from ligerdiag.compile.parent_process import die_with_parent
 from ligerdiag.replay.grid import count_programs, run_programs
 from ligerdiag.replay.kernel_source import find_kernel
 from ligerdiag.replay.opcodes.scope import Array, NotCoveredError
@@ -90,10 +96,11 @@ class GridPool:
         bounds = [count * number // parts for number in range(parts + 1)]
         executor = self._start()
         try:
-            futures = [
-                executor.submit(_run_part, replace(whole, programs=range(start, stop)))
-                for start, stop in pairwise(bounds)
-            ]
+            with _hide_project():
+                futures = [
+                    executor.submit(_run_part, replace(whole, programs=range(start, stop)))
+                    for start, stop in pairwise(bounds)
+                ]
             self._gather(futures)
         except BrokenProcessPool as error:
             self.close()
@@ -118,7 +125,22 @@ class GridPool:
         return self._executor
 
 
+@contextmanager
+def _hide_project() -> Generator[None]:
+    """What is started in here gets no path of the user's project, but for ligerdiag's own folder; see 5."""
+    path, given = list(sys.path), os.environ.pop("PYTHONPATH", None)
+    hidden = set(list_own_folders()) - {str(Path(__file__).resolve().parents[2])}
+    sys.path[:] = [entry for entry in path if os.path.abspath(entry) not in hidden]
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        if given is not None:
+            os.environ["PYTHONPATH"] = given
+
+
 def _start_process(parent: int, path: tuple[str, ...]) -> None:
+    die_with_parent(parent)
     threading.Thread(target=_follow_parent, args=(parent,), daemon=True).start()
     sys.path[:] = path
     sys.dont_write_bytecode = True
