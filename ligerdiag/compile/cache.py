@@ -25,6 +25,7 @@ import platformdirs
 from ligerdiag.compile.artifact_store import find_artifact
 from ligerdiag.compile.artifacts import MAXIMUM_JSON_BYTES, Artifact, compute_file_sha256
 from ligerdiag.compile.fields import FieldError, Json, parse_object, read_object, read_str_map
+from ligerdiag.compile.scratch_folder import remove_stale_folders_once
 from ligerdiag.errors import InputError
 
 INDEX, REPLAYS, TOOLCHAINS = "index", "replays", "toolchains"
@@ -56,6 +57,7 @@ class Cache:
             for folder in (INDEX, REPLAYS):
                 (self.root / folder).mkdir(exist_ok=True)
             self._remove_abandoned()
+            remove_stale_folders_once()
         except OSError as error:
             raise InputError(
                 f"cannot use the cache directory `{self.root}` ({error.strerror}): set LIGERDIAG_CACHE_DIR"

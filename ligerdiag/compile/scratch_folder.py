@@ -29,7 +29,7 @@ class ScratchFolder:
 
     def __init__(self, kind: str = "") -> None:
         """kind: stands in its name, for people. Removes what processes that were killed left behind, once a process."""
-        _remove_stale_folders_once(tempfile.gettempdir())
+        remove_stale_folders_once()
         self.path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}-" if kind else PREFIX))
         self._lock = os.open(self.path / NEW_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with suppress(OSError):  # a file system without locks: nobody can take this folder for an abandoned one, either
@@ -74,5 +74,6 @@ def _is_abandoned(folder: Path, changed: float) -> bool:
 
 
 @cache
-def _remove_stale_folders_once(parent: str) -> None:
-    remove_stale_folders(Path(parent))
+def remove_stale_folders_once() -> None:
+    """The same of the folder for temporary files; the first call of a process does it."""
+    remove_stale_folders(Path(tempfile.gettempdir()))
