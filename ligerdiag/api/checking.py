@@ -17,6 +17,7 @@ from ligerdiag.baseline import load_baseline
 from ligerdiag.compile.cache import Cache
 from ligerdiag.compile.environments import provide_toolchain
 from ligerdiag.compile.function_file import read_function_file
+from ligerdiag.compile.importable import list_own_folders
 from ligerdiag.compile.job import CaseSpec, Source
 from ligerdiag.compile.pool import Pool
 from ligerdiag.compile.selectors import find_root
@@ -142,8 +143,11 @@ def _compile(
 
 
 def _list_roots(source: Source, usual: str) -> tuple[str, ...]:
-    """Where sources are read for a report on cases of this source, which the user gave to be checked."""
-    folders = [Path(source.root)]
+    """Where sources are read for a report on cases of this source, which the user gave to be checked.
+
+    That is `usual`, the folder that its imports start from, and those of the user's own that Python imports from.
+    """
+    folders = [Path(source.root), *map(Path, list_own_folders())]
     if source.pickled:
         surroundings, _ = read_function_file(Path(source.pickled))
         folders += [find_root(Path(file)) for file in surroundings.files]

@@ -50,7 +50,7 @@ class CheckOptions:
     """Compute what the HTML draws, too."""
     source_roots: tuple[Path, ...] | None = None
     """Folders below which source lines and comments are read. None means the repository of the current folder, or that
-    folder where it is in none, and the folders that the cases' imports start from."""
+    folder where it is in none, and the folders that the cases' imports start from, PYTHONPATH's among them."""
     usual_targets: tuple[str, ...] = ("h100",)
     """Targets that the project is checked for by default; without all of them no suppression is called unused."""
 

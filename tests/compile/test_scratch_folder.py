@@ -48,6 +48,13 @@ def test_what_a_killed_process_left_is_removed_and_what_another_uses_is_not(temp
     assert list(temporary.iterdir()) == []
 
 
+def test_nobody_else_may_enter(temporary: Path) -> None:
+    folder = ScratchFolder()
+    assert folder.path.parent == temporary
+    assert folder.path.stat().st_mode & 0o777 == 0o700
+    folder.remove()
+
+
 def test_a_folder_is_gone_when_it_is_removed(temporary: Path) -> None:
     folder = ScratchFolder()
     (folder.path / "log").touch()

@@ -1,6 +1,8 @@
 """Whatever lies in the folder where a command runs, none of it is imported: no `pickle.py`, no `numpy`."""
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,12 @@ def dump(artifact: Path, hostile: Path) -> Path:
 
 def test_the_modules_do_leave_a_mark(run: Run, hostile: Path, markers: Path, workplace: Path) -> None:
     run("list", cwd=hostile, PYTHONPATH=str(hostile))
+    assert list(markers.iterdir()) != []
+
+
+def test_python_m_imports_from_where_the_user_stands(hostile: Path, markers: Path) -> None:
+    """Which is Python's doing, and why the page says to use the command."""
+    subprocess.run([sys.executable, "-m", "ligerdiag.cli", "list"], cwd=hostile, capture_output=True, check=False)
     assert list(markers.iterdir()) != []
 
 
