@@ -7,10 +7,11 @@
 3. A program may see what programs of another part have written, as on a GPU. A kernel that uses atomics is not split:
    each process would lock for itself alone.
 4. A process of the pool ends with its parent.
-5. It starts without the paths of the user's project, which `multiprocessing` would hand on, and gets them when numpy and
-   ligerdiag are imported: a `signal.py` or `numpy` of the project hides neither.
+5. It starts without the paths of the user's project, which `multiprocessing` would hand on, and gets them when numpy,
+   triton and ligerdiag are imported: a `signal.py` or `numpy` of the project hides none of what these need.
 """
 
+import importlib
 import mmap
 import multiprocessing
 import os
@@ -94,9 +95,10 @@ class GridPool:
         count = count_programs(whole.launch)
         parts = min(count, self.processes * PARTS_PER_PROCESS)
         bounds = [count * number // parts for number in range(parts + 1)]
-        executor = self._start()
+        path = tuple(sys.path)
         try:
             with _hide_project():
+                executor = self._start(path)
                 futures = [
                     executor.submit(_run_part, replace(whole, programs=range(start, stop)))
                     for start, stop in pairwise(bounds)
@@ -114,13 +116,14 @@ class GridPool:
         finally:
             wait([future for future in futures if not future.cancel()])
 
-    def _start(self) -> ProcessPoolExecutor:
+    def _start(self, path: tuple[str, ...]) -> ProcessPoolExecutor:
+        """path: where the processes look for the project's modules, once they run."""
         if self._executor is None:
             self._executor = ProcessPoolExecutor(
                 self.processes,
                 mp_context=multiprocessing.get_context("spawn"),
                 initializer=_start_process,
-                initargs=(os.getpid(), tuple(sys.path)),
+                initargs=(os.getpid(), path),
             )
         return self._executor
 
@@ -142,6 +145,7 @@ def _hide_project() -> Generator[None]:
 def _start_process(parent: int, path: tuple[str, ...]) -> None:
     die_with_parent(parent)
     threading.Thread(target=_follow_parent, args=(parent,), daemon=True).start()
+    importlib.import_module("triton.runtime.interpreter")
     sys.path[:] = path
     sys.dont_write_bytecode = True
 
