@@ -231,12 +231,9 @@ def inspect_compilation(
     )
 
 
-def open_readers(toolchain: Toolchain, cache: Cache, *, also_own: bool = False) -> Pool | None:
-    """A pool of one worker that reads kernels with the toolchain's Triton; None where that is our own.
-
-    also_own: also there. The processes that read our own Triton's kernels import `__main__`, which may be anybody's script.
-    """
-    if toolchain.is_own and not also_own:
+def open_readers(toolchain: Toolchain, cache: Cache) -> Pool | None:
+    """A pool of one worker that reads kernels with the toolchain's Triton; None where that is our own."""
+    if toolchain.is_own:
         return None
     return Pool(cache=cache, toolchain=toolchain, jobs=1, timeout=EFFECTS_TIMEOUT, module=EFFECTS_WORKER)
 

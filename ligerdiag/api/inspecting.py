@@ -1,5 +1,8 @@
 """`inspect`: judge what somebody else compiled."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from time import perf_counter
 
 from ligerdiag.api.conclusion import conclude
@@ -11,6 +14,7 @@ from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.inspected_modules import InspectedModules
 from ligerdiag.module_inspector import InspectionRequest
 from ligerdiag.report.model import CheckReport, Noun, OnProgress, Progress
+from ligerdiag.report.source_roots import is_below, list_foreign_folders, resolve_roots
 from ligerdiag.sandbox.inspector import SandboxedInspector
 from ligerdiag.suppressions.scope import Scope
 from ligerdiag.suppressions.suppressions import Suppressions
@@ -24,6 +28,7 @@ def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> C
     """
     started = perf_counter()
     tell = on_progress or ignore_progress
+    roots = resolve_roots(options.source_roots)
     selection = select_modules(options.paths, options.module)
     inspected = InspectedModules(selection)
     request = InspectionRequest(
@@ -36,8 +41,8 @@ def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> C
             tell(Progress(phase="inspect", event="started", done=done, total=inspected.total, case_id=name))
     if work.ending is not None:
         inspected.mark_undone(work.ending)
-    suppressions = Suppressions(options.suppress)
-    cases = tuple(conclude(report, suppressions) for report in inspected.reports)
+    suppressions = Suppressions(options.suppress, _list_foreign(options.paths, roots))
+    cases = tuple(conclude(replace(report, source_roots=roots), suppressions) for report in inspected.reports)
     return CheckReport(
         cases=cases,
         targets=tuple(dict.fromkeys(report.target for report in inspected.reports)),
@@ -46,7 +51,14 @@ def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> C
         interrupted=work.ending is not None,
         ended_by=work.ending or Ending.INTERRUPT,
         sandbox=inspector.refused,
-        notes=(*inspected.list_notes(), *list_declared(options.effects)),
+        notes=(*options.notes, *inspected.list_notes(), *list_declared(options.effects)),
         noun=Noun.MODULE,
         unused_suppressions=suppressions.list_unused(cases, Scope()),
     )
+
+
+def _list_foreign(paths: Sequence[Path], roots: Sequence[str]) -> tuple[str, ...]:
+    """Folders whose comments allow nothing. That of a single file is the user's own where a root lies in it."""
+    folders = list_foreign_folders(path for path in paths if path.is_dir())
+    beside = list_foreign_folders(path for path in paths if not path.is_dir())
+    return (*folders, *(folder for folder in beside if not any(is_below(root, (folder,)) for root in roots)))

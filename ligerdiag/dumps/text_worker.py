@@ -75,4 +75,4 @@ def _shorten(fault: Exception) -> str:
 
 
 if __name__ == "__main__":
-    serve(prepare)
+    serve(prepare, starts_nothing=True)

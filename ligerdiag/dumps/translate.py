@@ -1,6 +1,5 @@
 """Parent side of the text worker: HLO text in, protobuf out. A worker is started when the first text comes."""
 
-import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -8,6 +7,7 @@ from typing import Self
 
 from ligerdiag.compile.cache import Cache
 from ligerdiag.compile.pool import Pool
+from ligerdiag.compile.scratch_folder import ScratchFolder
 from ligerdiag.compile.toolchain import current_toolchain
 from ligerdiag.compile.worker_process import WorkerDied
 from ligerdiag.dumps.text_job import TextRequest, make_text_job
@@ -83,7 +83,9 @@ class Translator:
         """A pool whose worker may have as much memory as a text of that size needs."""
         needed = TEXT_BASE_MEMORY_BYTES + TEXT_MEMORY_PER_BYTE * size
         if self._scratch is None:
-            self._scratch = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="ligerdiag-")))
+            folder = ScratchFolder()
+            self._stack.callback(folder.remove)
+            self._scratch = folder.path
         if needed > self._memory:
             self._drop()
         if self._pool is None:
