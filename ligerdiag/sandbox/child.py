@@ -3,17 +3,15 @@
 1. It gives up what it can before it imports anything that reads a file: see `confinement`.
 2. Questions come on stdin, answers go into files; to what was stdout goes one line for each. What a library prints, up to
    the message of an abort, goes to stderr, a file of the parent's.
-3. It ends with its parent: when stdin closes, or at the latest a second after the parent is gone.
+3. It ends with its parent (see `parent_process`).
 """
 
 import os
-import signal
 import sys
-import threading
-import time
 from pathlib import Path
 from typing import TextIO
 
+from ligerdiag.compile.parent_process import end_group_with_parent
 from ligerdiag.sandbox.confinement import confine, limit_processor
 
 
@@ -24,7 +22,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
-    threading.Thread(target=_follow_parent, args=(os.getppid(),), daemon=True).start()
+    end_group_with_parent(questions.fileno())
     _answer(questions, answers, refused)
 
 
@@ -54,14 +52,6 @@ def _answer(questions: TextIO, answers: TextIO, refused: tuple[str, ...]) -> Non
                 outcome = inspector.inspect_module(question.subject)
             question.answer.write_text(render_message(outcome), encoding="ascii")
             say(Done(answer=question.answer))
-
-
-def _follow_parent(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    if os.getpgrp() == os.getpid():
-        os.killpg(os.getpid(), signal.SIGKILL)
-    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import select
 import signal
 import subprocess
 import sys
-import tempfile
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,8 @@ from types import TracebackType
 from typing import Self
 
 from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.toolchain import Toolchain, worker_environment
+from ligerdiag.compile.scratch_folder import ScratchFolder
+from ligerdiag.compile.toolchain import describe_interpreter, worker_environment
 from ligerdiag.dumps.find import ModuleFiles
 from ligerdiag.errors import ArtifactError, LigerdiagError
 from ligerdiag.limits import SANDBOX_ANSWER_BYTES, WALL_FACTOR, WALL_SECONDS
@@ -52,7 +52,7 @@ class SandboxedInspector:
 
     def __init__(self, request: InspectionRequest, *, cache: Cache) -> None:
         self._setup = Setup(request=request, cache=cache.root)
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._scratch: ScratchFolder | None = None
         self._child: _Child | None = None
         self.refused: tuple[str, ...] = ()
         """What the kernel would not take from the process, one line each; known after the first answer."""
@@ -65,20 +65,20 @@ class SandboxedInspector:
     ) -> None:
         self._drop()
         if self._scratch is not None:
-            self._scratch.cleanup()
+            self._scratch.remove()
             self._scratch = None
 
     @property
     def _folder(self) -> Path:
         if self._scratch is None:
-            self._scratch = tempfile.TemporaryDirectory(prefix="ligerdiag-")
-        return Path(self._scratch.name)
+            self._scratch = ScratchFolder()
+        return self._scratch.path
 
     def start(self) -> None:
         """Starts the process, which gets ready while we do something else."""
         if self._child is None:
             try:
-                self._child = _Child(self._folder, worker_environment(_OWN, self._setup.cache))
+                self._child = _Child(self._folder, worker_environment(describe_interpreter(), self._setup.cache))
             except OSError as error:
                 raise LigerdiagError(f"cannot start a process of `{sys.executable}`: {error}") from error
 
@@ -126,10 +126,6 @@ class SandboxedInspector:
         if self._child is not None:
             self._child.end()
             self._child = None
-
-
-_OWN = Toolchain(name="own", python=sys.executable, versions={}, binaries=())
-"""That of this interpreter; whether its packages fit together is of no interest here."""
 
 
 class _Child:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
 
@@ -75,6 +76,40 @@ def test_a_process_that_sleeps_is_ended_by_the_clock(
     report = look(inspector, "sleep").report
     assert report is not None
     assert "by the clock" in report.error
+
+
+ABANDONED = """
+import os, signal, sys
+from pathlib import Path
+from ligerdiag.compile.cache import Cache
+from ligerdiag.dumps.find import ModuleFiles
+from ligerdiag.module_inspector import InspectionRequest
+from ligerdiag.sandbox import inspector
+inspector.CHILD = "tests.sandbox.programs.dying_child"
+with inspector.SandboxedInspector(InspectionRequest(timeout=60), cache=Cache(Path(sys.argv[1]))) as opened:
+    print(opened.inspect_module(ModuleFiles(id="a", target="", optimized=(Path("x"),))).notes[0], flush=True)
+    opened.inspect_module(ModuleFiles(id="sleep", target="", optimized=(Path("x"),)))
+"""
+
+
+def test_the_process_ends_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ABANDONED, str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = Path("/proc") / parent.stdout.readline().strip()
+        assert child.is_dir()
+        parent.kill()
+    end = monotonic() + 60
+    while is_running(child):
+        assert monotonic() < end
+        sleep(0.05)
+
+
+def is_running(process: Path) -> bool:
+    try:
+        return (process / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 CONFINED = """

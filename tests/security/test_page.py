@@ -60,6 +60,17 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     "A suggested change of your call": (TEXT + "test_the_patch_of_a_call_quotes_no_other_file",),
     "A comment in a file that came": (SOURCES + "test_a_dump_does_not_excuse_itself",),
     "Beside a single file that you inspect": (SOURCES + "test_the_user_s_own_comments_and_configuration_count",),
+    "Time, memory, bytes read": (
+        "tests/sandbox/test_bounds.py::test_work_is_bounded",
+        "tests/dumps/test_find.py::test_a_directory_is_looked_through_within_bounds",
+    ),
+    "A file that is not regular": (
+        "tests/sandbox/test_untrusted_files.py::test_what_is_no_regular_file_is_not_opened",
+    ),
+    "`inspect` reads in a process": (
+        "tests/sandbox/test_inspector.py::test_a_process_that_dies_costs_one_module",
+        "tests/sandbox/test_inspector.py::test_what_the_kernel_lets_us_give_up_is_given_up",
+    ),
     "A name in a report holds": (
         "tests/report/test_printable.py::test_control_is_taken_out_and_text_is_kept",
         "tests/cli/test_command_line.py::test_an_error_cannot_colour_the_terminal",
@@ -94,9 +105,6 @@ AWAITED = (
     "What is kept in the cache depends",
     "Every entry of the cache says",
     "A cache that others can write",
-    "Time, memory, bytes read",
-    "A file that is not regular",
-    "`inspect` reads in a process",
     "A rule, a module or a case file",
 )
 """How a sentence begins whose test comes with the change that makes it true."""
