@@ -7,12 +7,13 @@
 | `targets`, `fail_on`, `strict` | defaults of the options of the same names |
 | `baseline` | the same: path of the file, from the folder of the pyproject.toml |
 
-The file is that of the project where the command runs: the nearest pyproject.toml from the working directory upwards.
+The file is that of the project where the command runs: the nearest pyproject.toml from the working directory upwards. One
+that came with what is inspected is not believed (`find_foreign_config`).
 """
 
 import difflib
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -47,13 +48,15 @@ class Config:
     """What `check` compares schedules with."""
 
 
-def load_config(path: Path | None, directory: Path) -> Config:
+def load_config(path: Path | None, directory: Path, inspected: Sequence[Path] = ()) -> Config:
     """Returns what `path` says, or without one the nearest pyproject.toml from `directory` upwards; empty without any.
+
+    inspected: a file that came with these is passed over.
 
     Raises InputError, in one line with file and key, for what is not as the table above has it, and for a `path` that has
     no such table.
     """
-    file = path or _find_file(directory.absolute())
+    file = path or next((file for file in _list_files(directory) if not _came_with(file, inspected)), None)
     if file is None:
         return Config()
     raw = _read_table(file)
@@ -67,8 +70,25 @@ def load_config(path: Path | None, directory: Path) -> Config:
         raise InputError(f"`{file}`: {error}") from None
 
 
-def _find_file(directory: Path) -> Path | None:
-    return next((folder / NAME for folder in (directory, *directory.parents) if (folder / NAME).is_file()), None)
+def find_foreign_config(directory: Path, inspected: Sequence[Path]) -> Path | None:
+    """The pyproject.toml that would count but for having come with `inspected`: whoever made a dump does not say what is
+    allowed in it. None where there is none."""
+    nearest = next(_list_files(directory), None)
+    return nearest if nearest is not None and _came_with(nearest, inspected) else None
+
+
+def _list_files(directory: Path) -> Iterator[Path]:
+    here = directory.absolute()
+    return (folder / NAME for folder in (here, *here.parents) if (folder / NAME).is_file())
+
+
+def _came_with(file: Path, inspected: Sequence[Path]) -> bool:
+    """Whether the file is anywhere in a folder that is inspected, or beside a file that is."""
+    folder = file.resolve().parent
+    return any(
+        folder.is_relative_to(path.resolve()) if path.is_dir() else folder == path.resolve().parent
+        for path in inspected
+    )
 
 
 def _read_table(file: Path) -> Mapping[str, object] | None:

@@ -39,8 +39,12 @@ class SourceLine:
 
     file: str
     line: int
-    """1-based; 0 when not known."""
+    """1-based; 0 when not known, as any number below is."""
     function: str = ""
+
+    def __post_init__(self) -> None:
+        if self.line < 0:
+            object.__setattr__(self, "line", 0)
 
 
 class SuppressionKind(StrEnum):

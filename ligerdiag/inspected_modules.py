@@ -1,37 +1,27 @@
-"""From what `dumps` found to reports: each module is read, judged and described, one after the other.
+"""What is known of all that `dumps` found: each module is inspected, one after the other, and its outcome is kept."""
 
-A program whose order of operations is not known stands for several. What they agree in is said; an output in which they
-differ is unknown.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from time import perf_counter
+from typing import Protocol
 
-from ligerdiag.analysis.joined_views import join_views
-from ligerdiag.compile.artifacts import load_artifact
 from ligerdiag.dumps.find import ModuleFiles
-from ligerdiag.dumps.launches import load_launches
-from ligerdiag.dumps.limits import compute_allowance, compute_seconds, limit_memory, limit_time
-from ligerdiag.dumps.load import LoadedModule, NoScheduleError, Translate, load_module, may_hold_kernels
 from ligerdiag.dumps.select import Selection
-from ligerdiag.dumps.translate import Translator
-from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.ending import Ending
-from ligerdiag.errors import LigerdiagError
-from ligerdiag.findings import Finding, Verdict
-from ligerdiag.hlo.module import HloModule
-from ligerdiag.inspection import Compilation, Inspection, inspect_artifact, inspect_compilation
+from ligerdiag.module_inspector import UNKNOWN_TARGET, ModuleOutcome
 from ligerdiag.report.model import CaseReport, Status
-from ligerdiag.schedule_view import ScheduleView
 
-UNKNOWN_TARGET = "unknown target"
-"""Where neither names nor provenance say what a module was compiled for."""
-UNKNOWN_ORDER = (
-    "HLO text of the module before optimizations does not say in which order the author wrote what no operand orders:"
-    " dump it with --xla_dump_hlo_as_proto"
-)
+
+class Inspector(Protocol):
+    """Looks at one thing: in this process (`ModuleInspector`), or in one of its own (`sandbox`)."""
+
+    def inspect_module(self, files: ModuleFiles) -> ModuleOutcome:
+        """Judges a module of a dump."""
+        ...
+
+    def inspect_artifact(self, directory: Path) -> ModuleOutcome:
+        """Judges an artifact."""
+        ...
 
 
 @dataclass(slots=True)
@@ -39,14 +29,6 @@ class InspectedModules:
     """What is known so far of what was selected; filled step by step, so that Ctrl-C leaves what was done."""
 
     selection: Selection
-    timeout: float | None = None
-    """Seconds that one module may take; None means by its size."""
-    declared: Sequence[DeclaredEffects] = ()
-    """What is believed of operands whose effects are unknown."""
-    neighbourhoods: bool = False
-    """Look at who reads what kernels overwrite, too."""
-    view: bool = False
-    """Compute what an HTML report draws, too."""
     reports: list[CaseReport] = field(default_factory=list[CaseReport])
     """Without status: see `api.conclude`."""
     notes: list[str] = field(default_factory=list[str])
@@ -60,16 +42,14 @@ class InspectedModules:
         """How many there are."""
         return len(self.selection.artifacts) + len(self.selection.modules)
 
-    def run(self, translator: Translator, *, effects_cache: Path) -> Iterator[tuple[int, str]]:
+    def run(self, inspector: Inspector) -> Iterator[tuple[int, str]]:
         """Yields the number and name of each artifact and module before it is inspected."""
         for number, directory in enumerate(self.selection.artifacts):
             yield number, directory.name
-            self.reports.append(self._inspect_artifact(directory, effects_cache))
-            self.done += 1
+            self._add(inspector.inspect_artifact(directory))
         for number, files in enumerate(self.selection.modules, start=len(self.selection.artifacts)):
             yield number, files.id
-            self._inspect(files, translator.translate, effects_cache)
-            self.done += 1
+            self._add(inspector.inspect_module(files))
 
     def mark_undone(self, ending: Ending) -> None:
         """Adds a report for each artifact and module that was not looked at to its end, after the run was ended."""
@@ -94,120 +74,12 @@ class InspectedModules:
             nothing = f"nothing to check: {_count(known)}, {which} ({self.idle} without custom calls)" if known else ""
         return (*self.selection.notes, *self.notes, *((nothing,) if nothing else ()))
 
-    def _inspect(self, files: ModuleFiles, translate: Translate, effects_cache: Path) -> None:
-        if not may_hold_kernels(files):
-            self.idle += 1
-            return
-        report = CaseReport(id=files.id, target=files.target or UNKNOWN_TARGET, toolchain="", status=Status.ERROR)
-        report = replace(report, artifact=str(files.optimized[0]))
-        started = perf_counter()
-        try:
-            sources = (*files.optimized[:1], *files.program[:1])
-            seconds = self.timeout or compute_seconds(sources)
-            with limit_memory(compute_allowance(sources), files.id), limit_time(seconds, files.id):
-                loaded = load_module(files, translate)
-                self.notes += loaded.notes
-                inspection = self._inspect_loaded(loaded, effects_cache)
-        except NoScheduleError as error:
-            if files.is_guess:
-                self.notes.append(f"{error}: not inspected")
-                return
-            self.reports.append(_describe_error(report, error))
-        except LigerdiagError as error:
-            self.reports.append(_describe_error(report, error))
-        else:
-            self.reports.append(_describe(report, inspection, perf_counter() - started))
-
-    def _inspect_artifact(self, directory: Path, effects_cache: Path) -> CaseReport:
-        report = CaseReport(id=str(directory), target=UNKNOWN_TARGET, toolchain="", status=Status.ERROR)
-        report = replace(report, artifact=str(directory))
-        started = perf_counter()
-        try:
-            artifact = load_artifact(directory)
-            made = artifact.provenance
-            report = replace(report, id=made.case_id, target=made.target, toolchain=made.toolchain)
-            inspection = inspect_artifact(
-                artifact,
-                effects_cache=effects_cache,
-                declared=self.declared,
-                neighbourhoods=self.neighbourhoods,
-                view=self.view,
-            )
-        except LigerdiagError as error:
-            return _describe_error(report, error)
-        return _describe(report, inspection, perf_counter() - started)
-
-    def _inspect_loaded(self, loaded: LoadedModule, effects_cache: Path) -> Inspection:
-        launches = load_launches(loaded.files.optimized[0])
-
-        def inspect(program: HloModule | None) -> Inspection:
-            compilation = Compilation(
-                name=loaded.files.id,
-                program=program,
-                as_written=False,
-                optimized=loaded.optimized,
-                buffers=loaded.buffers,
-                output_names=(),
-                notes=(*loaded.notes, *launches.notes),
-                thunks=launches.thunks,
-                command_order=launches.command_order,
-            )
-            return inspect_compilation(
-                compilation,
-                effects_cache=effects_cache,
-                declared=self.declared,
-                neighbourhoods=self.neighbourhoods,
-                view=self.view,
-            )
-
-        return join_inspections([inspect(program) for program in loaded.programs or (None,)])
-
-
-def join_inspections(inspections: list[Inspection]) -> Inspection:
-    """What all say of one compilation: an output in which they differ is unknown, a finding that one lacks is left out."""
-    first, *others = inspections
-    outputs = {
-        name: verdict if all(other.outputs.get(name) is verdict for other in others) else Verdict.UNKNOWN
-        for name, verdict in first.outputs.items()
-    }
-    if not others or (outputs == first.outputs and all(_keys(o) == _keys(first) for o in others)):
-        return first if first.view is None else replace(first, view=_join_views(inspections, outputs))
-    missed = dict.fromkeys((*(line for i in inspections for line in i.coverage.not_covered), UNKNOWN_ORDER))
-    return replace(
-        first,
-        outputs=outputs,
-        findings=tuple(f for f in first.findings if all(_key(f) in _keys(other) for other in others)),
-        coverage=replace(first.coverage, not_covered=tuple(missed)),
-        view=_join_views(inspections, outputs),
-    )
-
-
-def _join_views(inspections: list[Inspection], outputs: Mapping[str, Verdict]) -> ScheduleView | None:
-    return join_views([one.view for one in inspections if one.view is not None], outputs)
-
-
-def _keys(inspection: Inspection) -> frozenset[tuple[object, ...]]:
-    return frozenset(_key(finding) for finding in inspection.findings)
-
-
-def _key(finding: Finding) -> tuple[object, ...]:
-    return (finding.rule, finding.message, finding.outputs, finding.instructions)
-
-
-def _describe(report: CaseReport, inspection: Inspection, seconds: float) -> CaseReport:
-    return replace(
-        report,
-        outputs=inspection.outputs,
-        findings=inspection.findings,
-        coverage=inspection.coverage,
-        neighbourhoods=inspection.neighbourhoods,
-        view=inspection.view,
-        seconds=seconds,
-    )
-
-
-def _describe_error(report: CaseReport, error: LigerdiagError) -> CaseReport:
-    return replace(report, error=str(error), error_exit_code=error.exit_code)
+    def _add(self, outcome: ModuleOutcome) -> None:
+        self.done += 1
+        self.idle += outcome.is_idle
+        self.notes += outcome.notes
+        if outcome.report is not None:
+            self.reports.append(outcome.report)
 
 
 def _count(number: int) -> str:

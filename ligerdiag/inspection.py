@@ -37,9 +37,11 @@ from ligerdiag.hlo.must_alias import build_must_alias_buffers
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.hlo.thunks import ThunkSequence, parse_thunks
+from ligerdiag.limits import MAXIMUM_TEXT_BYTES
 from ligerdiag.neighbourhood import Neighbourhood
 from ligerdiag.report.model import Coverage
 from ligerdiag.schedule_view import ScheduleView
+from ligerdiag.untrusted_files import read_untrusted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +154,7 @@ def inspect_artifact(
 def _read_thunks(path: Path) -> tuple[ThunkSequence | None, tuple[str, ...]]:
     """The sequence, and what is to be said where it could not be read."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_untrusted(path, MAXIMUM_TEXT_BYTES).decode("utf-8")
         return (parse_thunks(text) if text.strip() else None), ()
     except (ArtifactError, UnicodeDecodeError) as error:
         return None, (f"the thunk sequence could not be read, and its command buffers are not seen: {error}",)
@@ -229,12 +231,9 @@ def inspect_compilation(
     )
 
 
-def open_readers(toolchain: Toolchain, cache: Cache, *, also_own: bool = False) -> Pool | None:
-    """A pool of one worker that reads kernels with the toolchain's Triton; None where that is our own.
-
-    also_own: also there. The processes that read our own Triton's kernels import `__main__`, which may be anybody's script.
-    """
-    if toolchain.is_own and not also_own:
+def open_readers(toolchain: Toolchain, cache: Cache) -> Pool | None:
+    """A pool of one worker that reads kernels with the toolchain's Triton; None where that is our own."""
+    if toolchain.is_own:
         return None
     return Pool(cache=cache, toolchain=toolchain, jobs=1, timeout=EFFECTS_TIMEOUT, module=EFFECTS_WORKER)
 

@@ -1,7 +1,7 @@
 """Hostile input for `inspect`: `python tools/fuzz_inspect.py SEED COUNT JOBS FOLDER...`.
 
 The folders hold dumps of real compilations, as protobuf and as text (tests/dumps/make_dumps.py makes such), that are
-mutated. Each input has to end in a report or in a LigerdiagError, within `SECONDS` and within `MEMORY` of a process.
+mutated. Each input has to end in a report or in a LigerdiagError, within `SECONDS` of a processor and `MEMORY` of a process.
 Everything else is kept in `fuzz-inspect-SEED/` and makes the exit code 1. The inputs are done in batches, each in a process
 of its own: what one input leaves of fragmented memory would count against the thousandth behind it.
 """
@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 from random import Random
-from time import perf_counter
+from time import perf_counter, process_time
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -33,12 +33,16 @@ from ligerdiag.dumps.translate import Translator
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.hlo.xla_pb2 import HloProto
 from ligerdiag.inspected_modules import InspectedModules
+from ligerdiag.module_inspector import InspectionRequest, ModuleInspector
 from ligerdiag.report.json import render_json
 from ligerdiag.report.model import CheckReport, Noun
 from ligerdiag.report.terminal import render_terminal
 from tools.mutations import make_bomb, make_structure, mutate_bytes, mutate_fields, mutate_text, pack
 
 SECONDS = 10
+"""Of a processor: how busy the machine is does not count."""
+ASLEEP = 600
+"""Seconds by the clock after which an input hangs that takes no processor."""
 BATCH = 100
 """Inputs of one process."""
 MEMORY = 2 << 30
@@ -196,7 +200,10 @@ def inspect_input(folder: Path, translator: Translator, cache: Cache) -> str:
     """All that `inspect` does, with a text worker that is already there; one word for how it ended."""
     try:
         inspected = InspectedModules(select_modules((folder,)))
-        for _ in inspected.run(translator, effects_cache=cache.root / "effects"):
+        inspector = ModuleInspector(
+            request=InspectionRequest(), translate=translator.translate, effects_cache=cache.root / "effects"
+        )
+        for _ in inspected.run(inspector):
             pass
     except LigerdiagError:
         return "input error"
@@ -216,23 +223,27 @@ def limits() -> Iterator[None]:
         raise Hang
 
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    before = signal.signal(signal.SIGUSR1, ring)
+    numbers = (signal.SIGUSR1, signal.SIGVTALRM)
+    before = [signal.signal(number, ring) for number in numbers]
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, hard))
     try:
         yield
     finally:
-        signal.signal(signal.SIGUSR1, before)
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """Raises Hang in this thread after SECONDS: not by an alarm, which `inspect` itself sets."""
-    watch = threading.Timer(SECONDS, signal.pthread_kill, (threading.get_ident(), signal.SIGUSR1))
+    """Raises Hang in this thread after SECONDS of a processor, or asleep: not by the alarm that `inspect` sets."""
+    watch = threading.Timer(ASLEEP, signal.pthread_kill, (threading.get_ident(), signal.SIGUSR1))
     watch.start()
+    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
     try:
         yield
     finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         watch.cancel()
         watch.join()
 
@@ -246,7 +257,7 @@ def run(seeds: list[Seed], first: int, count: int, cache: Cache, keep: Path | No
             with tempfile.TemporaryDirectory() as name:
                 folder = Path(name)
                 kind = write_input(folder, random.choice(seeds), random)
-                started = perf_counter()
+                started = process_time()
                 try:
                     with watched():
                         outcome = inspect_input(folder, translator, cache)
@@ -256,7 +267,7 @@ def run(seeds: list[Seed], first: int, count: int, cache: Cache, keep: Path | No
                     tally.failures.append((number, kind, where))
                     if keep is not None:
                         shutil.copytree(folder, keep / str(number), symlinks=True, dirs_exist_ok=True)
-                seconds = perf_counter() - started
+                seconds = process_time() - started
                 gc.collect()  # an analysis that was broken off leaves cycles, which would count against all that follows
             tally.outcomes[outcome] += 1
             tally.kinds[kind] += 1

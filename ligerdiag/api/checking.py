@@ -16,8 +16,11 @@ from ligerdiag.api.run import Key, Run
 from ligerdiag.baseline import load_baseline
 from ligerdiag.compile.cache import Cache
 from ligerdiag.compile.environments import provide_toolchain
-from ligerdiag.compile.job import CaseSpec
+from ligerdiag.compile.function_file import read_function_file
+from ligerdiag.compile.importable import list_own_folders
+from ligerdiag.compile.job import CaseSpec, Source
 from ligerdiag.compile.pool import Pool
+from ligerdiag.compile.selectors import find_root
 from ligerdiag.compile.service import CompileEvent, compile_cases, discover_cases
 from ligerdiag.compile.target import Target, load_target
 from ligerdiag.compile.toolchain import Toolchain, current_toolchain
@@ -32,6 +35,7 @@ from ligerdiag.report.expectation import parse_expectation
 from ligerdiag.report.expected_rules import parse_expected_rules
 from ligerdiag.report.model import CheckReport, OnProgress
 from ligerdiag.report.progress import make_progress, make_toolchain_step
+from ligerdiag.report.source_roots import find_usual_root, resolve_roots
 from ligerdiag.suppressions.scope import Scope, compute_scope
 from ligerdiag.suppressions.suppressions import Suppressions
 
@@ -55,6 +59,8 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
     targets = tuple(load_target(name) for name in dict.fromkeys(options.targets))
     cache, own = Cache(options.cache_directory), current_toolchain()
     toolchain = provide_toolchain(options.toolchain, cache, lambda step: tell(make_toolchain_step(step)))
+    usual_root = find_usual_root(Path.cwd())
+    roots = None if options.source_roots is None else resolve_roots(options.source_roots)
     run = Run()
     suppressions = Suppressions(options.suppress)
     with work_until_ended() as work:
@@ -66,7 +72,11 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
     if work.ending is not None:
         run.mark_undone(work.ending, toolchain.name, replay=options.replay, device=options.device)
     interrupted = work.ending is not None
-    done = [(key[0], run.reports[key]) for key in run.order if key in run.reports]
+    done = [
+        (key[0], replace(run.reports[key], source_roots=_list_roots(key[0], usual_root) if roots is None else roots))
+        for key in run.order
+        if key in run.reports
+    ]
     concluded = [
         (source, conclude(report, suppressions, find_recorded(baseline, report, options.toolchain)))
         for source, report in done
@@ -110,7 +120,7 @@ def _compile(
     """Compiles and judges every case; the reports have no status yet."""
     with (
         Pool(cache=cache, toolchain=toolchain, jobs=options.jobs, timeout=options.timeout) as pool,
-        open_readers(toolchain, cache, also_own=options.from_script) or nullcontext() as readers,
+        open_readers(toolchain, cache) or nullcontext() as readers,
     ):
         cases = discover_cases(options.selectors, pool=pool, refresh=options.refresh, on_event=relay)
         cases = tuple(expect_of(case, toolchain) for case in cases)
@@ -130,6 +140,18 @@ def _compile(
             run.reports[result.case.source, result.case.id, result.target] = report
             if result.artifact is not None and not report.error:
                 run.tasks.append(ReplayTask(case=result.case, target=result.target, artifact=result.artifact))
+
+
+def _list_roots(source: Source, usual: str) -> tuple[str, ...]:
+    """Where sources are read for a report on cases of this source, which the user gave to be checked.
+
+    That is `usual`, the folder that its imports start from, and those of the user's own that Python imports from.
+    """
+    folders = [Path(source.root), *map(Path, list_own_folders())]
+    if source.pickled:
+        surroundings, _ = read_function_file(Path(source.pickled))
+        folders += [find_root(Path(file)) for file in surroundings.files]
+    return tuple(dict.fromkeys((usual, *(str(folder.resolve()) for folder in folders))))
 
 
 def _require_expectation(case: CaseSpec) -> None:

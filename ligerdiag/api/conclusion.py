@@ -34,7 +34,7 @@ def conclude(
     )
     findings = check_measured(measured)
     if suppressions is not None:
-        findings = suppressions.apply(report.id, findings)
+        findings = suppressions.apply(report.id, findings, report.source_roots)
     allowed = compute_allowed_outputs(report.outputs, findings)
     disagreements = compute_disagreements(report.outputs, findings, report.replay, report.device)
     unsettled = find_unsettled(

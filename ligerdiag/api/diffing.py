@@ -37,6 +37,8 @@ class DiffOptions:
     cache_directory: Path | None = None
     effects: tuple[DeclaredEffects, ...] = ()
     """What is believed of operands whose effects are unknown."""
+    notes: tuple[str, ...] = ()
+    """What is to be said in the report, too."""
 
 
 def diff(options: DiffOptions, on_progress: OnProgress | None = None) -> DifferenceReport:
@@ -150,6 +152,7 @@ def _compare_paths(
             cache_directory=options.cache_directory,
             effects=options.effects,
             neighbourhoods=True,
+            notes=options.notes,
         )
         report = inspect(how, on_progress)
         if report.interrupted:

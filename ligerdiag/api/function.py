@@ -147,7 +147,7 @@ def check_chosen(
     choice: Source | CaseSpec, options: CheckOptions, on_progress: OnProgress | None = None
 ) -> CheckReport:
     """The report of a case that is known already; as `check_live`."""
-    report = check_cases(replace(options, selectors=(choice,), from_script=True), on_progress)
+    report = check_cases(replace(options, selectors=(choice,)), on_progress)
     if report.interrupted:
         raise KeyboardInterrupt
     return report

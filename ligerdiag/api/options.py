@@ -44,12 +44,13 @@ class CheckOptions:
     """What is believed of operands whose effects are unknown."""
     baseline: Path | None = None
     """Compare each schedule with what this file has of it, see `baseline`."""
-    from_script: bool = False
-    """Who asks is a program of the user's own, which no other process may import as its `__main__`."""
     record: bool = False
     """The report is to be recorded: look for what a baseline holds."""
     view: bool = False
     """Compute what the HTML draws, too."""
+    source_roots: tuple[Path, ...] | None = None
+    """Folders below which source lines and comments are read. None means the repository of the current folder, or that
+    folder where it is in none, and the folders that the cases' imports start from, PYTHONPATH's among them."""
     usual_targets: tuple[str, ...] = ("h100",)
     """Targets that the project is checked for by default; without all of them no suppression is called unused."""
 
@@ -70,6 +71,10 @@ class InspectOptions:
     """Look at who reads what kernels overwrite, too."""
     view: bool = False
     """Compute what the HTML draws, too."""
+    source_roots: tuple[Path, ...] = ()
+    """Folders below which source lines and comments are read; none by default, as the dump says which files."""
+    notes: tuple[str, ...] = ()
+    """What is to be said in the report, too."""
     timeout: float | None = None
     """Seconds that one module may take; None means by the size of its files."""
     cache_directory: Path | None = None

@@ -19,6 +19,7 @@ from ligerdiag.cli.options import (
     ReplaySeconds,
     ReportFormat,
     ReportOutputs,
+    SourceRoots,
     TimeLimit,
     ToolchainName,
     parse_targets,
@@ -122,6 +123,7 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
         typer.Option("--device", help="Compile for this machine's GPUs, too, run there and compare."),
     ] = False,
     config: Config = None,
+    source_root: SourceRoots = None,
     record: Annotated[
         Path | None,
         typer.Option("--record", metavar="FILE", help="Write the schedules there, as a baseline; see --baseline."),
@@ -163,6 +165,7 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
         suppress=settings.config.suppress,
         effects=settings.config.effects,
         usual_targets=usual,
+        source_roots=None if source_root is None else tuple(source_root),
         toolchain=toolchain,
         baseline=baseline or (settings.config.baseline if record is None else None),
         record=record is not None,

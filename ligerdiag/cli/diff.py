@@ -1,6 +1,7 @@
 """`ligerdiag diff`: what did an upgrade, another GPU, another flag change around the in-place kernels?"""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -74,7 +75,9 @@ def diff(  # noqa: PLR0917 - typer reads the options from the signature
 
     if output is not None:
         require_writable(output)
-    settings = read_settings(config, fail_on=None, strict=None)
+    compiles = bool(targets or toolchains)
+    inspected = [] if compiles else [Path(subject) for subject in subjects or ()]
+    settings = read_settings(config, fail_on=None, strict=None, inspected=inspected)
     options = api.DiffOptions(
         subjects=tuple(subjects or ()),
         targets=parse_targets(targets or []),
@@ -84,6 +87,7 @@ def diff(  # noqa: PLR0917 - typer reads the options from the signature
         timeout=timeout,
         cache_directory=cache_dir,
         effects=settings.config.effects,
+        notes=settings.notes,
     )
     with ProgressDisplay(sys.stderr) as show:
         report = api.diff(options, show)

@@ -9,6 +9,7 @@ from ligerdiag.cli.html_output import Html, require_html_directory, write_html
 from ligerdiag.cli.module_options import (
     EffectsCacheDir,
     Evidence,
+    InspectSourceRoots,
     Module,
     ModuleFailOn,
     ModuleStrict,
@@ -65,6 +66,7 @@ def inspect(  # noqa: PLR0917 - typer reads the options from the signature
     time_limit: TimeLimit = None,
     cache_dir: EffectsCacheDir = None,
     config: Config = None,
+    source_root: InspectSourceRoots = None,
     verbose: Evidence = False,
     html: Html = None,
 ) -> None:
@@ -76,7 +78,7 @@ def inspect(  # noqa: PLR0917 - typer reads the options from the signature
     outputs = parse_outputs(output or [], format)
     if html is not None:
         require_html_directory(html)
-    settings = read_settings(config, fail_on=fail_on, strict=strict)
+    settings = read_settings(config, fail_on=fail_on, strict=strict, inspected=paths)
     options = api.InspectOptions(
         paths=tuple(paths),
         module=module,
@@ -84,6 +86,8 @@ def inspect(  # noqa: PLR0917 - typer reads the options from the signature
         cache_directory=cache_dir,
         suppress=settings.config.suppress,
         effects=settings.config.effects,
+        source_roots=tuple(source_root or ()),
+        notes=settings.notes,
         view=html is not None,
     )
     with watch_for_end(time_limit):

@@ -1,6 +1,9 @@
 """`ligerdiag`: the entry point, the list of commands, and what becomes of errors."""
 
+import errno
+import os
 import sys
+from contextlib import suppress
 from io import TextIOWrapper
 from typing import Annotated
 
@@ -8,7 +11,7 @@ import typer
 
 from ligerdiag.cli import bisect, check, diff, explain, init, inspect, list, report, targets, toolchains
 from ligerdiag.cli.exit_codes import ExitCode
-from ligerdiag.errors import LigerdiagError
+from ligerdiag.errors import InputError, LigerdiagError
 
 HELP = """Is the schedule that XLA made of your JAX program still right when a Triton kernel
 overwrites one of its operands?
@@ -24,6 +27,9 @@ First run:
 
 Every command has a --help of its own.
 """
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""What writing to a stream says when there is no room."""
 
 app = typer.Typer(
     help=HELP,
@@ -75,15 +81,18 @@ def options(
 
 def main() -> None:
     """Runs the command line; every error on purpose is one line on stderr and an exit code."""
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        app(prog_name="ligerdiag")
+        _require_folder()
+        try:
+            app(prog_name="ligerdiag")
+        finally:
+            sys.stdout.flush()
     except LigerdiagError as error:
-        from ligerdiag.report.printable import compute_printable
-
-        sys.stderr.write(f"error: {compute_printable(str(error))}\n")
+        _tell(str(error))
         sys.exit(error.exit_code)
     except SystemExit as leaving:
         if leaving.code == ExitCode.INTERRUPTED:
@@ -91,3 +100,41 @@ def main() -> None:
         if leaving.code == ExitCode.TERMINATED:
             sys.stderr.write("ended by SIGTERM\n")
         raise
+    except OSError as error:
+        if error.errno not in _FULL or error.filename is not None:
+            raise
+        _drop_output()
+        _tell(f"expected to write to standard output but: {error.strerror}")
+        sys.exit(ExitCode.INPUT)
+
+
+def _tell(message: str) -> None:
+    from ligerdiag.report.printable import compute_printable, compute_without_commands
+
+    with suppress(OSError):
+        sys.stderr.write(compute_without_commands(f"error: {compute_printable(message)}") + "\n")
+
+
+def _require_folder() -> None:
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise InputError("the current folder does not exist any more: change to one that does") from error
+
+
+def _open_closed_streams() -> None:
+    """Whoever closes standard output or error wants to see nothing; a file that is opened must not take its place."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+    sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)
+
+
+def _drop_output() -> None:
+    """What could not be written is not tried again when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    with suppress(OSError):
+        sys.stdout.flush()

@@ -27,4 +27,12 @@ ModuleTimeout = Annotated[
 EffectsCacheDir = Annotated[
     Path | None, typer.Option("--cache-dir", metavar="DIR", help="Where kernels' effects are kept.")
 ]
+InspectSourceRoots = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--source-root",
+        metavar="DIR",
+        help="Show source lines of files below DIR and obey their comments. Repeatable. [default: none]",
+    ),
+]
 Evidence = Annotated[bool, typer.Option("--verbose", "-v", help="Evidence in full.")]

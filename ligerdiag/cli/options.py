@@ -32,6 +32,15 @@ ToolchainName = Annotated[
     str,
     typer.Option("--toolchain", metavar="NAME", help="Compile with these versions, see `ligerdiag toolchains`."),
 ]
+SourceRoots = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--source-root",
+        metavar="DIR",
+        help="Show source lines of files below DIR and obey their comments. Repeatable. [default: this repository, or "
+        "else folder, and the cases' own projects]",
+    ),
+]
 TimeLimit = Annotated[
     float | None,
     typer.Option(

@@ -10,6 +10,7 @@ from ligerdiag.cli.inspect import inspect
 from ligerdiag.cli.module_options import (
     EffectsCacheDir,
     Evidence,
+    InspectSourceRoots,
     Module,
     ModuleFailOn,
     ModuleStrict,
@@ -57,6 +58,7 @@ def report(  # noqa: PLR0917 - typer reads the options from the signature
     timeout: ModuleTimeout = None,
     cache_dir: EffectsCacheDir = None,
     config: Config = None,
+    source_root: InspectSourceRoots = None,
     verbose: Evidence = False,
 ) -> None:
     """Inspects, writes the pages and exits with the inspection's code."""
@@ -70,6 +72,7 @@ def report(  # noqa: PLR0917 - typer reads the options from the signature
         timeout=timeout,
         cache_dir=cache_dir,
         config=config,
+        source_root=source_root,
         verbose=verbose,
         html=html,
     )

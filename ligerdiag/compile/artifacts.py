@@ -15,10 +15,15 @@
 """
 
 import json
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
+from io import FileIO
+from itertools import islice
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 from ligerdiag.compile.fields import (
     FieldError,
@@ -42,10 +47,10 @@ from ligerdiag.compile.placements import Placement, parse_placements
 from ligerdiag.compile.reader import Reader, parse_readers, parse_source_line
 from ligerdiag.errors import ArtifactError
 from ligerdiag.findings import SourceLine
+from ligerdiag.limits import MAXIMUM_ARTIFACT_FILES, MAXIMUM_FILE_BYTES, MAXIMUM_JSON_BYTES
+from ligerdiag.untrusted_files import open_untrusted, read_untrusted
 
 FORMAT_VERSION = 4
-MAXIMUM_JSON_BYTES = 64 << 20
-MAXIMUM_FILE_BYTES = 2 << 30
 
 AS_WRITTEN = "as_written.hlo.pb"
 UNOPTIMIZED = "unoptimized.hlo.pb"
@@ -56,6 +61,7 @@ READERS = "readers.json"
 PROVENANCE = "provenance.json"
 LOG = "log.txt"
 MANIFEST = "manifest.json"
+PASSES = "passes"
 REQUIRED = (AS_WRITTEN, UNOPTIMIZED, OPTIMIZED, THUNKS, KERNEL_CALLS, READERS, PROVENANCE, LOG)
 
 
@@ -176,7 +182,7 @@ def load_artifact(directory: Path) -> Artifact:
         kernel_calls = tuple(_parse_kernel_call(as_object(call, "call")) for call in read_list(kernels, "calls"))
         kernel_launches = parse_kernel_launches(read_list(kernels, "launches"))
         readers = parse_readers(parse_object(_read_json(directory / READERS)))
-    except (FieldError, OSError, UnicodeDecodeError) as error:
+    except (ArtifactError, FieldError, OSError, UnicodeDecodeError) as error:
         raise ArtifactError(f"artifact `{directory}` is damaged or not ligerdiag's: {error}") from error
     return Artifact(
         directory=directory,
@@ -185,7 +191,7 @@ def load_artifact(directory: Path) -> Artifact:
         optimized=directory / OPTIMIZED,
         thunks=directory / THUNKS,
         log=directory / LOG,
-        passes=tuple(directory / name for name in names if name.startswith("passes/")),
+        passes=tuple(directory / name for name in names if name.startswith(f"{PASSES}/")),
         kernel_calls=kernel_calls,
         kernel_launches=kernel_launches,
         readers=readers.found,
@@ -208,6 +214,14 @@ def render_kernel_calls(calls: tuple[KernelCall, ...], launches: tuple[KernelLau
     return json.dumps(records, indent=1) + "\n"
 
 
+def list_artifact_files(directory: Path) -> tuple[Path, ...]:
+    """The files that an artifact can have, whatever its manifest says of them, as far as they are there."""
+    with suppress(OSError), os.scandir(directory / PASSES) as entries:
+        passes = [Path(entry.path) for entry in islice(entries, MAXIMUM_ARTIFACT_FILES)]
+        return (*(directory / name for name in (MANIFEST, *REQUIRED)), *passes)
+    return tuple(directory / name for name in (MANIFEST, *REQUIRED))
+
+
 def write_manifest(directory: Path) -> None:
     """Writes the manifest of the files that are there, which makes the directory an artifact."""
     files = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != MANIFEST)
@@ -221,10 +235,14 @@ def write_manifest(directory: Path) -> None:
 
 def compute_file_sha256(path: Path) -> str:
     """Hexadecimal sha256 of the file's bytes."""
-    digest = sha256()
     with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
+        return _compute_sha256(file)
+
+
+def _compute_sha256(file: BinaryIO | FileIO) -> str:
+    digest = sha256()
+    while block := file.read(1 << 20):
+        digest.update(block)
     return digest.hexdigest()
 
 
@@ -236,6 +254,8 @@ def _check_files(directory: Path) -> tuple[str, ...]:
     for name in REQUIRED:
         if name not in files:
             raise FieldError(f"`{name}` is not in the manifest")
+    if len(files) > MAXIMUM_ARTIFACT_FILES:
+        raise FieldError(f"the manifest names {len(files)} files, more than {MAXIMUM_ARTIFACT_FILES}")
     for name, value in files.items():
         entry = as_object(value, name)
         if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
@@ -244,17 +264,14 @@ def _check_files(directory: Path) -> tuple[str, ...]:
         actual = path.stat().st_size if path.is_file() else -1
         if actual != size:
             raise FieldError(f"`{name}` has {actual} bytes, not {size}" if actual >= 0 else f"`{name}` is missing")
-        if size > MAXIMUM_FILE_BYTES:
-            raise FieldError(f"`{name}` has {size} bytes, more than {MAXIMUM_FILE_BYTES}")
-        if compute_file_sha256(path) != read_str(entry, "sha256"):
-            raise FieldError(f"`{name}` has another sha256 than the manifest says")
+        with open_untrusted(path, MAXIMUM_FILE_BYTES, follow=False) as file:
+            if _compute_sha256(file) != read_str(entry, "sha256"):
+                raise FieldError(f"`{name}` has another sha256 than the manifest says")
     return tuple(files)
 
 
 def _read_json(path: Path) -> bytes:
-    if path.stat().st_size > MAXIMUM_JSON_BYTES:
-        raise FieldError(f"`{path.name}` has more than {MAXIMUM_JSON_BYTES} bytes")
-    return path.read_bytes()
+    return read_untrusted(path, MAXIMUM_JSON_BYTES, follow=False)
 
 
 def _parse_kernel_call(fields: Json) -> KernelCall:

@@ -25,6 +25,7 @@ import platformdirs
 from ligerdiag.compile.artifact_store import find_artifact
 from ligerdiag.compile.artifacts import MAXIMUM_JSON_BYTES, Artifact, compute_file_sha256
 from ligerdiag.compile.fields import FieldError, Json, parse_object, read_object, read_str_map
+from ligerdiag.compile.scratch_folder import remove_stale_folders_once
 from ligerdiag.errors import InputError
 
 INDEX, REPLAYS, TOOLCHAINS = "index", "replays", "toolchains"
@@ -32,6 +33,12 @@ INDEX, REPLAYS, TOOLCHAINS = "index", "replays", "toolchains"
 SCRATCH_PREFIX = ".tmp-"
 SCRATCH_SECONDS = 24 * 3600.0
 """A temporary directory that is older was left by a process that died."""
+
+
+def find_cache_root(root: Path | None = None) -> Path:
+    """The absolute path of the cache at `root`, by default that of LIGERDIAG_CACHE_DIR or the user's; makes nothing."""
+    given = os.environ.get("LIGERDIAG_CACHE_DIR")
+    return (root or Path(given or platformdirs.user_cache_dir("ligerdiag"))).absolute()
 
 
 class Cache:
@@ -42,8 +49,7 @@ class Cache:
 
         Nothing is written before the first entry, except that the directories are made.
         """
-        given = os.environ.get("LIGERDIAG_CACHE_DIR")
-        self.root = (root or Path(given or platformdirs.user_cache_dir("ligerdiag"))).absolute()
+        self.root = find_cache_root(root)
         self.artifacts = self.root / "artifacts"
         self._hashes: dict[str, str] = {}
         try:
@@ -51,6 +57,7 @@ class Cache:
             for folder in (INDEX, REPLAYS):
                 (self.root / folder).mkdir(exist_ok=True)
             self._remove_abandoned()
+            remove_stale_folders_once()
         except OSError as error:
             raise InputError(
                 f"cannot use the cache directory `{self.root}` ({error.strerror}): set LIGERDIAG_CACHE_DIR"

@@ -2,8 +2,9 @@
 
 1. One source at a time: before another source, or after a change of any file, the project's modules are dropped and
    imported anew. So an answer depends on the files as they are, and on no file that only another source imports.
-2. The source's root is the working directory and the first entry of sys.path, its own folder the last entry.
-   jax, jax_triton and triton are imported before: a `triton.py` in the project does not hide them.
+2. The source's root is the working directory and the first entry of sys.path, the user's PYTHONPATH follows, its own
+   folder is the last entry. Before there is a loader none of the three is there (see `toolchain`, 5). jax, jax_triton and
+   triton are imported before: a `triton.py` in the project does not hide them.
 3. No bytecode is written into the project.
 """
 
@@ -25,7 +26,7 @@ from ligerdiag.compile.draws import compute_draws
 from ligerdiag.compile.job import CaseSpec, Source
 from ligerdiag.compile.live_case import forget_live_case, list_live_files, load_live_case
 from ligerdiag.compile.settled_case import settle_case
-from ligerdiag.compile.worker_faults import describe_fault, find_place, is_project_file
+from ligerdiag.compile.worker_faults import describe_fault, find_place, is_project_file, list_case_path
 from ligerdiag.errors import CaseError, InputError, LigerdiagError
 
 
@@ -33,7 +34,10 @@ class CaseLoader:
     """Holds the cases of the source that was asked for last."""
 
     def __init__(self) -> None:
-        self._path = list(sys.path)
+        added = list_case_path()
+        self._path = [*added, *(entry for entry in sys.path if entry not in added)]
+        if added:  # for the programs that a case starts
+            os.environ["PYTHONPATH"] = os.pathsep.join(added)
         self._source: Source | None = None
         self._cases: dict[str, Case] = {}
         self._hashes: dict[str, str] = {}

@@ -7,9 +7,9 @@
 """
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
@@ -18,9 +18,10 @@ from threading import Lock
 from types import TracebackType
 from typing import Self
 
-from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.cache import Cache, find_cache_root
 from ligerdiag.compile.fields import FieldError
 from ligerdiag.compile.job import Job, Source
+from ligerdiag.compile.scratch_folder import ScratchFolder
 from ligerdiag.compile.toolchain import Toolchain, current_toolchain, worker_environment
 from ligerdiag.compile.worker_process import MEMORY_VARIABLE, WorkerDied, WorkerProcess, WorkerTimeout
 from ligerdiag.errors import CaseError, CompileError, LigerdiagError
@@ -48,21 +49,28 @@ class Pool:
 
         module: what a worker runs. environment: variables over those of a compile worker.
         """
-        self.cache = cache or Cache()
+        self._cache = cache
         self.toolchain = toolchain or current_toolchain()
         self.jobs = jobs or count_cores()
         self.timeout = timeout
         self._module = module
-        self._environment = worker_environment(self.toolchain, self.cache.root) | dict(environment or {})
+        root = find_cache_root() if cache is None else cache.root
+        self._environment = worker_environment(self.toolchain, root) | dict(environment or {})
         if memory_limit is not None:
             self._environment[MEMORY_VARIABLE] = str(memory_limit)
         self._executor = ThreadPoolExecutor(self.jobs, thread_name_prefix="ligerdiag-worker")
-        self._logs = Path(tempfile.mkdtemp(prefix="ligerdiag-"))
+        self._folder = ScratchFolder()
+        self._logs = self._folder.path
         self._numbers = count()
         self._lock = Lock()
         self._idle: list[tuple[WorkerProcess, Source]] = []
         self._workers: set[WorkerProcess] = set()
         self._is_closed = False
+
+    @cached_property
+    def cache(self) -> Cache:
+        """Where answers are kept; opened when it is first asked for, unless it was given."""
+        return self._cache or Cache()
 
     def __enter__(self) -> Self:
         return self
@@ -104,7 +112,7 @@ class Pool:
         self._executor.shutdown(wait=True, cancel_futures=True)
         for worker in workers:
             worker.close()
-        rmtree(self._logs, ignore_errors=True)
+        self._folder.remove()
 
     def _run[A](self, job: Job[A], on_start: Callable[[], None] | None) -> A:
         if on_start is not None:
@@ -152,7 +160,7 @@ class Pool:
             if self._is_closed:
                 raise LigerdiagError("the workers were ended")
             try:
-                worker = WorkerProcess(self.toolchain.python, self._module, self._environment, log)
+                worker = WorkerProcess(self.toolchain.python, self._module, self._environment, log, folder=self._logs)
             except OSError as error:
                 raise CompileError(f"cannot start a worker with `{self.toolchain.python}`: {error}") from error
             self._workers.add(worker)

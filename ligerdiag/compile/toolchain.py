@@ -6,6 +6,9 @@
 3. A compilation cache of JAX's would leave no dump behind, so it is off.
 4. A worker runs ligerdiag's own source, whichever interpreter it has. Where ligerdiag is an installed package, another
    toolchain's worker finds it through a folder that holds nothing else: beside it lies another jax.
+5. Of the user's PYTHONPATH a worker starts with the folders of installed packages alone, and only under our own interpreter:
+   a `signal.py` in another one would run before the worker does. The whole of it is in CASE_PATH, in absolute paths, and
+   comes onto sys.path when a case is imported.
 """
 
 import os
@@ -20,6 +23,7 @@ from pathlib import Path
 from ligerdiag.compile.job import Flag
 from ligerdiag.compile.ptxas import PACKAGE as PTXAS_PACKAGE
 from ligerdiag.compile.ptxas import Ptxas, compute_least_release, find_system_ptxas
+from ligerdiag.compile.worker_faults import CASE_PATH, holds_installed
 from ligerdiag.errors import LigerdiagError
 
 ONE_VERSION = ("jax", "jaxlib", "jax-cuda13-plugin", "jax-cuda13-pjrt")
@@ -90,6 +94,11 @@ def current_toolchain() -> Toolchain:
     return Toolchain(name=f"jax-{versions['jax']}", python=sys.executable, versions=versions, binaries=binaries)
 
 
+def describe_interpreter() -> Toolchain:
+    """That of this interpreter, for a worker that compiles nothing: whether its packages fit together is not asked."""
+    return Toolchain(name="own", python=sys.executable, versions={}, binaries=())
+
+
 def worker_environment(toolchain: Toolchain, cache_root: Path) -> dict[str, str]:
     """The environment variables of a worker: the user's, without what would change or hide the compilation."""
     environment = {name: value for name, value in os.environ.items() if name not in _DROPPED} | _SETTLED
@@ -101,9 +110,15 @@ def worker_environment(toolchain: Toolchain, cache_root: Path) -> dict[str, str]
         environment[_NO_GPU_CHECK] = "1"
         if _INSTALLED & set(folder.parts):
             folder = link_package(package, cache_root)
+    given = environment.pop("PYTHONPATH", None)
+    paths = [] if not given else [os.path.abspath(path) for path in given.split(os.pathsep)]
+    if given:
+        environment[CASE_PATH] = os.pathsep.join(paths)
+    started = [path for path in paths if toolchain.is_own and holds_installed(Path(path))]
     if not _INSTALLED & set(folder.parts):
-        paths = (environment.get("PYTHONPATH", ""), str(folder))
-        environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+        started.append(str(folder))
+    if started:
+        environment["PYTHONPATH"] = os.pathsep.join(started)
     return environment
 
 

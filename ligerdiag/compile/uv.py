@@ -65,7 +65,7 @@ def _list_candidates() -> Iterator[tuple[str, ...]]:
     for place in (*places, Path.home() / ".local" / "bin" / "uv"):
         if place is not None and Path(place).is_file():
             yield (str(place),)
-    yield (sys.executable, "-m", "uv")
+    yield (sys.executable, "-P", "-m", "uv")
 
 
 def _summarise(said: Sequence[str]) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+CASE_PATH = "LIGERDIAG_CASE_PATH"
+"""Environment variable of a worker: the user's PYTHONPATH, in absolute paths; see `toolchain`, 5."""
 MAXIMUM_MESSAGE = 400
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -49,9 +51,19 @@ def _foreign_folders() -> tuple[Path, ...]:
     return (*folders, *_list_installed_folders())
 
 
+def list_case_path() -> tuple[str, ...]:
+    """In a worker: the folders of the user's PYTHONPATH, absolute."""
+    return tuple(path for path in os.environ.get(CASE_PATH, "").split(os.pathsep) if path)
+
+
+def holds_installed(folder: Path) -> bool:
+    """Whether `pip install --target` made the folder: it holds what was installed, and no project."""
+    return any(folder.glob("*.dist-info")) and not (folder / "pyproject.toml").exists()
+
+
 def _list_installed_folders() -> Iterator[Path]:
-    """Folders of PYTHONPATH that `pip install --target` made: they hold what was installed, and no project."""
-    for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep):
+    """Folders of PYTHONPATH that hold what was installed."""
+    for entry in (*os.environ.get("PYTHONPATH", "").split(os.pathsep), *list_case_path()):
         folder = Path(entry).resolve()
-        if entry and any(folder.glob("*.dist-info")) and not (folder / "pyproject.toml").exists():
+        if entry and holds_installed(folder):
             yield folder

@@ -1,7 +1,10 @@
 """Parent side: one worker process, which answers one line for one line.
 
-It runs in a session and process group of its own, so that Ctrl-C in the terminal reaches the parent alone, and the
-parent can end the worker together with whatever it started (ptxas, or processes that run a kernel's grid).
+1. It runs in a session and process group of its own, so that Ctrl-C in the terminal reaches the parent alone, and the
+   parent can end the worker together with whatever it started (ptxas, or processes that run a kernel's grid).
+2. It is isolated: `-P`, no PYTHONPATH but what ligerdiag itself needs (see `toolchain`), and a folder of its own as current
+   folder. What lies where the user happens to stand, such as a `pickle.py` in a dump, is never imported. The paths that a
+   user's case needs are added when that is imported (see `case_loader`).
 """
 
 import os
@@ -28,17 +31,27 @@ class WorkerTimeout(Exception):
 class WorkerDied(Exception):
     """The worker ended instead of answering; the message says how, such as `was aborted by signal 6 (SIGABRT)`."""
 
-    def __init__(self, message: str, *, exit_code: int | None = None) -> None:
-        """exit_code: with which it ended of its own accord; None where it was ended."""
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        """status: as `Popen.returncode` has it, negative for a signal; None where it has not ended."""
         super().__init__(message)
-        self.exit_code = exit_code
+        self.status = status
+
+    @property
+    def exit_code(self) -> int | None:
+        """With which it ended of its own accord; None where it was ended."""
+        return self.status if self.status is not None and self.status >= 0 else None
 
 
 class WorkerProcess:
     """A running worker. It belongs to one thread at a time, except for `kill`."""
 
-    def __init__(self, python: str, module: str, environment: Mapping[str, str], log: Path) -> None:
-        """Starts the worker that is the Python module `module`; its output before the first job goes to `log`."""
+    def __init__(
+        self, python: str, module: str, environment: Mapping[str, str], log: Path, *, folder: Path | None = None
+    ) -> None:
+        """Starts the worker that is the Python module `module`; its output before the first job goes to `log`.
+
+        folder: where it starts, one that holds nothing of anybody else's; by default that of the log.
+        """
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 [python, "-P", "-m", module],
@@ -46,6 +59,7 @@ class WorkerProcess:
                 stdout=subprocess.PIPE,
                 stderr=output,
                 env=dict(environment),
+                cwd=folder or log.parent,
                 start_new_session=True,
             )
         self._buffer = b""
@@ -109,8 +123,8 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:
             return WorkerDied("closed its output")
         if code >= 0:
-            return WorkerDied(f"ended with exit code {code}", exit_code=code)
-        return WorkerDied(_describe_signal(code))
+            return WorkerDied(f"ended with exit code {code}", status=code)
+        return WorkerDied(_describe_signal(code), status=code)
 
 
 def _describe_signal(code: int) -> str:

@@ -5,16 +5,15 @@
 2. A worker that dies or takes too long costs its case alone. What the devices computed is removed afterwards.
 """
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from shutil import rmtree
 
 from ligerdiag.compile.artifacts import Artifact
 from ligerdiag.compile.cache import Cache
 from ligerdiag.compile.job import CaseSpec, CompileRequest
 from ligerdiag.compile.pool import Pool, count_cores
+from ligerdiag.compile.scratch_folder import ScratchFolder
 from ligerdiag.compile.service import compute_fingerprint
 from ligerdiag.compile.toolchain import Toolchain, compute_important_environment
 from ligerdiag.compile.toolchain_table import DEFAULT
@@ -85,14 +84,14 @@ def run_cases(
         bench = _Bench(devices=devices, replays=replays, options=options, judge=judge)
         for done, case in enumerate(cases):
             on_case("started", case, done, len(cases))
-            results = tempfile.mkdtemp(prefix="ligerdiag-device-")
+            results = ScratchFolder("device")
             try:
-                run = bench.run(case, results)
+                run = bench.run(case, str(results.path))
             except LigerdiagError as error:
                 died = not isinstance(error, InputError)
                 run = DeviceRun(device="", count=0, runs=0, error=describe_error(error), died=died)
             finally:
-                rmtree(results, ignore_errors=True)
+                results.remove()
             on_case("finished", case, done + 1, len(cases))
             yield case, run
 

@@ -1,7 +1,7 @@
 """What a file holds, by its first bytes, and its bytes: unpacked, and never more than the file is worth.
 
-A small file can unpack to gigabytes. Real dumps shrink to a tenth or so; what would unpack to more than `MAXIMUM_RATIO`
-times its size is refused before it is there.
+A small file can unpack to gigabytes. Real dumps shrink to a tenth or so; what would unpack to more than
+`MAXIMUM_UNPACKED_RATIO` times its size is refused before it is there.
 """
 
 import re
@@ -13,15 +13,19 @@ from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import DecodeError
 
 from ligerdiag.errors import ArtifactError
-
-MAXIMUM_BYTES = 2 << 30
-"""Of a file, and of what it unpacks to: protobuf's own limit for one message."""
-MAXIMUM_RATIO = 200
-SMALL_BYTES = 16 << 20
-"""What any file may unpack to."""
+from ligerdiag.limits import (
+    MAXIMUM_FILE_BYTES,
+    MAXIMUM_GZIP_MEMBERS,
+    MAXIMUM_UNPACKED_RATIO,
+    SMALL_UNPACKED_BYTES,
+)
+from ligerdiag.untrusted_files import read_untrusted
 
 _GZIP = b"\x1f\x8b"
+_FED = 1 << 14
+"""Bytes that a decompressor is given at once; it copies what it leaves, once for each member of the file."""
 _BLOCK = 1 << 20
+_PADDING = re.compile(rb"\x00*")
 _HEAD_BYTES = 1 << 16
 _OTHERS = {
     b"\xfd7zXZ\x00": "an xz file",
@@ -30,6 +34,7 @@ _OTHERS = {
     b"BZh": "a bzip2 file",
     b"\x7fELF": "a program",
     b"ML\xefR": "MLIR bytecode",
+    b"\x00": "a file that begins with a zero byte",
 }
 _COMMENTS = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s+|//[^\n]*\n)*")
 _STABLEHLO = re.compile(rb"#loc|module(?:\s*@|\s*\{|\s+attributes\b)")
@@ -54,15 +59,7 @@ def read_content(path: Path) -> bytes:
 
     Raises ArtifactError when it cannot be read, is too large, or is damaged.
     """
-    try:
-        size = path.stat().st_size
-        if not path.is_file():
-            raise ArtifactError(f"`{path}` is not a file")
-        if size > MAXIMUM_BYTES:
-            raise ArtifactError(f"`{path.name}` has {size} bytes, more than {MAXIMUM_BYTES}")
-        data = path.read_bytes()
-    except OSError as error:
-        raise ArtifactError(f"cannot read `{path}`: {error.strerror or error}") from error
+    data = read_untrusted(path, MAXIMUM_FILE_BYTES)
     try:
         return strip_paste(unpack(data))
     except ArtifactError as error:
@@ -73,24 +70,32 @@ def unpack(data: bytes) -> bytes:
     """The bytes, or what they unpack to when they are gzip. Raises ArtifactError when that is damaged or too much."""
     if not data.startswith(_GZIP):
         return data
-    limit = min(MAXIMUM_BYTES, max(SMALL_BYTES, MAXIMUM_RATIO * len(data)))
-    blocks: list[bytes] = []
-    total, rest = 0, data
-    while rest:
+    limit = min(MAXIMUM_FILE_BYTES, max(SMALL_UNPACKED_BYTES, MAXIMUM_UNPACKED_RATIO * len(data)))
+    view, blocks, total, position, members = memoryview(data), list[bytes](), 0, 0, 0
+    while position < len(data):
+        members += 1
+        if members > MAXIMUM_GZIP_MEMBERS:
+            raise ArtifactError(f"is a gzip file of more than {MAXIMUM_GZIP_MEMBERS} members")
         member = zlib.decompressobj(wbits=31)
         while not member.eof:
+            fed: bytes | memoryview = member.unconsumed_tail
+            if not fed:
+                fed = view[position : position + _FED]
+                position += len(fed)
             try:
-                block = member.decompress(rest, _BLOCK)
+                block = member.decompress(fed, _BLOCK)
             except zlib.error as error:
                 raise ArtifactError(f"is a damaged gzip file ({error})") from error
-            rest = member.unconsumed_tail or member.unused_data
             total += len(block)
             if total > limit:
                 raise ArtifactError(f"unpacks to more than {limit >> 20} MiB from {len(data)} bytes")
-            if not block and not member.eof and not rest:
+            if not block and not member.eof and not fed:
                 raise ArtifactError("is a gzip file that ends too early")
-            blocks.append(block)
-        rest = member.unused_data.lstrip(b"\x00")
+            if block:
+                blocks.append(block)
+        position -= len(member.unused_data)
+        padding = _PADDING.match(data, position)
+        position = padding.end() if padding else position
     unpacked = b"".join(blocks)
     if unpacked.startswith(_GZIP):
         raise ArtifactError("is a gzip file in a gzip file")
@@ -127,8 +132,9 @@ def compute_form(data: bytes) -> Form:
             raise ArtifactError(f"is {what}: expected an HloProto or HLO text, as they are or as gzip")
     if not data:
         raise ArtifactError("is empty")
-    start = _COMMENTS.match(data, 0, _HEAD_BYTES)
-    rest = data[start.end() if start else 0 :][:64]
+    match = _COMMENTS.match(data, 0, _HEAD_BYTES)
+    start = match.end() if match else 0
+    rest = data[start : start + 64]
     if rest.startswith(b"HloModule"):
         return Form.TEXT
     if rest.startswith(b"BufferAssignment"):

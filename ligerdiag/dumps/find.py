@@ -15,11 +15,10 @@ from pathlib import Path
 
 from ligerdiag.dumps.names import DumpName, Role, parse_dump_name
 from ligerdiag.errors import InputError
+from ligerdiag.limits import MAXIMUM_FOLDER_DEPTH, MAXIMUM_FOLDER_FILES
 
 ARTIFACT_MANIFEST = "manifest.json"
 ARTIFACT_MODULE = "optimized.hlo.pb"
-MAXIMUM_FILES = 500_000
-MAXIMUM_DEPTH = 12
 _ENDINGS = (".hlo.pb", ".hlo.pb.gz", ".hlo", ".hlo.gz")
 """Files of a directory that hold a module, whatever their name is else."""
 
@@ -168,12 +167,14 @@ def _walk(root: Path) -> Iterator[tuple[Path, list[str], _Cut]]:
         folders.sort()
         is_link = [(here / folder).is_symlink() for folder in folders]
         deep = 0
-        if len(here.relative_to(root).parts) >= MAXIMUM_DEPTH:
+        if len(here.relative_to(root).parts) >= MAXIMUM_FOLDER_DEPTH:
             deep = len(folders) - sum(is_link)
             folders.clear()
         count += len(names)
-        if count > MAXIMUM_FILES:
-            raise InputError(f"`{root}` holds more than {MAXIMUM_FILES} files: name the folder that has the dump")
+        if count > MAXIMUM_FOLDER_FILES:
+            raise InputError(
+                f"`{root}` holds more than {MAXIMUM_FOLDER_FILES} files: name the folder that has the dump"
+            )
         yield here, sorted(names), _Cut(links=sum(is_link), deep=deep)
 
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from ligerdiag.dumps.find import MAXIMUM_DEPTH, Dump, ModuleFiles, find_modules
+from ligerdiag.dumps.find import Dump, ModuleFiles, find_modules
 from ligerdiag.errors import InputError
+from ligerdiag.limits import MAXIMUM_FOLDER_DEPTH
 from ligerdiag.words import count_of
 
 SHOWN = 5
@@ -87,6 +88,6 @@ def _describe_rest(dumps: Sequence[Dump]) -> list[str]:
         notes.append(f"{count_of(links, 'symbolic link')} not followed")
     if deep:
         notes.append(
-            f"{count_of(deep, 'folder')} more than {MAXIMUM_DEPTH} levels down, not looked into: name one itself"
+            f"{count_of(deep, 'folder')} more than {MAXIMUM_FOLDER_DEPTH} levels down, not looked into: name one itself"
         )
     return notes

@@ -1,10 +1,11 @@
 """What crosses the boundary between ligerdiag and the worker that parses HLO text: names of two files."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-from ligerdiag.compile.fields import FieldError, Json, read_object, read_str
+from ligerdiag.compile.fields import FieldError, Json, read_float, read_object, read_str
 from ligerdiag.compile.job import Job, Source, parse_answer, render_request
+from ligerdiag.limits import WALL_FACTOR, WALL_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,10 +16,15 @@ class TextRequest:
     """Path of a file with HLO text, UTF-8, not packed."""
     proto: str
     """Path of the file to write: a serialized HloModuleProto."""
+    seconds: float
+    """Of a processor that parsing may take."""
 
 
-def make_text_job(request: TextRequest, name: str, timeout: float) -> Job[None]:
-    """The job that asks a text worker; its answer is that the file is written. timeout: seconds."""
+def make_text_job(request: TextRequest, name: str) -> Job[None]:
+    """The job that asks a text worker; its answer is that the file is written.
+
+    The worker holds to its processor time itself. By the clock it gets many times that: the machine may be busy.
+    """
 
     def parse(line: str) -> None:
         if read_str(parse_answer(line), "proto") != request.proto:
@@ -27,16 +33,18 @@ def make_text_job(request: TextRequest, name: str, timeout: float) -> Job[None]:
     return Job(
         source=Source(module="HLO text", root="/"),
         name=name,
-        render=lambda log: render_request("text", {"text": request.text, "proto": request.proto}, log),
+        render=lambda log: render_request("text", asdict(request), log),
         parse=parse,
-        timeout=timeout,
+        timeout=WALL_SECONDS + WALL_FACTOR * request.seconds,
     )
 
 
 def parse_text_request(job: Json) -> TextRequest:
     """The request of a text worker's job."""
     request = read_object(job, "request")
-    return TextRequest(text=read_str(request, "text"), proto=read_str(request, "proto"))
+    return TextRequest(
+        text=read_str(request, "text"), proto=read_str(request, "proto"), seconds=read_float(request, "seconds")
+    )
 
 
 def render_text_answer(request: TextRequest) -> str:

@@ -5,8 +5,10 @@ schedule comes along: of `is_scheduled=true` the order of the lines is the order
 """
 
 import importlib
+import signal
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from ligerdiag.compile.fields import Json
 from ligerdiag.compile.worker_loop import Answerer, serve
 from ligerdiag.dumps.text_job import parse_text_request, render_text_answer
 from ligerdiag.errors import CompileError
+from ligerdiag.limits import MAXIMUM_TEXT_BYTES
+from ligerdiag.untrusted_files import read_untrusted
 
 PARSER_MODULES = ("jaxlib._hlo", "jaxlib._jax")
 """Where versions of jaxlib keep it."""
@@ -27,9 +31,10 @@ def prepare() -> Answerer:
     def answer(job: Json, log: Path) -> str:
         del log
         request = parse_text_request(job)
-        text = Path(request.text).read_text(encoding="utf-8")
+        text = read_untrusted(Path(request.text), MAXIMUM_TEXT_BYTES).decode("utf-8")
         try:
-            proto: bytes = parse(text).as_serialized_hlo_module_proto()
+            with _end_after(request.seconds):
+                proto: bytes = parse(text).as_serialized_hlo_module_proto()
         except MemoryError:
             raise
         except Exception as fault:
@@ -39,6 +44,17 @@ def prepare() -> Answerer:
         return render_text_answer(request)
 
     return answer
+
+
+@contextmanager
+def _end_after(seconds: float) -> Generator[None]:
+    """The operating system ends this process by SIGPROF when the block takes more of a processor: the parser is C++."""
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _find_parser() -> Callable[[str], Any]:
@@ -59,4 +75,4 @@ def _shorten(fault: Exception) -> str:
 
 
 if __name__ == "__main__":
-    serve(prepare)
+    serve(prepare, starts_nothing=True)

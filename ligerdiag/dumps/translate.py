@@ -1,6 +1,5 @@
 """Parent side of the text worker: HLO text in, protobuf out. A worker is started when the first text comes."""
 
-import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -8,25 +7,29 @@ from typing import Self
 
 from ligerdiag.compile.cache import Cache
 from ligerdiag.compile.pool import Pool
+from ligerdiag.compile.scratch_folder import ScratchFolder
 from ligerdiag.compile.toolchain import current_toolchain
+from ligerdiag.compile.worker_process import WorkerDied
 from ligerdiag.dumps.text_job import TextRequest, make_text_job
 from ligerdiag.errors import ArtifactError, CompileError, LigerdiagError
+from ligerdiag.limits import (
+    MAXIMUM_FILE_BYTES,
+    MAXIMUM_TEXT_BYTES,
+    TEXT_BASE_MEMORY_BYTES,
+    TEXT_BASE_SECONDS,
+    TEXT_MEMORY_PER_BYTE,
+    TEXT_SECONDS_PER_BYTE,
+)
+from ligerdiag.untrusted_files import read_untrusted
 
 TEXT_WORKER = "ligerdiag.dumps.text_worker"
-BASE_BYTES = 2 << 30
-"""Memory of a worker beside what the text needs."""
-BYTES_PER_CHARACTER = 40
-BASE_SECONDS = 20.0
-BYTES_A_SECOND = 1 << 20
-"""A tenth of what the parser was seen to do."""
-MAXIMUM_TEXT_BYTES = 1 << 30
 
 
 class Translator:
     """Turns HLO text into protobuf; a context manager."""
 
     def __init__(self, *, cache: Cache, timeout: float | None = None) -> None:
-        """timeout: seconds for one text; None means by its size."""
+        """timeout: seconds of a processor for one text; None means by its size."""
         self._cache = cache
         self._timeout = timeout
         self._stack = ExitStack()
@@ -57,13 +60,15 @@ class Translator:
             raise ArtifactError(f"`{name}` is no HLO text: {error.reason} at byte {error.start}") from error
         pool, scratch = self._start(len(data))
         text, proto = scratch / "module.txt", scratch / "module.pb"
+        seconds = self._timeout or TEXT_BASE_SECONDS + TEXT_SECONDS_PER_BYTE * len(data)
         try:
             text.write_bytes(data)
-            seconds = self._timeout or BASE_SECONDS + len(data) / BYTES_A_SECOND
-            job = make_text_job(TextRequest(text=str(text), proto=str(proto)), "this text", seconds)
+            job = make_text_job(TextRequest(text=str(text), proto=str(proto), seconds=seconds), "this text")
             pool.submit(job).result()
-            return proto.read_bytes()
+            return read_untrusted(proto, MAXIMUM_FILE_BYTES)
         except CompileError as error:
+            if isinstance(error.__cause__, WorkerDied) and "SIGPROF" in str(error.__cause__):
+                raise ArtifactError(f"`{name}`: parsing it was ended after {seconds:.3g} s of a processor") from error
             raise ArtifactError(f"`{name}`: {error}") from error
         except OSError as error:
             raise LigerdiagError(f"cannot use the directory `{scratch}`: {error.strerror or error}") from error
@@ -76,9 +81,11 @@ class Translator:
 
     def _start(self, size: int) -> tuple[Pool, Path]:
         """A pool whose worker may have as much memory as a text of that size needs."""
-        needed = BASE_BYTES + BYTES_PER_CHARACTER * size
+        needed = TEXT_BASE_MEMORY_BYTES + TEXT_MEMORY_PER_BYTE * size
         if self._scratch is None:
-            self._scratch = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="ligerdiag-")))
+            folder = ScratchFolder()
+            self._stack.callback(folder.remove)
+            self._scratch = folder.path
         if needed > self._memory:
             self._drop()
         if self._pool is None:

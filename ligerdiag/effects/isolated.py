@@ -1,32 +1,32 @@
 """Effects of many custom calls, computed in worker processes and kept on disk.
 
-The kernels' IR comes from anywhere and Triton's parser is C++: it may crash, hang or eat memory. Each payload is a task
-of its own; what a worker's death or timeout costs is that one answer, which is UNKNOWN then (and not kept).
+The kernels' IR comes from anywhere and Triton's parser is C++: it may crash, hang or eat memory. Each payload is a job
+of its own; what a worker's death or timeout costs is that one answer, which is UNKNOWN then (and not kept). The workers
+run `EFFECTS_WORKER`: they import neither the caller's `__main__` nor anything of the current folder.
 """
 
 import hashlib
 import os
-import resource
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from multiprocessing import get_context
 from pathlib import Path
 
-from ligerdiag.compile.pool import Pool
+from ligerdiag.compile.pool import Pool, count_cores
+from ligerdiag.compile.toolchain import describe_interpreter
+from ligerdiag.compile.worker_process import WorkerDied, WorkerTimeout
 from ligerdiag.effects.access import CallEffects, create_unknown_effects
 from ligerdiag.effects.call import CustomCall, carries_kernel, compute_call_effects
 from ligerdiag.effects.effects_json import parse_effects, render_effects
-from ligerdiag.effects.job import make_effects_job
+from ligerdiag.effects.job import EFFECTS_WORKER, make_effects_job
 from ligerdiag.errors import LigerdiagError, describe_error
 
 ANALYSIS_VERSION = 5
 """Part of every cache key; raise it with every change that can change an answer."""
 
 _WORKER_MEMORY = 16 * 2**30
-"""Bytes of address space of a worker: Triton's own libraries take a few."""
+"""Bytes of data of a worker."""
 
 _CALLS_PER_WORKER = 16
 """A kernel takes milliseconds and a worker half a second to start, so few calls are not worth a second worker."""
@@ -71,26 +71,16 @@ def compute_effects_isolated(
 def _compute_in_workers(
     missing: dict[str, CustomCall], cache_directory: Path | None, timeout: float
 ) -> dict[str, CallEffects]:
-    from pebble import ProcessExpired, ProcessPool
-
-    workers = min(os.cpu_count() or 1, -(-len(missing) // _CALLS_PER_WORKER))
-    known: dict[str, CallEffects] = {}
-    with ProcessPool(max_workers=workers, context=get_context("spawn"), initializer=_prepare_worker) as pool:
-        futures = {key: pool.schedule(_compute, args=(call,), timeout=timeout) for key, call in missing.items()}
-        for key, future in futures.items():
-            call = missing[key]
-            try:
-                effects = future.result()
-            except FutureTimeoutError:
-                known[key] = _create_unknown(call, f"reading the kernel took longer than {timeout:g} s")
-            except ProcessExpired as error:
-                known[key] = _create_unknown(call, f"reading the kernel ended its process (exit code {error.exitcode})")
-            except Exception as error:
-                known[key] = _create_unknown(call, f"reading the kernel raised {type(error).__name__}")
-            else:
-                known[key] = effects
-                _write_cached(cache_directory, key, effects)
-    return known
+    """With our own Triton."""
+    workers = min(count_cores(), -(-len(missing) // _CALLS_PER_WORKER))
+    with Pool(
+        toolchain=describe_interpreter(),
+        jobs=workers,
+        timeout=timeout,
+        memory_limit=_WORKER_MEMORY,
+        module=EFFECTS_WORKER,
+    ) as readers:
+        return _compute_elsewhere(missing, cache_directory, readers)
 
 
 def _compute_elsewhere(
@@ -104,32 +94,20 @@ def _compute_elsewhere(
         try:
             known[key] = future.result()
         except LigerdiagError as error:
-            known[key] = _create_unknown(call, describe_error(error))
+            known[key] = _create_unknown(call, _explain(error, readers.timeout))
         else:
             _write_cached(cache_directory, key, known[key])
     return known
 
 
-def _compute(call: CustomCall) -> CallEffects:
-    return compute_call_effects(
-        target=call.target,
-        backend_config=call.backend_config,
-        operands=call.operands,
-        outputs=call.outputs,
-        sizes=call.sizes,
-    )
-
-
-def _prepare_worker() -> None:
-    """In the worker: no core files, bounded memory, and nothing of MLIR's diagnostics on the user's terminal."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = _WORKER_MEMORY if hard == resource.RLIM_INFINITY else min(_WORKER_MEMORY, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
-    os.close(nowhere)
+def _explain(error: LigerdiagError, timeout: float) -> str:
+    match error.__cause__:
+        case WorkerTimeout():
+            return f"reading the kernel took longer than {timeout:g} s"
+        case WorkerDied(status=int(status)):
+            return f"reading the kernel ended its process (exit code {status})"
+        case _:
+            return describe_error(error)
 
 
 def _create_unknown(call: CustomCall, reason: str) -> CallEffects:

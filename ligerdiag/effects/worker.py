@@ -31,4 +31,4 @@ def prepare() -> Answerer:
 
 
 if __name__ == "__main__":
-    serve(prepare)
+    serve(prepare, starts_nothing=True)

@@ -10,20 +10,13 @@ from ligerdiag.hlo.buffers import BufferAssignment, parse_buffer_assignment
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.tags import TagPath, parse_tag_path
 from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloModuleProto, HloProto
-
-MAX_BYTES = 2 << 30
-"""Protobuf's own limit for one message."""
+from ligerdiag.limits import MAXIMUM_FILE_BYTES
+from ligerdiag.untrusted_files import read_untrusted
 
 
 def load_hlo(path: Path) -> tuple[HloModule, BufferAssignment | None]:
     """Read an `.hlo.pb` (HloProto). Raises ArtifactError when it cannot be read as one."""
-    try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise ArtifactError(f"`{path.name}` is {size} bytes, more than a protobuf message can hold")
-        data = path.read_bytes()
-    except OSError as error:
-        raise ArtifactError(f"cannot read `{path}`: {error.strerror}") from error
+    data = read_untrusted(path, MAXIMUM_FILE_BYTES)
     try:
         return parse_hlo(data)
     except ArtifactError as error:

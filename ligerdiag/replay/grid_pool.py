@@ -6,25 +6,32 @@
 2. The caller's buffers change when every part is done, or not at all.
 3. A program may see what programs of another part have written, as on a GPU. A kernel that uses atomics is not split:
    each process would lock for itself alone.
-4. A process of the pool ends with its parent: at the latest a second after the parent is gone.
+4. A process of the pool ends with its parent.
+5. It starts without the paths of the user's project, which `multiprocessing` would hand on, and gets them when numpy,
+   triton and ligerdiag are imported: a `signal.py` or `numpy` of the project hides none of what these need.
 """
 
+import importlib
 import mmap
 import multiprocessing
 import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ligerdiag.compile.importable import list_own_folders
 from ligerdiag.compile.kernel_launch import KernelLaunch
+from ligerdiag.compile.parent_process import die_with_parent
 from ligerdiag.replay.grid import count_programs, run_programs
 from ligerdiag.replay.kernel_source import find_kernel
 from ligerdiag.replay.opcodes.scope import Array, NotCoveredError
@@ -88,12 +95,14 @@ class GridPool:
         count = count_programs(whole.launch)
         parts = min(count, self.processes * PARTS_PER_PROCESS)
         bounds = [count * number // parts for number in range(parts + 1)]
-        executor = self._start()
+        path = tuple(sys.path)
         try:
-            futures = [
-                executor.submit(_run_part, replace(whole, programs=range(start, stop)))
-                for start, stop in pairwise(bounds)
-            ]
+            with _hide_project():
+                executor = self._start(path)
+                futures = [
+                    executor.submit(_run_part, replace(whole, programs=range(start, stop)))
+                    for start, stop in pairwise(bounds)
+                ]
             self._gather(futures)
         except BrokenProcessPool as error:
             self.close()
@@ -107,19 +116,36 @@ class GridPool:
         finally:
             wait([future for future in futures if not future.cancel()])
 
-    def _start(self) -> ProcessPoolExecutor:
+    def _start(self, path: tuple[str, ...]) -> ProcessPoolExecutor:
+        """path: where the processes look for the project's modules, once they run."""
         if self._executor is None:
             self._executor = ProcessPoolExecutor(
                 self.processes,
                 mp_context=multiprocessing.get_context("spawn"),
                 initializer=_start_process,
-                initargs=(os.getpid(), tuple(sys.path)),
+                initargs=(os.getpid(), path),
             )
         return self._executor
 
 
+@contextmanager
+def _hide_project() -> Generator[None]:
+    """What is started in here gets no path of the user's project, but for ligerdiag's own folder; see 5."""
+    path, given = list(sys.path), os.environ.pop("PYTHONPATH", None)
+    hidden = set(list_own_folders()) - {str(Path(__file__).resolve().parents[2])}
+    sys.path[:] = [entry for entry in path if os.path.abspath(entry) not in hidden]
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        if given is not None:
+            os.environ["PYTHONPATH"] = given
+
+
 def _start_process(parent: int, path: tuple[str, ...]) -> None:
+    die_with_parent(parent)
     threading.Thread(target=_follow_parent, args=(parent,), daemon=True).start()
+    importlib.import_module("triton.runtime.interpreter")
     sys.path[:] = path
     sys.dont_write_bytecode = True
 

@@ -14,7 +14,7 @@ def render_allowed(report: CheckReport, *, width: int | None, verbose: bool) -> 
     allowed = [
         (finding, case)
         for case in report.cases
-        for finding in compute_causes(list_allowed(case.findings), tuple(case.outputs))
+        for finding in compute_causes(list_allowed(case.findings), tuple(case.outputs), case.source_roots)
     ]
     if not allowed:
         return ()

@@ -18,11 +18,11 @@ _MAX_TEXT = 60
 """Characters of an argument that are quoted."""
 
 
-def render_patch(call: CallPlace, *, kernel: str, operand: int) -> str:
-    """One line; empty where the call's own text does not say enough."""
+def render_patch(call: CallPlace, *, kernel: str, operand: int, source_roots: Sequence[str]) -> str:
+    """One line; empty where the call's own text does not say enough, or is not below one of `source_roots`."""
     if call.line is None or call.target not in (TRITON, TRITON_FFI):
         return ""
-    found = _find_call(call.line.file, call.line.line)
+    found = _find_call(call.line.file, call.line.line, tuple(source_roots))
     if found is None:
         return ""
     node, targets = found
@@ -71,9 +71,9 @@ def _find_out_shape(node: ast.Call, outputs: int) -> str:
     return "*today's"
 
 
-def _find_call(file: str, line: int) -> tuple[ast.Call, str] | None:
+def _find_call(file: str, line: int, source_roots: tuple[str, ...]) -> tuple[ast.Call, str] | None:
     """The innermost `triton_call` around the line, and the text of what it is assigned to."""
-    tree = _parse(file)
+    tree = _parse(file, source_roots)
     if tree is None:
         return None
     found = [
@@ -99,8 +99,8 @@ def _holds(node: ast.Call, line: int) -> bool:
 
 
 @lru_cache(maxsize=16)
-def _parse(file: str) -> ast.Module | None:
-    lines: Sequence[str] = load_source_lines(file)
+def _parse(file: str, source_roots: tuple[str, ...]) -> ast.Module | None:
+    lines: Sequence[str] = load_source_lines(file, source_roots)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,6 +1,7 @@
 """Where a file defines a case, so that what is said about the case stands there."""
 
 import ast
+import os
 import warnings
 from functools import lru_cache
 
@@ -19,7 +20,7 @@ def find_case_place(case: CaseReport) -> SourceLine | None:
 def find_case_line(file: str, case_id: str) -> int:
     """1-based line of the call `Case(name=...)` with the case's name, else that of `CASE =` or `CASES =`; 0 when not known.
 
-    Nothing is imported: a name that is computed is not found.
+    Nothing is imported: a name that is computed is not found. file: the user's own, which was given to be checked.
     """
     calls, assignment = _index_file(file)
     return calls.get(case_id.partition("[")[0], assignment)
@@ -31,8 +32,8 @@ def _index_file(file: str) -> tuple[dict[str, int], int]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse("\n".join(load_source_lines(file)))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+            tree = ast.parse("\n".join(load_source_lines(file, (os.path.dirname(os.path.realpath(file)),))))
+    except (SyntaxError, ValueError, OSError, RecursionError, MemoryError):
         return {}, 0
     calls: dict[str, int] = {}
     for node in ast.walk(tree):

@@ -33,13 +33,19 @@ _VARYING = re.compile(r"%[\w.$-]+|\d+")
 type _Key = tuple[object, ...]
 
 
-def compute_causes(findings: Sequence[Finding], outputs: Sequence[str]) -> tuple[Finding, ...]:
-    """The causes in the order of their first findings. outputs: the names of all outputs of the program, in order."""
+def compute_causes(
+    findings: Sequence[Finding], outputs: Sequence[str], source_roots: Sequence[str] = ()
+) -> tuple[Finding, ...]:
+    """The causes in the order of their first findings.
+
+    outputs: the names of all outputs of the program, in order. source_roots: folders below which a call is read, to be
+    quoted as it has to be written.
+    """
     groups: dict[_Key, list[Finding]] = {}
     for finding in findings:
         groups.setdefault(_compute_key(finding), []).append(finding)
     _move_roots(groups)
-    return tuple(_merge(tuple(parts), outputs) for parts in groups.values() if parts)
+    return tuple(_merge(tuple(parts), outputs, source_roots) for parts in groups.values() if parts)
 
 
 def list_rules(cause: Finding) -> tuple[str, ...]:
@@ -88,14 +94,14 @@ def _move_roots(groups: dict[_Key, list[Finding]]) -> None:
                 break
 
 
-def _merge(parts: tuple[Finding, ...], outputs: Sequence[str]) -> Finding:
+def _merge(parts: tuple[Finding, ...], outputs: Sequence[str], source_roots: Sequence[str]) -> Finding:
     head = min(parts, key=lambda part: (_SEVERITIES.index(part.severity), part.rule))
     leading = tuple(part for part in parts if part.severity is head.severity and part.rule != _ROOT) or parts
     names = order_names([name for part in leading for name in part.outputs], dict.fromkeys(outputs))
     merged = replace(head, outputs=names, message=_describe(head, leading, names, outputs))
     if len(names) > FEW:
         merged = replace(merged, evidence=(("outputs", render_patterns(names, outputs)), *merged.evidence))
-    patch = "" if head.call is None or head.operand is None else _find_patch(head)
+    patch = "" if head.call is None or head.operand is None else _find_patch(head, source_roots)
     if patch:
         merged = replace(merged, help=patch)
     if len(parts) == 1:
@@ -105,11 +111,11 @@ def _merge(parts: tuple[Finding, ...], outputs: Sequence[str]) -> Finding:
     return replace(merged, instructions=tuple(instructions), evidence=_collect_evidence(merged, leading, outputs))
 
 
-def _find_patch(head: Finding) -> str:
+def _find_patch(head: Finding, source_roots: Sequence[str]) -> str:
     """For the rules whose remedy is to declare the write."""
     if head.call is None or head.operand is None or (head.rule not in _WAYS and head.rule != _ROOT):
         return ""
-    return render_patch(head.call, kernel=head.kernel, operand=head.operand)
+    return render_patch(head.call, kernel=head.kernel, operand=head.operand, source_roots=source_roots)
 
 
 def _describe(head: Finding, leading: Sequence[Finding], names: Sequence[str], outputs: Sequence[str]) -> str:

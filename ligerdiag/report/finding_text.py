@@ -35,7 +35,7 @@ def render_group(group: FindingGroup, *, width: int | None, several_targets: boo
         place for place in (finding.source, *stores[: None if verbose else MAX_STORES]) if place
     ):
         place = (Span("  --> ", Style.FAINT), Span(compute_place(source)))
-        text = load_source_text(source)
+        text = load_source_text(source, group.cases[0].source_roots)
         lines += compute_wrapped((*place, Span("  "), Span(text, Style.FAINT)) if text else place, width, 6)
     facts = [
         (label, compute_near(text)) for label, text in limit_reads(finding.evidence, None if verbose else MAX_READS)

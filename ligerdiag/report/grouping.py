@@ -45,7 +45,7 @@ def compute_single_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ..
 
 def list_causes(case: CaseReport) -> tuple[Finding, ...]:
     """The causes of what nobody allows."""
-    return compute_causes(list_counted(case.findings), tuple(case.outputs))
+    return compute_causes(list_counted(case.findings), tuple(case.outputs), case.source_roots)
 
 
 def compute_places(cases: Sequence[CaseReport], several_targets: bool) -> tuple[str, ...]:

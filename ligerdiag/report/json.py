@@ -61,7 +61,9 @@ def _case(case: CaseReport) -> Json:
         "expected": dict(case.expected) if isinstance(case.expected, Mapping) else case.expected,
         "expected_rules": None if case.expected_rules is None else list(case.expected_rules),
         "outputs": {name: verdict.value for name, verdict in case.outputs.items()},
-        "findings": [_finding(cause) for cause in compute_causes(case.findings, tuple(case.outputs))],
+        "findings": [
+            _finding(cause) for cause in compute_causes(case.findings, tuple(case.outputs), case.source_roots)
+        ],
         "coverage": _coverage(case.coverage),
         "replay": None if case.replay is None else render_replay(case.replay),
         "device": None if case.device is None else render_device(case.device),

@@ -129,7 +129,7 @@ def _render_text(case: CaseReport) -> str:
     """What the terminal says of each finding, without colours, and of each trouble."""
     lines = [
         line
-        for finding in compute_causes(case.findings, tuple(case.outputs))
+        for finding in compute_causes(case.findings, tuple(case.outputs), case.source_roots)
         for line in render_group(
             FindingGroup(finding=finding, cases=(case,)), width=None, several_targets=True, verbose=True
         )

@@ -112,6 +112,8 @@ class CaseReport:
     """Directory of the artifact, for `inspect` and for reading the HLO by hand."""
     source: str = ""
     """Absolute path of the file that defines the case; empty where it is not known. Stands in no JSON."""
+    source_roots: tuple[str, ...] = ()
+    """Real paths of the folders below which source lines are read for the report; see `source_text`. Stands in no report."""
     neighbourhoods: tuple[Neighbourhood, ...] = ()
     """Around each hidden write, where a baseline or a comparison asked for it; stands in no report."""
     view: ScheduleView | None = None
@@ -160,6 +162,8 @@ class CheckReport:
     """What ended it, if it was interrupted."""
     notes: tuple[str, ...] = ()
     """What was found and is no case of the report, one line each, and how a case was read where that is in question."""
+    sandbox: tuple[str, ...] = ()
+    """What the process that read the files of strangers could not be kept from, one line each; stands in no JSON."""
     noun: Noun = Noun.CASE
     unused_suppressions: tuple[UnusedSuppression, ...] = ()
     """As far as the run can tell; see docs/suppressions.md."""

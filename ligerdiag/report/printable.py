@@ -14,6 +14,9 @@ _ESCAPE_SEQUENCE = re.compile(
     r")?"
 )
 
+_COMMAND = re.compile(r"^(\s*)::")
+_MARKED_COMMAND = re.compile(r"(##)((?:\w*)\[)")
+
 
 def compute_printable(text: str) -> str:
     """`text` on one line without escape sequences, control characters and direction marks; blanks become spaces."""
@@ -21,6 +24,16 @@ def compute_printable(text: str) -> str:
         return text
     bare = _ESCAPE_SEQUENCE.sub("", text)
     return "".join(" " if c.isspace() else c for c in bare if c.isprintable() or c.isspace())
+
+
+def compute_without_commands(text: str) -> str:
+    """A line that no runner of a workflow takes for a command of it.
+
+    GitHub's looks for `::name …::` at the start of a line, behind blanks, and, as Azure's, for `##[name]` or `##vso[name]`
+    anywhere. A space in its sign makes a command text.
+    """
+    text = _MARKED_COMMAND.sub(r"\1 \2", text)
+    return _COMMAND.sub(r"\1: :", text)
 
 
 def compute_cells(text: str) -> int:

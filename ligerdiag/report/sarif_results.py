@@ -44,7 +44,7 @@ def render_results(report: CheckReport, repository: Repository) -> list[Json]:
 
 def _render_case(case: CaseReport, repository: Repository) -> Iterator[Json]:
     seen: Counter[str] = Counter()
-    for finding in compute_causes(case.findings, tuple(case.outputs)):
+    for finding in compute_causes(case.findings, tuple(case.outputs), case.source_roots):
         result = _render_finding(case, finding, repository)
         function = "" if finding.source is None else finding.source.function
         yield _with_fingerprint(

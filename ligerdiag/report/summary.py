@@ -95,10 +95,10 @@ def render_coverage(report: CheckReport, width: int | None) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def render_notes(report: CheckReport, width: int | None) -> tuple[Line, ...]:
-    """What was found and is no entry of the report."""
+def render_notes(report: CheckReport, width: int | None, *, verbose: bool = False) -> tuple[Line, ...]:
+    """What was found and is no entry of the report; with `verbose`, what the sandbox lacks, too."""
     lines: list[Line] = []
-    for note in report.notes:
+    for note in (*report.notes, *(report.sandbox if verbose else ())):
         lines += compute_wrapped((Span("note: ", Style.NOTE), Span(note)), width, 4)
     return tuple(lines)
 

@@ -4,6 +4,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self, TextIO
 
@@ -16,7 +17,7 @@ from ligerdiag.report.difference_text import render_differences
 from ligerdiag.report.finding_text import render_group
 from ligerdiag.report.grouping import FindingGroup, compute_shared_groups, compute_single_groups
 from ligerdiag.report.model import CheckReport, Progress, Status
-from ligerdiag.report.printable import compute_printable
+from ligerdiag.report.printable import compute_printable, compute_without_commands
 from ligerdiag.report.replay_summary import render_devices, render_replays
 from ligerdiag.report.spans import BLANK, Line, Span, Style, compute_text
 from ligerdiag.report.summary import render_coverage, render_notes, render_totals, render_trouble
@@ -78,7 +79,7 @@ def render_terminal(
         lines.extend(render_coverage(report, width))
         lines.extend(render_replays(report, width=width, verbose=verbose))
         lines.extend(render_devices(report, width=width, verbose=verbose))
-    lines.extend(render_notes(report, width))
+    lines.extend(render_notes(report, width, verbose=verbose))
     lines.extend(render_totals(report, width))
     return _render_lines(lines, colour=colour)
 
@@ -102,7 +103,9 @@ def render_difference_report(
 
 
 def _render_lines(lines: list[Line], *, colour: bool) -> str:
-    return _paint(lines) if colour else "".join(f"{compute_text(line)}\n" for line in lines)
+    if colour:
+        return _paint(lines)
+    return "".join(f"{compute_without_commands(compute_text(line))}\n" for line in lines)
 
 
 def compute_colour(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
@@ -124,10 +127,14 @@ def _paint(lines: list[Line]) -> str:
     from rich.style import Style as RichStyle
 
     looks = {style: RichStyle.parse(look) for style, look in _LOOKS.items()}
-    return "".join(
-        "".join(looks[span.style].render(span.text, color_system=ColorSystem.STANDARD) for span in line) + "\n"
-        for line in lines
-    )
+
+    def paint(line: Line) -> str:
+        text = compute_text(line)
+        if compute_without_commands(text) != text:
+            line = (Span(compute_without_commands(text)),)
+        return "".join(looks[span.style].render(span.text, color_system=ColorSystem.STANDARD) for span in line)
+
+    return "".join(f"{paint(line)}\n" for line in lines)
 
 
 class ProgressDisplay:
@@ -154,6 +161,7 @@ class ProgressDisplay:
         """Takes one event; never raises for a stream that is gone."""
         best = f"; so far: {progress.best}" if progress.best else ""
         label = compute_printable(f"{progress.phase} {progress.case_id} {progress.target}".rstrip() + best)
+        label = compute_without_commands(label)
         if self._bar is not None:
             self._bar.show(label, progress.done, progress.total)
             return
@@ -161,8 +169,9 @@ class ProgressDisplay:
         if now - self._last_line < LINE_EVERY_SECONDS:
             return
         self._last_line = now
-        self._stream.write(f"{progress.done}/{progress.total} {label}\n")
-        self._stream.flush()
+        with suppress(OSError):
+            self._stream.write(f"{progress.done}/{progress.total} {label}\n")
+            self._stream.flush()
 
 
 class _Bar:

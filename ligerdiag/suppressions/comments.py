@@ -4,22 +4,19 @@
    several can stand above each other, and a long reason can go on in the next comment line.
 2. Rules are given by id or name, several with commas between them; the rest up to the next ` # ` is the reason.
 3. Only what Python's own tokenizer calls a comment is one: a string that holds the words allows nothing.
-4. The file may be one that somebody else's artifact names: only a regular `.py` file of a bounded size is opened. A file
-   that cannot be read, or is no Python, allows nothing.
+4. The file may be one that somebody else's artifact names: `read_source` says which is read. Another one, or one that is no
+   Python, allows nothing.
 """
 
 import io
-import os
 import re
-import stat
 import tokenize
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from ligerdiag.errors import InputError
 from ligerdiag.hazards.registry import get_rule
-
-MAX_FILE_BYTES = 2 << 20
+from ligerdiag.report.source_text import read_source
 
 _COMMENT = re.compile(r"#\s*ligerdiag:\s*allow\b(?P<rest>.*)")
 _WORD = re.compile(r"\s*(?P<word>[A-Za-z][\w-]*)\s*(?P<comma>,?)")
@@ -53,18 +50,10 @@ class AllowComment:
     """Empty where there is none: then nothing is allowed."""
 
 
-def load_comments(file: str) -> tuple[AllowComment, ...]:
-    """The comments of a file, from its top; none where it cannot be read."""
-    path = Path(file)
-    if path.suffix != ".py":
-        return ()
-    try:
-        status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
-            return ()
-        return parse_comments(path.read_bytes())
-    except (OSError, ValueError):
-        return ()
+def load_comments(file: str, roots: Sequence[str]) -> tuple[AllowComment, ...]:
+    """The comments of a file, from its top; none where it is not to be read. roots: real paths of the user's folders."""
+    code = read_source(file, roots)
+    return () if code is None else parse_comments(code)
 
 
 def parse_comments(code: bytes) -> tuple[AllowComment, ...]:

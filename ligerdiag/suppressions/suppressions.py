@@ -4,8 +4,9 @@
    the line of the kernel call, and at that of the reader.
 2. "Unused" is only said where the run would have seen the use: all cases that a comment or an entry can be about were in it
    (`Scope`), each was analysed to the end, and the rule had its say (some need a replay or a device).
-3. Comments are looked for in the files that findings name and in the cases' own files. Other files that a case imports are
-   not known here.
+3. Comments are looked for in the files that findings name, below the folders where the user's sources lie, and in the cases'
+   own files. Other files that a case imports are not known here.
+4. A dump cannot excuse itself: a file that came with what is inspected allows nothing, wherever the user's sources lie.
 """
 
 import os
@@ -16,6 +17,7 @@ from ligerdiag.findings import Finding, SourceLine, Suppression, SuppressionKind
 from ligerdiag.hazards.registry import find_unsettled
 from ligerdiag.outcomes import ReplayState
 from ligerdiag.report.model import CaseReport, Status, UnusedSuppression
+from ligerdiag.report.source_roots import is_below
 from ligerdiag.report.source_text import compute_place
 from ligerdiag.suppressions.comments import AllowComment, load_comments
 from ligerdiag.suppressions.entry import ConfigEntry, list_places
@@ -27,20 +29,22 @@ class Suppressions:
     """Holds the entries, the comments read so far, and which of them were used."""
 
     entries: Sequence[ConfigEntry] = ()
+    foreign: Sequence[str] = ()
+    """Real paths of the folders that came with what is inspected."""
     _comments: dict[str, tuple[AllowComment, ...]] = field(default_factory=dict[str, tuple[AllowComment, ...]])
     """By the file's real path."""
     _used_entries: set[int] = field(default_factory=set[int])
     _used_comments: set[tuple[str, int, str]] = field(default_factory=set[tuple[str, int, str]])
     """(real path, line of the comment, rule)."""
 
-    def apply(self, case_id: str, findings: Sequence[Finding]) -> tuple[Finding, ...]:
-        """The findings of one case, those that are allowed marked."""
-        return tuple(replace(finding, suppressed=self._find(case_id, finding)) for finding in findings)
+    def apply(self, case_id: str, findings: Sequence[Finding], source_roots: Sequence[str] = ()) -> tuple[Finding, ...]:
+        """The findings of one case, those that are allowed marked. source_roots: real paths of the user's own folders."""
+        return tuple(replace(finding, suppressed=self._find(case_id, finding, source_roots)) for finding in findings)
 
     def list_unused(self, cases: Sequence[CaseReport], scope: Scope) -> tuple[UnusedSuppression, ...]:
         """What is wrong with the suppressions, as far as the run can tell: comments by file and line, then entries."""
         for file in scope.files:
-            self._load(file)
+            self._load(file, (os.path.dirname(os.path.realpath(file)),))
         return (
             *(
                 one
@@ -51,12 +55,12 @@ class Suppressions:
             *self._list_unused_entries(cases, scope),
         )
 
-    def _find(self, case_id: str, finding: Finding) -> Suppression | None:
+    def _find(self, case_id: str, finding: Finding, source_roots: Sequence[str]) -> Suppression | None:
         found: list[Suppression] = []
         for place in list_places(finding):
             if place.line < 1:
                 continue
-            file, comments = self._load(place.file)
+            file, comments = self._load(place.file, source_roots)
             for comment in comments:
                 if comment.allows == place.line and comment.reason and finding.rule in comment.rules:
                     self._used_comments.add((file, comment.line, finding.rule))
@@ -68,14 +72,16 @@ class Suppressions:
                 found.append(Suppression(kind=SuppressionKind.CONFIG, reason=entry.reason, where=entry.where))
         return found[0] if found else None
 
-    def _load(self, file: str) -> tuple[str, tuple[AllowComment, ...]]:
-        """The file's real path and its comments; each file is read once."""
+    def _load(self, file: str, source_roots: Sequence[str]) -> tuple[str, tuple[AllowComment, ...]]:
+        """The file's real path and its comments; each file is read once. None of a file that 3 and 4 leave out."""
         try:
             path = os.path.realpath(file)
         except (OSError, ValueError):
             return file, ()
+        if not is_below(path, source_roots) or is_below(path, self.foreign):
+            return path, ()
         if path not in self._comments:
-            self._comments[path] = load_comments(path)
+            self._comments[path] = load_comments(path, source_roots)
         return path, self._comments[path]
 
     def _judge_comment(

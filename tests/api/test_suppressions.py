@@ -137,7 +137,10 @@ def test_an_expectation_is_compared_as_if_nothing_were_allowed(run: Any) -> None
 
 def test_inspect_allows_as_check_does(folder: Path, run: Any, run_cli: RunCli, tmp_path: Path) -> None:
     artifact = run("in_code.py", "")[1]["cases"][0]["artifact"]
-    outcome = run_cli("inspect", artifact, cwd=folder)
+    assert run_cli("inspect", artifact, cwd=folder).code == 1, (
+        "an artifact that says where its source lies is not believed"
+    )
+    outcome = run_cli("inspect", artifact, "--source-root", ".", cwd=folder)
     assert outcome.code == 0
     assert "in_code  allowed  columns latent (allowed) · sums fresh" in outcome.out
     artifact = run("plain.py", "")[1]["cases"][0]["artifact"]

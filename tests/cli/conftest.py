@@ -59,6 +59,7 @@ class CheckOptions:
     device: bool = False
     suppress: tuple[ConfigEntry, ...] = ()
     effects: tuple[DeclaredEffects, ...] = ()
+    source_roots: tuple[Path, ...] | None = None
     usual_targets: tuple[str, ...] = ("h100",)
     toolchain: str = "default"
     baseline: Path | None = None

@@ -1,5 +1,6 @@
 """How a worker of another interpreter finds ligerdiag, and nothing else that lies beside it."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from ligerdiag.compile import toolchain as toolchain_module
 from ligerdiag.compile.toolchain import Toolchain, worker_environment
+from ligerdiag.compile.worker_faults import CASE_PATH
 
 CHECK = "JAX_SKIP_CUDA_CONSTRAINTS_CHECK"
 
@@ -50,3 +52,28 @@ def test_our_own_interpreter_needs_no_path_to_an_installed_package(installed: Pa
     assert "PYTHONPATH" not in environment
     assert CHECK not in environment, "a worker on a real GPU is to have its versions checked"
     assert not (tmp_path / "packages").exists()
+
+
+@pytest.fixture
+def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """A PYTHONPATH with a folder of the user's project, a relative one, and one that `pip install --target` made."""
+    target = tmp_path / "target"
+    (target / "part-1.0.dist-info").mkdir(parents=True)
+    (tmp_path / "source").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path / "source"), "target", "relative", "")))
+    return tmp_path, target
+
+
+def test_a_worker_starts_with_what_is_installed_alone(given: tuple[Path, Path], tmp_path: Path) -> None:
+    here, target = given
+    root = str(Path(toolchain_module.__file__).parents[2])
+    environment = worker_environment(make_toolchain(sys.executable), tmp_path)
+    assert environment["PYTHONPATH"].split(os.pathsep) == [str(target), root]
+    whole = [str(here / "source"), str(target), str(here / "relative"), str(here)]
+    assert environment[CASE_PATH].split(os.pathsep) == whole
+
+
+def test_another_interpreter_gets_no_packages_of_ours(given: tuple[Path, Path], tmp_path: Path) -> None:
+    environment = worker_environment(make_toolchain("/other/python"), tmp_path)
+    assert str(given[1]) not in environment["PYTHONPATH"].split(os.pathsep)

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.dumps import content
-from ligerdiag.dumps.content import SMALL_BYTES, Form, compute_form, is_whole, read_content, strip_paste, unpack
+from ligerdiag.dumps.content import Form, compute_form, is_whole, read_content, strip_paste, unpack
 from ligerdiag.errors import ArtifactError
+from ligerdiag.limits import SMALL_UNPACKED_BYTES
 
 TEXT = b"HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n"
 PACKED = gzip.compress(TEXT, mtime=0)
@@ -24,14 +25,14 @@ def test_a_gzip_file_of_any_number_of_members_is_unpacked() -> None:
 
 
 def test_a_large_file_may_unpack_to_more_than_a_small_one() -> None:
-    half = os.urandom(SMALL_BYTES * 3 // 4)
+    half = os.urandom(SMALL_UNPACKED_BYTES * 3 // 4)
     assert len(unpack(gzip.compress(half + bytes(len(half)), 1))) == 2 * len(half)
 
 
 @pytest.mark.parametrize("unit", [b"\x00", b"\x1a\x00", b"HloModule m\n"])
 def test_a_bomb_ends_in_an_error_before_it_is_unpacked(unit: bytes) -> None:
     bomb = gzip.compress(unit * ((64 << 20) // len(unit)), 9)
-    assert len(bomb) < SMALL_BYTES // 8
+    assert len(bomb) < SMALL_UNPACKED_BYTES // 8
     with pytest.raises(ArtifactError, match="unpacks to more than"):
         unpack(bomb)
     with pytest.raises(ArtifactError, match="unpacks to more than"):
@@ -91,7 +92,7 @@ def test_what_is_no_file_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_a_file_above_the_bound_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(content, "MAXIMUM_BYTES", len(TEXT))
+    monkeypatch.setattr(content, "MAXIMUM_FILE_BYTES", len(TEXT))
     path = tmp_path / "m.txt"
     path.write_bytes(TEXT)
     assert read_content(path) == TEXT

@@ -131,9 +131,9 @@ def test_a_directory_is_looked_through_within_bounds(tmp_path: Path, monkeypatch
     touch(tmp_path / "a" / "b", name)
     touch(tmp_path / "a", name)
     assert len(find_modules(tmp_path).modules) == 2
-    monkeypatch.setattr(find, "MAXIMUM_DEPTH", 1)
+    monkeypatch.setattr(find, "MAXIMUM_FOLDER_DEPTH", 1)
     assert [module.id for module in find_modules(tmp_path).modules] == ["a/module_0001.jit_f"]
     assert any(note.startswith("1 folder more than") for note in select_modules([tmp_path]).notes)
-    monkeypatch.setattr(find, "MAXIMUM_FILES", 0)
+    monkeypatch.setattr(find, "MAXIMUM_FOLDER_FILES", 0)
     with pytest.raises(InputError, match="holds more than 0 files"):
         find_modules(tmp_path)

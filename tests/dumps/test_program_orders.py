@@ -4,8 +4,8 @@ from ligerdiag.dumps.program_orders import make_program_orders
 from ligerdiag.findings import Finding, Severity, Verdict
 from ligerdiag.hlo.parse import parse_module
 from ligerdiag.hlo.xla_pb2 import HloModuleProto
-from ligerdiag.inspected_modules import UNKNOWN_ORDER, join_inspections
 from ligerdiag.inspection import Inspection
+from ligerdiag.module_inspector import UNKNOWN_ORDER, join_inspections
 from ligerdiag.report.model import Coverage
 
 NAMES = ("p", "kernel.2", "free", "before", "kernel.1", "after", "root")

@@ -3,9 +3,11 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
+from ligerdiag.compile import worker_process
 from ligerdiag.compile.cache import Cache
 from ligerdiag.dumps import translate
 from ligerdiag.dumps.translate import Translator
@@ -121,13 +123,24 @@ def test_what_cannot_be_parsed_is_one_line_and_the_next_text_is_parsed(
     assert translator.translate(good.read_bytes(), good.name)
 
 
-def test_a_text_that_takes_too_long_is_ended(dumps: Path, cache: Path) -> None:
-    good = only(dumps / "losses").optimized[1]
+LONG_TEXT = b"HloModule m\n\nENTRY e {\n  a0 = f32[] parameter(0)\n%s\n  ROOT r = f32[] negate(a0)\n}\n" % b"\n".join(
+    b"  a%d = f32[] add(a%d, a%d)" % (number, number - 1, number - 1) for number in range(1, 100_000)
+)
+
+
+def test_a_text_that_takes_too_long_is_ended_by_processor_time(cache: Path) -> None:
     with (
-        Translator(cache=Cache(cache), timeout=1e-9) as hasty,
-        pytest.raises(ArtifactError, match=r"was ended after 1e-09 s"),
+        Translator(cache=Cache(cache), timeout=1e-3) as hasty,
+        pytest.raises(ArtifactError, match=r"`x\.txt`: parsing it was ended after 0\.001 s of a processor"),
     ):
-        hasty.translate(good.read_bytes(), good.name)
+        hasty.translate(LONG_TEXT, "x.txt")
+
+
+def test_a_busy_machine_ends_no_text(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that runs a hundred times too fast for the text's processor time."""
+    start = worker_process.monotonic()
+    monkeypatch.setattr(worker_process, "monotonic", lambda: start + 100 * (monotonic() - start))
+    assert translator.translate(LONG_TEXT, "x.txt")
 
 
 def test_a_text_above_the_bound_is_not_given_to_a_worker(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ def patch(folder: Path, code: str, *, target: str, line: int = 1, operand: int =
     file.write_text(code, encoding="utf-8")
     place = SourceLine(file=str(file), line=line)
     call = CallPlace(line=place, target=target, operands=operands, outputs=1)
-    return render_patch(call, kernel="kernel", operand=operand)
+    return render_patch(call, kernel="kernel", operand=operand, source_roots=[str(folder)])
 
 
 def test_before_0_4_an_output_is_added_and_aliased(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_a_relative_file_is_that_of_the_working_directory(tmp_path: Path, monkey
         (tmp_path / name).mkdir()
         (tmp_path / name / "train.py").write_text(f"loss = {name}\n")
         monkeypatch.chdir(tmp_path / name)
-        lines.append(load_source_text(SourceLine(file="train.py", line=1)))
+        lines.append(load_source_text(SourceLine(file="train.py", line=1), [str(tmp_path)]))
     assert lines == ["loss = one", "loss = two"]
 
 

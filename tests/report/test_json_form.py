@@ -7,6 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from ligerdiag.findings import SourceLine
 from ligerdiag.outcomes import (
     DeviceOutput,
     DeviceRun,
@@ -17,7 +18,7 @@ from ligerdiag.outcomes import (
 from ligerdiag.report.json import load_schema, render_json
 from ligerdiag.report.model import SCHEMA_VERSION, CheckReport
 from tests.report.every_report import REPORTS
-from tests.report.samples import make_case, make_report
+from tests.report.samples import make_case, make_finding, make_report
 
 
 @pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS.keys())
@@ -25,6 +26,14 @@ from tests.report.samples import make_case, make_report
 def test_output_meets_the_schema(report: CheckReport, exit_code: int | None) -> None:
     validator = jsonschema.Draft202012Validator(load_schema())
     assert list(validator.iter_errors(json.loads(render_json(report, exit_code=exit_code)))) == []
+
+
+@pytest.mark.parametrize("line", [-5, -(2**31), 0])
+def test_a_line_that_there_cannot_be_is_one_that_is_not_known(line: int) -> None:
+    finding = make_finding(source=SourceLine(file="train.py", line=line))
+    rendered = json.loads(render_json(make_report(make_case(findings=(finding,)))))
+    assert rendered["cases"][0]["findings"][0]["source"] == {"file": "train.py", "line": None, "function": ""}
+    assert list(jsonschema.Draft202012Validator(load_schema()).iter_errors(rendered)) == []
 
 
 def test_the_schema_is_one_and_names_the_version_of_the_model() -> None:

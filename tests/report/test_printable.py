@@ -2,7 +2,7 @@
 
 import pytest
 
-from ligerdiag.report.printable import compute_cells, compute_printable
+from ligerdiag.report.printable import compute_cells, compute_printable, compute_without_commands
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,19 @@ def test_wide_characters_take_two_cells_and_combining_ones_none() -> None:
     assert compute_cells("ab") == 2
     assert compute_cells("表") == 2
     assert compute_cells("e\u0301") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("::set-output name=x::y", ": :set-output name=x::y"),
+        ("  ::error file=a::b", "  : :error file=a::b"),
+        ("::", ": :"),
+        ("note: ##[add-mask]x", "note: ## [add-mask]x"),
+        ("##vso[task.setvariable variable=x]y", "## vso[task.setvariable variable=x]y"),
+        ("case a::b[1] # note", "case a::b[1] # note"),
+        ("## heading", "## heading"),
+    ],
+)
+def test_no_line_is_a_command_of_a_workflow(line: str, text: str) -> None:
+    assert compute_without_commands(line) == text

@@ -39,7 +39,7 @@ def test_a_finding_reads_like_the_compilers(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "train.py").write_text("\n" * 40 + "    loss = flce(x, w)\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     finding = make_finding(source=SourceLine(file=str(tmp_path / "train.py"), line=41))
-    text = render_terminal(make_report(make_case(findings=(finding,))))
+    text = render_terminal(make_report(make_case(findings=(finding,), source_roots=(str(tmp_path),))))
     assert (
         "error[LD002]: gradient of `bias` reads a copy of the logits that `ce_kernel` overwrote elsewhere\n"
         "  --> train.py:41  loss = flce(x, w)\n"

@@ -139,3 +139,15 @@ def test_an_interrupted_run_says_so() -> None:
 
 def test_an_empty_run_says_that_nothing_was_checked() -> None:
     assert render_terminal(make_report()) == "nothing was checked\n"
+
+
+@pytest.mark.parametrize("width", [None, 40])
+@pytest.mark.parametrize("colour", [False, True])
+def test_no_name_begins_a_line_that_a_workflow_takes_for_a_command(width: int | None, colour: bool) -> None:
+    name = "::set-output name=x::y"
+    finding = make_finding(message=f"the value {'that has a long name ' * 2} {name} ##[add-mask]z", evidence=())
+    case = make_case(name, findings=(finding,), outputs={name: Verdict.STALE}, coverage=Coverage(not_covered=(name,)))
+    text = render_terminal(make_report(case), width=width, colour=colour)
+    assert "set-output name=x::y" in text
+    assert [line for line in text.splitlines() if line.lstrip().startswith("::")] == []
+    assert "##[" not in text

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.suppressions.comments import MAX_FILE_BYTES, AllowComment, load_comments, parse_comments
+from ligerdiag.report.source_text import MAX_FILE_BYTES
+from ligerdiag.suppressions.comments import AllowComment, load_comments, parse_comments
 
 
 def parse(code: str) -> list[AllowComment]:
@@ -104,6 +105,6 @@ def test_files_that_are_not_read_allow_nothing(tmp_path: Path) -> None:
     text.write_text(LINE)
     large.write_text(LINE + "#" * MAX_FILE_BYTES)
     folder.mkdir()
-    assert len(load_comments(str(good))) == 1
+    assert len(load_comments(str(good), [str(tmp_path)])) == 1
     for path in (text, large, folder, tmp_path / "not_there.py", Path("a\x00.py"), Path("/dev/zero")):
-        assert load_comments(str(path)) == ()
+        assert load_comments(str(path), ["/"]) == ()

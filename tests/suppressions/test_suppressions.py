@@ -34,7 +34,7 @@ def case_of(*findings: Finding, case_id: str = "step[a-1]", **changes: object) -
 
 
 def is_allowed(finding: Finding, *entries: ConfigEntry, case_id: str = "step[a-1]") -> bool:
-    (marked,) = Suppressions(entries).apply(case_id, (finding,))
+    (marked,) = Suppressions(entries).apply(case_id, (finding,), ["/"])
     assert replace(marked, suppressed=None) == finding
     return marked.suppressed is not None
 
@@ -93,11 +93,28 @@ def at(path: Path, line: int, rule: str = "LD003") -> Finding:
 
 def test_a_comment_allows_its_rule_on_its_line_and_no_other(module: Path) -> None:
     findings = (at(module, 2), at(module, 1), at(module, 2, "LD001"), at(module, 0), latent(source=None))
-    allowed = Suppressions().apply("step", findings)
+    allowed = Suppressions().apply("step", findings, [str(module.parent)])
     assert [finding.suppressed is not None for finding in allowed] == [True, False, False, False, False]
     said = allowed[0].suppressed
     assert said is not None
     assert (said.kind, said.reason, said.where) == (SuppressionKind.IN_CODE, "only logged", "mine.py:2")
+
+
+def test_a_comment_counts_only_in_a_file_of_the_user_s(module: Path, tmp_path: Path) -> None:
+    roots = [str(tmp_path / "mine")]
+    link = tmp_path / "mine" / "link.py"
+    link.parent.mkdir()
+    link.symlink_to(module)
+    for finding in (at(module, 2), at(link, 2)):
+        assert Suppressions().apply("step", (finding,), roots)[0].suppressed is None
+        assert Suppressions().apply("step", (finding,))[0].suppressed is None
+        assert Suppressions().apply("step", (finding,), [str(tmp_path)])[0].suppressed is not None
+
+
+def test_a_comment_that_came_with_a_dump_allows_nothing(module: Path) -> None:
+    suppressions = Suppressions(foreign=[str(module.parent)])
+    (finding,) = suppressions.apply("step", (at(module, 2),), [str(module.parent)])
+    assert finding.suppressed is None
 
 
 def test_a_comment_without_a_reason_allows_nothing(module: Path) -> None:
@@ -107,7 +124,7 @@ def test_a_comment_without_a_reason_allows_nothing(module: Path) -> None:
 
 def test_a_comment_comes_before_an_entry_and_both_are_used(module: Path) -> None:
     suppressions = Suppressions((entry(),))
-    (finding,) = suppressions.apply("step", (at(module, 2),))
+    (finding,) = suppressions.apply("step", (at(module, 2),), [str(module.parent)])
     assert finding.suppressed is not None
     assert finding.suppressed.kind is SuppressionKind.IN_CODE
     assert unused(suppressions, case_of(finding), everything=True) == []
@@ -130,7 +147,7 @@ def test_a_comment_in_a_case_s_own_file_is_unused_when_all_its_cases_were_in_the
 def test_a_comment_in_another_file_is_unused_when_everything_was_in_the_run(module: Path) -> None:
     for everything, expected in ((True, NOT_USED), (False, [])):
         suppressions = Suppressions()
-        findings = suppressions.apply("step", (at(module, 1),))
+        findings = suppressions.apply("step", (at(module, 1),), [str(module.parent)])
         assert unused(suppressions, case_of(*findings), everything=everything) == expected
 
 
@@ -177,7 +194,7 @@ def test_what_was_not_analysed_to_the_end_makes_nothing_unused(module: Path, cha
 def test_a_comment_that_cannot_be_meant_so_is_always_told(module: Path, line: str, rule: str, message: str) -> None:
     module.write_text(f"{line}\n")
     suppressions = Suppressions()
-    suppressions.apply("step", (at(module, 1),))
+    suppressions.apply("step", (at(module, 1),), [str(module.parent)])
     (one,) = suppressions.list_unused((case_of(),), Scope())
     assert (one.kind, one.rule, one.where, one.message) == (SuppressionKind.IN_CODE, rule, "mine.py:1", message)
 

@@ -48,13 +48,14 @@ def list_worst_first(case: CaseReport) -> list[Finding]:
         is_allowed = cause.suppressed is not None
         return is_allowed, _SEVERITIES.index(cause.severity), -max(verdicts, default=-1), -len(verdicts)
 
-    return sorted(compute_causes(case.findings, tuple(case.outputs)), key=weigh)
+    return sorted(compute_causes(case.findings, tuple(case.outputs), case.source_roots), key=weigh)
 
 
 def _make(finding: Finding, case: CaseReport, steps: Mapping[str, int]) -> Article:
     source, allowed = finding.source, finding.suppressed
     stores = () if finding.call is None else finding.call.stores
-    facts = [("store", f"{compute_place(place)}  {load_source_text(place)}".rstrip()) for place in stores]
+    roots = case.source_roots
+    facts = [("store", f"{compute_place(place)}  {load_source_text(place, roots)}".rstrip()) for place in stores]
     facts += [(label, compute_near(text)) for label, text in limit_reads(finding.evidence, MAX_READS)]
     if "replay" not in dict(facts) and case.replay is not None:
         said: dict[str, list[str]] = {}
@@ -72,7 +73,7 @@ def _make(finding: Finding, case: CaseReport, steps: Mapping[str, int]) -> Artic
         place="" if source is None else compute_place(source),
         function="" if source is None else source.function,
         line=0 if source is None else source.line,
-        source="" if source is None else load_source_text(source),
+        source="" if source is None else load_source_text(source, roots),
         facts=tuple((label, compute_parts(text, steps)) for label, text in facts),
         help=compute_parts(finding.help, steps),
         allowed="" if allowed is None else f"{allowed.reason} ({allowed.kind.value}, {allowed.where})",

@@ -1,6 +1,7 @@
 """The neighbourhood as HLO text: every step with the steps that it uses and those that use it, linked both ways."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ligerdiag.report.html.marks import Sign, sign_of
@@ -27,8 +28,8 @@ class Entry:
     """Index into the module's text."""
 
 
-def compute_listing(view: ScheduleView) -> tuple[Entry, ...]:
-    """In the order of the schedule."""
+def compute_listing(view: ScheduleView, source_roots: Sequence[str]) -> tuple[Entry, ...]:
+    """In the order of the schedule. source_roots: folders below which sources are read."""
     ids, lines = compute_step_ids(view), dict(view.anchors)
     users: dict[int, list[Step]] = defaultdict(list)
     for step in view.steps:
@@ -45,7 +46,7 @@ def compute_listing(view: ScheduleView) -> tuple[Entry, ...]:
             users=tuple(users[step.id]),
             signs=tuple(dict.fromkeys(signs[step.id])),
             place="" if step.source is None else compute_place(step.source),
-            source="" if step.source is None else load_source_text(step.source),
+            source="" if step.source is None else load_source_text(step.source, source_roots),
             line=lines.get(step.id),
         )
         for step in sorted(view.steps, key=lambda step: step.start)

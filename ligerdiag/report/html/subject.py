@@ -47,7 +47,7 @@ def find_subject(case: CaseReport) -> Subject:
         buffer=buffer,
         place="" if line is None else compute_place(line),
         function="" if line is None else line.function,
-        source="" if line is None else load_source_text(line),
+        source="" if line is None else load_source_text(line, case.source_roots),
     )
 
 

@@ -149,7 +149,10 @@ def test_a_users_line_stands_in_the_page_where_the_file_is_here(tmp_path: Path) 
     file = tmp_path / "train.py"
     file.write_text("\n" * 40 + "    loss = flce(x, w) if x < y else 0\n", encoding="utf-8")
     finding = make_finding(source=SourceLine(file=str(file), line=41))
-    assert "loss = flce(x, w) if x &lt; y else 0" in render(make_case(findings=(finding,)))
+    assert "loss = flce(x, w) if x &lt; y else 0" in render(
+        make_case(findings=(finding,), source_roots=(str(tmp_path),))
+    )
+    assert "loss = flce" not in render(make_case(findings=(finding,)))
 
 
 def test_unknown_is_said_first_and_never_as_right() -> None:

@@ -179,7 +179,9 @@ def test_the_call_line_stands_in_the_head(tmp_path: Path) -> None:
     assert call.source is not None
     call = replace(call, source=replace(call.source, file=str(file), line=3))
     page = render_case_html(
-        case := make_case(findings=(make_finding(outputs=("input",)), call)), make_report(case), version="1.0"
+        case := make_case(findings=(make_finding(outputs=("input",)), call), source_roots=(str(tmp_path),)),
+        make_report(case),
+        version="1.0",
     )
     head = page[page.index('id="headline"') : page.index('id="findings"')]
     assert f"{file}:3" in head

@@ -9,24 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.dumps.limits import (
-    BASE_BYTES,
-    BASE_SECONDS,
-    BYTES_PER_BYTE,
-    SECONDS_PER_BYTE,
-    compute_allowance,
-    compute_seconds,
-    limit_memory,
-    limit_time,
-)
+from ligerdiag.dumps.budget import compute_allowance, compute_seconds, limit_memory, limit_time
 from ligerdiag.errors import ArtifactError
+from ligerdiag.limits import BASE_MEMORY_BYTES, BASE_SECONDS, MEMORY_PER_BYTE, SECONDS_PER_BYTE
 from tests.dumps.conftest import Inspect
 
 
 def test_what_a_file_may_cost_grows_with_its_size(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x" * 1000)
-    assert compute_allowance([]) == BASE_BYTES
-    assert compute_allowance([tmp_path / "a", tmp_path / "missing"]) == BASE_BYTES + 1000 * BYTES_PER_BYTE
+    assert compute_allowance([]) == BASE_MEMORY_BYTES
+    assert compute_allowance([tmp_path / "a", tmp_path / "missing"]) == BASE_MEMORY_BYTES + 1000 * MEMORY_PER_BYTE
 
 
 def test_the_time_that_a_file_may_take_grows_with_its_size(tmp_path: Path) -> None:

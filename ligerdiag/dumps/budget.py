@@ -1,8 +1,6 @@
-"""Bounds on memory and time: what a file costs may be a multiple of what it has on disk, not more.
+"""Memory and time that one module may take: a multiple of what its files have on disk, not more (see `limits`).
 
-A protobuf of a few bytes a message takes fifty times its size once it is parsed, and an analysis more; a module can be
-made so that following it takes for ever. The operating system refuses what is above the bounds, and that ends in an error
-of one line.
+The operating system refuses what is above, and that ends in an error of one line.
 """
 
 import resource
@@ -13,28 +11,24 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ligerdiag.errors import ArtifactError
+from ligerdiag.limits import BASE_MEMORY_BYTES, BASE_SECONDS, MEMORY_PER_BYTE, SECONDS_PER_BYTE
+from ligerdiag.untrusted_files import count_stored_bytes
 
-BASE_BYTES = 3 << 29
-"""What any module may take: 1.5 GiB."""
-BYTES_PER_BYTE = 100
-BASE_SECONDS = 4.0
-"""What any module may take of a processor: the load of the machine does not count."""
-SECONDS_PER_BYTE = 0.2 / (1 << 20)
 _STATM = Path("/proc/self/statm")
 
 
 def compute_allowance(paths: Iterable[Path]) -> int:
     """Bytes of memory that reading and analysing these files may take."""
-    return BASE_BYTES + BYTES_PER_BYTE * _compute_size(paths)
+    return BASE_MEMORY_BYTES + MEMORY_PER_BYTE * count_stored_bytes(paths)
 
 
 def compute_seconds(paths: Iterable[Path]) -> float:
     """Seconds of a processor that reading and analysing these files may take."""
-    return BASE_SECONDS + SECONDS_PER_BYTE * _compute_size(paths)
+    return BASE_SECONDS + SECONDS_PER_BYTE * count_stored_bytes(paths)
 
 
-def _compute_size(paths: Iterable[Path]) -> int:
-    return sum(path.stat().st_size for path in paths if path.is_file())
+class BudgetError(ArtifactError):
+    """A module takes more memory or time than its files are worth."""
 
 
 class _TimeIsUp(BaseException):
@@ -43,7 +37,7 @@ class _TimeIsUp(BaseException):
 
 @contextmanager
 def limit_time(seconds: float, name: str) -> Generator[None]:
-    """No more than so many seconds of a processor; ArtifactError with that name after them.
+    """No more than so many seconds of a processor; BudgetError with that name after them.
 
     Bounds nothing but in the main thread.
     """
@@ -59,7 +53,7 @@ def limit_time(seconds: float, name: str) -> Generator[None]:
     try:
         yield
     except _TimeIsUp:
-        raise ArtifactError(f"`{name}` takes more than {seconds:.3g} s: --timeout allows more") from None
+        raise BudgetError(f"`{name}` takes more than {seconds:.3g} s: --timeout allows more") from None
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
@@ -67,7 +61,7 @@ def limit_time(seconds: float, name: str) -> Generator[None]:
 
 @contextmanager
 def limit_memory(allowance: int, name: str) -> Generator[None]:
-    """No more than `allowance` bytes over what the process has now; ArtifactError with that name above it.
+    """No more than `allowance` bytes over what the process has now; BudgetError with that name above it.
 
     Where the operating system does not say what the process has, nothing is bounded.
     """
@@ -82,6 +76,6 @@ def limit_memory(allowance: int, name: str) -> Generator[None]:
     try:
         yield
     except MemoryError:
-        raise ArtifactError(f"`{name}` takes more than {allowance >> 20} MiB of memory") from None
+        raise BudgetError(f"`{name}` takes more than {allowance >> 20} MiB of memory") from None
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))

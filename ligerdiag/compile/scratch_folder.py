@@ -1,0 +1,79 @@
+"""Temporary folders of one process, which the next run removes where that process was killed.
+
+1. A folder belongs to whoever holds the lock on the file `lock` in it. The kernel of the operating system drops the lock
+   of a process that ends, however it ended: neither a process id that was given out again nor another container's
+   processes can be taken for the owner.
+2. The file gets its name when it is locked already, so nobody finds a new folder that is not locked.
+3. Only a real folder of our own user, with our name and an unlocked `lock`, is removed. One without a `lock`, of a process
+   killed while it made the folder, holds nothing; it is removed when it is a day old.
+"""
+
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+import time
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+PREFIX = "ligerdiag-"
+LOCK = "lock"
+NEW_LOCK = ".lock"
+UNLOCKED_SECONDS = 24 * 3600.0
+
+
+class ScratchFolder:
+    """A temporary folder that nobody else may enter."""
+
+    def __init__(self, kind: str = "") -> None:
+        """kind: stands in its name, for people. Removes what processes that were killed left behind, once a process."""
+        remove_stale_folders_once()
+        self.path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}-" if kind else PREFIX))
+        self._lock = os.open(self.path / NEW_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with suppress(OSError):  # a file system without locks: nobody can take this folder for an abandoned one, either
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.rename(self.path / NEW_LOCK, self.path / LOCK)
+
+    def remove(self) -> None:
+        """Removes the folder with all that is in it; may be called twice."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        with suppress(OSError):
+            os.close(self._lock)
+        self._lock = -1
+
+
+def remove_stale_folders(parent: Path) -> None:
+    """Removes the folders of processes that are gone; what cannot be removed stays."""
+    for folder in parent.glob(f"{PREFIX}*"):
+        try:
+            status = folder.lstat()
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+                continue
+            if _is_abandoned(folder, status.st_mtime):
+                shutil.rmtree(folder, ignore_errors=True)
+        except OSError:
+            continue
+
+
+def _is_abandoned(folder: Path, changed: float) -> bool:
+    """changed: when the folder was changed last, in seconds since the epoch."""
+    try:
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        left = {entry.name for entry in folder.iterdir()}
+        return left <= {NEW_LOCK} and time.time() - changed > UNLOCKED_SECONDS
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(lock)
+    return True
+
+
+@cache
+def remove_stale_folders_once() -> None:
+    """The same of the folder for temporary files; the first call of a process does it."""
+    remove_stale_folders(Path(tempfile.gettempdir()))

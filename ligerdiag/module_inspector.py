@@ -1,0 +1,226 @@
+"""From the files of one module, or one artifact, to its report: read, judged and described within its budget.
+
+A program whose order of operations is not known stands for several. What they agree in is said; an output in which they
+differ is unknown.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+
+from ligerdiag.analysis.joined_views import join_views
+from ligerdiag.compile.artifacts import list_artifact_files, load_artifact
+from ligerdiag.dumps.budget import BudgetError, compute_allowance, compute_seconds, limit_memory, limit_time
+from ligerdiag.dumps.find import ModuleFiles
+from ligerdiag.dumps.launches import load_launches
+from ligerdiag.dumps.load import LoadedModule, NoScheduleError, Translate, load_module, may_hold_kernels
+from ligerdiag.effects.declared import DeclaredEffects
+from ligerdiag.errors import LigerdiagError
+from ligerdiag.findings import Finding, Verdict
+from ligerdiag.hlo.module import HloModule
+from ligerdiag.inspection import Compilation, Inspection, inspect_artifact, inspect_compilation
+from ligerdiag.report.model import CaseReport, Status
+from ligerdiag.schedule_view import ScheduleView
+
+UNKNOWN_TARGET = "unknown target"
+"""Where neither names nor provenance say what a module was compiled for."""
+UNKNOWN_ORDER = (
+    "HLO text of the module before optimizations does not say in which order the author wrote what no operand orders:"
+    " dump it with --xla_dump_hlo_as_proto"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectionRequest:
+    """How modules are to be looked at."""
+
+    timeout: float | None = None
+    """Seconds of a processor that one may take; None means by its size."""
+    declared: tuple[DeclaredEffects, ...] = ()
+    """What is believed of operands whose effects are unknown."""
+    neighbourhoods: bool = False
+    """Look at who reads what kernels overwrite, too."""
+    view: bool = False
+    """Compute what an HTML report draws, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleOutcome:
+    """What became of one module or artifact."""
+
+    report: CaseReport | None = None
+    """Without status: see `api.conclude`. None where there is nothing to report."""
+    notes: tuple[str, ...] = ()
+    """What was found and is in no report."""
+    is_idle: bool = False
+    """It holds no custom calls."""
+    is_over_budget: bool = False
+    """It was ended because of its memory or time: the process that looked at it is not the one it was before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleInspector:
+    """Looks at one thing after another, in this process."""
+
+    request: InspectionRequest
+    translate: Translate
+    effects_cache: Path
+
+    def inspect_module(self, files: ModuleFiles) -> ModuleOutcome:
+        """Judges a module of a dump. What goes wrong with it is in its report."""
+        notes: list[str] = []
+
+        def look() -> Inspection | None:
+            if not may_hold_kernels(files):
+                return None
+            loaded = load_module(files, self.translate)
+            notes.extend(loaded.notes)
+            return self._inspect_loaded(loaded)
+
+        report = create_module_report(files)
+        try:
+            outcome = self._look_within(_list_sources(files), report, look)
+        except NoScheduleError as error:
+            if files.is_guess:
+                return ModuleOutcome(notes=(f"{error}: not inspected",))
+            outcome = ModuleOutcome(report=describe_error(report, error))
+        return replace(outcome, notes=tuple(notes))
+
+    def inspect_artifact(self, directory: Path) -> ModuleOutcome:
+        """Judges an artifact. What goes wrong with it is in its report."""
+        report = create_artifact_report(directory)
+        known: list[CaseReport] = [report]
+
+        def look() -> Inspection:
+            artifact = load_artifact(directory)
+            made = artifact.provenance
+            known.append(replace(report, id=made.case_id, target=made.target, toolchain=made.toolchain))
+            return inspect_artifact(
+                artifact,
+                effects_cache=self.effects_cache,
+                declared=self.request.declared,
+                neighbourhoods=self.request.neighbourhoods,
+                view=self.request.view,
+            )
+
+        outcome = self._look_within(_list_sources(directory), report, look)
+        if outcome.report is None:
+            return outcome
+        made = known[-1]
+        named = replace(outcome.report, id=made.id, target=made.target, toolchain=made.toolchain)
+        return replace(outcome, report=named)
+
+    def _look_within(
+        self, sources: Sequence[Path], report: CaseReport, look: Callable[[], Inspection | None]
+    ) -> ModuleOutcome:
+        """What `look` finds within the budget of those files; None of it is a module without custom calls."""
+        started = perf_counter()
+        seconds = self.request.timeout or compute_seconds(sources)
+        try:
+            with limit_memory(compute_allowance(sources), report.id), limit_time(seconds, report.id):
+                inspection = look()
+        except NoScheduleError:
+            raise
+        except LigerdiagError as error:
+            return ModuleOutcome(report=describe_error(report, error), is_over_budget=isinstance(error, BudgetError))
+        if inspection is None:
+            return ModuleOutcome(is_idle=True)
+        return ModuleOutcome(report=_describe(report, inspection, perf_counter() - started))
+
+    def _inspect_loaded(self, loaded: LoadedModule) -> Inspection:
+        launches = load_launches(loaded.files.optimized[0])
+
+        def inspect(program: HloModule | None) -> Inspection:
+            compilation = Compilation(
+                name=loaded.files.id,
+                program=program,
+                as_written=False,
+                optimized=loaded.optimized,
+                buffers=loaded.buffers,
+                output_names=(),
+                notes=(*loaded.notes, *launches.notes),
+                thunks=launches.thunks,
+                command_order=launches.command_order,
+            )
+            return inspect_compilation(
+                compilation,
+                effects_cache=self.effects_cache,
+                declared=self.request.declared,
+                neighbourhoods=self.request.neighbourhoods,
+                view=self.request.view,
+            )
+
+        return join_inspections([inspect(program) for program in loaded.programs or (None,)])
+
+
+def compute_budget_seconds(request: InspectionRequest, subject: ModuleFiles | Path) -> float:
+    """Seconds of a processor that a module, or the artifact in a directory, may take."""
+    return request.timeout or compute_seconds(_list_sources(subject))
+
+
+def _list_sources(subject: ModuleFiles | Path) -> tuple[Path, ...]:
+    """The files by whose bytes a module's budget is computed."""
+    if isinstance(subject, ModuleFiles):
+        return (*subject.optimized[:1], *subject.program[:1])
+    return list_artifact_files(subject)
+
+
+def join_inspections(inspections: list[Inspection]) -> Inspection:
+    """What all say of one compilation: an output in which they differ is unknown, a finding that one lacks is left out."""
+    first, *others = inspections
+    outputs = {
+        name: verdict if all(other.outputs.get(name) is verdict for other in others) else Verdict.UNKNOWN
+        for name, verdict in first.outputs.items()
+    }
+    if not others or (outputs == first.outputs and all(_keys(o) == _keys(first) for o in others)):
+        return first if first.view is None else replace(first, view=_join_views(inspections, outputs))
+    missed = dict.fromkeys((*(line for i in inspections for line in i.coverage.not_covered), UNKNOWN_ORDER))
+    return replace(
+        first,
+        outputs=outputs,
+        findings=tuple(f for f in first.findings if all(_key(f) in _keys(other) for other in others)),
+        coverage=replace(first.coverage, not_covered=tuple(missed)),
+        view=_join_views(inspections, outputs),
+    )
+
+
+def _join_views(inspections: list[Inspection], outputs: Mapping[str, Verdict]) -> ScheduleView | None:
+    return join_views([one.view for one in inspections if one.view is not None], outputs)
+
+
+def _keys(inspection: Inspection) -> frozenset[tuple[object, ...]]:
+    return frozenset(_key(finding) for finding in inspection.findings)
+
+
+def _key(finding: Finding) -> tuple[object, ...]:
+    return (finding.rule, finding.message, finding.outputs, finding.instructions)
+
+
+def _describe(report: CaseReport, inspection: Inspection, seconds: float) -> CaseReport:
+    return replace(
+        report,
+        outputs=inspection.outputs,
+        findings=inspection.findings,
+        coverage=inspection.coverage,
+        neighbourhoods=inspection.neighbourhoods,
+        view=inspection.view,
+        seconds=seconds,
+    )
+
+
+def describe_error(report: CaseReport, error: LigerdiagError) -> CaseReport:
+    """The report, with what kept us from looking."""
+    return replace(report, error=str(error), error_exit_code=error.exit_code)
+
+
+def create_module_report(files: ModuleFiles) -> CaseReport:
+    """The report of a module that nothing is known of."""
+    target = files.target or UNKNOWN_TARGET
+    return CaseReport(id=files.id, target=target, toolchain="", status=Status.ERROR, artifact=str(files.optimized[0]))
+
+
+def create_artifact_report(directory: Path) -> CaseReport:
+    """The report of an artifact that nothing is known of."""
+    name = str(directory)
+    return CaseReport(id=name, target=UNKNOWN_TARGET, toolchain="", status=Status.ERROR, artifact=name)

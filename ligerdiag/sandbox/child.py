@@ -1,0 +1,58 @@
+"""Child side: `python -m ligerdiag.sandbox.child` looks at one module after another, for its parent.
+
+1. It gives up what it can before it imports anything that reads a file: see `confinement`.
+2. Questions come on stdin, answers go into files; to what was stdout goes one line for each. What a library prints, up to
+   the message of an abort, goes to stderr, a file of the parent's.
+3. It ends with its parent (see `parent_process`).
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import TextIO
+
+from ligerdiag.compile.parent_process import end_group_with_parent
+from ligerdiag.sandbox.confinement import confine, limit_processor
+
+
+def main() -> None:
+    """Answers questions until stdin closes."""
+    refused = confine()
+    questions = os.fdopen(os.dup(0), encoding="utf-8")
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    end_group_with_parent(questions.fileno())
+    _answer(questions, answers, refused)
+
+
+def _answer(questions: TextIO, answers: TextIO, refused: tuple[str, ...]) -> None:
+    from ligerdiag.compile.cache import Cache
+    from ligerdiag.dumps.translate import Translator
+    from ligerdiag.module_inspector import ModuleInspector, compute_budget_seconds
+    from ligerdiag.sandbox.messages import Done, Question, Ready, Setup, parse_message, render_message
+
+    def say(record: object) -> None:
+        answers.write(render_message(record))
+        answers.flush()
+
+    say(Ready(refused=refused))
+    setup = parse_message(Setup, questions.readline())
+    cache = Cache(setup.cache)
+    with Translator(cache=cache, timeout=setup.request.timeout) as translator:
+        inspector = ModuleInspector(
+            request=setup.request, translate=translator.translate, effects_cache=cache.root / "effects"
+        )
+        for line in questions:
+            question = parse_message(Question, line)
+            limit_processor(compute_budget_seconds(setup.request, question.subject))
+            if isinstance(question.subject, Path):
+                outcome = inspector.inspect_artifact(question.subject)
+            else:
+                outcome = inspector.inspect_module(question.subject)
+            question.answer.write_text(render_message(outcome), encoding="ascii")
+            say(Done(answer=question.answer))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

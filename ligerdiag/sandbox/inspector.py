@@ -1,0 +1,245 @@
+"""Parent side: modules are looked at by a sandboxed process, which costs one module when it dies.
+
+1. One process takes all modules as long as it behaves. After one that it died of, or whose memory or time ran out, the
+   next module gets another process.
+2. A module that ends the process could not be analysed, with the reason; the other modules stand.
+3. Nothing that the process says is believed without a look: each answer is checked against its type (`records`).
+"""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Self
+
+from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.scratch_folder import ScratchFolder
+from ligerdiag.compile.toolchain import describe_interpreter, worker_environment
+from ligerdiag.dumps.find import ModuleFiles
+from ligerdiag.errors import ArtifactError, LigerdiagError
+from ligerdiag.limits import SANDBOX_ANSWER_BYTES, WALL_FACTOR, WALL_SECONDS
+from ligerdiag.module_inspector import (
+    InspectionRequest,
+    ModuleOutcome,
+    compute_budget_seconds,
+    create_artifact_report,
+    create_module_report,
+    describe_error,
+)
+from ligerdiag.records import RecordError
+from ligerdiag.sandbox.messages import Done, Question, Ready, Setup, parse_message, render_message
+from ligerdiag.untrusted_files import read_untrusted
+
+CHILD = "ligerdiag.sandbox.child"
+START_SECONDS = 180.0
+"""By the clock, for the imports."""
+_LINE_BYTES = 1 << 20
+_LOG_BYTES = 4 << 10
+
+
+class ChildEnded(Exception):
+    """The process died, or was ended, or answered nonsense; the message says how."""
+
+
+class SandboxedInspector:
+    """Looks at one thing after another, in a process that may die of it; a context manager."""
+
+    def __init__(self, request: InspectionRequest, *, cache: Cache) -> None:
+        self._setup = Setup(request=request, cache=cache.root)
+        self._scratch: ScratchFolder | None = None
+        self._child: _Child | None = None
+        self.refused: tuple[str, ...] = ()
+        """What the kernel would not take from the process, one line each; known after the first answer."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._drop()
+        if self._scratch is not None:
+            self._scratch.remove()
+            self._scratch = None
+
+    @property
+    def _folder(self) -> Path:
+        if self._scratch is None:
+            self._scratch = ScratchFolder()
+        return self._scratch.path
+
+    def start(self) -> None:
+        """Starts the process, which gets ready while we do something else."""
+        if self._child is None:
+            try:
+                self._child = _Child(self._folder, worker_environment(describe_interpreter(), self._setup.cache))
+            except OSError as error:
+                raise LigerdiagError(f"cannot start a process of `{sys.executable}`: {error}") from error
+
+    def inspect_module(self, files: ModuleFiles) -> ModuleOutcome:
+        """Judges a module of a dump. What goes wrong with it is in its report, the end of the process too."""
+        unknown = create_module_report(files)
+        try:
+            outcome = self._ask(_make_absolute(files))
+        except ChildEnded as end:
+            return ModuleOutcome(report=describe_error(unknown, _explain(files.id, end)))
+        report = outcome.report
+        return outcome if report is None else replace(outcome, report=replace(report, artifact=unknown.artifact))
+
+    def inspect_artifact(self, directory: Path) -> ModuleOutcome:
+        """Judges an artifact. What goes wrong with it is in its report, the end of the process too."""
+        unknown, absolute = create_artifact_report(directory), directory.absolute()
+        try:
+            outcome = self._ask(absolute)
+        except ChildEnded as end:
+            return ModuleOutcome(report=describe_error(unknown, _explain(str(directory), end)))
+        report = outcome.report
+        if report is None:
+            return outcome
+        name = unknown.id if report.id == str(absolute) else report.id
+        return replace(outcome, report=replace(report, id=name, artifact=unknown.artifact))
+
+    def _ask(self, subject: ModuleFiles | Path) -> ModuleOutcome:
+        is_fresh = self._child is None or not self._child.is_ready
+        self.start()
+        assert self._child is not None
+        try:
+            if is_fresh:
+                self.refused = self._child.wait_until_ready(self._setup)
+            seconds = WALL_SECONDS + WALL_FACTOR * compute_budget_seconds(self._setup.request, subject)
+            question = Question(answer=self._folder / "answer.json", subject=subject)
+            outcome = self._child.ask(question, seconds)
+        except BaseException:
+            self._drop()
+            raise
+        if outcome.is_over_budget:
+            self._drop()
+        return outcome
+
+    def _drop(self) -> None:
+        if self._child is not None:
+            self._child.end()
+            self._child = None
+
+
+class _Child:
+    """One process."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self.is_ready = False
+        self._log = folder / "log.txt"
+        self._buffer = b""
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", CHILD],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=folder,
+                env=environment,
+                start_new_session=True,
+            )
+
+    def wait_until_ready(self, setup: Setup) -> tuple[str, ...]:
+        """Waits for the imports and sends what holds for all questions; returns what the kernel refused."""
+        ready = self._read(Ready, START_SECONDS)
+        self._send(setup)
+        self.is_ready = True
+        return ready.refused
+
+    def ask(self, question: Question, seconds: float) -> ModuleOutcome:
+        """The outcome; ChildEnded when there is none within so many seconds by the clock."""
+        self._send(question)
+        self._read(Done, seconds)
+        try:
+            data = read_untrusted(question.answer, SANDBOX_ANSWER_BYTES, follow=False)
+            question.answer.unlink()
+            return parse_message(ModuleOutcome, data)
+        except (ArtifactError, OSError, RecordError) as error:
+            raise ChildEnded(f"gave no answer: {error}") from error
+
+    def end(self) -> None:
+        """Ends the process and all that it started, and waits until it is gone."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+
+    def _send(self, record: object) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(render_message(record).encode())
+            self._process.stdin.flush()
+        except OSError as error:
+            raise self._make_end() from error
+
+    def _read[A](self, kind: type[A], seconds: float) -> A:
+        assert self._process.stdout is not None
+        file, end = self._process.stdout.fileno(), monotonic() + seconds
+        while b"\n" not in self._buffer:
+            remaining = end - monotonic()
+            if remaining <= 0 or not select.select([file], [], [], remaining)[0]:
+                raise ChildEnded(f"was ended after {seconds:.0f} s by the clock")
+            block = os.read(file, 1 << 16)
+            if not block:
+                raise self._make_end()
+            self._buffer += block
+            if len(self._buffer) > _LINE_BYTES:
+                raise ChildEnded("gave an answer without end")
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        try:
+            return parse_message(kind, line)
+        except RecordError as error:
+            raise ChildEnded(f"gave no answer: {error}") from error
+
+    def _make_end(self) -> ChildEnded:
+        try:
+            code = self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            return ChildEnded("closed its output")
+        if code >= 0:
+            said = self._read_last_line()
+            return ChildEnded(f"ended with exit code {code}" + (f": {said}" if said else ""))
+        return ChildEnded(_describe_signal(-code))
+
+    def _read_last_line(self) -> str:
+        with self._log.open("rb") as log:
+            log.seek(max(0, self._log.stat().st_size - _LOG_BYTES))
+            lines = log.read().decode(errors="replace").strip().splitlines()
+        return lines[-1].strip() if lines else ""
+
+
+def _make_absolute(files: ModuleFiles) -> ModuleFiles:
+    """The process has a current folder of its own."""
+    optimized, program, buffers = (
+        tuple(path.absolute() for path in paths) for paths in (files.optimized, files.program, files.buffers)
+    )
+    return replace(files, optimized=optimized, program=program, buffers=buffers)
+
+
+def _describe_signal(number: int) -> str:
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = "unknown"
+    match number:
+        case signal.SIGKILL:
+            why = ", perhaps out of memory"
+        case signal.SIGVTALRM | signal.SIGXCPU:
+            why = ": it took too much of a processor"
+        case _:
+            why = ""
+    return f"was ended by signal {number} ({name}){why}"
+
+
+def _explain(name: str, end: ChildEnded) -> ArtifactError:
+    return ArtifactError(f"the process that looked at `{name}` {end}")

@@ -1,0 +1,58 @@
+"""What crosses the boundary between ligerdiag and the process that reads files: JSON records, each checked on arrival."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from ligerdiag.dumps.find import ModuleFiles
+from ligerdiag.module_inspector import InspectionRequest
+from ligerdiag.records import RecordError, decode_record, encode_record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """The first line to the process: what holds for all that it will be asked."""
+
+    request: InspectionRequest
+    cache: Path
+    """Root of the cache."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """Its first line back, once its imports are done."""
+
+    refused: tuple[str, ...]
+    """What the kernel would not take from it, one line each; see `confinement`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One module, or one artifact."""
+
+    answer: Path
+    """The file that the process writes its ModuleOutcome to."""
+    subject: ModuleFiles | Path
+    """A module's files, or an artifact's directory; their paths are absolute."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The answer is written."""
+
+    answer: Path
+
+
+def render_message(record: object) -> str:
+    """One line."""
+    return json.dumps(encode_record(record)) + "\n"
+
+
+def parse_message[A](kind: type[A], text: str | bytes) -> A:
+    """The record; raises RecordError when the text is none of that kind."""
+    try:
+        return decode_record(kind, json.loads(text))
+    except RecordError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"expected JSON of {kind.__name__}: {error}") from error

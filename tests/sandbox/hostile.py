@@ -1,0 +1,128 @@
+"""Inputs of strangers that once took minutes or gigabytes, and what a command takes of them."""
+
+import gzip
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+from threading import Timer
+
+from ligerdiag.compile.artifacts import (
+    AS_WRITTEN,
+    FORMAT_VERSION,
+    KERNEL_CALLS,
+    LOG,
+    MANIFEST,
+    OPTIMIZED,
+    PROVENANCE,
+    READERS,
+    THUNKS,
+    UNOPTIMIZED,
+    Provenance,
+    render_kernel_calls,
+    render_provenance,
+    write_manifest,
+)
+from tests.hlo.building import Builder
+
+ROOT = Path(__file__).parents[2]
+DUMPED = "module_0001.jit_f.sm_9.0_gpu_after_optimizations"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """One run of the command line, with all that it started and waited for."""
+
+    code: int
+    said: str
+    seconds: float
+    """Of a processor."""
+    memory: int
+    """Bytes of the largest of the processes."""
+
+
+def measure(*words: str | Path, cache: Path, timeout: float = 300) -> Cost:
+    """Runs `ligerdiag` with these words; what is still there after the timeout is ended, and its code is negative."""
+    environment = os.environ | {"LIGERDIAG_CACHE_DIR": str(cache)}
+    with TemporaryFile() as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "ligerdiag.cli", *map(str, words)],
+            cwd=ROOT, env=environment, stdout=out, stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        watch = Timer(timeout, os.killpg, (process.pid, signal.SIGKILL))
+        watch.start()
+        _, status, used = os.wait4(process.pid, 0)
+        watch.cancel()
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        said = out.read().decode()
+    return Cost(code=process.returncode, said=said, seconds=used.ru_utime + used.ru_stime, memory=used.ru_maxrss << 10)
+
+
+def make_doubling_calls(levels: int) -> bytes:
+    """A module whose every computation calls the one before twice: 2**levels calls of a kernel."""
+    made = Builder()
+    inner = made.computation("c0")
+    value = made.add(inner, "parameter")
+    call = made.add(inner, "custom-call", [value])
+    call.custom_call_target = "triton_kernel_call"
+    made.define(call)
+    for level in range(1, levels + 1):
+        outer = made.computation(f"c{level}")
+        value = made.add(outer, "parameter")
+        made.define(value)
+        for _ in range(2):
+            value = made.add(outer, "call", [value], calls=[inner])
+        inner = outer
+    for computation in made.proto.hlo_module.computations:
+        made.schedule(computation)
+    return made.bytes()
+
+
+def write_artifact(folder: Path, module: bytes) -> Path:
+    """An artifact directory whose manifest is right, with that module before and after optimizations."""
+    folder.mkdir(parents=True)
+    provenance = Provenance(
+        format_version=FORMAT_VERSION, key="k", case_id="hostile", source="x.py", outputs=("y",), inputs=("x",),
+        input_placements=(), output_placements=(), parameters=(0,), tags=0, target="h100", target_sha256="",
+        compute_capability=90, mesh={}, devices=1, toolchain="own", versions={}, environment={}, flags={}, ties=(),
+        trace_seconds=0, lower_seconds=0, compile_seconds=0,
+    )  # fmt: skip
+    texts = {
+        THUNKS: "", LOG: "", READERS: '{"readers": [], "trouble": ""}', PROVENANCE: render_provenance(provenance),
+        KERNEL_CALLS: render_kernel_calls((), ()),
+    }  # fmt: skip
+    for name in (AS_WRITTEN, UNOPTIMIZED, OPTIMIZED):
+        (folder / name).write_bytes(module)
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    write_manifest(folder)
+    return folder
+
+
+def write_empty_members(folder: Path, size: int) -> Path:
+    """A gzip file that holds nothing, many times."""
+    folder.mkdir(parents=True)
+    member = gzip.compress(b"")
+    (folder / f"{DUMPED}.hlo.pb.gz").write_bytes(member * (size // len(member)))
+    return folder
+
+
+def write_fifo_manifest(folder: Path) -> Path:
+    """What looks like an artifact in its parent, and never ends."""
+    (folder / "artifact").mkdir(parents=True)
+    os.mkfifo(folder / "artifact" / MANIFEST)
+    (folder / "artifact" / OPTIMIZED).write_bytes(b"x")
+    return folder
+
+
+def write_sparse(folder: Path, name: str, head: bytes, size: int) -> Path:
+    """A file that is nearly all hole."""
+    folder.mkdir(parents=True)
+    with (folder / name).open("wb") as file:
+        file.write(head)
+        file.truncate(size)
+    return folder

@@ -1,0 +1,55 @@
+"""The sandboxed process, with a bug for every way to die: the name of a module says which."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from ligerdiag.dumps.find import ModuleFiles
+from ligerdiag.module_inspector import ModuleInspector, ModuleOutcome
+from ligerdiag.sandbox import child, confinement
+from ligerdiag.sandbox.messages import Done, render_message
+
+BURN = "import time\nwhile time.process_time() < 2.5: pass"
+confinement.SANDBOX_SPARE_SECONDS = 0.0  # type: ignore[misc]
+
+
+def inspect_module(self: ModuleInspector, files: ModuleFiles) -> ModuleOutcome:
+    del self
+    match files.id:
+        case "abort":
+            os.abort()
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "leave":
+            os._exit(7)
+        case "raise":
+            raise AssertionError("a bug of ours")
+        case "spin":
+            re.fullmatch(r"(a+)+b", "a" * 64)  # in C, where no handler of Python's runs
+        case "sleep":
+            time.sleep(3600)
+        case "delegate":
+            return ModuleOutcome(notes=(str(subprocess.run([sys.executable, "-c", BURN], check=False).returncode),))
+        case "swell":
+            return ModuleOutcome(notes=(str(os.getpid()),), is_over_budget=True)
+        case "lie":
+            Path("answer.json").write_text('{"report": 1, "notes": [], "is_idle": 0, "is_over_budget": 0}')
+            os.write(answers, render_message(Done(answer=Path("answer.json"))).encode())
+            time.sleep(3600)
+        case "pickle":
+            os.write(answers, b"\x80\x04.\n")
+            time.sleep(3600)
+        case _:
+            pass
+    return ModuleOutcome(notes=(str(os.getpid()),))
+
+
+ModuleInspector.inspect_module = inspect_module  # type: ignore[method-assign]
+answers = os.dup(1)
+
+if __name__ == "__main__":
+    child.main()

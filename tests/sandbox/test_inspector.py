@@ -1,0 +1,128 @@
+"""A process that dies costs the module that it died of; nothing that it says is taken on trust."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic, sleep
+
+import pytest
+
+from ligerdiag.compile.cache import Cache
+from ligerdiag.dumps.find import ModuleFiles
+from ligerdiag.module_inspector import InspectionRequest, ModuleOutcome
+from ligerdiag.sandbox import inspector as inspector_module
+from ligerdiag.sandbox.inspector import SandboxedInspector
+from tests.sandbox.hostile import ROOT
+
+
+@pytest.fixture
+def inspector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SandboxedInspector]:
+    monkeypatch.setattr(inspector_module, "CHILD", "tests.sandbox.programs.dying_child")
+    with SandboxedInspector(InspectionRequest(timeout=0.5), cache=Cache(tmp_path / "cache")) as opened:
+        yield opened
+
+
+def look(inspector: SandboxedInspector, name: str) -> ModuleOutcome:
+    return inspector.inspect_module(ModuleFiles(id=name, target="", optimized=(Path("missing.hlo.pb"),)))
+
+
+def read_pid(outcome: ModuleOutcome) -> str:
+    (pid,) = outcome.notes
+    return pid
+
+
+def test_one_process_takes_all_modules_as_long_as_it_behaves(inspector: SandboxedInspector) -> None:
+    first, second = (read_pid(look(inspector, name)) for name in "ab")
+    assert first == second
+    assert read_pid(look(inspector, "swell")) == first
+    assert read_pid(look(inspector, "c")) != first
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("abort", r"was ended by signal 6 \(SIGABRT\)"),
+        ("kill", r"was ended by signal 9 \(SIGKILL\), perhaps out of memory"),
+        ("leave", "ended with exit code 7"),
+        ("raise", "ended with exit code 1: AssertionError: a bug of ours"),
+        ("spin", r"was ended by signal 26 \(SIGVTALRM\): it took too much of a processor"),
+        ("lie", "gave no answer: expected"),
+        ("pickle", "gave no answer: expected"),
+    ],
+)
+def test_a_process_that_dies_costs_one_module(inspector: SandboxedInspector, name: str, how: str) -> None:
+    before = read_pid(look(inspector, "a"))
+    report = look(inspector, name).report
+    assert report is not None
+    assert re.match(f"the process that looked at `{name}` {how}", report.error)
+    assert "\n" not in report.error
+    assert report.error_exit_code == 3
+    assert report.artifact == "missing.hlo.pb"
+    assert read_pid(look(inspector, "b")) != before
+
+
+def test_what_the_process_starts_has_a_time_of_its_own(inspector: SandboxedInspector) -> None:
+    assert look(inspector, "delegate").notes == ("0",)
+
+
+def test_a_process_that_sleeps_is_ended_by_the_clock(
+    inspector: SandboxedInspector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look(inspector, "a")
+    monkeypatch.setattr(inspector_module, "WALL_SECONDS", 0.5)
+    monkeypatch.setattr(inspector_module, "WALL_FACTOR", 0.0)
+    report = look(inspector, "sleep").report
+    assert report is not None
+    assert "by the clock" in report.error
+
+
+ABANDONED = """
+import os, signal, sys
+from pathlib import Path
+from ligerdiag.compile.cache import Cache
+from ligerdiag.dumps.find import ModuleFiles
+from ligerdiag.module_inspector import InspectionRequest
+from ligerdiag.sandbox import inspector
+inspector.CHILD = "tests.sandbox.programs.dying_child"
+with inspector.SandboxedInspector(InspectionRequest(timeout=60), cache=Cache(Path(sys.argv[1]))) as opened:
+    print(opened.inspect_module(ModuleFiles(id="a", target="", optimized=(Path("x"),))).notes[0], flush=True)
+    opened.inspect_module(ModuleFiles(id="sleep", target="", optimized=(Path("x"),)))
+"""
+
+
+def test_the_process_ends_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ABANDONED, str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = Path("/proc") / parent.stdout.readline().strip()
+        assert child.is_dir()
+        parent.kill()
+    end = monotonic() + 60
+    while is_running(child):
+        assert monotonic() < end
+        sleep(0.05)
+
+
+def is_running(process: Path) -> bool:
+    try:
+        return (process / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+CONFINED = """
+import resource, socket
+from ligerdiag.sandbox.confinement import confine
+refused = confine()
+print(resource.getrlimit(resource.RLIMIT_CORE), resource.getrlimit(resource.RLIMIT_NOFILE)[1], bool(refused))
+print(sorted(name for _, name in socket.if_nameindex()))
+"""
+
+
+def test_what_the_kernel_lets_us_give_up_is_given_up() -> None:
+    done = subprocess.run([sys.executable, "-c", CONFINED], cwd=ROOT, capture_output=True, text=True, check=True)
+    limits, names = done.stdout.splitlines()
+    assert limits in ("(0, 0) 1024 False", "(0, 0) 1024 True")
+    assert names == "['lo']" or limits.endswith("True")

@@ -1,0 +1,71 @@
+"""What crosses a boundary comes out as it went in, and what is of another type does not come out."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ligerdiag.findings import SourceLine, Verdict
+from ligerdiag.module_inspector import ModuleOutcome
+from ligerdiag.neighbourhood import Fate, Neighbourhood
+from ligerdiag.records import RecordError, decode_record, encode_record
+from ligerdiag.report.model import CaseReport, Status
+from ligerdiag.sandbox.messages import Question, parse_message, render_message
+from tests.report.html.view_samples import make_view
+from tests.report.samples import LAUNCH, make_case, make_device, make_finding, make_replay
+
+CASES = (
+    make_case(),
+    make_case("all", view=make_view(), findings=(make_finding(),), replay=make_replay(launches=(LAUNCH,))),
+    make_case("device", device=make_device(), expected={"y": "stale"}, expected_rules=("LD001",)),
+)
+
+
+def pass_on[A](kind: type[A], value: A) -> A:
+    return decode_record(kind, json.loads(json.dumps(encode_record(value))))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_a_report_comes_out_as_it_went_in(case: CaseReport) -> None:
+    assert pass_on(CaseReport, case) == case
+
+
+def test_text_that_is_no_unicode_and_numbers_that_are_none_survive() -> None:
+    report = CaseReport(
+        id="\udcff\x00`", target="", toolchain="", status=Status.ERROR, seconds=float("inf"),
+        neighbourhoods=(Neighbourhood(kernel="k", operand=2**70, number=1, fate=Fate.GONE),),
+    )  # fmt: skip
+    assert pass_on(CaseReport, report) == report
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (SourceLine, {"file": "f", "line": True, "function": ""}),
+        (SourceLine, {"file": "f", "line": 1.5, "function": ""}),
+        (SourceLine, {"file": "f", "line": 1}),
+        (SourceLine, {"file": "f", "line": 1, "function": "", "more": 1}),
+        (SourceLine, ["f", 1, ""]),
+        (SourceLine, None),
+        (Verdict, "good"),
+        (Verdict, ["fresh"]),
+        (ModuleOutcome, {"report": None, "notes": "text", "is_idle": False, "is_over_budget": False}),
+        (ModuleOutcome, {"report": {}, "notes": [], "is_idle": False, "is_over_budget": False}),
+        (tuple[str, str], ["a"]),
+        (frozenset[int], ["a"]),
+    ],
+)
+def test_another_type_is_refused(kind: type[object], value: object) -> None:
+    with pytest.raises(RecordError, match="expected"):
+        decode_record(kind, value)
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "[" * 200_000, "9" * 5000, '{"answer": 1}'])
+def test_a_message_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(RecordError, match="expected"):
+        parse_message(Question, text)
+
+
+def test_a_question_keeps_what_it_is_about() -> None:
+    question = Question(answer=Path("/a"), subject=Path("/b"))
+    assert parse_message(Question, render_message(question)) == question

@@ -1,0 +1,133 @@
+"""Every sentence of docs/security.md has a test, named here; a sentence that is new or changed asks for one."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+UNTESTED = ("Reporting a fault",)
+"""Sections that say nothing of what ligerdiag does; so does what stands before the first one."""
+
+FOREIGN = "tests/security/test_foreign_folder.py::"
+SOURCES = "tests/security/test_sources.py::"
+TEXT = "tests/report/test_source_text.py::"
+
+TESTS: Mapping[str, tuple[str, ...]] = {
+    "A case file that you give to": ("tests/security/test_trust.py::test_a_case_file_is_run_as_the_user",),
+    "Its imports are looked for in": (
+        "tests/security/test_trust.py::test_a_case_imports_from_its_project_pythonpath_and_what_is_installed",
+    ),
+    "The configuration is yours": (
+        "tests/config/test_foreign_config.py::test_a_file_elsewhere_counts",
+        "tests/config/test_foreign_config.py::test_it_is_said_unless_the_user_names_the_file",
+    ),
+    "Comments that allow a finding": (
+        "tests/suppressions/test_suppressions.py::test_a_comment_counts_only_in_a_file_of_the_user_s",
+    ),
+    "Dumps, HLO text, artifacts": (
+        FOREIGN + "test_reading_a_dump_imports_nothing_from_it",
+        SOURCES + "test_a_dump_does_not_excuse_itself",
+    ),
+    "`inspect`, `report` and `diff A B` run": (
+        FOREIGN + "test_reading_a_dump_imports_nothing_from_it",
+        "tests/security/test_trust.py::test_reading_needs_no_pickle",
+    ),
+    "No command imports what merely lies": (
+        FOREIGN + "test_reading_a_dump_imports_nothing_from_it",
+        FOREIGN + "test_hlo_text_is_parsed_without_the_folder",
+        FOREIGN + "test_a_case_from_elsewhere_imports_nothing_from_where_the_user_stands",
+    ),
+    "Every process that we start gets": (
+        "tests/compile/test_worker_environment.py::test_a_worker_starts_with_what_is_installed_alone",
+        "tests/security/test_trust.py::test_a_worker_stands_in_a_folder_of_its_own",
+    ),
+    "`python -m ligerdiag.cli` puts": (
+        FOREIGN + "test_python_m_imports_from_where_the_user_stands",
+        FOREIGN + "test_reading_a_dump_imports_nothing_from_it",
+    ),
+    "A report quotes source lines": (SOURCES + "test_inspect_quotes_nothing_unless_a_root_is_named",),
+    "Without it `check` quotes": (
+        SOURCES + "test_check_quotes_the_project_of_its_case_wherever_it_runs",
+        SOURCES + "test_inspect_quotes_nothing_unless_a_root_is_named",
+        TEXT + "test_the_usual_root_is_the_repository_or_else_the_folder",
+    ),
+    "Links are resolved first": (
+        TEXT + "test_a_link_out_of_the_root_leads_nowhere",
+        TEXT + "test_only_regular_files_of_a_bounded_size_are_opened",
+    ),
+    "A suggested change of your call": (TEXT + "test_the_patch_of_a_call_quotes_no_other_file",),
+    "A comment in a file that came": (SOURCES + "test_a_dump_does_not_excuse_itself",),
+    "Beside a single file that you inspect": (SOURCES + "test_the_user_s_own_comments_and_configuration_count",),
+    "Time, memory, bytes read": (
+        "tests/sandbox/test_bounds.py::test_work_is_bounded",
+        "tests/dumps/test_find.py::test_a_directory_is_looked_through_within_bounds",
+    ),
+    "A file that is not regular": (
+        "tests/sandbox/test_untrusted_files.py::test_what_is_no_regular_file_is_not_opened",
+    ),
+    "`inspect` reads in a process": (
+        "tests/sandbox/test_inspector.py::test_a_process_that_dies_costs_one_module",
+        "tests/sandbox/test_inspector.py::test_what_the_kernel_lets_us_give_up_is_given_up",
+    ),
+    "A name in a report holds": (
+        "tests/report/test_printable.py::test_control_is_taken_out_and_text_is_kept",
+        "tests/cli/test_command_line.py::test_an_error_cannot_colour_the_terminal",
+    ),
+    "No line of the terminal format": (
+        "tests/report/test_printable.py::test_no_line_is_a_command_of_a_workflow",
+        "tests/report/test_terminal_text.py::test_no_name_begins_a_line_that_a_workflow_takes_for_a_command",
+    ),
+    "HTML pages are self-contained": (
+        "tests/report/html/test_case_page.py::test_no_page_names_an_address",
+        "tests/report/html/test_case_page.py::test_names_that_are_markup_are_text",
+    ),
+    "What we start ends with us": (
+        "tests/effects/test_ended_parent.py::test_no_process_is_left",
+        "tests/replay/test_service.py::test_a_worker_and_what_it_started_end_with_their_parent",
+        "tests/replay/test_kernels.py::test_killing_the_parent_leaves_no_process",
+    ),
+    "Temporary folders are readable": (
+        "tests/compile/test_scratch_folder.py::test_what_a_killed_process_left_is_removed_and_what_another_uses_is_not",
+        "tests/compile/test_scratch_folder.py::test_nobody_else_may_enter",
+    ),
+}
+"""How a sentence begins, to its tests."""
+
+AWAITED = (
+    "Tags of ours are used",
+    "An output is fresh only",
+    "An alias between",
+    "A buffer assignment counts",
+    "What XLA itself would",
+    "Cases of one file may see",
+    "What is kept in the cache depends",
+    "Every entry of the cache says",
+    "A cache that others can write",
+    "A rule, a module or a case file",
+)
+"""How a sentence begins whose test comes with the change that makes it true."""
+
+
+def list_sentences() -> list[str]:
+    sections = re.split(r"^## (.+)\n", (ROOT / "docs" / "security.md").read_text(), flags=re.MULTILINE)[1:]
+    texts = [text for title, text in zip(sections[::2], sections[1::2], strict=True) if title not in UNTESTED]
+    found = [re.split(r"(?<=\.) (?=[A-Z`])", " ".join(part.split())) for text in texts for part in text.split("\n\n")]
+    return [sentence for sentences in found for sentence in sentences if sentence]
+
+
+@pytest.mark.parametrize("sentence", list_sentences())
+def test_a_sentence_has_a_test(sentence: str) -> None:
+    assert sum(sentence.startswith(start) for start in (*TESTS, *AWAITED)) == 1
+
+
+@pytest.mark.parametrize("start", [*TESTS, *AWAITED])
+def test_no_test_is_for_a_sentence_that_is_gone(start: str) -> None:
+    assert sum(sentence.startswith(start) for sentence in list_sentences()) == 1
+
+
+@pytest.mark.parametrize("name", sorted({name for names in TESTS.values() for name in names}))
+def test_the_test_is_there(name: str) -> None:
+    file, _, function = name.partition("::")
+    assert f"\ndef {function}(" in (ROOT / file).read_text()
