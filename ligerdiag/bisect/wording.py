@@ -40,12 +40,12 @@ def describe_replay(outcome: Outcome, replay: Replay | None) -> str:
     """What numbers say to the verdicts: `agrees`, `lossy 0.25`, `too large`; empty where none were asked for."""
     if replay is None or outcome.error:
         return ""
-    return compute_text(render_agreement_word(outcome.outputs, replay))
+    return compute_text(render_agreement_word(outcome.outputs, replay, outcome.findings))
 
 
 def has_disagreement(outcome: Outcome, replay: Replay) -> bool:
     """Whether verdicts and numbers cannot both be true: a bug in ligerdiag."""
-    return Agreement.DISAGREES in compute_replay_agreements(outcome.outputs, replay).values()
+    return Agreement.DISAGREES in compute_replay_agreements(outcome.outputs, replay, outcome.findings).values()
 
 
 def describe_wrong(outputs: Mapping[str, Verdict]) -> str:

@@ -1,9 +1,9 @@
 """What replay and device say, beside a case's verdicts: one word a case, or one line an output."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isnan
 
-from ligerdiag.findings import Verdict
+from ligerdiag.findings import Finding, Verdict
 from ligerdiag.outcomes import Attribution, Replay, ReplayState
 from ligerdiag.report.agreement import (
     Agreement,
@@ -28,15 +28,15 @@ _GAP = Span("  ")
 
 def render_replay_word(case: CaseReport) -> Line:
     """`agrees`, `agrees 3 of 4`, `lossy 0.25`, `DISAGREES`, `undecided`, `too large` and so on; empty without replay."""
-    return () if case.replay is None else render_agreement_word(case.outputs, case.replay)
+    return () if case.replay is None else render_agreement_word(case.outputs, case.replay, case.findings)
 
 
-def render_agreement_word(outputs: Mapping[str, Verdict], replay: Replay) -> Line:
-    """The same for verdicts by themselves."""
+def render_agreement_word(outputs: Mapping[str, Verdict], replay: Replay, findings: Sequence[Finding]) -> Line:
+    """The same for verdicts and findings by themselves."""
     if replay.state is not ReplayState.DONE:
         return (Span(replay.state.value, _STATES[replay.state]),)
     lossy = {name: compute_lost(replay, name) for name, n in replay.outputs.items() if is_lossy(n.attribution)}
-    return _render_word(compute_replay_agreements(outputs, replay), lossy)
+    return _render_word(compute_replay_agreements(outputs, replay, findings), lossy)
 
 
 def render_device_word(case: CaseReport) -> Line:

@@ -62,7 +62,7 @@ def _state(case: CaseReport) -> ReplayState:
 def _compute_word(case: CaseReport) -> str:
     """What the case counts as; a case without an output is undecided."""
     assert case.replay is not None
-    said = set(compute_replay_agreements(case.outputs, case.replay).values())
+    said = set(compute_replay_agreements(case.outputs, case.replay, case.findings).values())
     if Agreement.DISAGREES in said:
         return "disagree"
     if any(numbers.attribution is Attribution.LOSSY for numbers in case.replay.outputs.values()):
