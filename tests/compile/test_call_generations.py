@@ -6,7 +6,6 @@ from ligerdiag.compile.call_generations import explain_generation
 
 
 def triton_call(message: str, input_output_aliases: dict[int, int]) -> None:
-    del input_output_aliases
     raise ValueError(message)
 
 
