@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-pytest_plugins = ["pytester"]
+pytest_plugins = ["pytester", "tests.plain_environment"]
 
 TOGETHER = {"hlo": "analysis", "inspection": "analysis", "property": "analysis"}
 """Rooms that use each other's compiled programs."""

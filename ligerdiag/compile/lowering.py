@@ -3,6 +3,7 @@
 import importlib
 import sys
 import traceback
+import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from jaxlib.mlir import ir
 
 from ligerdiag.case import Case
 from ligerdiag.compile.as_written import convert_as_written
+from ligerdiag.compile.call_generations import explain_generation
 from ligerdiag.compile.intent import IntentTrace, mark_intent
 from ligerdiag.compile.jax_generations import enter_mesh
 from ligerdiag.compile.kernel_calls import (
@@ -247,7 +249,9 @@ def _pallas_devices() -> Any:
 @contextmanager
 def _blame_function(case: Case) -> Generator[None]:
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module=r"triton\.")  # they would stand in the diagram of a fault
+            yield
     except LigerdiagError:
         raise
     except Exception as fault:
@@ -256,4 +260,5 @@ def _blame_function(case: Case) -> Generator[None]:
             sys.stdout.write(f"{kernel_fault.diagram}\n")
             raise CompileError(f"a kernel of case `{case.id}` does not compile: {kernel_fault.message}") from fault
         traceback.print_exception(fault)
-        raise CaseError(f"the function of case `{case.id}` raises: {describe_fault(fault)}") from fault
+        said = " ".join(filter(None, (describe_fault(fault), explain_generation(fault))))
+        raise CaseError(f"the function of case `{case.id}` raises: {said}") from fault

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.findings import Finding, Severity
+from ligerdiag.findings import Finding, Severity, Verdict
 from ligerdiag.hazards.examples import ALIASED
 from ligerdiag.hazards.measured import Measured, render_error
 from ligerdiag.hazards.measured_examples import LOSSY_SUM
@@ -87,7 +87,10 @@ def find_rounded(measured: Measured) -> Mapping[str, str]:
 
 
 def _find_lossy(measured: Measured) -> Mapping[str, str]:
-    """The same for every output that is rounded: in program order already, or in the schedule only."""
+    """The same for every output that is rounded: in program order already, or in the schedule only.
+
+    A sum in which one term among many is stale looks rounded: where the schedule misses a write, that explains it.
+    """
     numbers = measured.numbers
     if numbers is None:
         return {}
@@ -95,7 +98,9 @@ def _find_lossy(measured: Measured) -> Mapping[str, str]:
         name: f"`{name}` differs by {render_error(output.error)} from program order,"
         f" rounding explains {render_error(output.tolerance)}"
         for name, output in numbers.outputs.items()
-        if output.attribution is Attribution.LOSSY and output.error > output.tolerance
+        if output.attribution is Attribution.LOSSY
+        and output.error > output.tolerance
+        and measured.outputs.get(name) not in (Verdict.STALE, Verdict.CLOBBERED)
     }
     return found | dict(find_rounded(measured))
 

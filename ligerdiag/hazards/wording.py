@@ -49,7 +49,9 @@ def describe_write(context: Context, write: HiddenWrite) -> tuple[str, str]:
         return "write", f"%{write.call.name} of the program as written overwrites operand {write.operand}"
     value = find_producer(call.operands[write.operand])
     time = context.logical_times.get(call.id)
-    sentence = f"%{call.name} overwrites operand {write.operand}, %{value.name}, at logical time {time}"
+    sentence = f"%{call.name} overwrites operand {write.operand}, %{value.name}"
+    if time is not None:  # it has none of its own inside of a fusion
+        sentence += f", at logical time {time}"
     return "write", f"{sentence}{render_at(locate_call(context, write).line)}"
 
 

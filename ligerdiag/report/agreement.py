@@ -3,12 +3,14 @@
 | the schedule says | the numbers agree | they say nothing | they disagree |
 |---|---|---|---|
 | fresh, latent | fresh, lossy in program order already | undecided, lossy | stale, partly stale, neither |
-| stale, clobbered | stale, partly stale, neither | undecided, lossy; fresh where intended and stale are one | fresh |
+| stale, clobbered | stale, partly stale, neither | undecided, lossy; fresh where they cannot tell | fresh |
 | unknown | | all | |
 
 A clobbered read saw what it should not: its numbers are wrong in whatever way. A sum with one stale term looks lossy
 (`replay.compare`, 6): numbers that are lossy against program order contradict no verdict and confirm none. Those that
-equal program order and are lossy against the case's reference only are what the schedule should give. A device is held
+equal program order and are lossy against the case's reference only are what the schedule should give. Numbers cannot tell
+where intended and stale are one, nor where an output misses some of the hidden writes and not all: the stale prediction, in
+which nobody sees any, is then not what its schedule computes, and a sign or a maximum may swallow what is. A device is held
 against the verdict on its own artifact, and against the replay of that. Where a finding says that an output races
 (LD005), the device may compute one thing or the other: it contradicts nobody there. Where all that makes an output wrong
 lies in branches or loops that the drawn arguments do not enter, right numbers contradict nobody.
@@ -30,6 +32,10 @@ WRONG = frozenset({Attribution.STALE, Attribution.PARTLY_STALE, Attribution.NEIT
 
 _RACES = "LD005"
 """Id of the rule whose outputs hang on what runs at the same time."""
+_WRITES = "LD006"
+"""Id of the rule that finds each hidden write."""
+_WRONG_READS = frozenset({"LD001", "LD002", "LD004"})
+"""Ids of the rules whose outputs miss a hidden write, or see one that they should not."""
 
 
 class Agreement(StrEnum):
@@ -72,12 +78,12 @@ def compute_replay_agreements(
     """Output name to what its replay says to its verdict; empty when nothing was replayed."""
     if replay is None or replay.state is not ReplayState.DONE:
         return {}
-    unreached = find_unreached(findings, replay)
+    silent = find_unreached(findings, replay) | find_mixed(findings)
     return {
         name: compute_agreement(
             outputs[name],
             n.attribution,
-            can_tell=n.distance > n.tolerance and name not in unreached,
+            can_tell=n.distance > n.tolerance and name not in silent,
             in_program_order=n.error <= n.tolerance,
         )
         for name, n in replay.outputs.items()
@@ -101,6 +107,17 @@ def find_unreached(findings: Sequence[Finding], replay: Replay | None) -> frozen
 def find_racing(findings: Sequence[Finding]) -> frozenset[str]:
     """Names of the outputs that race."""
     return frozenset(name for finding in findings if finding.rule == _RACES for name in finding.outputs)
+
+
+def find_mixed(findings: Sequence[Finding]) -> frozenset[str]:
+    """Names of the outputs that some of the hidden writes reach wrongly, and not all."""
+    written = {(finding.instructions[:1], finding.operand) for finding in findings if finding.rule == _WRITES}
+    missed: dict[str, set[tuple[tuple[str, ...], int | None]]] = {}
+    for finding in findings:
+        if finding.rule in _WRONG_READS:
+            for name in finding.outputs:
+                missed.setdefault(name, set()).add((finding.instructions[:1], finding.operand))
+    return frozenset(name for name, writes in missed.items() if len(writes) < len(written))
 
 
 def compute_device_agreements(

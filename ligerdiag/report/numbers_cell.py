@@ -32,8 +32,8 @@ def render_replay_word(case: CaseReport) -> Line:
     return () if case.replay is None else render_agreement_word(case.outputs, case.replay, case.findings)
 
 
-def render_agreement_word(outputs: Mapping[str, Verdict], replay: Replay, findings: Sequence[Finding] = ()) -> Line:
-    """The same for verdicts by themselves."""
+def render_agreement_word(outputs: Mapping[str, Verdict], replay: Replay, findings: Sequence[Finding]) -> Line:
+    """The same for verdicts and findings by themselves."""
     if replay.state is not ReplayState.DONE:
         return (Span(replay.state.value, _STATES[replay.state]),)
     lossy = {name: compute_lost(replay, name) for name, n in replay.outputs.items() if is_lossy(n.attribution)}

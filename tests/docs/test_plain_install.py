@@ -3,49 +3,21 @@
 Whoever follows the pages there, in an environment without anything of this checkout, gets to the same answers.
 """
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tools.documents import ROOT, iterate_runs, matches, parse_blocks, run_command
 
-UV = os.environ.get("UV", "uv")
-"""`uv run` says which one it is."""
 HOW_TO = ROOT / "docs" / "how-to-check-your-train-step.md"
-_OFFLINE = (
-    "error sending request",
-    "failed to lookup address",
-    "Network connectivity is disabled",
-    "Connection refused",
-)
 _ROW = re.compile(r"^(?P<case>[\w\[\]-]+)\s+(as expected|FINDINGS|UNEXPECTED|nothing to check)\s.*$", re.MULTILINE)
 _RULE = re.compile(r"^(?:error|warning|note)\[LD\d+\]", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of an environment that holds the wheel and whatever its metadata lets be newest."""
-    folder = tmp_path_factory.mktemp("plain")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("UV_CONSTRAINT")}
-
-    def run_uv(*words: str, cwd: Path = folder) -> None:
-        done = subprocess.run(
-            [UV, *words], cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=600
-        )
-        if done.returncode and any(sign in done.stderr for sign in _OFFLINE):
-            pytest.skip(f"packages cannot be had: {done.stderr.strip().splitlines()[-1]}")
-        assert done.returncode == 0, done.stderr
-
-    run_uv("build", "--wheel", "-q", "-o", str(folder), cwd=ROOT)
-    (wheel,) = folder.glob("ligerdiag-*.whl")
-    run_uv("venv", "-q", "--no-config", "--python", sys.executable, "venv")
-    found = folder / "venv" / "bin" / "python"
-    run_uv("pip", "install", "-q", "--no-config", "--python", str(found), str(wheel), "pytest")
-    return found
+def python(plain_python: Path) -> Path:
+    return plain_python
 
 
 @pytest.fixture(scope="module")

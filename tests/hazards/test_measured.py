@@ -27,11 +27,13 @@ ARGUMENT = Finding(
 CONSTANT = Finding(rule="LD009", severity=Severity.ERROR, message="`k` overwrites a constant: every later execution")
 
 
-def measure(*findings: Finding, device: DeviceRun | None = None, **replay: Any) -> tuple[Finding, ...]:
+def measure(
+    *findings: Finding, device: DeviceRun | None = None, a: Verdict = Verdict.FRESH, **replay: Any
+) -> tuple[Finding, ...]:
     """The findings of a program with outputs `a` and `b`, replayed with this record."""
     return check_measured(
         Measured(
-            outputs={"a": Verdict.FRESH, "b": Verdict.FRESH},
+            outputs={"a": a, "b": Verdict.FRESH},
             findings=findings,
             replay=Replay(**{"state": ReplayState.DONE, **replay}),
             device=device,
@@ -156,6 +158,13 @@ def test_an_output_that_is_lossy_against_program_order_is_a_finding_without_any_
     (finding,) = measure(outputs={"a": make_numbers(Attribution.LOSSY, 0.25), "b": make_numbers()})
     assert (finding.rule, finding.outputs) == ("LD012", ("a",))
     assert finding.evidence == (("replay", "`a` differs by 2.5e-01 from program order, rounding explains 1.0e-04"),)
+
+
+@pytest.mark.parametrize(("verdict", "found"), [("stale", 0), ("clobbered", 0), ("latent", 1), ("unknown", 1)])
+def test_an_output_that_misses_a_write_is_not_said_to_be_rounded(verdict: str, found: int) -> None:
+    """A sum in which one term among many is stale looks lossy."""
+    findings = measure(a=Verdict(verdict), outputs={"a": make_numbers(Attribution.LOSSY, 0.25), "b": make_numbers()})
+    assert [finding.rule for finding in findings] == ["LD012"] * found
 
 
 def test_the_pattern_is_narrowed_to_the_outputs_that_are_lossy_with_their_figures() -> None:

@@ -1,110 +1,135 @@
-"""Programs that a newcomer wrote (`project/`, kept as they were written): what is right is derived by hand.
+"""A newcomer's project, kept as it was written, with the versions that are pinned here and with those of a plain install.
 
-In each program the loss is right in any order: the kernel itself computes it. A gradient that goes through a kernel in
-`hidden` mode wants what the kernel left in its operand, and nothing forces XLA to read that: it is stale, or latent by
-luck, and never fresh; nor clobbered, since no rule of JAX's saved what the kernel overwrites (a product does not save its
-result). In `aliased` mode every output is fresh and nothing is found.
+What is right is derived by hand, see `answers`.
 """
 
-import functools
-import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ligerdiag import api
-from ligerdiag.findings import Verdict
-from ligerdiag.report.model import CaseReport, Status
+from tests.newcomer.answers import PROGRAMS, Program
+from tests.newcomer.project_runs import Surroundings, check_programs, copy_project, find_differences, find_refusals
+from tests.newcomer.project_scripts import count_by_donation, is_refused, run_tests, run_variants
 
-PROJECT = Path(__file__).parent / "project"
-MISSED = {Verdict.STALE, Verdict.LATENT}
-
-
-@functools.cache
-def check(file: str, cache: Path) -> dict[str, CaseReport]:
-    """The reports of a file's cases by id, without replay."""
-    before = Path.cwd()
-    os.chdir(PROJECT)
-    try:
-        options = api.CheckOptions(selectors=(file,), replay=False, cache_directory=cache)
-        return {case.id: case for case in api.check(options).cases}
-    finally:
-        os.chdir(before)
+MAX_LINES = 60
+"""Lines that two mistakes in eight layers may take."""
 
 
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("newcomer")
+@pytest.fixture(scope="module", params=["pinned", "plain"])
+def newer(request: pytest.FixtureRequest) -> bool:
+    """Whether it is jax-triton 0.4 or later."""
+    return request.param == "plain"
 
 
-@pytest.mark.parametrize(
-    ("file", "case", "right"),
-    [
-        ("direct.py", "hidden-scaled", {"loss"}),
-        ("direct.py", "hidden-direct", {"loss"}),
-        ("direct_ref.py", "ref-hidden-scaled", {"loss"}),
-        ("direct_ref.py", "ref-hidden-direct", {"loss"}),
-        ("direct_lm.py", "lm-hidden-scaled", {"loss"}),
-        ("direct_lm.py", "lm-hidden-direct", {"loss"}),
-        ("direct_adam.py", "adam-hidden-scaled", {"2.loss", "1.0.count"}),
-        ("direct_adam.py", "adam-hidden-direct", {"2.loss", "1.0.count"}),
-        ("cases_dp2.py", "plain-hidden", {"loss"}),
-        ("cases_dp2.py", "dp-hidden", {"loss"}),
-        ("cases_dp2.py", "map-hidden", {"loss"}),
-        ("cases_dp2.py", "accumulate-hidden", {"loss"}),
-        ("cases_dp2.py", "accuracy-hidden", {"loss"}),
-        ("seqvmap.py", "svmap-hidden", {"loss"}),
-    ],
-)
-def test_a_gradient_through_a_hidden_kernel_is_stale_or_right_by_luck(
-    file: str, case: str, right: set[str], cache: Path
+@pytest.fixture(scope="module")
+def project(newer: bool, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Surroundings:
+    python = request.getfixturevalue("plain_python") if newer else Path(sys.executable)
+    return copy_project(python, tmp_path_factory.mktemp("project"), tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module")
+def reports(project: Surroundings) -> Mapping[Program, Any]:
+    return check_programs(project)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=[program.selector for program in PROGRAMS])
+def test_a_program_gets_the_answer_derived_by_hand(
+    program: Program, newer: bool, reports: Mapping[Program, Any], request: pytest.FixtureRequest
 ) -> None:
-    report = check(file, cache)[case]
-    assert {name for name, verdict in report.outputs.items() if verdict is Verdict.FRESH} == right
-    assert {verdict for name, verdict in report.outputs.items() if name not in right} <= MISSED
-    assert "LD007" not in {finding.rule for finding in report.findings}
+    answer = program.newer if newer else program.older
+    if answer.gap:
+        request.applymarker(pytest.mark.xfail(strict=True, reason=answer.gap))
+    assert find_differences(answer, reports[program]) == []
 
 
-@pytest.mark.parametrize("layers", ["hidden-hidden", "donate_hidden", "bf16_hidden"])
-def test_adamw_of_a_transformer_with_two_hidden_kernels_is_stale_everywhere(layers: str, cache: Path) -> None:
-    report = check("cases_tiny.py", cache)[layers]
-    right = {name for name, verdict in report.outputs.items() if verdict is Verdict.FRESH}
-    assert right == {"1.0.count", "2.loss"}
-    assert set(report.outputs.values()) <= {Verdict.FRESH, *MISSED}
+def test_what_cannot_be_meant_ends_with_2_and_a_kernel_that_does_not_compile_with_3(project: Surroundings) -> None:
+    assert find_refusals(project) == []
 
 
-@pytest.mark.parametrize("layers", ["aliased-hidden", "scan_hidden", "remat_hidden"])
-def test_a_norm_that_overwrites_its_cotangent_spoils_what_is_below_it_and_not_the_head(
-    layers: str, cache: Path
-) -> None:
-    report = check("cases_tiny.py", cache)[layers]
-    assert report.outputs["2.loss"] is Verdict.FRESH
-    assert report.outputs["0.head"] is Verdict.FRESH
-    assert report.outputs["0.embed"] in MISSED
-    assert report.outputs["2.grad_norm"] in MISSED
+def test_a_case_donates_what_its_jitted_function_donates(project: Surroundings, reports: Mapping[Program, Any]) -> None:
+    """don.py: all but the loss and the count are missed; how, hangs on donation, which a Case takes from `jax.jit`."""
+    counted = count_by_donation(project)
+    for donate, case in ((False, "hidden-hidden"), (True, "donate_hidden")):
+        (report,) = (report for program, report in reports.items() if program.case == case)
+        assert counted[donate] == Counter(report["outputs"].values())
+        assert counted[donate]["fresh"] == 2
+        assert counted[donate]["stale"] + counted[donate]["latent"] == 28
 
 
-@pytest.mark.parametrize(
-    ("file", "case"),
-    [
-        ("direct.py", "aliased-scaled"),
-        ("direct.py", "aliased-direct"),
-        ("direct_ref.py", "ref-aliased-direct"),
-        ("cases_dp2.py", "plain-aliased"),
-        ("cases_dp2.py", "dp-aliased"),
-        ("cases_dp2.py", "map-aliased"),
-        ("cases_dp2.py", "accumulate-aliased"),
-        ("cases_dp2.py", "accuracy-aliased"),
-        ("cases_tiny.py", "aliased-aliased"),
-        ("cases_tiny.py", "scan_aliased"),
-        ("cases_tiny.py", "remat_aliased"),
-        ("cases_tiny.py", "donate_aliased"),
-        ("cases_tiny.py", "bf16_aliased"),
-        ("seqvmap.py", "svmap-aliased"),
-    ],
-)
-def test_a_declared_write_is_fresh_and_nothing_is_found(file: str, case: str, cache: Path) -> None:
-    report = check(file, cache)[case]
-    assert set(report.outputs.values()) == {Verdict.FRESH}
-    assert report.findings == ()
-    assert report.status is Status.NOTHING
+def test_the_modes_of_the_loss_by_a_script(newer: bool, project: Surroundings) -> None:
+    """mlp_variants.py: before 0.4 an alias wants a pointer more than `aliased4` has, since then one less than `aliased`."""
+    found = run_variants(project, "hidden,aliased,aliased4,ref", "plain")
+    status, outputs, _ = found["hidden"]
+    assert status == "findings"
+    assert {name for name, verdict in outputs.items() if verdict == "fresh"} == {"loss"}
+    assert set(outputs.values()) <= {"fresh", "stale", "latent"}
+    right, refused = (("aliased4", "ref"), ("aliased",)) if newer else (("aliased",), ("ref",))
+    for mode in right:
+        assert found[mode][0] == "nothing to check", mode
+        assert set(found[mode][1].values()) == {"fresh"}
+    for mode in refused:
+        assert found[mode][0] == "could not analyse", mode
+        assert is_refused(found[mode][2], newer=newer)
+    if not newer:
+        assert found["aliased4"][0] == "inconclusive"
+        assert set(found["aliased4"][1].values()) == {"unknown"}
+
+
+def test_what_has_no_batching_rule_is_refused_with_a_remedy(project: Surroundings) -> None:
+    """mlp_variants.py vmap."""
+    status, _, said = run_variants(project, "hidden", "vmap")["hidden"]
+    assert status == "could not analyse"
+    assert "does not support batching with jax.vmap. Use jax.custom_batching.custom_vmap" in said
+
+
+def test_the_cured_step_of_the_how_to_is_fresh_or_says_what_to_write(newer: bool, project: Surroundings) -> None:
+    """howto/: the alias as it is written before 0.4."""
+    outcome = project.run("check_train_step.py", folder="howto")
+    if newer:
+        assert outcome.out.splitlines()[0] == "status: could not analyse"
+        said = project.run(
+            "-c",
+            "import ligerdiag, train; print(ligerdiag.check(train.train_step, *train.make_arguments()).error)",
+            folder="howto",
+        )
+        assert is_refused(said.out, newer=True), said
+        return
+    assert outcome.code == 0, outcome
+    assert outcome.out.splitlines() == [
+        "status: nothing to check",
+        "loss: fresh",
+        "params.b: fresh",
+        "params.w: fresh",
+        "replay: done",
+    ]
+
+
+def test_the_projects_own_tests(newer: bool, project: Surroundings) -> None:
+    """tests/: a wrong schedule fails, a word or target that is not known fails, two targets and a true expectation pass."""
+    found = run_tests(project, "tests/test_more.py", "tests/test_schedule.py", "tests/test_train.py::test_donated")
+    passed = {name for name, (state, _) in found.items() if state == "PASSED"}
+    assert {"test_fixture_expect"} <= passed
+    assert "InputError: expected a target of a100, b200, h100, h200" in found["test_bad_target"][1]
+    assert "InputError: expected one of target, " in found["test_typo"][1]
+    assert "WrongScheduleError: `train_step` on h100: findings" in found["test_donated"][1]
+    assert ("test_two_targets" in passed) is not newer
+    assert ("test_a_case_is_as_expected[starter]" in passed) is newer
+    assert len(found) == 6
+
+
+def test_two_mistakes_in_eight_layers_are_two_findings(newer: bool, project: Surroundings) -> None:
+    """cases_deep.py: the calls in `rms_norm` and `cross_entropy`, of which one runs in each layer."""
+    if newer:
+        pytest.skip("what is printed does not hang on the version; deep4 is checked with both")
+    outcome = project.check("cases_deep.py::deep8")
+    assert outcome.code == 1, outcome
+    assert len(re.findall(r"^(?:error|warning|note)\[", outcome.out, re.MULTILINE)) == 2
+    assert len(outcome.out.splitlines()) <= MAX_LINES
+    for file in ("rms_norm.py", "cross_entropy.py"):
+        assert re.search(rf"--> src/tinylm/kernels/{file}:\d+  .*jt\.triton_call\(", outcome.out)
+    assert "in 8 layers" in outcome.out

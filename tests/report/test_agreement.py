@@ -58,6 +58,19 @@ def test_the_distance_to_the_stale_prediction_decides_whether_fresh_numbers_can_
     assert len(compute_disagreements({"w": Verdict.STALE}, (), replay, None)) == (said is D)
 
 
+def test_fresh_numbers_of_an_output_that_misses_one_write_of_two_say_nothing() -> None:
+    """Adam's first step keeps the sign of a gradient: the stale prediction, where no write is seen, has another one."""
+    missed = make_finding(outputs=("w",))
+    writes = [
+        make_finding(rule="LD006", outputs=(), operand=operand, instructions=("triton_kernel_call.2",))
+        for operand in (0, 1)
+    ]
+    replay = make_replay({"w": make_numbers()})
+    for findings, said in (((missed, writes[0]), D), ((missed, *writes), S)):
+        assert compute_replay_agreements({"w": Verdict.STALE}, replay, findings) == {"w": said}
+        assert len(compute_disagreements({"w": Verdict.STALE}, findings, replay, None)) == (said is D)
+
+
 def test_what_was_not_replayed_says_nothing() -> None:
     for replay in (None, make_refused(ReplayState.TOO_LARGE, "42 s"), make_refused(ReplayState.FAILED, "died")):
         assert compute_replay_agreements(OUTPUTS, replay) == {}

@@ -1,0 +1,59 @@
+"""`programs/differentiated_forms.py`: hidden, what goes through the kernel is missed; declared, everything is fresh.
+
+By hand: the loss and the largest row come from the kernel itself, in any order. Everything else is made from what the kernel
+left in the logits, and nothing forces XLA to read that. `around_shards` is the exception: its psum is transposed to a psum
+of the cotangent, which XLA combines with that of the loss, so that the gradient has to wait for the kernel. In
+`training_loop` each loss but the first is that of trained weights.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from ligerdiag import api
+from ligerdiag.findings import Verdict
+from ligerdiag.report.model import CaseReport, Status
+
+PROGRAMS = Path(__file__).parent / "programs" / "differentiated_forms.py"
+RIGHT = {
+    name: {"loss"} for name in ("with_optimized_remat", "fused_linear", "padded", "widened", "negative", "modules")
+}
+RIGHT |= {name: {"loss"} for name in ("over_a_batch", "rematerialized_layers")}
+RIGHT |= {"two_results": {"loss", "largest"}, "around_shards": {"loss", "w"}, "training_loop": set()}
+MISSED = {Verdict.STALE, Verdict.LATENT}
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, CaseReport]:
+    options = api.CheckOptions(selectors=(str(PROGRAMS),), cache_directory=tmp_path_factory.mktemp("cache"))
+    return {case.id: case for case in api.check(options).cases}
+
+
+def test_every_form_is_tried_both_ways(reports: Mapping[str, CaseReport]) -> None:
+    assert set(reports) == {f"{name}-{mode}" for name in RIGHT for mode in ("hidden", "declared")}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_goes_through_a_hidden_kernel_is_missed_and_nothing_else(
+    name: str, reports: Mapping[str, CaseReport]
+) -> None:
+    report = reports[f"{name}-hidden"]
+    assert {output for output, verdict in report.outputs.items() if verdict is Verdict.FRESH} == RIGHT[name]
+    assert {verdict for output, verdict in report.outputs.items() if output not in RIGHT[name]} <= MISSED
+    assert {"LD006"} <= {finding.rule for finding in report.findings}
+    assert "LD007" not in {finding.rule for finding in report.findings}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_declared_it_is_fresh_and_nothing_is_found(name: str, reports: Mapping[str, CaseReport]) -> None:
+    report = reports[f"{name}-declared"]
+    assert report.status is Status.NOTHING, report.error
+    assert set(report.outputs.values()) == {Verdict.FRESH}
+    assert report.findings == ()
+
+
+def test_the_numbers_agree_and_what_is_intended_is_the_plain_reference(reports: Mapping[str, CaseReport]) -> None:
+    assert [name for name, report in reports.items() if report.status is Status.DISAGREEMENT or report.error] == []
+    assert [name for name, report in reports.items() if report.replay is None or report.replay.state != "done"] == []
+    assert [name for name, report in reports.items() if "LD016" in {f.rule for f in report.findings}] == []

@@ -1,0 +1,42 @@
+"""A call that is written for another generation of jax-triton is told what is right with every one."""
+
+import pytest
+
+from ligerdiag.compile.call_generations import explain_generation
+
+
+def triton_call(message: str, input_output_aliases: dict[int, int]) -> None:
+    raise ValueError(message)
+
+
+def catch(fault: BaseException) -> BaseException:
+    try:
+        raise fault
+    except type(fault) as caught:
+        return caught
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        TypeError("triton_call() missing 1 required keyword-only argument: 'out_shape'"),
+        NotImplementedError("No state discharge rule implemented for primitive: triton_kernel_call"),
+    ],
+)
+def test_a_call_for_a_later_version_is_told_which_is_installed(fault: Exception) -> None:
+    said = explain_generation(catch(fault))
+    assert said.startswith("(jax-triton before 0.4 takes `out_shape`, and no Ref; 0.3.1 is installed: ")
+    assert "`ligerdiag.in_place.call_in_place` is right with every version" in said
+
+
+@pytest.mark.parametrize(("aliases", "told"), [({0: 1}, True), ({}, False)])
+def test_a_pointer_too_many_is_of_an_older_version_only_where_an_output_is_aliased(
+    aliases: dict[int, int], told: bool
+) -> None:
+    with pytest.raises(ValueError, match="missing an argument") as caught:
+        triton_call("out_type has 1 unaliased outputs, but 2 kernel parameters are missing an argument", aliases)
+    assert explain_generation(caught.value).startswith("(since jax-triton 0.4 an aliased output is no") is told
+
+
+def test_any_other_fault_is_left_as_it_is() -> None:
+    assert explain_generation(catch(TypeError("unsupported operand"))) == ""
