@@ -79,9 +79,9 @@ Compares each declaration, in a case's `effects` or in `[tool.ligerdiag.effects]
 table of known targets says of the same operand: a write that is not declared, a declared one that surely does not
 happen, a read that is left out of the reads that are named, an operand that the call does not have.
 
-Checks as well what a custom call of a dump itself declares, in `output_to_operand_aliasing`: the output and the operand have
-to exist, to be of one element type and of the same dimensions, to be named once, and to stand in the same bytes of the buffer
-assignment. An entry that is not so is no alias: a write of that operand is a hidden write.""",
+Checks as well what a custom call of a dump itself declares, in `output_to_operand_aliasing`: the output and the operand
+have to exist, to be of one element type and of the same dimensions, to be named once, and to stand in the same bytes of the
+buffer assignment. An entry that is not so is no alias: a write of that operand is a hidden write.""",
     why="""\
 A declaration is believed where nothing can be followed. One that is wrong where it can be checked is outdated or stands
 under the wrong name, and may be wrong elsewhere, too. An alias that does not exist would hide a write: XLA refuses a module
