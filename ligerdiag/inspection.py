@@ -185,6 +185,8 @@ def inspect_compilation(
         leaves = sum(1 for _ in iterate_leaves(module.entry.root.shape))
         if leaves != len(names):
             raise ArtifactError(f"`{module.name}` has {leaves} outputs, the program {len(names)}")
+    if program is not None:
+        _require_same_operands(program, optimized)
     effects = CallEffectsReader(cache=effects_cache, declared=declared, readers=readers)
     effects.read(*modules, others=[_describe(call, call.alone) for call in compilation.kernel_calls if call.alone])
     traced_calls = tuple(
@@ -263,6 +265,22 @@ def _describe(call: KernelCall, alone: LoneCall) -> CustomCall:
         operands=call.operands,
         outputs=call.outputs,
     )
+
+
+def _require_same_operands(program: HloModule, optimized: HloModule) -> None:
+    """Raises ArtifactError where one kernel has other numbers of operands in the two modules: XLA keeps them."""
+    written, left = _count_operands(program), _count_operands(optimized)
+    for kernel in written.keys() & left.keys():
+        if not left[kernel] <= written[kernel]:
+            raise ArtifactError(f"`{optimized.name}` calls a kernel with other operands than the program does")
+
+
+def _count_operands(module: HloModule) -> Mapping[tuple[str, bytes], set[int]]:
+    found: dict[tuple[str, bytes], set[int]] = {}
+    for _, call in module.iterate_custom_calls():
+        key = (call.proto.custom_call_target, call.proto.backend_config)
+        found.setdefault(key, set()).add(len(call.operands))
+    return found
 
 
 def _check_buffers(compilation: Compilation) -> Compilation:

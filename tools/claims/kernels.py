@@ -86,8 +86,8 @@ def lose_call(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.STALE_STAYS, weight=2)
 def lose_operand(pair: Pair, random: Random) -> bool:
-    """Calls lack their first operand."""
-    calls = [call for call in _list_calls(pair, random) if call.operand_ids]
+    """The calls of one side lack their first operand; on both sides it would be another program."""
+    calls = [call for call in iterate_kernel_calls(random.choice(pair.protos)) if call.operand_ids]
     for call in calls:
         del call.operand_ids[0]
     return bool(calls)
