@@ -13,7 +13,7 @@ from ligerdiag.analysis.context import Context, compute_context
 from ligerdiag.analysis.coverage import TagCoverage, compute_tag_coverage
 from ligerdiag.analysis.doubt_text import describe_doubts
 from ligerdiag.analysis.neighbours import compute_neighbourhoods
-from ligerdiag.analysis.retag import compute_tags, has_tags
+from ligerdiag.analysis.retag import compute_tags
 from ligerdiag.analysis.schedule_view import compute_schedule_view
 from ligerdiag.analysis.vanished import TracedCall, find_hidden_accesses
 from ligerdiag.analysis.without_program import compute_context_without_program
@@ -29,13 +29,16 @@ from ligerdiag.effects.job import EFFECTS_WORKER
 from ligerdiag.errors import ArtifactError
 from ligerdiag.findings import Finding, SourceLine, Verdict
 from ligerdiag.hazards.registry import check_all
+from ligerdiag.hlo.buffer_check import find_buffer_fault
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.collector import pause_collector
 from ligerdiag.hlo.command_order import CommandOrder, parse_command_order
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.must_alias import build_must_alias_buffers
 from ligerdiag.hlo.parse import load_hlo
+from ligerdiag.hlo.positions import take_unplaced_aliases
 from ligerdiag.hlo.shape import iterate_leaves
+from ligerdiag.hlo.tagging import is_tagged
 from ligerdiag.hlo.thunks import ThunkSequence, parse_thunks
 from ligerdiag.limits import MAXIMUM_TEXT_BYTES
 from ligerdiag.neighbourhood import Neighbourhood
@@ -103,6 +106,7 @@ class Compilation:
     """What order its command buffers keep, by XLA's flags; None where these are not known."""
 
 
+_CUT_TAGS = "some operations have tags and others have none, or one of another's: no tag is used"
 _FOLDED = "the program could not be read as written; what MLIR folded on the way is not seen"
 
 
@@ -183,6 +187,8 @@ def inspect_compilation(
         leaves = sum(1 for _ in iterate_leaves(module.entry.root.shape))
         if leaves != len(names):
             raise ArtifactError(f"`{module.name}` has {leaves} outputs, the program {len(names)}")
+    if program is not None:
+        _require_same_operands(program, optimized)
     effects = CallEffectsReader(cache=effects_cache, declared=declared, readers=readers)
     effects.read(*modules, others=[_describe(call, call.alone) for call in compilation.kernel_calls if call.alone])
     traced_calls = tuple(
@@ -200,6 +206,7 @@ def inspect_compilation(
         for call in compilation.kernel_calls
     )
     try:
+        compilation = _check_buffers(compilation)
         context = _compute_context(compilation, names, effects.find, traced_calls)
         context = replace(
             context, contradictions=_list_contradictions(context, effects), sites=_find_sites(traced_calls)
@@ -259,6 +266,35 @@ def _describe(call: KernelCall, alone: LoneCall) -> CustomCall:
     )
 
 
+def _require_same_operands(program: HloModule, optimized: HloModule) -> None:
+    """Raises ArtifactError where one kernel has other numbers of operands in the two modules: XLA keeps them."""
+    written, left = _count_operands(program), _count_operands(optimized)
+    for kernel in written.keys() & left.keys():
+        if not left[kernel] <= written[kernel]:
+            raise ArtifactError(f"`{optimized.name}` calls a kernel with other operands than the program does")
+
+
+def _count_operands(module: HloModule) -> Mapping[tuple[str, bytes], set[int]]:
+    found: dict[tuple[str, bytes], set[int]] = {}
+    for _, call in module.iterate_custom_calls():
+        key = (call.proto.custom_call_target, call.proto.backend_config)
+        found.setdefault(key, set()).add(len(call.operands))
+    return found
+
+
+def _check_buffers(compilation: Compilation) -> Compilation:
+    """The compilation without a buffer assignment that does not hold, and without aliases that it shows to be none."""
+    buffers = compilation.buffers
+    if buffers is None or not any(True for _ in compilation.optimized.iterate_custom_calls()):
+        return compilation
+    take_unplaced_aliases(compilation.optimized, buffers)
+    fault = find_buffer_fault(compilation.optimized, buffers)
+    if not fault:
+        return compilation
+    note = f"the buffer assignment does not hold, and is not used: {fault}"
+    return replace(compilation, buffers=None, notes=(*compilation.notes, note))
+
+
 def _compute_context(
     compilation: Compilation, names: tuple[str, ...], effects_of: EffectsOf, traced_calls: tuple[TracedCall, ...]
 ) -> Context:
@@ -283,7 +319,7 @@ def _compute_context(
             command_order=compilation.command_order or CommandOrder.SCHEDULE,
         )
     retagged = None
-    if writes_something and not has_tags(program):
+    if writes_something and not is_tagged(program):
         retagged = compute_tags(program, optimized, named=not compilation.as_written)
         program, optimized = retagged.program, retagged.optimized
     return compute_context(
@@ -371,6 +407,8 @@ def _describe_missing(compilation: Compilation) -> Iterator[str]:
         yield "there is no module from before the optimizations: who is meant to see what a kernel wrote is not known"
     elif not compilation.as_written:
         yield _FOLDED
+    if compilation.program is not None and compilation.program.tags and not is_tagged(compilation.program):
+        yield _CUT_TAGS
     if compilation.buffers is None:
         yield "there is no buffer assignment: values that share bytes by chance are not seen"
     if compilation.command_order is None:

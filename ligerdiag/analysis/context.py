@@ -110,7 +110,7 @@ def compute_context(
     positions = Positions(optimized, buffers)
     candidates: Mapping[TagPath, tuple[TagPath, ...]] = retagged.ambiguous if retagged is not None else {}
     matching = match_writes(writes, optimized, positions, effects_of, candidates)
-    if retagged is not None and matching.foreign:
+    if matching.foreign:
         writes = (*writes, *_find_foreign_writes(optimized, writes, matching, effects_of))
         matching = adopt_foreign(matching, writes, positions)
     carriers = compute_carriers(writes)
@@ -174,7 +174,7 @@ def compute_context(
     )
     found = search.run_search(outputs)
     doubts: Doubts = {}
-    if writes and (folded or retagged is not None):
+    if writes:
         doubts = Doubter(
             outputs=found.outputs,
             intended=intended,

@@ -1,6 +1,5 @@
 """The neighbourhood of every hidden write of one schedule: its readers (see `value_readers`), described."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -14,6 +13,7 @@ from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.shape import compute_byte_size, render_shape
 from ligerdiag.hlo.source import find_user_line
+from ligerdiag.hlo.tags import strip_tags
 from ligerdiag.neighbourhood import Fate, Neighbourhood, Origin, Reader, Side
 
 _SHOWN_RESULTS = 3
@@ -133,11 +133,6 @@ class _Survey:
         names = [f"`{_name_primitive(_skip_names(result))}`" for result in results]
         shown = list(dict.fromkeys(names))[:_SHOWN_RESULTS]
         return f"fusion to {' and '.join(shown)}" + (" and others" if len(set(names)) > len(shown) else "")
-
-
-def strip_tags(op_name: str) -> str:
-    """JAX's name stack of the operation whose value it is, without our tags."""
-    return re.sub(r"#ld\d+", "", op_name.partition(";")[0])
 
 
 def _skip_names(value: HloInstruction) -> HloInstruction:

@@ -50,11 +50,6 @@ class Retagged:
     """Id of a tagged optimized instruction to where it comes from."""
 
 
-def has_tags(module: HloModule) -> bool:
-    """Whether the compile worker has tagged the module."""
-    return bool(module.tags)
-
-
 def compute_tags(program: HloModule, optimized: HloModule, *, named: bool = True) -> Retagged:
     """Tags for both modules. named: the optimized module was made from this very one, so that names say something."""
     frames = FrameNumbers()

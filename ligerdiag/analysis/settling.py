@@ -48,11 +48,15 @@ class Doubter:
         found: dict[str, set[Doubt]] = {name: set() for name in self.outputs}
         for name, labels in zip(self.outputs, self.intended.outputs, strict=True):
             found[name] |= {key for key in self.run.space.marks_in(labels) if isinstance(key, Doubt)}
-        if self.run.retagged is not None:
-            unclear = self._find_unclear(self.run.retagged, self._find_open())
-            for name, doubts in (*unclear.items(), *self._find_untraced()):
-                stale = {cause.write for cause in self.outputs[name].causes if cause.verdict is Verdict.STALE}
-                found[name] |= {doubt for doubt in doubts if doubt.write not in stale}  # it cannot get worse
+        retagged = self.run.retagged
+        unclear = {} if retagged is None else self._find_unclear(retagged, self._find_open())
+        for name, doubts in (*unclear.items(), *self._find_untraced()):
+            known = {
+                cause.write
+                for cause in self.outputs[name].causes
+                if retagged is None or cause.verdict is Verdict.STALE  # with tags what is found stands
+            }
+            found[name] |= {doubt for doubt in doubts if doubt.write not in known}  # it cannot get worse
         return {name: frozenset(doubts) for name, doubts in found.items()}
 
     def _find_unclear(self, retagged: Retagged, open_: Labels) -> dict[str, set[Doubt]]:

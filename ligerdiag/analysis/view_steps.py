@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ligerdiag.analysis.hlo_text import HloText
-from ligerdiag.analysis.neighbours import strip_tags
 from ligerdiag.analysis.races import Span, find_spans
 from ligerdiag.analysis.reading_operations import MOVES, NAMES, strip_phase
 from ligerdiag.analysis.value_flow import ValueFlow
@@ -16,6 +15,7 @@ from ligerdiag.analysis.value_readers import NO_READERS
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.shape import iterate_leaves, render_shape
 from ligerdiag.hlo.source import find_user_line
+from ligerdiag.hlo.tags import strip_tags
 from ligerdiag.schedule_view import Lane, Step
 
 MOST_STEPS = 400

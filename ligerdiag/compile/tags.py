@@ -4,6 +4,8 @@
    (file, line, callers) stay. An operation without a name gets `#ld17` alone.
 2. Numbers are 1, 2, … in the order of a walk over the module, an operation before the operations in its regions.
    A tag that is there already is replaced: JAX hands out the module of its cache when it lowers a program again.
+   A `;` and a `#` of the author's own, in `jax.named_scope("a;b")`, are written `%3B` and `%23`: XLA joins names with `;`,
+   and only our own `#` may stand for a tag.
 3. XLA keeps the name as `op_name`. For an inlined function it joins caller and callee: `jit(f)/call#ld15/add#ld85`.
 4. Two traces of one program, of which one has more operations (see `intent`), get the same number where they do the same.
 """
@@ -67,8 +69,8 @@ def walk_operations(operation: Any) -> Iterator[Any]:
 
 
 def strip_tag(name: str) -> str:
-    """The name as it was before it was tagged."""
-    return _TAG.sub("", name)
+    """The name as it was before it was tagged, its own `;` and `#` escaped (1)."""
+    return _TAG.sub("", name).replace(";", "%3B").replace("#", "%23")
 
 
 def _put_tags(module: ir.Module, operations: Sequence[Any], numbers: Sequence[int]) -> None:

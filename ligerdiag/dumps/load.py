@@ -20,10 +20,10 @@ from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.collector import pause_collector
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import parse_hlo, parse_hlo_module, parse_module
+from ligerdiag.hlo.tagging import is_tagged
 from ligerdiag.hlo.xla_pb2 import HloModuleProto
 
 CUSTOM_CALL = b"custom-call"
-_TAG = b"#ld"
 
 type Translate = Callable[[bytes, str], bytes]
 """From HLO text and a name for messages to a serialized HloModuleProto; raises ArtifactError."""
@@ -87,10 +87,14 @@ def _parse(path: Path, translate: Translate) -> tuple[HloModule, BufferAssignmen
 
 def _parse_programs(path: Path, translate: Translate) -> tuple[HloModule, ...]:
     data = read_content(path)
-    if _require_module(path, data) is not Form.TEXT or _TAG in data:
+    if _require_module(path, data) is not Form.TEXT:
         return (_parse(path, translate)[0],)
+    translated = translate(data, path.name)
+    module = parse_hlo_module(translated)
+    if is_tagged(module):
+        return (module,)
     proto = HloModuleProto()
-    proto.ParseFromString(translate(data, path.name))
+    proto.ParseFromString(translated)
     return tuple(parse_module(ordered) for ordered in make_program_orders(proto))
 
 

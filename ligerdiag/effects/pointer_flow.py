@@ -159,7 +159,7 @@ def _summarise(function: Function, summaries: dict[str, Summary]) -> Summary:
                 for index in range(width)
             ]
         else:
-            reason = _explain_unknown(op, function)
+            reason = _explain_unknown(op, function, address_in_integer=address_in_integer)
             if reason:
                 pointers = [roots[operand] for operand in op.operands if operand in roots]
                 is_contained = bool(pointers) and not op.regions and not address_in_integer and not op.assembly
@@ -174,7 +174,7 @@ def _summarise(function: Function, summaries: dict[str, Summary]) -> Summary:
     )
 
 
-def _explain_unknown(op: Operation, function: Function) -> str:
+def _explain_unknown(op: Operation, function: Function, *, address_in_integer: bool) -> str:
     """Why the effects of `op` are not known; empty where they are."""
     has_pointer = any(operand in function.pointers for operand in op.operands)
     where = f"`{op.name}` in `{function.name}`"
@@ -183,6 +183,8 @@ def _explain_unknown(op: Operation, function: Function) -> str:
             return f"{where} has side effects that cannot be followed"
         if has_pointer:
             return f"{where} is given a pointer"
+        if address_in_integer and op.operands:
+            return f"{where} may be given an address as an integer"
         return f"{where} holds an instruction that reaches memory" if touches_memory(op.assembly) else ""
     if is_free(op.name) or op.name in REGION_OPERATIONS or op.name in TERMINATORS or op.name == "tt.int_to_ptr":
         return ""

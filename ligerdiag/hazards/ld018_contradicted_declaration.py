@@ -1,4 +1,4 @@
-"""LD018 contradicted-declaration: a custom call does something else than its user declares."""
+"""LD018 contradicted-declaration: what is declared of a custom call is not so."""
 
 from collections.abc import Iterator
 
@@ -7,6 +7,8 @@ from ligerdiag.effects.access import Access
 from ligerdiag.findings import Finding, Severity
 from ligerdiag.hazards.declared_examples import RIGHTLY_DECLARED, WRONGLY_DECLARED
 from ligerdiag.hazards.rule import Rule
+from ligerdiag.hlo.operand_aliases import render_index
+from ligerdiag.hlo.shape import ShapeIndex
 from ligerdiag.hlo.source import find_user_line
 
 _WORDS = {
@@ -19,7 +21,38 @@ _WORDS = {
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """One finding for each operand that a declaration is wrong about."""
+    """One finding for each operand that a declaration is wrong about, and for each alias that is none."""
+    yield from _find_contradicted(context)
+    yield from _find_invalid_aliases(context)
+
+
+def _find_invalid_aliases(context: Context) -> Iterator[Finding]:
+    """The entries of `output_to_operand_aliasing` that are no alias; one that both programs have, once."""
+    seen: set[tuple[str, int, ShapeIndex]] = set()
+    for module, calls in ((context.program, context.calls), (context.optimized, context.optimized_calls)):
+        kernels = {call.id: (call, effects.kernel) for call, effects in calls}
+        for alias in module.invalid_aliases:
+            if alias.instruction not in kernels:
+                continue
+            call, kernel = kernels[alias.instruction]
+            if (kernel, alias.operand, alias.output) in seen:
+                continue
+            seen.add((kernel, alias.operand, alias.output))
+            yield Finding(
+                rule=RULE.id,
+                severity=RULE.severity,
+                message=f"`{kernel}` declares output {render_index(alias.output)} to share the buffer of operand"
+                f" {alias.operand}, which it does not",
+                source=find_user_line(module, call),
+                kernel=kernel,
+                operand=alias.operand,
+                instructions=(call.name,),
+                evidence=(("declared", alias.reason),),
+                help="mend `output_to_operand_aliasing`: XLA refuses such an entry, and it is taken for no alias here",
+            )
+
+
+def _find_contradicted(context: Context) -> Iterator[Finding]:
     for call, one in context.contradictions:
         exists = one.operand < len(call.operands)
         found = f"is {_WORDS[one.found]}" if exists else f"does not exist: the call has {len(call.operands)}"
@@ -44,10 +77,15 @@ RULE = Rule(
     what_it_does="""\
 Compares each declaration, in a case's `effects` or in `[tool.ligerdiag.effects]`, with what the call's own Triton IR or the
 table of known targets says of the same operand: a write that is not declared, a declared one that surely does not
-happen, a read that is left out of the reads that are named, an operand that the call does not have.""",
+happen, a read that is left out of the reads that are named, an operand that the call does not have.
+
+Checks as well what a custom call of a dump itself declares, in `output_to_operand_aliasing`: the output and the operand
+have to exist, to be of one element type and of the same dimensions, to be named once, and to stand in the same bytes of the
+buffer assignment. An entry that is not so is no alias: a write of that operand is a hidden write.""",
     why="""\
 A declaration is believed where nothing can be followed. One that is wrong where it can be checked is outdated or stands
-under the wrong name, and may be wrong elsewhere, too.""",
+under the wrong name, and may be wrong elsewhere, too. An alias that does not exist would hide a write: XLA refuses a module
+with one, so a dump that has one was changed after it was written.""",
     what_to_do="""\
 Mend it, or take it out: a kernel whose IR can be followed needs none.""",
     limits="""\

@@ -51,6 +51,8 @@ class BufferAssignment:
     """Indices of the allocations that hold a constant, which stays as long as the program is loaded."""
     memory: Memory | None = None
     """What the program needs; None where it is not XLA that assigned the buffers."""
+    fault: str = ""
+    """Why the record is not to be believed, in one clause: see `buffer_check`. Empty where it holds in itself."""
 
 
 def parse_buffer_assignment(proto: BufferAssignmentProto, module: HloModule) -> BufferAssignment:
@@ -89,7 +91,33 @@ def parse_buffer_assignment(proto: BufferAssignmentProto, module: HloModule) -> 
         },
         constants=frozenset(a.index for a in proto.buffer_allocations if a.is_constant),
         memory=compute_memory(proto),
+        fault=_find_fault(proto, definitions),
     )
+
+
+def _find_fault(proto: BufferAssignmentProto, definitions: Mapping[int, list[tuple[ShapeIndex, int]]]) -> str:
+    """(1) of `buffer_check`."""
+    sizes = {buffer.id: buffer.size for buffer in proto.logical_buffers}
+    if len(sizes) < len(proto.logical_buffers):
+        return "two logical buffers have one id"
+    if len({allocation.index for allocation in proto.buffer_allocations}) < len(proto.buffer_allocations):
+        return "two allocations have one index"
+    assigned: set[int] = set()
+    for allocation in proto.buffer_allocations:
+        for one in allocation.assigned:
+            buffer = one.logical_buffer_id
+            if one.size != sizes.get(buffer):
+                return f"the logical buffer {buffer} has {sizes.get(buffer, 'no')} bytes and is assigned {one.size}"
+            if one.offset < 0 or one.size < 0 or one.offset + one.size > allocation.size:
+                return f"the logical buffer {buffer} stands outside of its allocation"
+            if buffer in assigned:
+                return f"the logical buffer {buffer} is assigned twice"
+            assigned.add(buffer)
+    if len(assigned) < len(sizes):
+        return f"the logical buffer {min(sizes.keys() - assigned)} is assigned nowhere"
+    if any(len({index for index, _ in found}) < len(found) for found in definitions.values()):
+        return "a value has two places"
+    return ""
 
 
 def _compute_overlapping(slices: tuple[Slice, ...]) -> Mapping[int, tuple[int, ...]]:

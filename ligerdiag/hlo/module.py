@@ -9,6 +9,7 @@ from functools import cached_property
 from operator import le
 from typing import Final
 
+from ligerdiag.hlo.operand_aliases import InvalidAlias
 from ligerdiag.hlo.tags import TagPath
 from ligerdiag.hlo.xla_pb2 import (
     HloComputationProto,
@@ -43,8 +44,12 @@ class HloInstruction:
 
     @property
     def operand_output_aliases(self) -> Mapping[int, tuple[int, ...]]:
-        """output_to_operand_aliasing: operand_number to the output's ShapeIndex."""
-        return {a.operand_index: tuple(a.output_shape_index) for a in self.proto.output_operand_aliasing}
+        """output_to_operand_aliasing, as far as it holds (see `operand_aliases`): operand_number to the output's ShapeIndex.
+
+        An entry for a part of an operand leaves the rest of it, and is not here.
+        """
+        entries = self.proto.output_operand_aliasing
+        return {a.operand_index: tuple(a.output_shape_index) for a in entries if not a.operand_shape_index}
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +99,8 @@ class HloModule:
     tags: Mapping[int, TagPath] = field(default_factory=dict[int, TagPath])
     """Instruction id to which operation of the author it is, where that is known: read from `op_name`, or worked out
     afterwards (see `analysis.retag`)."""
+    invalid_aliases: list[InvalidAlias] = field(default_factory=list[InvalidAlias])
+    """What instructions declared and is no alias: it is not in their messages any more."""
     _orders: dict[int, tuple[HloInstruction, ...]] = field(
         init=False, default_factory=dict[int, tuple[HloInstruction, ...]]
     )

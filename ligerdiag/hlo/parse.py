@@ -1,5 +1,6 @@
 """From bytes to the HLO view, trusting nothing: every reference is checked, every failure is an ArtifactError."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from sys import intern
 
@@ -8,6 +9,8 @@ from google.protobuf.message import DecodeError
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.buffers import BufferAssignment, parse_buffer_assignment
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import OPCODES
+from ligerdiag.hlo.operand_aliases import InvalidAlias, take_invalid_aliases
 from ligerdiag.hlo.tags import TagPath, parse_tag_path
 from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloModuleProto, HloProto
 from ligerdiag.limits import MAXIMUM_FILE_BYTES
@@ -63,12 +66,14 @@ def parse_module(proto: HloModuleProto) -> HloModule:
     """View of an HloModuleProto; raises ArtifactError when a reference does not resolve."""
     computations: dict[int, HloComputation] = {}
     tags: dict[int, TagPath] = {}
+    invalid_aliases: list[InvalidAlias] = []
     ids: set[int] = set()
     count = 0
     sequences = proto.schedule.sequences
     for computation_proto in proto.computations:
         order = sequences[computation_proto.id].instruction_ids if computation_proto.id in sequences else ()
         computation = _parse_computation(computation_proto, tuple(order), computations, tags)
+        invalid_aliases += _take_invalid_aliases(computation)
         if computations.setdefault(computation.id, computation) is not computation:
             raise ArtifactError(f"two computations have the id {computation.id}")
         ids.update([instruction.id for instruction in computation.instructions])
@@ -87,9 +92,18 @@ def parse_module(proto: HloModuleProto) -> HloModule:
         replica_count=max(proto.device_assignment.replica_count, 1),
         frontend_attributes=dict(proto.frontend_attributes.map),
         tags=tags,
+        invalid_aliases=invalid_aliases,
     )
 
 
+def _take_invalid_aliases(computation: HloComputation) -> Iterator[InvalidAlias]:
+    for instruction in computation.instructions:
+        if instruction.opcode in _ALIASING and instruction.proto.output_operand_aliasing:
+            yield from take_invalid_aliases(instruction.proto, [operand.shape for operand in instruction.operands])
+
+
+_ALIASING = frozenset({"custom-call", "fusion", "async-start"})
+"""Opcodes that may declare which operand an output shares its buffer with."""
 _AT_LEAST_ONE_OPERAND = frozenset(
     {"get-tuple-element", "bitcast", "opt-barrier", "domain", "add-dependency", "while", "conditional", "copy-start"}
 )
@@ -101,6 +115,10 @@ _OPERANDS_ARE_PARAMETERS = frozenset({"call", "fusion", "async-start"})
 def _check_form(instruction: HloInstruction, callees: dict[int, HloComputation]) -> None:
     """Raises ArtifactError where an instruction lacks the operands or computations that its opcode has."""
     name, opcode, operands = instruction.name, instruction.opcode, instruction.operands
+    if opcode not in OPCODES:
+        raise ArtifactError(f"`{name}` has the opcode `{opcode:.40}`, which XLA does not have")
+    if opcode not in _ALIASING and instruction.proto.output_operand_aliasing:
+        raise ArtifactError(f"`{name}` is a {opcode} that declares aliases")
     if not operands and (opcode in _AT_LEAST_ONE_OPERAND or opcode.endswith(("-done", "-update"))):
         raise ArtifactError(f"`{name}` is a {opcode} without operands")
     called = instruction.called_computations

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.operand_aliases import InvalidAlias
 from ligerdiag.hlo.shape import ShapeIndex, is_tuple, iterate_leaves
 
 type Position = tuple[HloInstruction, ShapeIndex]
@@ -146,3 +147,21 @@ class Positions:
                             callers.setdefault(inner.id, instruction)
             self._callers = callers
         return self._callers.get(parameter.id)
+
+
+def take_unplaced_aliases(module: HloModule, buffers: BufferAssignment) -> None:
+    """Removes the declared aliases of custom calls whose two buffers stand in different bytes: (4) of `operand_aliases`."""
+    positions = Positions(module, buffers)
+    for _, call in module.iterate_custom_calls():
+        entries = call.proto.output_operand_aliasing
+        for number in reversed(range(len(entries))):
+            entry = entries[number]
+            output = tuple(entry.output_shape_index)
+            operand = positions.find(call.operands[entry.operand_index], tuple(entry.operand_shape_index))
+            place = positions.find(call, output)
+            if place is not None and operand is not None and place != operand:
+                reason = "the buffer assignment has the two in different bytes"
+                module.invalid_aliases.append(
+                    InvalidAlias(instruction=call.id, operand=entry.operand_index, output=output, reason=reason)
+                )
+                del entries[number]

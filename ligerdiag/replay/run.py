@@ -19,10 +19,12 @@ from ligerdiag.compile.arguments import draw_arguments
 from ligerdiag.compile.artifacts import Artifact
 from ligerdiag.compile.names import compute_output_names
 from ligerdiag.errors import ArtifactError, LigerdiagError
+from ligerdiag.hlo.buffer_check import find_buffer_fault
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.shape import TOKEN, is_tuple
+from ligerdiag.hlo.tagging import is_tagged
 from ligerdiag.outcomes import FAR, Attribution, OutputNumbers, Replay, ReplayState
 from ligerdiag.replay.compare import compare_output, compute_error
 from ligerdiag.replay.device_groups import check_replicas
@@ -100,6 +102,10 @@ def load_programs(artifact: Artifact) -> Programs:
     optimized, buffers = load_hlo(artifact.optimized)
     if buffers is None or not optimized.is_scheduled:
         raise ArtifactError(f"`{artifact.optimized}` holds no schedule or no buffer assignment")
+    if fault := find_buffer_fault(optimized, buffers):
+        raise ArtifactError(f"the buffer assignment of `{artifact.optimized}` does not hold: {fault}")
+    if not is_tagged(program):
+        raise NotCoveredError("a program whose operations are not all tagged: their order is not known")
     check_replicas(optimized)
     for module in (program, optimized):
         if len(module.entry.parameters) != len(artifact.provenance.inputs):

@@ -1,0 +1,143 @@
+"""Mutations of what is only said about a program: names, tags, places in the source, the order of a list.
+
+None of them changes what runs. Whoever loses a tag by one may know less afterwards, and nothing better.
+"""
+
+import re
+from random import Random
+
+from ligerdiag.hlo.xla_pb2 import HloProto
+from tools.claims.mutation import Claim, mutation
+from tools.claims.pairs import Pair, choose_some, list_instructions
+
+_TAG = re.compile(r"#ld\d+")
+_LIKE_TAGS = ("#ld1", "#ld7", "/#ld2/x", "layer#ld3/", "#ld999999", "#ld9999999999999999999999", "#ld")
+_SCOPES = ("a;b", ";", "block#ld3", "#ld1", "x;y#ld2", "a;b#ld4;c")
+
+
+@mutation(Claim.NOT_BETTER)
+def rename_instructions(pair: Pair, random: Random) -> bool:
+    """New names, which do not say which instruction became which."""
+    for proto in pair.choose_sides(random):
+        names: dict[str, str] = {}
+        for number, one in enumerate(list_instructions(proto)):
+            names[one.name] = one.name = f"{random.choice(('x', 'fusion', 'copy', 'add'))}.{number}"
+        for buffer in proto.buffer_assignment.logical_buffers:
+            buffer.defined_at.instruction_name = names.get(buffer.defined_at.instruction_name, "")
+    return True
+
+
+@mutation(Claim.NOT_BETTER)
+def renumber_instructions(pair: Pair, random: Random) -> bool:
+    """Other ids in the same order."""
+    step, start = random.choice((1, 3, 1000)), random.choice((1, 77, 1 << 33))
+    for proto in pair.protos:
+        instructions = list_instructions(proto)
+        ids = {one: start + step * rank for rank, one in enumerate(sorted(one.id for one in instructions))}
+        for one in instructions:
+            one.id = ids[one.id]
+            one.operand_ids[:] = [ids[operand] for operand in one.operand_ids]
+            one.control_predecessor_ids[:] = [ids[before] for before in one.control_predecessor_ids]
+        for computation in proto.hlo_module.computations:
+            computation.root_id = ids[computation.root_id]
+        for sequence in proto.hlo_module.schedule.sequences.values():
+            sequence.instruction_ids[:] = [ids[one] for one in sequence.instruction_ids]
+        for buffer in proto.buffer_assignment.logical_buffers:
+            buffer.defined_at.instruction_id = ids.get(buffer.defined_at.instruction_id, 0)
+    return True
+
+
+@mutation(Claim.NOT_BETTER, weight=4)
+def drop_op_names(pair: Pair, random: Random) -> bool:
+    """Some instructions lose their framework name, and the tag in it."""
+    for proto in pair.choose_sides(random):
+        for one in choose_some(random, list_instructions(proto)):
+            one.metadata.op_name = ""
+    return True
+
+
+@mutation(Claim.NOT_BETTER, weight=2)
+def drop_frames(pair: Pair, random: Random) -> bool:
+    """Some instructions lose their place in the source."""
+    for proto in pair.choose_sides(random):
+        for one in choose_some(random, list_instructions(proto)):
+            one.metadata.stack_frame_id = 0
+    return True
+
+
+@mutation(Claim.NOT_BETTER, weight=4)
+def strip_tags(pair: Pair, random: Random) -> bool:
+    """Some instructions lose the tag alone."""
+    tagged = False
+    for proto in pair.choose_sides(random):
+        own = [one for one in list_instructions(proto) if _TAG.search(one.metadata.op_name)]
+        for one in choose_some(random, own) if own else ():
+            one.metadata.op_name = _TAG.sub("", one.metadata.op_name)
+            tagged = True
+    return tagged
+
+
+@mutation(Claim.NOT_BETTER, weight=6)
+def add_likeness_of_tag(pair: Pair, random: Random) -> bool:
+    """Some names end as if they had a tag."""
+    for proto in pair.choose_sides(random):
+        text = random.choice(_LIKE_TAGS)
+        for one in choose_some(random, list_instructions(proto)):
+            one.metadata.op_name += text
+    return True
+
+
+@mutation(Claim.NOT_BETTER, weight=4)
+def add_scope(pair: Pair, random: Random) -> bool:
+    """All names get a scope of the author's that is spelled like a joint or a tag."""
+    scope = random.choice(_SCOPES)
+    for proto in pair.choose_sides(random):
+        for one in list_instructions(proto):
+            head, slash, rest = one.metadata.op_name.partition("/")
+            if slash:
+                one.metadata.op_name = f"{head}/{scope}/{rest}"
+    return True
+
+
+@mutation(Claim.NOT_BETTER, weight=0)
+def join_name(pair: Pair, random: Random) -> bool:
+    """Some names get another one's in front. Not drawn: a tag that names another operation is believed, a known gap."""
+    for proto in pair.choose_sides(random):
+        instructions = list_instructions(proto)
+        for one in choose_some(random, instructions):
+            one.metadata.op_name = f"{random.choice(instructions).metadata.op_name};{one.metadata.op_name}"
+    return True
+
+
+@mutation(Claim.NOT_BETTER, weight=2)
+def repeat_frame(pair: Pair, random: Random) -> bool:
+    """Many instructions come from one line, as in a helper that is called often."""
+    for proto in pair.choose_sides(random):
+        instructions = list_instructions(proto)
+        frame = random.choice(instructions).metadata.stack_frame_id
+        for one in choose_some(random, instructions):
+            one.metadata.stack_frame_id = frame
+    return True
+
+
+@mutation(Claim.NOT_BETTER)
+def reorder_list(pair: Pair, random: Random) -> bool:
+    """The optimized module lists its instructions in another order, operands first; what runs when, the schedule says."""
+    for computation in pair.optimized.hlo_module.computations:
+        listed = {one.id: one for one in computation.instructions}
+        waiting = {one.id: set(one.operand_ids) for one in computation.instructions}
+        order: list[int] = []
+        while waiting:
+            ready = [key for key, operands in waiting.items() if not operands]
+            chosen = random.choice(ready)
+            order.append(chosen)
+            del waiting[chosen]
+            for operands in waiting.values():
+                operands.discard(chosen)
+        copies = HloProto()
+        made = copies.hlo_module.computations.add()
+        for key in order:
+            made.instructions.add().CopyFrom(listed[key])
+        del computation.instructions[:]
+        computation.instructions.extend(made.instructions)
+    return True
