@@ -44,3 +44,7 @@ def describe_error(error: LigerdiagError) -> str:
 
 class ArtifactError(LigerdiagError):
     """An artifact is truncated, hostile or of a form that we do not know (exit code 3)."""
+
+
+class UsedWorkerError(LigerdiagError):
+    """A worker that holds one source was asked for another one, or for a changed file; a fresh one has to be asked."""

@@ -1,7 +1,8 @@
 """Worker side: makes the artifact of one case.
 
 1. The key is a hash of the program (StableHLO with tags and locations), its names, the calls it asks for, target,
-   toolchain, flags, ties, environment, and of ligerdiag's own part in it: of everything that decides what the files hold.
+   toolchain, flags, ties, environment and settings of JAX as they are then, and of ligerdiag's own part in it: of everything
+   that decides what the files hold.
 2. An artifact with that key that is whole is used, whoever made it. Else it is made in a directory of its own and
    moved into place when it is whole.
 """
@@ -28,6 +29,7 @@ from ligerdiag.compile.kernel_launch import render_kernel_launch
 from ligerdiag.compile.lowering import LoweredCase, lower_case
 from ligerdiag.compile.placements import Placement, compute_placements
 from ligerdiag.compile.reader import render_readers
+from ligerdiag.compile.settings import compute_environment, compute_settings
 from ligerdiag.compile.target import strip_comments
 from ligerdiag.compile.worker_faults import describe_fault
 from ligerdiag.errors import CompileError
@@ -59,7 +61,8 @@ def compute_key(request: CompileRequest, program: LoweredCase) -> str:
         sorted(request.versions.items()),
         sorted(request.flags.items()),
         sorted(request.ties),
-        sorted(request.environment.items()),
+        sorted(_compute_environment(request).items()),
+        sorted(compute_settings().items()),
         program.outputs,
         program.inputs,
         program.parameters,
@@ -131,6 +134,12 @@ def _find_dumped(dump: Path) -> tuple[Path, Path, Path | None]:
     return unoptimized, found[max(found)], next((path for paths in thunks for path in paths), None)
 
 
+def _compute_environment(request: CompileRequest) -> dict[str, str]:
+    """What the parent knows, as the case's file has left it."""
+    path = {name: value for name, value in request.environment.items() if name == "PYTHONPATH"}
+    return path | compute_environment()
+
+
 def _compute_placements(program: LoweredCase, compiled: Any) -> tuple[tuple[Placement, ...], tuple[Placement, ...]]:
     """Of the inputs and of the outputs."""
     leaves: Any = jax.tree_util.tree_leaves
@@ -164,7 +173,7 @@ def _describe(
         devices=len(program.assignment),
         toolchain=request.toolchain,
         versions=request.versions,
-        environment=request.environment,
+        environment=_compute_environment(request),
         flags=request.flags,
         ties=tuple(sorted(request.ties)),
         trace_seconds=program.trace_seconds,
