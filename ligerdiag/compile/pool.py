@@ -67,9 +67,10 @@ class Pool:
             variables[MEMORY_VARIABLE] = str(memory_limit)
         if not forks:
             variables[FRESH_VARIABLE] = "1"
-        self._starts = WorkerStarts(self.toolchain.python, module, variables)
         self._executor = ThreadPoolExecutor(self.jobs, thread_name_prefix="ligerdiag-worker")
         self._logs = Path(tempfile.mkdtemp(prefix="ligerdiag-"))
+        self._start_log = self._logs / "start.log"
+        self._starts = WorkerStarts(self.toolchain.python, module, variables, self._start_log)
         self._numbers = count()
         self._lock = Lock()
         self._idle: list[tuple[WorkerProcess, Source]] = []
@@ -132,7 +133,8 @@ class Pool:
                 raise CaseError(
                     f"{job.name} does not import: it ends the process with exit code {end.exit_code}, as by `os._exit`"
                 ) from end
-            raise CompileError(f"the worker for {job.name} {end}", _read_tail(log)) from end
+            tail = _read_tail(log) or _read_tail(self._start_log)
+            raise CompileError(f"the worker for {job.name} {end}", tail) from end
         finally:
             for directory in job.leftovers:
                 rmtree(directory, ignore_errors=True)

@@ -6,6 +6,8 @@ import jax
 
 from ligerdiag.compile.toolchain import compute_important_environment
 
+_PLAIN: tuple[type[object], ...] = (str, int, float, tuple, type(None))
+
 
 def compute_settings() -> dict[str, str]:
     """Each setting of `jax.config`, by name; of one that is no plain value, its type."""
@@ -19,4 +21,4 @@ def compute_environment() -> dict[str, str]:
 
 
 def _render(value: object) -> str:
-    return repr(value) if isinstance(value, str | int | float | bool | None | tuple) else type(value).__qualname__
+    return repr(value) if isinstance(value, _PLAIN) else type(value).__qualname__

@@ -23,11 +23,12 @@ _GONE = -signal.SIGKILL
 class WorkerStarts:
     """Starts the workers of one pool; its methods may be called from several threads."""
 
-    def __init__(self, python: str, module: str, environment: Mapping[str, str]) -> None:
-        """module: the Python module that a worker runs."""
+    def __init__(self, python: str, module: str, environment: Mapping[str, str], log: Path) -> None:
+        """module: the Python module that a worker runs. log: gets what the imports print."""
         self._python = python
         self._module = module
         self._environment = dict(environment)
+        self._log = log
         self._lock = Lock()
         self._template: _Template | None = None
         self._starting: WorkerProcess | None = None
@@ -43,7 +44,7 @@ class WorkerStarts:
                     return self._template.fork(log)
                 self._template.worker.close()  # it was ended from outside
                 self._template = None
-            process, channel = self._start_process(log)
+            process, channel = self._start_process()
             worker = WorkerProcess(process, channel)
             self._starting = worker
             try:
@@ -75,9 +76,9 @@ class WorkerStarts:
                 self._template.worker.close()
                 self._template = None
 
-    def _start_process(self, log: Path) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    def _start_process(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
         ours, theirs = socket.socketpair()
-        with theirs, log.open("ab") as output:
+        with theirs, self._log.open("ab") as output:
             process = subprocess.Popen(
                 [self._python, "-P", "-m", self._module],
                 stdin=theirs.fileno(),
