@@ -4,6 +4,7 @@ A program whose order of operations is not known stands for several. What they a
 differ is unknown.
 """
 
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,13 +20,15 @@ from ligerdiag.dumps.select import Selection
 from ligerdiag.dumps.translate import Translator
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.ending import Ending
-from ligerdiag.errors import LigerdiagError
+from ligerdiag.errors import LigerdiagError, describe_bug
 from ligerdiag.findings import Finding, Verdict
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.inspection import Compilation, Inspection, inspect_artifact, inspect_compilation
 from ligerdiag.report.model import CaseReport, Status
 from ligerdiag.schedule_view import ScheduleView
 
+MOST_FRAMES = 8
+"""Of a traceback, in a report."""
 UNKNOWN_TARGET = "unknown target"
 """Where neither names nor provenance say what a module was compiled for."""
 UNKNOWN_ORDER = (
@@ -115,6 +118,8 @@ class InspectedModules:
             self.reports.append(_describe_error(report, error))
         except LigerdiagError as error:
             self.reports.append(_describe_error(report, error))
+        except Exception as fault:
+            self.reports.append(describe_failed(report, fault))
         else:
             self.reports.append(_describe(report, inspection, perf_counter() - started))
 
@@ -135,6 +140,8 @@ class InspectedModules:
             )
         except LigerdiagError as error:
             return _describe_error(report, error)
+        except Exception as fault:
+            return describe_failed(report, fault)
         return _describe(report, inspection, perf_counter() - started)
 
     def _inspect_loaded(self, loaded: LoadedModule, effects_cache: Path) -> Inspection:
@@ -176,6 +183,7 @@ def join_inspections(inspections: list[Inspection]) -> Inspection:
     return replace(
         first,
         outputs=outputs,
+        failures=tuple(dict.fromkeys(failure for i in inspections for failure in i.failures)),
         findings=tuple(f for f in first.findings if all(_key(f) in _keys(other) for other in others)),
         coverage=replace(first.coverage, not_covered=tuple(missed)),
         view=_join_views(inspections, outputs),
@@ -199,11 +207,19 @@ def _describe(report: CaseReport, inspection: Inspection, seconds: float) -> Cas
         report,
         outputs=inspection.outputs,
         findings=inspection.findings,
+        failures=inspection.failures,
         coverage=inspection.coverage,
         neighbourhoods=inspection.neighbourhoods,
         view=inspection.view,
         seconds=seconds,
     )
+
+
+def describe_failed(report: CaseReport, fault: Exception) -> CaseReport:
+    """The report of a module that a bug of ours keeps from being analysed; the other modules stand."""
+    tail = "".join(traceback.format_exception(fault)[-MOST_FRAMES:])
+    error = f"ligerdiag failed on it, which is a bug: {describe_bug(fault)}"
+    return replace(report, error=error, error_exit_code=LigerdiagError.exit_code, log_tail=tail)
 
 
 def _describe_error(report: CaseReport, error: LigerdiagError) -> CaseReport:

@@ -12,6 +12,7 @@ from ligerdiag.compile.service import CompileResult
 from ligerdiag.compile.toolchain import Toolchain
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.errors import CompileError, LigerdiagError
+from ligerdiag.inspected_modules import describe_failed
 from ligerdiag.inspection import inspect_artifact
 from ligerdiag.report.model import CaseReport, Status
 
@@ -76,10 +77,13 @@ def judge_result(
     except LigerdiagError as error:
         seconds = result.seconds + perf_counter() - started
         return replace(report, error=str(error), error_exit_code=error.exit_code, seconds=seconds)
+    except Exception as fault:
+        return describe_failed(report, fault)
     return replace(
         report,
         outputs=inspection.outputs,
         findings=inspection.findings,
+        failures=inspection.failures,
         coverage=inspection.coverage,
         neighbourhoods=inspection.neighbourhoods,
         view=inspection.view,
