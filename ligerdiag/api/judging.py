@@ -33,6 +33,28 @@ def find_file(source: Source) -> str:
     return next((str(candidate) for candidate in candidates if candidate.is_file()), "")
 
 
+def name_source(source: Source) -> str:
+    """The source in a report: a file below the current folder as it is called from there."""
+    path = Path(source.file)
+    return str(path.relative_to(Path.cwd())) if source.file and path.is_relative_to(Path.cwd()) else str(source)
+
+
+def describe_broken(
+    name: str, target: str, toolchain: str, error: LigerdiagError, source: Source | None = None
+) -> CaseReport:
+    """The report of what has no cases, as it cannot be read; the other files stand."""
+    return CaseReport(
+        id=name,
+        target=target,
+        toolchain=toolchain,
+        status=Status.ERROR,
+        error=str(error),
+        error_exit_code=error.exit_code,
+        log_tail=error.log_tail if isinstance(error, CompileError) else "",
+        source="" if source is None else find_file(source),
+    )
+
+
 def judge_result(
     result: CompileResult,
     toolchain: str,
