@@ -41,7 +41,8 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
 
     What goes wrong with one case is in that case's report. Raises InputError or CaseError when the request as a whole
     cannot be met: a selector that means nothing, an unknown target, a single case file that does not import; of several
-    files such a one has a report of its own. After Ctrl-C, SIGTERM or the time limit (see `ending`) the report holds what was known by then, and says of every case what is not.
+    files such a one has a report of its own. After Ctrl-C, SIGTERM or the time limit (see `ending`) the report holds what
+    was known by then, and says of every case what is not.
     """
     started = perf_counter()
     tell = on_progress or ignore_progress

@@ -8,7 +8,6 @@
 """
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
@@ -22,6 +21,7 @@ from typing import Self
 from ligerdiag.compile.cache import Cache
 from ligerdiag.compile.fields import FieldError
 from ligerdiag.compile.job import Job, Source, is_refusal
+from ligerdiag.compile.lease import make_leased_folder
 from ligerdiag.compile.toolchain import Toolchain, current_toolchain, worker_environment
 from ligerdiag.compile.worker_process import (
     FRESH_VARIABLE,
@@ -68,7 +68,7 @@ class Pool:
         if not forks:
             variables[FRESH_VARIABLE] = "1"
         self._executor = ThreadPoolExecutor(self.jobs, thread_name_prefix="ligerdiag-worker")
-        self._logs = Path(tempfile.mkdtemp(prefix="ligerdiag-"))
+        self._logs, self._lease = make_leased_folder()
         self._start_log = self._logs / "start.log"
         self._starts = WorkerStarts(self.toolchain.python, module, variables, self._start_log)
         self._numbers = count()
@@ -120,6 +120,7 @@ class Pool:
             worker.close()
         self._starts.close()
         rmtree(self._logs, ignore_errors=True)
+        self._lease.end()
 
     def _run[A](self, job: Job[A], on_start: Callable[[], None] | None) -> A:
         if on_start is not None:

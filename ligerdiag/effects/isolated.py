@@ -5,6 +5,7 @@ of its own; what a worker's death or timeout costs is that one answer, which is 
 """
 
 import hashlib
+import json
 import os
 import resource
 import tempfile
@@ -15,6 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context
 from pathlib import Path
 
+from ligerdiag.compile.fields import FieldError, parse_object, read_str
 from ligerdiag.compile.pool import Pool
 from ligerdiag.effects.access import CallEffects, create_unknown_effects
 from ligerdiag.effects.call import CustomCall, carries_kernel, compute_call_effects
@@ -157,7 +159,13 @@ def _load_cached(directory: Path | None, key: str, call: CustomCall) -> CallEffe
         text = (directory / f"{key}.json").read_bytes()
     except OSError:
         return None
-    return parse_effects(text, operands=call.operands, outputs=call.outputs)
+    try:
+        fields = parse_object(text)
+        if read_str(fields, "key") != key:
+            return None  # a file that was moved is no answer
+        return parse_effects(read_str(fields, "effects").encode(), operands=call.operands, outputs=call.outputs)
+    except FieldError:
+        return None
 
 
 def _write_cached(directory: Path | None, key: str, effects: CallEffects) -> None:
@@ -170,7 +178,7 @@ def _write_cached(directory: Path | None, key: str, effects: CallEffects) -> Non
         return  # A cache that cannot be written costs time, not the answer.
     try:
         with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(render_effects(effects))
+            file.write(json.dumps({"key": key, "effects": render_effects(effects)}))
         os.replace(name, directory / f"{key}.json")
     except OSError:
         Path(name).unlink(missing_ok=True)
