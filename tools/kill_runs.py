@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,12 +30,9 @@ type Answer = Mapping[str, object]
 
 def interrupt(files: Sequence[str], kind: str, moment: float, size: int, home: Path) -> None:
     """Runs a check that does not end well. moment: seconds from its start. size: bytes that a file may have at most."""
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-
-    process = _start(files, home, limit if kind == "full" else None)
+    process = _start(files, home)
     if kind == "full":
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, size))
         process.communicate()
         return
     time.sleep(moment)
@@ -48,7 +45,7 @@ def interrupt(files: Sequence[str], kind: str, moment: float, size: int, home: P
 
 def check(files: Sequence[str], home: Path) -> Answer:
     """What an undisturbed run says of each case: its status, verdicts and findings."""
-    output, errors = _start(files, home, None).communicate()
+    output, errors = _start(files, home).communicate()
     if not output:
         return {"error": errors[-2000:]}
     cases = json.loads(output)["cases"]
@@ -66,17 +63,15 @@ def list_left(home: Path) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _start(files: Sequence[str], home: Path, prepare: Callable[[], None] | None) -> subprocess.Popen[str]:
+def _start(files: Sequence[str], home: Path) -> subprocess.Popen[str]:
     (home / "tmp").mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "ligerdiag", "check", *files, "--format", "json", "--no-replay", "-j", "2"]
+    command = [sys.executable, "-m", "ligerdiag.cli", "check", *files, "--format", "json", "--no-replay", "-j", "2"]
     environment = os.environ | {
         MARK: str(home),
         "TMPDIR": str(home / "tmp"),
         "LIGERDIAG_CACHE_DIR": str(home / "cache"),
     }
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, preexec_fn=prepare
-    )
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
 def _find_processes(home: Path) -> list[int]:
@@ -100,6 +95,9 @@ def main() -> int:
         started = time.monotonic()
         expected = check(options.files, Path(name))
         whole = time.monotonic() - started
+    if "error" in expected:
+        sys.stdout.write(f"an undisturbed run fails: {expected['error']}\n")
+        return 1
     for count in range(options.moments):
         kind, moment = KINDS[count % len(KINDS)], numbers.uniform(0, whole)
         size = int(2 ** numbers.uniform(0, 18))

@@ -62,13 +62,17 @@ class Pool:
         self.toolchain = toolchain or current_toolchain()
         self.jobs = jobs or count_cores()
         self.timeout = timeout
+        try:
+            self._logs, self._lease = make_leased_folder()
+        except OSError as error:
+            raise LigerdiagError(f"cannot make a temporary folder ({error.strerror}): set TMPDIR") from error
         variables = worker_environment(self.toolchain, self.cache.root) | dict(environment or {})
+        variables["TMPDIR"] = str(self._logs)  # XLA leaves files there when a worker dies
         if memory_limit is not None:
             variables[MEMORY_VARIABLE] = str(memory_limit)
         if not forks:
             variables[FRESH_VARIABLE] = "1"
         self._executor = ThreadPoolExecutor(self.jobs, thread_name_prefix="ligerdiag-worker")
-        self._logs, self._lease = make_leased_folder()
         self._start_log = self._logs / "start.log"
         self._starts = WorkerStarts(self.toolchain.python, module, variables, self._start_log)
         self._numbers = count()
@@ -126,7 +130,10 @@ class Pool:
         if on_start is not None:
             on_start()
         log = self._logs / f"job-{next(self._numbers)}.log"
-        log.touch()
+        try:
+            log.touch()
+        except OSError as error:
+            raise CompileError(f"cannot write to `{self._logs}` ({error.strerror}): set TMPDIR") from error
         try:
             worker, line = self._ask(job, log)
         except (WorkerDied, WorkerTimeout) as end:
