@@ -19,13 +19,14 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 MARK = "LIGERDIAG_KILL_RUNS"
 KINDS = ("parent", "worker", "full")
 _SETTLE_SECONDS = 15.0
 """Longest that workers may take to notice that their parent is gone, while they import."""
 
-type Answer = Mapping[str, object]
+type Answer = Mapping[str, Any]
 
 
 def interrupt(files: Sequence[str], kind: str, moment: float, size: int, home: Path) -> None:
