@@ -4,6 +4,8 @@ Each error is one line for the user: it names the thing and says what would be r
 command line's contract (`ligerdiag check --help`).
 """
 
+import os
+import traceback
 from typing import ClassVar
 
 
@@ -44,3 +46,22 @@ def describe_error(error: LigerdiagError) -> str:
 
 class ArtifactError(LigerdiagError):
     """An artifact is truncated, hostile or of a form that we do not know (exit code 3)."""
+
+
+_MOST_LETTERS = 200
+
+
+def describe_bug(fault: Exception) -> str:
+    """`IndexError list index out of range (ld009.py:12)`: one line of something that we did not expect.
+
+    With LIGERDIAG_DEBUG the fault is raised again instead.
+    """
+    if os.environ.get("LIGERDIAG_DEBUG"):
+        raise fault
+    frame = traceback.extract_tb(fault.__traceback__)[-1]
+    what = " ".join(f"{type(fault).__name__} {fault}".split())[:_MOST_LETTERS]
+    return f"{what} ({os.path.basename(frame.filename)}:{frame.lineno})"
+
+
+class UsedWorkerError(LigerdiagError):
+    """A worker that holds one source was asked for another one, or for a changed file; a fresh one has to be asked."""

@@ -47,6 +47,16 @@ class SourceLine:
             object.__setattr__(self, "line", 0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleFailure:
+    """A rule that failed on a module, a bug of ligerdiag's: what it would have found there is unknown."""
+
+    rule: str
+    """Rule id."""
+    message: str
+    """One line, lower case, no final stop: which rule, and what it failed of."""
+
+
 class SuppressionKind(StrEnum):
     """Where somebody has written down that a finding is allowed."""
 

@@ -27,7 +27,7 @@ from ligerdiag.effects.call import CustomCall
 from ligerdiag.effects.declared import Contradiction, DeclaredEffects
 from ligerdiag.effects.job import EFFECTS_WORKER
 from ligerdiag.errors import ArtifactError
-from ligerdiag.findings import Finding, SourceLine, Verdict
+from ligerdiag.findings import Finding, RuleFailure, SourceLine, Verdict
 from ligerdiag.hazards.registry import check_all
 from ligerdiag.hlo.buffer_check import find_buffer_fault
 from ligerdiag.hlo.buffers import BufferAssignment
@@ -67,6 +67,8 @@ class Inspection:
     outputs: Mapping[str, Verdict]
     findings: tuple[Finding, ...]
     coverage: Coverage
+    failures: tuple[RuleFailure, ...] = ()
+    """Rules that failed; the coverage names them, too."""
     written: tuple[WrittenOperand, ...] = ()
     """What kernels overwrite behind XLA's back, in the program's order."""
     meant: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -219,10 +221,14 @@ def inspect_compilation(
         raise ArtifactError(
             f"the modules of `{compilation.name}` do not hang together: {type(fault).__name__} {fault}".rstrip()
         ) from fault
+    answers = check_all(context)
+    coverage = _compute_coverage(compilation, context)
+    failed = tuple(failure.message for failure in answers.failures)
     return Inspection(
         outputs={name: output.verdict for name, output in context.outputs.items()},
-        findings=check_all(context),
-        coverage=_compute_coverage(compilation, context),
+        findings=answers.findings,
+        failures=answers.failures,
+        coverage=replace(coverage, not_covered=(*failed, *coverage.not_covered)),
         written=tuple(
             WrittenOperand(
                 kernel=write.kernel,

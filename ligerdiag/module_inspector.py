@@ -4,6 +4,7 @@ A program whose order of operations is not known stands for several. What they a
 differ is unknown.
 """
 
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,13 +17,15 @@ from ligerdiag.dumps.find import ModuleFiles
 from ligerdiag.dumps.launches import load_launches
 from ligerdiag.dumps.load import LoadedModule, NoScheduleError, Translate, load_module, may_hold_kernels
 from ligerdiag.effects.declared import DeclaredEffects
-from ligerdiag.errors import LigerdiagError
+from ligerdiag.errors import LigerdiagError, describe_bug
 from ligerdiag.findings import Finding, Verdict
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.inspection import Compilation, Inspection, inspect_artifact, inspect_compilation
 from ligerdiag.report.model import CaseReport, Status
 from ligerdiag.schedule_view import ScheduleView
 
+MOST_FRAMES = 8
+"""Of a traceback, in a report."""
 UNKNOWN_TARGET = "unknown target"
 """Where neither names nor provenance say what a module was compiled for."""
 UNKNOWN_ORDER = (
@@ -124,6 +127,8 @@ class ModuleInspector:
             raise
         except LigerdiagError as error:
             return ModuleOutcome(report=describe_error(report, error), is_over_budget=isinstance(error, BudgetError))
+        except Exception as fault:
+            return ModuleOutcome(report=describe_failed(report, fault))
         if inspection is None:
             return ModuleOutcome(is_idle=True)
         return ModuleOutcome(report=_describe(report, inspection, perf_counter() - started))
@@ -179,6 +184,7 @@ def join_inspections(inspections: list[Inspection]) -> Inspection:
     return replace(
         first,
         outputs=outputs,
+        failures=tuple(dict.fromkeys(failure for i in inspections for failure in i.failures)),
         findings=tuple(f for f in first.findings if all(_key(f) in _keys(other) for other in others)),
         coverage=replace(first.coverage, not_covered=tuple(missed)),
         view=_join_views(inspections, outputs),
@@ -202,6 +208,7 @@ def _describe(report: CaseReport, inspection: Inspection, seconds: float) -> Cas
         report,
         outputs=inspection.outputs,
         findings=inspection.findings,
+        failures=inspection.failures,
         coverage=inspection.coverage,
         neighbourhoods=inspection.neighbourhoods,
         view=inspection.view,
@@ -212,6 +219,13 @@ def _describe(report: CaseReport, inspection: Inspection, seconds: float) -> Cas
 def describe_error(report: CaseReport, error: LigerdiagError) -> CaseReport:
     """The report, with what kept us from looking."""
     return replace(report, error=str(error), error_exit_code=error.exit_code)
+
+
+def describe_failed(report: CaseReport, fault: Exception) -> CaseReport:
+    """The report of a module that a bug of ours keeps from being analysed; the other modules stand."""
+    tail = "".join(traceback.format_exception(fault)[-MOST_FRAMES:])
+    error = f"ligerdiag failed on it, which is a bug: {describe_bug(fault)}"
+    return replace(report, error=error, error_exit_code=LigerdiagError.exit_code, log_tail=tail)
 
 
 def create_module_report(files: ModuleFiles) -> CaseReport:

@@ -2,7 +2,7 @@
 
 from ligerdiag.api.bisecting import bisect
 from ligerdiag.api.catalogue import list_cases, list_rules
-from ligerdiag.api.checking import check
+from ligerdiag.api.checking import check, describe_refusal
 from ligerdiag.api.conclusion import conclude
 from ligerdiag.api.diffing import DiffOptions, diff
 from ligerdiag.api.inspecting import inspect
@@ -26,6 +26,7 @@ __all__ = [
     "check",
     "conclude",
     "create_toolchain",
+    "describe_refusal",
     "diagnose_toolchain",
     "diff",
     "get_rule",

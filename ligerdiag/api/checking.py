@@ -9,7 +9,7 @@ from time import perf_counter
 from ligerdiag.api.conclusion import conclude
 from ligerdiag.api.declared import list_declared
 from ligerdiag.api.devices import make_replay_options, run_on_devices
-from ligerdiag.api.judging import expect_of, judge_result
+from ligerdiag.api.judging import describe_broken, expect_of, judge_result, name_source
 from ligerdiag.api.options import CheckOptions, ignore_progress
 from ligerdiag.api.recording import find_recorded, list_baseline_notes, require_distinct
 from ligerdiag.api.run import Key, Run
@@ -27,7 +27,7 @@ from ligerdiag.compile.toolchain import Toolchain, current_toolchain
 from ligerdiag.device.service import require_gpu
 from ligerdiag.effects.declared import parse_declared
 from ligerdiag.ending import Ending, work_until_ended
-from ligerdiag.errors import InputError
+from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.inspection import open_readers
 from ligerdiag.outcomes import Replay
 from ligerdiag.replay.service import ReplayTask, replay_artifacts
@@ -44,8 +44,9 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
     """Compile, judge and replay every selected case on every target.
 
     What goes wrong with one case is in that case's report. Raises InputError or CaseError when the request as a whole
-    cannot be met: a selector that means nothing, an unknown target, a case file that does not import. After Ctrl-C, SIGTERM
-    or the time limit (see `ending`) the report holds what was known by then, and says of every case what is not.
+    cannot be met: a selector that means nothing, an unknown target, a single case file that does not import; of several
+    files such a one has a report of its own. After Ctrl-C, SIGTERM or the time limit (see `ending`) the report holds what
+    was known by then, and says of every case what is not.
     """
     started = perf_counter()
     tell = on_progress or ignore_progress
@@ -122,16 +123,36 @@ def _compile(
         Pool(cache=cache, toolchain=toolchain, jobs=options.jobs, timeout=options.timeout) as pool,
         open_readers(toolchain, cache) or nullcontext() as readers,
     ):
-        cases = discover_cases(options.selectors, pool=pool, refresh=options.refresh, on_event=relay)
+        broken: list[tuple[Source, LigerdiagError]] = []
+        cases = discover_cases(
+            options.selectors,
+            pool=pool,
+            refresh=options.refresh,
+            on_event=relay,
+            on_broken=lambda source, error: broken.append((source, error)),
+        )
         cases = tuple(expect_of(case, toolchain) for case in cases)
         is_compared = options.record or options.baseline is not None
         if is_compared:
             require_distinct(cases)
+        is_alone = len({case.source for case in cases}) + len(broken) == 1
         for case in cases:
-            _require_expectation(case)
-            parse_declared(case)
+            try:
+                _require_expectation(case)
+                parse_declared(case)
+            except LigerdiagError as error:
+                if is_alone:
+                    raise
+                broken.append((case.source, error))
+        unreadable = {source for source, _ in broken}
+        cases = tuple(case for case in cases if case.source not in unreadable)
         run.cases = {(case.source, case.id): case for case in cases}
         run.order = tuple((case.source, case.id, target.name) for case in cases for target in targets)
+        for source, error in broken:
+            for target in targets:
+                key = (source, "", target.name)
+                run.order += () if key in run.reports else (key,)
+                run.reports[key] = describe_broken(name_source(source), target.name, toolchain.name, error, source)
         for result in compile_cases(cases, targets, pool=pool, refresh=options.refresh, on_event=relay):
             declared = (*options.effects, *parse_declared(result.case))
             report = judge_result(
@@ -152,6 +173,13 @@ def _list_roots(source: Source, usual: str) -> tuple[str, ...]:
         surroundings, _ = read_function_file(Path(source.pickled))
         folders += [find_root(Path(file)) for file in surroundings.files]
     return tuple(dict.fromkeys((usual, *(str(folder.resolve()) for folder in folders))))
+
+
+def describe_refusal(options: CheckOptions, error: LigerdiagError) -> CheckReport:
+    """The report of a request that cannot be met, for whoever reads reports and not the terminal."""
+    what = ", ".join(str(selector) for selector in options.selectors) or "cases"
+    cases = tuple(describe_broken(what, target, options.toolchain, error) for target in options.targets)
+    return CheckReport(cases=cases, targets=options.targets, toolchain=options.toolchain)
 
 
 def _require_expectation(case: CaseSpec) -> None:

@@ -14,6 +14,8 @@ from ligerdiag.report.expectation import compute_status
 from ligerdiag.report.model import CaseReport, Status
 from ligerdiag.suppressions.suppressions import Suppressions
 
+_WITHOUT_DOUBT = (Status.CLEAN, Status.EXPECTED, Status.ALLOWED, Status.NOTHING)
+
 
 def conclude(
     report: CaseReport, suppressions: Suppressions | None = None, recorded: ScheduleFacts | None = None
@@ -32,12 +34,19 @@ def conclude(
         facts=ScheduleFacts(outputs=report.outputs, neighbourhoods=report.neighbourhoods),
         recorded=recorded,
     )
-    findings = check_measured(measured)
+    answers = check_measured(measured)
+    findings, failures = answers.findings, (*report.failures, *answers.failures)
+    added = (failure.message for failure in answers.failures)
+    report = replace(
+        report,
+        failures=failures,
+        coverage=replace(report.coverage, not_covered=(*added, *report.coverage.not_covered)),
+    )
     if suppressions is not None:
         findings = suppressions.apply(report.id, findings, report.source_roots)
     allowed = compute_allowed_outputs(report.outputs, findings)
     disagreements = compute_disagreements(report.outputs, findings, report.replay, report.device)
-    unsettled = find_unsettled(
+    unsettled = frozenset(failure.rule for failure in failures) | find_unsettled(
         replayed=report.replay is not None and report.replay.state is ReplayState.DONE,
         ran=report.device is not None and not report.device.error,
     )
@@ -60,6 +69,8 @@ def conclude(
         there, why = judge(on_device)
         if there in (Status.UNEXPECTED, Status.FINDINGS):
             status, mismatch = there, f"on {report.device.device}: {why}" if why else ""
+    if failures and status in _WITHOUT_DOUBT:
+        status = Status.INCONCLUSIVE
     return replace(
         report,
         status=Status.DISAGREEMENT if disagreements else status,

@@ -13,6 +13,7 @@ from ligerdiag.compile.toolchain import Toolchain
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.errors import CompileError, LigerdiagError
 from ligerdiag.inspection import inspect_artifact
+from ligerdiag.module_inspector import describe_failed
 from ligerdiag.report.model import CaseReport, Status
 
 
@@ -30,6 +31,28 @@ def find_file(source: Source) -> str:
     path = Path(source.root, *source.module.partition(":")[0].split("."))
     candidates = (path.with_suffix(".py"), path / "__init__.py")
     return next((str(candidate) for candidate in candidates if candidate.is_file()), "")
+
+
+def name_source(source: Source) -> str:
+    """The source in a report: a file below the current folder as it is called from there."""
+    path = Path(source.file)
+    return str(path.relative_to(Path.cwd())) if source.file and path.is_relative_to(Path.cwd()) else str(source)
+
+
+def describe_broken(
+    name: str, target: str, toolchain: str, error: LigerdiagError, source: Source | None = None
+) -> CaseReport:
+    """The report of what has no cases, as it cannot be read; the other files stand."""
+    return CaseReport(
+        id=name,
+        target=target,
+        toolchain=toolchain,
+        status=Status.ERROR,
+        error=str(error),
+        error_exit_code=error.exit_code,
+        log_tail=error.log_tail if isinstance(error, CompileError) else "",
+        source="" if source is None else find_file(source),
+    )
 
 
 def judge_result(
@@ -76,10 +99,13 @@ def judge_result(
     except LigerdiagError as error:
         seconds = result.seconds + perf_counter() - started
         return replace(report, error=str(error), error_exit_code=error.exit_code, seconds=seconds)
+    except Exception as fault:
+        return describe_failed(report, fault)
     return replace(
         report,
         outputs=inspection.outputs,
         findings=inspection.findings,
+        failures=inspection.failures,
         coverage=inspection.coverage,
         neighbourhoods=inspection.neighbourhoods,
         view=inspection.view,

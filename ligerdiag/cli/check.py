@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ligerdiag.cli.exit_codes import PRECEDENCE, FailOn, compute_exit_code, render_table
+from ligerdiag.cli.exit_codes import PRECEDENCE, ExitCode, FailOn, compute_exit_code, render_table
 from ligerdiag.cli.html_output import Html, require_html_directory, write_html
 from ligerdiag.cli.options import (
     DEFAULT_TARGETS,
@@ -28,6 +28,7 @@ from ligerdiag.cli.record_output import require_recordable, write_record
 from ligerdiag.cli.report_output import Format, parse_outputs, write_report
 from ligerdiag.cli.sizes import parse_size
 from ligerdiag.ending import watch_for_end
+from ligerdiag.errors import LigerdiagError
 
 if TYPE_CHECKING:
     from ligerdiag.api.options import CheckOptions
@@ -172,8 +173,15 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
         view=html is not None,
     )
     with watch_for_end(time_limit):
-        with ProgressDisplay(sys.stderr) as show:
-            report = api.check(options, show)
+        try:
+            with ProgressDisplay(sys.stderr) as show:
+                report = api.check(options, show)
+        except LigerdiagError as error:
+            if outputs.shown is not Format.TERMINAL or outputs.files:  # a program that reads a report gets one
+                refusal = api.describe_refusal(options, error)
+                code = ExitCode(error.exit_code)
+                write_report(refusal, outputs, verbose=verbose, code=code, fail_on=FailOn.NEVER, strict=False)
+            raise
         if verbose:
             sys.stderr.write(f"compiled with {_describe_ptxas(options)}\n")
         fail_on, strict = settings.fail_on, settings.strict

@@ -37,7 +37,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.INPUT: "usage or input error",
     ExitCode.NOT_ANALYSED: (
         "could not analyse: compile error, abort, timeout; the --time-limit came first, and what was not "
-        "checked is unknown; or schedule and numbers disagree, which is a bug in ligerdiag"
+        "checked is unknown; or, a bug in ligerdiag: a rule fails, or schedule and numbers disagree"
     ),
     ExitCode.INCONCLUSIVE: "inconclusive, under --strict",
     ExitCode.NOTHING_CHECKED: "nothing checked",
@@ -51,7 +51,8 @@ MEANINGS_WITHOUT_EXPECTATION: Mapping[ExitCode, str] = MEANINGS | {
         "findings at or above --fail-on; under --strict also a suppression that is not used or gives no reason"
     ),
     ExitCode.NOT_ANALYSED: (
-        "could not analyse: a file that is damaged or of a form that is not known; or the --time-limit came first"
+        "could not analyse: a file that is damaged or of a form that is not known; or the --time-limit came "
+        "first; or a rule fails, which is a bug in ligerdiag"
     ),
     ExitCode.NOTHING_CHECKED: "nothing checked: no module has an in-place kernel",
 }
@@ -98,7 +99,7 @@ def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> 
         return ExitCode.INPUT if ExitCode.INPUT in errors else ExitCode.NOT_ANALYSED
     if report.interrupted:
         return find_ending_code(report.ended_by)
-    if any(case.status is Status.DISAGREEMENT or _replay_died(case) for case in cases):
+    if any(case.status is Status.DISAGREEMENT or case.failures or _replay_died(case) for case in cases):
         return ExitCode.NOT_ANALYSED
     if any(fails_run(case, fail_on) for case in cases) or (strict and report.unused_suppressions):
         return ExitCode.FINDINGS

@@ -28,7 +28,8 @@ def find_artifact(artifacts: Path, key: str, not_before: float = 0.0) -> Artifac
     try:
         if (directory / MANIFEST).stat().st_mtime < not_before:
             return None
-        return load_artifact(directory)
+        artifact = load_artifact(directory)
+        return artifact if artifact.provenance.key == key else None  # a folder that was moved is no answer
     except (ArtifactError, OSError):
         return None
 

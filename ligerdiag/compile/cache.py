@@ -7,17 +7,23 @@
     <root>/locks, <root>/packages, <root>/triton
 
 An index entry answers "the cases of this file" or "the artifact of this case on this target". It holds as long as each
-file of the project that was imported for the answer has the sha256 that it had. Whatever cannot be read is a miss.
-Failures are never kept.
+file of the project that was imported for the answer has the sha256 that it had. Whatever cannot be read is a miss, and so is
+what says another question or key than it was looked for by. Failures are never kept.
+
+What others can write is not believed: a cache folder of another user's, or one that others may write to, is refused.
+What a process left that died is removed by the next one, see `lease`.
 """
 
 import json
 import os
+import re
 import shutil
 import time
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 
 import platformdirs
@@ -25,12 +31,15 @@ import platformdirs
 from ligerdiag.compile.artifact_store import find_artifact
 from ligerdiag.compile.artifacts import MAXIMUM_JSON_BYTES, Artifact, compute_file_sha256
 from ligerdiag.compile.fields import FieldError, Json, parse_object, read_object, read_str_map
+from ligerdiag.compile.lease import Lease, hold_lease, is_held
 from ligerdiag.compile.scratch_folder import remove_stale_folders_once
 from ligerdiag.errors import InputError
 
-INDEX, REPLAYS, TOOLCHAINS = "index", "replays", "toolchains"
-"""Folders of questions and answers; of environments."""
+INDEX, REPLAYS, TOOLCHAINS, LOCKS = "index", "replays", "toolchains", "locks"
+"""Folders of questions and answers; of environments; of locks."""
 SCRATCH_PREFIX = ".tmp-"
+RUN_PREFIX = "run-"
+_SCRATCH = re.compile(rf"{re.escape(SCRATCH_PREFIX)}(\d+-[0-9a-f]{{12}})-\d+")
 SCRATCH_SECONDS = 24 * 3600.0
 """A temporary directory that is older was left by a process that died."""
 
@@ -52,10 +61,16 @@ class Cache:
         self.root = find_cache_root(root)
         self.artifacts = self.root / "artifacts"
         self._hashes: dict[str, str] = {}
+        self._run = f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
+        self._lease: Lease | None = None
+        self._numbers = count()
         try:
-            self.artifacts.mkdir(parents=True, exist_ok=True)
-            for folder in (INDEX, REPLAYS):
-                (self.root / folder).mkdir(exist_ok=True)
+            self.root.parent.mkdir(parents=True, exist_ok=True)
+            for folder in (self.root, self.artifacts, *(self.root / name for name in (INDEX, REPLAYS, LOCKS))):
+                folder.mkdir(mode=0o700, exist_ok=True)
+            self._require_private()
+            with suppress(OSError):  # a cache that cannot be written to is read
+                self._lease = hold_lease(self._locate_lease(self._run))
             self._remove_abandoned()
             remove_stale_folders_once()
         except OSError as error:
@@ -69,7 +84,7 @@ class Cache:
 
     def allocate_scratch(self) -> Path:
         """A name for a temporary directory beside the artifacts; the caller removes it."""
-        return self.artifacts / f"{SCRATCH_PREFIX}{os.getpid()}-{uuid.uuid4().hex[:12]}"
+        return self.artifacts / self._name_scratch()
 
     def find_artifact(self, key: str) -> Artifact | None:
         """The artifact of that key, when it is there and whole."""
@@ -84,6 +99,8 @@ class Cache:
             entry = parse_object(path.read_bytes())
             dependencies = read_str_map(entry, "dependencies")
             answer = read_object(entry, "answer")
+            if read_object(entry, "question") != json.loads(json.dumps(question)):
+                return None
         except (OSError, FieldError):
             return None
         if not dependencies or any(self._hash(file) != digest for file, digest in dependencies.items()):
@@ -99,7 +116,7 @@ class Cache:
     ) -> None:
         """Writes the answer down; a cache that cannot be written costs time, not the run."""
         path = self._locate(question, folder)
-        temporary = path.with_name(f"{SCRATCH_PREFIX}{os.getpid()}-{uuid.uuid4().hex[:12]}")
+        temporary = path.with_name(self._name_scratch())
         text = json.dumps({"question": question, "dependencies": dict(dependencies), "answer": answer}, indent=1)
         try:
             temporary.write_text(text + "\n", encoding="utf-8")
@@ -107,7 +124,30 @@ class Cache:
         except OSError:
             pass
         finally:
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+    def _name_scratch(self) -> str:
+        return f"{SCRATCH_PREFIX}{self._run}-{next(self._numbers)}"
+
+    def _locate_lease(self, run: str) -> Path:
+        return self.root / LOCKS / f"{RUN_PREFIX}{run}.lock"
+
+    def _require_private(self) -> None:
+        """InputError where another user could have put something into the cache."""
+        open_to_others = self.root.stat().st_mode & 0o077
+        for folder in (self.root, *(path for path in self.root.iterdir() if path.is_dir())):
+            status = folder.stat()
+            if {status.st_uid, folder.lstat().st_uid} != {os.geteuid()}:
+                raise InputError(
+                    f"another user owns the cache directory `{folder}`, and what is in it could be anything:"
+                    " set LIGERDIAG_CACHE_DIR to a folder of your own"
+                )
+            if open_to_others and status.st_mode & 0o022:
+                raise InputError(
+                    f"other users can write to the cache directory `{folder}`, and what is in it could be anything:"
+                    " remove it, or set LIGERDIAG_CACHE_DIR to a folder of your own"
+                )
 
     def _locate(self, question: Mapping[str, object], folder: str) -> Path:
         digest = sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()
@@ -125,7 +165,16 @@ class Cache:
         for folder in (self.artifacts, *(self.root / name for name in (INDEX, REPLAYS, TOOLCHAINS))):
             for path in folder.glob(f"{SCRATCH_PREFIX}*"):
                 try:
-                    if time.time() - path.stat().st_mtime > SCRATCH_SECONDS:
+                    if time.time() - path.stat().st_mtime > SCRATCH_SECONDS or self._is_left(path.name):
                         shutil.rmtree(path) if path.is_dir() else path.unlink()
                 except OSError:
                     continue
+        for path in (self.root / LOCKS).glob(f"{RUN_PREFIX}*.lock"):
+            with suppress(OSError):
+                if not is_held(path):
+                    path.unlink()
+
+    def _is_left(self, name: str) -> bool:
+        """Whether the run is over that made the scratch file or folder of that name."""
+        found = _SCRATCH.match(name)
+        return found is not None and not is_held(self._locate_lease(found[1]))

@@ -1,7 +1,8 @@
 """Worker side: imports the file or module that defines cases, and knows which files of the project that took.
 
 1. One source at a time: before another source, or after a change of any file, the project's modules are dropped and
-   imported anew. So an answer depends on the files as they are, and on no file that only another source imports.
+   imported anew. So an answer depends on the files as they are, and on no file that only another source imports. Workers
+   do not even that: each loads one source, once, see `CaseLoader`.
 2. The source's root is the working directory and the first entry of sys.path, the user's PYTHONPATH follows, its own
    folder is the last entry. Before there is a loader none of the three is there (see `toolchain`, 5). jax, jax_triton and
    triton are imported before: a `triton.py` in the project does not hide them.
@@ -27,13 +28,19 @@ from ligerdiag.compile.job import CaseSpec, Source
 from ligerdiag.compile.live_case import forget_live_case, list_live_files, load_live_case
 from ligerdiag.compile.settled_case import settle_case
 from ligerdiag.compile.worker_faults import describe_fault, find_place, is_project_file, list_case_path
-from ligerdiag.errors import CaseError, InputError, LigerdiagError
+from ligerdiag.errors import CaseError, InputError, LigerdiagError, UsedWorkerError
 
 
 class CaseLoader:
     """Holds the cases of the source that was asked for last."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, once: bool = False) -> None:
+        """once: UsedWorkerError instead of a second source, or of the same one after a change of its files.
+
+        Dropping modules takes back nothing that they did to others: a rebound function, a setting of JAX's.
+        """
+        self._once = once
+        self._is_used = False
         added = list_case_path()
         self._path = [*added, *(entry for entry in sys.path if entry not in added)]
         if added:  # for the programs that a case starts
@@ -46,6 +53,9 @@ class CaseLoader:
         """The source's cases by id; InputError or CaseError in one line when it has none or does not import."""
         if source == self._source and self._is_current():
             return self._cases
+        if self._once and self._is_used:
+            raise UsedWorkerError(f"this worker is not for `{source}`")
+        self._is_used = True
         self._forget()
         os.chdir(source.root)
         sys.path[:] = [source.root, *self._path]

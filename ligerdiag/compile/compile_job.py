@@ -1,8 +1,10 @@
 """Worker side: makes the artifact of one case.
 
 1. The key is a hash of the program (StableHLO with tags and locations), its names, the calls it asks for, target,
-   toolchain, flags, ties, environment, and of ligerdiag's own part in it: of everything that decides what the files hold.
-2. An artifact with that key that is whole is used, whoever made it. Else it is made in a directory of its own and
+   toolchain, flags, ties, environment and settings of JAX as they are then, and of ligerdiag's own part in it: of everything
+   that decides what the files hold.
+2. Nothing in an artifact says what else the worker had compiled before, but for the seconds that were measured.
+3. An artifact with that key that is whole is used, whoever made it. Else it is made in a directory of its own and
    moved into place when it is whole.
 """
 
@@ -26,8 +28,10 @@ from ligerdiag.compile.job import CompileAnswer, CompileRequest, Flag
 from ligerdiag.compile.kernel_calls import find_live_tags, settle_calls
 from ligerdiag.compile.kernel_launch import render_kernel_launch
 from ligerdiag.compile.lowering import LoweredCase, lower_case
+from ligerdiag.compile.module_id import drop_module_id
 from ligerdiag.compile.placements import Placement, compute_placements
 from ligerdiag.compile.reader import render_readers
+from ligerdiag.compile.settings import compute_environment, compute_settings
 from ligerdiag.compile.target import strip_comments
 from ligerdiag.compile.worker_faults import describe_fault
 from ligerdiag.errors import CompileError
@@ -39,13 +43,14 @@ _OPTIMIZED = "gpu_after_optimizations.hlo.pb"
 def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> CompileAnswer:
     """Answers the request; every LigerdiagError is in one line, with the traceback in the log."""
     case = loader.find_case(request.source, request.case_id)
+    begin = _compute_size(log)
     program = lower_case(case, request.description, request.compute_capability, ties=request.ties)
     key = compute_key(request, program)
     store = Path(request.artifacts)
     with hold_key(store, key):
         reused = find_artifact(store, key, request.not_before) is not None
         if not reused:
-            make_artifact(request, program, key, log)
+            make_artifact(request, program, key, log, begin)
             keep_artifact(Path(request.scratch), store, key)
     return CompileAnswer(key=key, reused=reused, dependencies=loader.compute_dependencies())
 
@@ -59,7 +64,8 @@ def compute_key(request: CompileRequest, program: LoweredCase) -> str:
         sorted(request.versions.items()),
         sorted(request.flags.items()),
         sorted(request.ties),
-        sorted(request.environment.items()),
+        sorted(_compute_environment(request).items()),
+        sorted(compute_settings().items()),
         program.outputs,
         program.inputs,
         program.parameters,
@@ -70,17 +76,22 @@ def compute_key(request: CompileRequest, program: LoweredCase) -> str:
     return sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def make_artifact(request: CompileRequest, program: LoweredCase, key: str, log: Path) -> Any:
-    """Compiles and fills the request's scratch directory; returns the `jax.stages.Compiled`. Raises CompileError."""
+def make_artifact(request: CompileRequest, program: LoweredCase, key: str, log: Path, begin: int = 0) -> Any:
+    """Compiles and fills the request's scratch directory; returns the `jax.stages.Compiled`. Raises CompileError.
+
+    begin: where the case's own part of the log begins. What an import says is in the log of the job that came first.
+    """
     directory = Path(request.scratch)
     dump = directory / "dump"
     dump.mkdir(parents=True)
     compiled, compile_seconds = _compile(program, request, dump)
     unoptimized, optimized, thunks = _find_dumped(dump)
     calls = settle_calls(program.traced_calls, program.lowered_calls, find_live_tags(unoptimized.read_bytes()))
-    (directory / artifacts.AS_WRITTEN).write_bytes(program.as_written)
-    unoptimized.rename(directory / artifacts.UNOPTIMIZED)
-    optimized.rename(directory / artifacts.OPTIMIZED)
+    (directory / artifacts.AS_WRITTEN).write_bytes(drop_module_id(program.as_written))
+    (directory / artifacts.UNOPTIMIZED).write_bytes(drop_module_id(unoptimized.read_bytes()))
+    (directory / artifacts.OPTIMIZED).write_bytes(drop_module_id(optimized.read_bytes()))
+    unoptimized.unlink()
+    optimized.unlink()
     if thunks is None:
         (directory / artifacts.THUNKS).touch()
     else:
@@ -94,10 +105,16 @@ def make_artifact(request: CompileRequest, program: LoweredCase, key: str, log: 
     (directory / artifacts.READERS).write_text(render_readers(program.readers), encoding="utf-8")
     provenance = _describe(request, program, compiled, key, compile_seconds)
     (directory / artifacts.PROVENANCE).write_text(render_provenance(provenance), encoding="utf-8")
+    _compute_size(log)
+    (directory / artifacts.LOG).write_bytes(log.read_bytes()[begin:])
+    return compiled
+
+
+def _compute_size(log: Path) -> int:
+    """Bytes that are in the log by now."""
     sys.stdout.flush()
     sys.stderr.flush()
-    shutil.copyfile(log, directory / artifacts.LOG)
-    return compiled
+    return log.stat().st_size
 
 
 def _compile(program: LoweredCase, request: CompileRequest, dump: Path) -> tuple[Any, float]:
@@ -129,6 +146,12 @@ def _find_dumped(dump: Path) -> tuple[Path, Path, Path | None]:
         raise CompileError(f"XLA wrote no unoptimized module beside `{found[max(found)].name}`")
     thunks = (dump.glob(f"{module}.*thunk_sequence{when}.txt") for when in ("_after_thunk_passes", ""))
     return unoptimized, found[max(found)], next((path for paths in thunks for path in paths), None)
+
+
+def _compute_environment(request: CompileRequest) -> dict[str, str]:
+    """What the parent knows, as the case's file has left it."""
+    path = {name: value for name, value in request.environment.items() if name == "PYTHONPATH"}
+    return path | compute_environment()
 
 
 def _compute_placements(program: LoweredCase, compiled: Any) -> tuple[tuple[Placement, ...], tuple[Placement, ...]]:
@@ -164,7 +187,7 @@ def _describe(
         devices=len(program.assignment),
         toolchain=request.toolchain,
         versions=request.versions,
-        environment=request.environment,
+        environment=_compute_environment(request),
         flags=request.flags,
         ties=tuple(sorted(request.ties)),
         trace_seconds=program.trace_seconds,

@@ -71,7 +71,7 @@ class Job[A]:
     """One thing to ask a worker, whatever its kind: all that the pool needs to know of it."""
 
     source: Source
-    """Which the worker has to load; one that has it already is preferred."""
+    """Which the worker has to load; a worker takes jobs of one source only."""
     name: str
     """For messages, such as "case `a`"."""
     render: Callable[[str], str]
@@ -144,6 +144,7 @@ class CompileAnswer:
 type Request = DiscoverRequest | CompileRequest
 type Answer = DiscoverAnswer | CompileAnswer
 
+_REFUSAL = '{"refused": true}'
 _ERRORS: dict[str, type[LigerdiagError]] = {
     kind.__name__: kind for kind in (InputError, CaseError, CompileError, LigerdiagError)
 }
@@ -213,6 +214,16 @@ def render_answer(answer: Answer) -> str:
 def render_error(error: LigerdiagError) -> str:
     """One line for the parent."""
     return json.dumps({"error": str(error), "kind": type(error).__name__}) + "\n"
+
+
+def render_refusal() -> str:
+    """One line for the parent: the worker is not fresh enough for the job."""
+    return _REFUSAL + "\n"
+
+
+def is_refusal(line: str) -> bool:
+    """Whether the job has to be given to a fresh worker."""
+    return line == _REFUSAL
 
 
 def parse_answer(line: str) -> Json:

@@ -5,6 +5,7 @@
 2. One that runs a user's code may have started anything. It ends with its process group when the pipe from its parent
    hangs up, at the latest a second after the parent is gone: a copy of the pipe's end may be in another process
    (`end_group_with_parent`).
+3. One that is to fork must have no second thread then: it is watched only as long as it imports (`watch_parent`).
 """
 
 import ctypes
@@ -12,6 +13,7 @@ import os
 import select
 import signal
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 
 _PR_SET_PDEATHSIG = 1
@@ -31,11 +33,34 @@ def end_group_with_parent(pipe: int) -> None:
     threading.Thread(target=_watch, args=(pipe, os.getppid()), daemon=True).start()
 
 
+def watch_parent() -> Callable[[], None]:
+    """Ends this process and its group soon after its parent; returns what stops the watch and waits until it has."""
+    parent, is_over = os.getppid(), threading.Event()
+
+    def watch() -> None:
+        while not is_over.wait(1.0):
+            if os.getppid() != parent:
+                _end_group()
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+
+    def stop() -> None:
+        is_over.set()
+        thread.join()
+
+    return stop
+
+
 def _watch(pipe: int, parent: int) -> None:
     poll = select.poll()
     poll.register(pipe, 0)  # only that it hangs up, not that there is something to read
     while os.getppid() == parent and not poll.poll(_MILLISECONDS):
         pass
+    _end_group()
+
+
+def _end_group() -> None:
     if os.getpgrp() == os.getpid():
         os.killpg(os.getpid(), signal.SIGKILL)
     os._exit(1)

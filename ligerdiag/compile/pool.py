@@ -2,7 +2,8 @@
 
 1. A worker is started when a job finds none idle, so there are never more than jobs at once, and never more than asked.
 2. A job that a worker dies of, or that takes too long, fails alone; the next job gets another worker.
-3. A worker that has a source loaded is preferred for the next job of that source.
+3. A worker takes the jobs of one source only, as a case can change whatever it runs in; for another source there is
+   another worker, see `worker_starts`. One whose answer cannot be read, or that says more than it was asked, is ended.
 4. `close` ends all workers at once, busy ones too: their jobs fail, and what they left in progress is removed.
 """
 
@@ -20,10 +21,17 @@ from typing import Self
 
 from ligerdiag.compile.cache import Cache, find_cache_root
 from ligerdiag.compile.fields import FieldError
-from ligerdiag.compile.job import Job, Source
+from ligerdiag.compile.job import Job, Source, is_refusal
 from ligerdiag.compile.scratch_folder import ScratchFolder
 from ligerdiag.compile.toolchain import Toolchain, current_toolchain, worker_environment
-from ligerdiag.compile.worker_process import MEMORY_VARIABLE, WorkerDied, WorkerProcess, WorkerTimeout
+from ligerdiag.compile.worker_process import (
+    FRESH_VARIABLE,
+    MEMORY_VARIABLE,
+    WorkerDied,
+    WorkerProcess,
+    WorkerTimeout,
+)
+from ligerdiag.compile.worker_starts import WorkerStarts
 from ligerdiag.errors import CaseError, CompileError, LigerdiagError
 
 COMPILE_WORKER = "ligerdiag.compile.worker"
@@ -44,23 +52,32 @@ class Pool:
         memory_limit: int | None = None,
         module: str = COMPILE_WORKER,
         environment: Mapping[str, str] | None = None,
+        forks: bool = True,
     ) -> None:
         """jobs: workers at most, by default one per core. timeout: seconds for one job. memory_limit: bytes a worker.
 
-        module: what a worker runs. environment: variables over those of a compile worker.
+        module: what a worker runs. environment: variables over those of a compile worker. forks: whether a worker may
+        be forked from a process that has done the imports.
         """
         self._cache = cache
         self.toolchain = toolchain or current_toolchain()
         self.jobs = jobs or count_cores()
         self.timeout = timeout
-        self._module = module
-        root = find_cache_root() if cache is None else cache.root
-        self._environment = worker_environment(self.toolchain, root) | dict(environment or {})
-        if memory_limit is not None:
-            self._environment[MEMORY_VARIABLE] = str(memory_limit)
-        self._executor = ThreadPoolExecutor(self.jobs, thread_name_prefix="ligerdiag-worker")
-        self._folder = ScratchFolder()
+        try:
+            self._folder = ScratchFolder()
+        except OSError as error:
+            raise LigerdiagError(f"cannot make a temporary folder ({error.strerror}): set TMPDIR") from error
         self._logs = self._folder.path
+        root = find_cache_root() if cache is None else cache.root
+        variables = worker_environment(self.toolchain, root) | dict(environment or {})
+        variables["TMPDIR"] = str(self._logs)  # XLA leaves files there when a worker dies
+        if memory_limit is not None:
+            variables[MEMORY_VARIABLE] = str(memory_limit)
+        if not forks:
+            variables[FRESH_VARIABLE] = "1"
+        self._executor = ThreadPoolExecutor(self.jobs, thread_name_prefix="ligerdiag-worker")
+        self._start_log = self._logs / "start.log"
+        self._starts = WorkerStarts(self.toolchain.python, module, variables, self._start_log)
         self._numbers = count()
         self._lock = Lock()
         self._idle: list[tuple[WorkerProcess, Source]] = []
@@ -109,62 +126,94 @@ class Pool:
             workers = list(self._workers)
         for worker in workers:
             worker.kill()
+        self._starts.kill()
         self._executor.shutdown(wait=True, cancel_futures=True)
         for worker in workers:
             worker.close()
+        self._starts.close()
         self._folder.remove()
 
     def _run[A](self, job: Job[A], on_start: Callable[[], None] | None) -> A:
         if on_start is not None:
             on_start()
         log = self._logs / f"job-{next(self._numbers)}.log"
-        log.touch()
-        worker = self._take(job.source, log)
         try:
-            worker.wait_until_ready()
-            line = worker.ask(job.render(str(log)), job.timeout or self.timeout)
+            log.touch()
+        except OSError as error:
+            raise CompileError(f"cannot write to `{self._logs}` ({error.strerror}): set TMPDIR") from error
+        try:
+            worker, line = self._ask(job, log)
         except (WorkerDied, WorkerTimeout) as end:
-            self._drop(worker)
             if job.imports_only and isinstance(end, WorkerDied) and end.exit_code is not None:
                 raise CaseError(
                     f"{job.name} does not import: it ends the process with exit code {end.exit_code}, as by `os._exit`"
                 ) from end
-            raise CompileError(f"the worker for {job.name} {end}", _read_tail(log)) from end
-        except BaseException:
-            self._drop(worker)
-            raise
+            tail = _read_tail(log) or _read_tail(self._start_log)
+            raise CompileError(f"the worker for {job.name} {end}", tail) from end
         finally:
             for directory in job.leftovers:
                 rmtree(directory, ignore_errors=True)
-        with self._lock:
-            self._idle.append((worker, job.source))
+        is_readable = True
         try:
             return job.parse(line)
         except FieldError as error:
+            is_readable = False
             raise CompileError(f"the worker for {job.name} gave no answer: {error}", _read_tail(log)) from error
         except CompileError as error:
             raise CompileError(str(error), _read_tail(log)) from error
         finally:
+            if is_readable:
+                with self._lock:
+                    self._idle.append((worker, job.source))
+            else:
+                self._drop(worker)
             log.unlink(missing_ok=True)
 
-    def _take(self, source: Source, log: Path) -> WorkerProcess:
-        """An idle worker, best one that has the source loaded, else a new one."""
-        with self._lock:
-            self._idle.sort(key=lambda entry: entry[1] == source)
-            while self._idle:
-                worker, _ = self._idle.pop()
-                if worker.is_alive:
-                    return worker
-                self._workers.discard(worker)
-                worker.close()
-            if self._is_closed:
-                raise LigerdiagError("the workers were ended")
+    def _ask[A](self, job: Job[A], log: Path) -> tuple[WorkerProcess, str]:
+        """The worker and its answer; one that refuses the job is not asked again. Raises WorkerDied or WorkerTimeout."""
+        while True:
+            taken = self._take(job.source)
+            worker = taken or self._start(log)
             try:
-                worker = WorkerProcess(self.toolchain.python, self._module, self._environment, log, folder=self._logs)
-            except OSError as error:
-                raise CompileError(f"cannot start a worker with `{self.toolchain.python}`: {error}") from error
+                line = worker.ask(job.render(str(log)), job.timeout or self.timeout)
+            except BaseException:
+                self._drop(worker)
+                raise
+            if taken is None or not is_refusal(line):
+                return worker, line
+            self._drop(worker)
+
+    def _take(self, source: Source) -> WorkerProcess | None:
+        """An idle worker that has the source loaded, if there is one; makes room for another where there is none."""
+        found: WorkerProcess | None = None
+        ended: list[WorkerProcess] = []
+        with self._lock:
+            idle, self._idle = self._idle, []
+            for worker, loaded in idle:
+                if not worker.is_alive:
+                    ended.append(worker)
+                elif found is None and loaded == source:
+                    found = worker
+                else:
+                    self._idle.append((worker, loaded))
+            if found is None and self._idle and len(self._workers) - len(ended) >= self.jobs:
+                ended.append(self._idle.pop(0)[0])
+        for worker in ended:
+            self._drop(worker)
+        return found
+
+    def _start(self, log: Path) -> WorkerProcess:
+        if self._is_closed:
+            raise LigerdiagError("the workers were ended")
+        try:
+            worker = self._starts.start(log)
+        except OSError as error:
+            raise CompileError(f"cannot start a worker with `{self.toolchain.python}`: {error}") from error
+        with self._lock:
             self._workers.add(worker)
-            return worker
+            if self._is_closed:
+                worker.kill()
+        return worker
 
     def _drop(self, worker: WorkerProcess) -> None:
         worker.close()

@@ -29,9 +29,11 @@ from ligerdiag.compile.target import Target
 from ligerdiag.compile.target_fields import drop_fields
 from ligerdiag.compile.toolchain import Toolchain, compute_important_environment
 from ligerdiag.compile.variation import Variation
-from ligerdiag.errors import CompileError, LigerdiagError
+from ligerdiag.errors import CompileError, InputError, LigerdiagError
 
 type OnEvent = Callable[[CompileEvent], None]
+type OnBroken = Callable[[Source, LigerdiagError], None]
+"""Called with a source whose cases cannot be found, and why."""
 
 _UNCHANGED = Variation()
 
@@ -71,11 +73,13 @@ def discover_cases(
     directory: Path | None = None,
     refresh: bool = False,
     on_event: OnEvent | None = None,
+    on_broken: OnBroken | None = None,
 ) -> tuple[CaseSpec, ...]:
     """Returns the cases that the selectors mean, each once, in their order.
 
     directory: what paths and modules are relative to, by default the current one. Raises InputError for a selector that
-    means nothing, CaseError for a file that does not import, CompileError when a worker dies of it.
+    means nothing, CaseError for a file that does not import, CompileError when a worker dies of it; of several sources
+    `on_broken` gets those errors, if it is given, and the cases of the others are returned.
     """
     selections = parse_selectors(selectors, directory or Path.cwd())
     sources = tuple(dict.fromkeys(source for selection in selections for source in selection.sources))
@@ -86,12 +90,21 @@ def discover_cases(
         if cases is not None:
             found[source] = cases
     missing = [source for source in sources if source not in found]
+    broken: set[Source] = set()
     tell = on_event or _ignore
     tell(CompileEvent(phase="discover", event="started", done=len(found), total=len(sources)))
     futures = [(source, pool.submit(make_discover_job(DiscoverRequest(source=source)))) for source in missing]
     try:
         for source, future in futures:
-            answer = future.result()
+            try:
+                answer = future.result()
+            except LigerdiagError as error:
+                if on_broken is None or len(sources) == 1:
+                    raise
+                broken.add(source)
+                found[source] = ()
+                on_broken(source, error)
+                continue
             found[source] = answer.cases
             kept = {"cases": [asdict(case) for case in answer.cases]}
             pool.cache.keep_answer(_ask_for_cases(pool, source), answer.dependencies, kept)
@@ -99,7 +112,13 @@ def discover_cases(
     finally:
         for _, future in futures:
             future.cancel()
-    chosen = [case for selection in selections for case in choose_cases(selection, found)]
+    chosen: list[CaseSpec] = []
+    for selection in selections:
+        try:
+            chosen += choose_cases(selection, found)
+        except InputError:
+            if not broken.intersection(selection.sources):  # else it may mean a case of a broken one
+                raise
     return tuple({(case.source, case.id): case for case in chosen}.values())
 
 

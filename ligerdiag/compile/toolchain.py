@@ -3,7 +3,8 @@
 1. jax, jaxlib and the CUDA plugin's two packages must be of one version: else JAX ignores the plugin with a warning.
 2. XLA takes ptxas and nvlink from PATH, and a system's older CUDA there refuses the PTX of a newer Triton: the
    environment's own binaries come first. Where it has none, a CUDA installation's may do: see `ptxas`.
-3. A compilation cache of JAX's would leave no dump behind, so it is off.
+3. A compilation cache of JAX's would leave no dump behind, so it is off. A thread of numpy's would make a fork unsafe, see
+   `worker_template`.
 4. A worker runs ligerdiag's own source, whichever interpreter it has. Where ligerdiag is an installed package, another
    toolchain's worker finds it through a folder that holds nothing else: beside it lies another jax.
 5. Of the user's PYTHONPATH a worker starts with the folders of installed packages alone, and only under our own interpreter:
@@ -33,6 +34,7 @@ _DROPPED = ("JAX_COMPILATION_CACHE_DIR", "JAX_DISABLE_JIT", "TRITON_INTERPRET", 
 _SETTLED = {
     "JAX_PLATFORMS": "cpu",
     "JAX_ENABLE_COMPILATION_CACHE": "false",
+    "OPENBLAS_NUM_THREADS": "1",
     "PYTHONHASHSEED": "0",
     "TF_CPP_MIN_LOG_LEVEL": "1",
 }

@@ -14,7 +14,7 @@ def prepare() -> Answerer:
     from ligerdiag.compile.lowering import configure_locations
 
     configure_locations(str(Path(__file__).parent))
-    loader = CaseLoader()
+    loader = CaseLoader(once=True)
 
     def answer(job: Json, log: Path) -> str:
         match parse_request(job):

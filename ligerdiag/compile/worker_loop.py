@@ -1,26 +1,31 @@
-"""Worker side: takes one job per line on stdin and answers each with one line, whatever kind of worker it is.
+"""Worker side: takes one job per line and answers each with one line, whatever kind of worker it is.
 
-1. Answers go to what was stdout at the start. Whatever the program, JAX or XLA print during a job, up to the message of
-   an abort, goes to the job's log.
+1. Jobs and answers go over the socket that was standard input at the start. Whatever the program, JAX or XLA print during a
+   job, up to the message of an abort, goes to the job's log.
 2. When memory runs out, the operating system is told to take the worker and not its parent.
 3. A worker ends with its parent (see `parent_process`). What it started is in its process group and ends with it.
 4. A worker that dies leaves no core file.
+5. A process that has done its imports and nothing else is a template: it forks a worker whenever the parent asks for one,
+   so that no worker inherits what another one's cases did; see `worker_template`. Where a fork is not safe, the process
+   is a worker itself, and the parent starts another process for the next one.
+6. A worker takes the cases of one source only. It refuses any other: the parent then asks another worker.
 """
 
 import os
 import resource
+import socket
 import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TextIO
 
 from ligerdiag.compile.fields import Json, parse_object, read_str
-from ligerdiag.compile.job import render_error
-from ligerdiag.compile.parent_process import die_with_parent, end_group_with_parent
-from ligerdiag.compile.worker_process import MEMORY_VARIABLE, READY
-from ligerdiag.errors import CompileError, LigerdiagError
+from ligerdiag.compile.job import render_error, render_refusal
+from ligerdiag.compile.parent_process import die_with_parent, end_group_with_parent, watch_parent
+from ligerdiag.compile.worker_process import FRESH_VARIABLE, MEMORY_VARIABLE, render_ready
+from ligerdiag.compile.worker_template import can_fork, serve_forks
+from ligerdiag.errors import CompileError, LigerdiagError, UsedWorkerError
 
 OOM_SCORE = "800"
 
@@ -29,26 +34,37 @@ type Answerer = Callable[[Json, Path], str]
 
 
 def serve(prepare: Callable[[], Answerer], *, starts_nothing: bool = False) -> None:
-    """Answers jobs until stdin closes. `prepare` does the slow imports, before the parent is told that we are ready.
+    """Forks workers, or answers jobs, until the socket closes. `prepare` does the slow imports, before it is ready.
 
     starts_nothing: the jobs start no process.
     """
-    if starts_nothing:
-        die_with_parent(os.getppid())
-    jobs = os.fdopen(os.dup(0), encoding="utf-8")
-    end_group_with_parent(jobs.fileno())
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    channel = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     _prefer_for_oom()
+    end_watch = watch_parent()
     answer = prepare()
-    _write(answers, READY)
-    for line in jobs:
+    end_watch()
+    forks = not os.environ.pop(FRESH_VARIABLE, "") and can_fork()
+    channel.sendall(render_ready(os.getpid(), forks=forks))
+    if forks:
+        serve_forks(channel, lambda jobs: _answer_jobs(jobs, answer, starts_nothing=starts_nothing))
+    else:
+        _answer_jobs(channel, answer, starts_nothing=starts_nothing)
+
+
+def _answer_jobs(channel: socket.socket, answer: Answerer, *, starts_nothing: bool) -> None:
+    if starts_nothing:
+        die_with_parent(os.getppid())
+    end_group_with_parent(channel.fileno())
+    for line in channel.makefile(encoding="utf-8"):
         job = parse_object(line)
         log = Path(read_str(job, "log"))
         _redirect(log)
         try:
             text = answer(job, log)
+        except UsedWorkerError:
+            text = render_refusal()
         except LigerdiagError as error:
             text = render_error(error)
         except MemoryError:
@@ -56,12 +72,7 @@ def serve(prepare: Callable[[], Answerer], *, starts_nothing: bool = False) -> N
             text = render_error(CompileError("out of memory"))
         sys.stdout.flush()
         sys.stderr.flush()
-        _write(answers, text)
-
-
-def _write(answers: TextIO, text: str) -> None:
-    answers.write(text)
-    answers.flush()
+        channel.sendall(text.encode())
 
 
 def _redirect(log: Path) -> None:

@@ -7,21 +7,32 @@
    user's case needs are added when that is imported (see `case_loader`).
 """
 
+import json
 import os
 import select
 import signal
+import socket
 import subprocess
-from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from time import monotonic
+from typing import Protocol
 
-READY = '{"ready": true}\n'
+from ligerdiag.compile.fields import FieldError, parse_object, read_bool, read_int
+
 MEMORY_VARIABLE = "LIGERDIAG_WORKER_MEMORY"
 """Bytes of data that a worker may have; set by the pool."""
+FRESH_VARIABLE = "LIGERDIAG_WORKER_FRESH"
+"""Set where a worker must be a process of its own and no fork; set by the pool."""
 START_SECONDS = 180.0
 """Longest that the imports of jax and triton may take."""
 MAXIMUM_ANSWER_BYTES = 64 << 20
+FORK_REQUEST = b"f"
+FORK_DESCRIPTORS = 3
+
+
+def render_ready(pid: int, *, forks: bool) -> bytes:
+    """The first line of a process: it is there, and whether it is a template."""
+    return (json.dumps({"ready": pid, "forks": forks}) + "\n").encode()
 
 
 class WorkerTimeout(Exception):
@@ -42,80 +53,86 @@ class WorkerDied(Exception):
         return self.status if self.status is not None and self.status >= 0 else None
 
 
+class Process(Protocol):
+    """What a worker needs of its process; a `subprocess.Popen` has it."""
+
+    @property
+    def pid(self) -> int:
+        """Of the leader of the worker's process group; 0 while it is not known."""
+        ...
+
+    def poll(self) -> int | None:
+        """How the process ended, as `Popen.returncode` has it; None while it runs."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The same, after the end; `subprocess.TimeoutExpired` when it does not come."""
+        ...
+
+
 class WorkerProcess:
     """A running worker. It belongs to one thread at a time, except for `kill`."""
 
-    def __init__(
-        self, python: str, module: str, environment: Mapping[str, str], log: Path, *, folder: Path | None = None
-    ) -> None:
-        """Starts the worker that is the Python module `module`; its output before the first job goes to `log`.
-
-        folder: where it starts, one that holds nothing of anybody else's; by default that of the log.
-        """
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                [python, "-P", "-m", module],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=output,
-                env=dict(environment),
-                cwd=folder or log.parent,
-                start_new_session=True,
-            )
+    def __init__(self, process: Process, channel: socket.socket) -> None:
+        self._process = process
+        self._channel = channel
         self._buffer = b""
-        self._is_ready = False
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process runs."""
-        return self._process.poll() is None
+        """Whether the process runs and has said nothing that it was not asked for."""
+        silent = not self._buffer and not select.select([self._channel], [], [], 0)[0]
+        return silent and self._process.poll() is None
 
-    def wait_until_ready(self) -> None:
-        """Waits for the imports; WorkerDied or WorkerTimeout when they do not come to an end."""
-        if not self._is_ready:
-            self._read_line(START_SECONDS)
-            self._is_ready = True
+    def wait_until_ready(self) -> tuple[int, bool]:
+        """Waits for the imports: (process id, whether it forks); WorkerDied or WorkerTimeout when they do not end."""
+        line = self._read_line(START_SECONDS)
+        try:
+            fields = parse_object(line)
+            return read_int(fields, "ready"), read_bool(fields, "forks")
+        except FieldError as error:
+            raise WorkerDied(f"began with `{line:.60}`") from error
 
     def ask(self, line: str, timeout: float) -> str:
         """Sends the line and returns the worker's; WorkerDied or WorkerTimeout instead."""
-        assert self._process.stdin is not None
+        self._channel.settimeout(timeout)
         try:
-            self._process.stdin.write(line.encode())
-            self._process.stdin.flush()
+            self._channel.sendall(line.encode())
         except OSError as error:
             raise self._make_end() from error
         return self._read_line(timeout)
 
     def kill(self) -> None:
         """Ends the worker and all that it started."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        if self._process.pid:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
         """Ends the worker and waits until it is gone."""
         self.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
+        with suppress(OSError):
+            self._channel.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=5)
 
     def _read_line(self, timeout: float) -> str:
-        assert self._process.stdout is not None
-        file = self._process.stdout.fileno()
         end = monotonic() + timeout
         while b"\n" not in self._buffer:
             remaining = end - monotonic()
-            if remaining <= 0 or not select.select([file], [], [], remaining)[0]:
+            if remaining <= 0 or not select.select([self._channel], [], [], remaining)[0]:
                 raise WorkerTimeout(f"was ended after {timeout:g} s")
-            block = os.read(file, 1 << 16)
+            try:
+                block = self._channel.recv(1 << 16)
+            except ConnectionError:
+                block = b""
             if not block:
                 raise self._make_end()
             self._buffer += block
             if len(self._buffer) > MAXIMUM_ANSWER_BYTES:
                 raise WorkerDied("gave an answer without end")
         line, _, self._buffer = self._buffer.partition(b"\n")
-        return line.decode()
+        return line.decode(errors="replace")
 
     def _make_end(self) -> WorkerDied:
         try:

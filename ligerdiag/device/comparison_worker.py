@@ -14,7 +14,7 @@ def prepare() -> Answerer:
     from ligerdiag.compile.case_loader import CaseLoader
     from ligerdiag.device.comparison import compare_with_replay
 
-    loader = CaseLoader()
+    loader = CaseLoader(once=True)
 
     def answer(job: Json, log: Path) -> str:
         del log

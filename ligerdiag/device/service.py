@@ -154,7 +154,13 @@ def _open_pool(
     cache: Cache, toolchain: Toolchain, options: DeviceOptions, module: str, environment: Mapping[str, str]
 ) -> Pool:
     return Pool(
-        cache=cache, toolchain=toolchain, jobs=1, timeout=options.timeout, module=module, environment=environment
+        cache=cache,
+        toolchain=toolchain,
+        jobs=1,
+        timeout=options.timeout,
+        module=module,
+        environment=environment,
+        forks=module != DEVICE_WORKER,  # a driver may have been opened by an import
     )
 
 

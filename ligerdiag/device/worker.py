@@ -14,7 +14,7 @@ def prepare() -> Answerer:
     from ligerdiag.device.execution import run_case
 
     configure_locations(str(Path(__file__).parents[1]))
-    loader = CaseLoader()
+    loader = CaseLoader(once=True)
 
     def answer(job: Json, log: Path) -> str:
         return render_answer(run_case(parse_device_request(job), loader, log))

@@ -6,6 +6,7 @@ run `EFFECTS_WORKER`: they import neither the caller's `__main__` nor anything o
 """
 
 import hashlib
+import json
 import os
 import tempfile
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from ligerdiag.compile.fields import FieldError, parse_object, read_str
 from ligerdiag.compile.pool import Pool, count_cores
 from ligerdiag.compile.toolchain import describe_interpreter
 from ligerdiag.compile.worker_process import WorkerDied, WorkerTimeout
@@ -135,7 +137,13 @@ def _load_cached(directory: Path | None, key: str, call: CustomCall) -> CallEffe
         text = (directory / f"{key}.json").read_bytes()
     except OSError:
         return None
-    return parse_effects(text, operands=call.operands, outputs=call.outputs)
+    try:
+        fields = parse_object(text)
+        if read_str(fields, "key") != key:
+            return None  # a file that was moved is no answer
+        return parse_effects(read_str(fields, "effects").encode(), operands=call.operands, outputs=call.outputs)
+    except FieldError:
+        return None
 
 
 def _write_cached(directory: Path | None, key: str, effects: CallEffects) -> None:
@@ -148,7 +156,7 @@ def _write_cached(directory: Path | None, key: str, effects: CallEffects) -> Non
         return  # A cache that cannot be written costs time, not the answer.
     try:
         with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(render_effects(effects))
+            file.write(json.dumps({"key": key, "effects": render_effects(effects)}))
         os.replace(name, directory / f"{key}.json")
     except OSError:
         Path(name).unlink(missing_ok=True)

@@ -2,10 +2,12 @@
 
 import difflib
 import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.errors import InputError
-from ligerdiag.findings import Finding
+from ligerdiag.errors import InputError, LigerdiagError, describe_bug
+from ligerdiag.findings import Finding, RuleFailure
 from ligerdiag.hazards import (
     ld001_stale_read,
     ld002_stale_copy,
@@ -51,8 +53,17 @@ RULES: tuple[Rule, ...] = (
     ld018_contradicted_declaration.RULE,
 )
 
-
 _NEARNESS = 0.7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What all rules say of one module."""
+
+    findings: tuple[Finding, ...]
+    """In the order of the rules."""
+    failures: tuple[RuleFailure, ...]
+    """Rules that raised: nothing is known of what they look for."""
 
 
 def get_rule(id_or_name: str) -> Rule:
@@ -86,21 +97,38 @@ def _find_near(wanted: str) -> tuple[Rule, ...]:
     return tuple(rule for rule in RULES if parts & set(rule.name.split("-")))
 
 
-def check_all(context: Context) -> tuple[Finding, ...]:
-    """Findings of every rule from the program alone, in the order of the rules."""
-    return tuple(finding for rule in RULES for finding in rule.check(context))
+def check_all(context: Context) -> Answers:
+    """Findings of every rule from the program alone."""
+    return _ask_all(lambda rule: rule.check(context), lambda rule: ())
 
 
-def check_measured(measured: Measured) -> tuple[Finding, ...]:
-    """The complete list of findings once there are numbers, in the order of the rules.
+def check_measured(measured: Measured) -> Answers:
+    """The complete list of findings once there are numbers.
 
-    A static finding of a rule that numbers say nothing about stays as it is.
+    A static finding of a rule that numbers say nothing about stays as it is; so does one of a rule that fails on them.
     """
-    return tuple(
-        finding
-        for rule in RULES
-        for finding in (measured.findings_of(rule.id) if rule.measure is None else rule.measure(measured))
-    )
+
+    def find_static(rule: Rule) -> Iterable[Finding]:
+        return measured.findings_of(rule.id)
+
+    return _ask_all(lambda rule: find_static(rule) if rule.measure is None else rule.measure(measured), find_static)
+
+
+def _ask_all(ask: Callable[[Rule], Iterable[Finding]], fall_back: Callable[[Rule], Iterable[Finding]]) -> Answers:
+    """A rule that raises costs itself alone; with LIGERDIAG_DEBUG it is raised. Bounds on time and memory are not caught."""
+    findings: list[Finding] = []
+    failures: list[RuleFailure] = []
+    for rule in RULES:
+        try:
+            findings += tuple(ask(rule))
+        except (LigerdiagError, MemoryError):
+            raise
+        except Exception as fault:
+            what = describe_bug(fault)
+            findings += tuple(fall_back(rule))
+            message = f"rule {rule.id} {rule.name} failed, and what it looks for is unknown here: {what}"
+            failures.append(RuleFailure(rule=rule.id, message=message))
+    return Answers(findings=tuple(findings), failures=tuple(failures))
 
 
 def find_unsettled(*, replayed: bool, ran: bool) -> frozenset[str]:

@@ -23,7 +23,7 @@ def prepare() -> Answerer:
     from ligerdiag.replay.opcodes.scope import NotCoveredError
     from ligerdiag.replay.run import replay_case
 
-    loader = CaseLoader()
+    loader = CaseLoader(once=True)
 
     def answer(job: Json, log: Path) -> str:
         del log

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ligerdiag.ending import Ending
-from ligerdiag.findings import Finding, SuppressionKind, Verdict
+from ligerdiag.findings import Finding, RuleFailure, SuppressionKind, Verdict
 from ligerdiag.neighbourhood import Neighbourhood
 from ligerdiag.outcomes import Attribution, DeviceRun, Replay
 from ligerdiag.schedule_view import ScheduleView
@@ -90,6 +90,8 @@ class CaseReport:
     """Output name to verdict, in the program's order."""
     findings: tuple[Finding, ...] = ()
     """Each rule's own, one for each place; renderers show their causes (see `causes`)."""
+    failures: tuple[RuleFailure, ...] = ()
+    """Rules that failed on it, which the coverage names; a report with one is never clean, nor as expected."""
     coverage: Coverage = field(default_factory=Coverage)
     replay: Replay | None = None
     """The numbers on the CPU; None when they were not asked for, or nothing could be analysed."""

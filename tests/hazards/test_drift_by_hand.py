@@ -9,7 +9,7 @@ from tests.analysis.neighbourhoods_by_hand import make_facts, make_neighbourhood
 
 def drift(recorded: ScheduleFacts | None, facts: ScheduleFacts) -> tuple[Finding, ...]:
     measured = Measured(outputs={}, findings=(), replay=None, device=None, facts=facts, recorded=recorded)
-    return check_measured(measured)
+    return check_measured(measured).findings
 
 
 HERE = make_neighbourhood(make_reader())

@@ -38,7 +38,7 @@ def measure(
             replay=Replay(**{"state": ReplayState.DONE, **replay}),
             device=device,
         )
-    )
+    ).findings
 
 
 def make_numbers(attribution: Attribution = Attribution.FRESH, error: float = 1e-7) -> OutputNumbers:
@@ -74,7 +74,7 @@ def test_findings_come_in_the_order_of_the_rules() -> None:
 def test_without_numbers_the_static_findings_are_all_there_is(replay: Replay | None) -> None:
     findings = (STALE, ARGUMENT, LOSSY_PATTERN)
     measured = Measured(outputs={}, findings=findings, replay=replay, device=None)
-    assert check_measured(measured) == findings
+    assert check_measured(measured).findings == findings
 
 
 def test_a_clobbered_argument_quotes_how_much_of_it_changed() -> None:

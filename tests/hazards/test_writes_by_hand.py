@@ -12,7 +12,7 @@ PAIR = tuple_of(array(4), array(4))
 
 
 def findings_of(context: Context, rule: str) -> list[Finding]:
-    return [finding for finding in check_all(context) if finding.rule == rule]
+    return [finding for finding in check_all(context).findings if finding.rule == rule]
 
 
 def write_one_call(target: str = "double") -> Program:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ligerdiag.dumps.limits import limit_time
+
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.findings import Verdict
 from ligerdiag.hlo.parse import parse_hlo

@@ -1,0 +1,84 @@
+"""Who still works on something: a file that a process holds locked while it lives, however it ends.
+
+The kernel of the operating system drops the lock of a process that dies, so what nobody holds was left behind. A process id
+says less: it is given again, and another container has another process of that id.
+"""
+
+import fcntl
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+from weakref import finalize
+
+OWNER = "owner.lock"
+PREFIX = "ligerdiag-"
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class Lease:
+    """A lock that is held until `end`, or the end of the process; ends with the last reference, too."""
+
+    path: Path
+    file: TextIO
+
+    def end(self) -> None:
+        """Gives the lock up and removes its file."""
+        _end(self.path, self.file)
+
+
+def hold_lease(path: Path) -> Lease:
+    """Makes the file and holds it locked; OSError where that cannot be."""
+    while True:
+        file = path.open("w", encoding="ascii")
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(path.stat(), os.fstat(file.fileno())):
+                break
+        file.close()  # another process took it for one that was left behind, and removed it
+    lease = Lease(path, file)
+    finalize(lease, _end, path, file)
+    return lease
+
+
+def is_held(path: Path) -> bool:
+    """Whether a process that lives holds it."""
+    try:
+        with path.open("r", encoding="ascii") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def make_leased_folder() -> tuple[Path, Lease]:
+    """A temporary folder that the next run removes when this one cannot; removes what earlier ones left.
+
+    A folder without a lock is left alone: its owner may be about to make one.
+    """
+    _remove_left_folders()
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    return folder, hold_lease(folder / OWNER)
+
+
+def _remove_left_folders() -> None:
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            status = folder.lstat()
+            has_lock = (folder / OWNER).is_file()
+            if not folder.is_dir() or folder.is_symlink() or status.st_uid != os.geteuid() or not has_lock:
+                continue
+            if not is_held(folder / OWNER):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end(path: Path, file: TextIO) -> None:
+    if not file.closed:
+        with suppress(OSError):
+            path.unlink()
+        file.close()

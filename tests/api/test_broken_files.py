@@ -1,0 +1,53 @@
+"""A case file that does not parse, import or end costs no other file; a program that reads the report always gets one."""
+
+import json
+from pathlib import Path
+
+import pytest
+from jsonschema import validate
+
+from ligerdiag.report.json import load_schema
+from tests.api.conftest import RunCli
+
+GOOD = "from ligerdiag import Arg, Case\nCASE = Case(name='good', function=lambda x: x, args=(Arg(shape=(4,)),){})\n"
+BROKEN = {
+    "syntax": "CASE = (\n",
+    "missing": "import no_such_package\nCASE = 1\n",
+    "odd": GOOD.format(", expected='fersh'").replace("'good'", "'odd'"),
+    "other": "CASE = 7\n",
+    "killed": "import os\nos.abort()\nCASE = 1\n",
+    "hanging": "import time\ntime.sleep(600)\nCASE = 1\n",
+}
+
+
+def test_each_broken_file_has_its_report_and_the_good_one_too(tmp_path: Path, run_cli: RunCli) -> None:
+    for name, text in BROKEN.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    (tmp_path / "good.py").write_text(GOOD.format(""))
+    files = [f"{name}.py" for name in (*BROKEN, "good")]
+    outcome = run_cli("check", *files, "--format", "json", "--no-replay", "--timeout", "12", cwd=tmp_path)
+    report = json.loads(outcome.out)
+    validate(report, load_schema())
+    cases = {case["id"]: case for case in report["cases"]}
+    assert cases["good"]["status"] == "nothing to check"
+    assert set(cases) == {"good", *(f"{name}.py" for name in BROKEN)}
+    assert {cases[f"{name}.py"]["status"] for name in BROKEN} == {"could not analyse"}
+    assert "SyntaxError" in cases["syntax.py"]["error"]
+    assert "no_such_package" in cases["missing.py"]["error"]
+    assert "did you mean `fresh`" in cases["odd.py"]["error"]
+    assert "SIGABRT" in cases["killed.py"]["error"]
+    assert "was ended after 12 s" in cases["hanging.py"]["error"]
+    assert (outcome.code, report["exit_code"]) == (2, 2)
+    assert "Traceback" not in outcome.err
+
+
+@pytest.mark.parametrize("name", ["syntax", "killed", "nowhere"])
+def test_a_request_that_cannot_be_met_is_a_report_for_a_program(name: str, tmp_path: Path, run_cli: RunCli) -> None:
+    if name in BROKEN:
+        (tmp_path / f"{name}.py").write_text(BROKEN[name])
+    outcome = run_cli("check", f"{name}.py", "--format", "json", "--no-replay", cwd=tmp_path)
+    report = json.loads(outcome.out)
+    validate(report, load_schema())
+    (case,) = report["cases"]
+    assert outcome.err.splitlines()[-1] == f"error: {case['error']}"
+    assert outcome.code == report["exit_code"] == (3 if name == "killed" else 2)

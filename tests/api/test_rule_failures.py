@@ -1,0 +1,137 @@
+"""A rule that fails costs that rule on that module; whatever else fails costs that module."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ligerdiag import inspection
+from ligerdiag.api.inspecting import inspect
+from ligerdiag.api.options import InspectOptions
+from ligerdiag.cli.exit_codes import ExitCode, FailOn, compute_exit_code
+from ligerdiag.compile.artifacts import OPTIMIZED, Artifact, write_manifest
+from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.pool import Pool
+from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.compile.target import load_target
+from ligerdiag.hazards import registry
+from ligerdiag.hlo.xla_pb2 import HloProto
+from ligerdiag.report.json import render_json
+from ligerdiag.report.model import CheckReport, Status
+from ligerdiag.report.terminal import render_terminal
+
+PROGRAMS = Path(__file__).parents[1] / "compile" / "programs"
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    with Pool(cache=Cache(tmp_path_factory.mktemp("cache")), jobs=1) as pool:
+        cases = discover_cases(["doubling.py"], pool=pool, directory=PROGRAMS)
+        (result, *_) = compile_cases(cases, [load_target("h100")], pool=pool)
+    assert result.artifact is not None, result.error
+    return result.artifact
+
+
+def run(tmp_path: Path, *paths: Path) -> CheckReport:
+    return inspect(InspectOptions(paths=paths, cache_directory=tmp_path / "own"))
+
+
+def code_of(report: CheckReport) -> ExitCode:
+    return compute_exit_code(report, fail_on=FailOn.NEVER, strict=False)
+
+
+def fail(context: object) -> tuple[()]:
+    raise IndexError(f"no {context.__class__.__name__.lower()}")
+
+
+def test_a_rule_that_fails_is_unknown_and_the_rest_stands(
+    artifact: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (whole,) = run(tmp_path, artifact.directory).cases
+    assert whole.failures == ()
+    wanted = registry.get_rule("LD009")
+    rules = tuple(replace(rule, check=fail) if rule is wanted else rule for rule in registry.RULES)
+    monkeypatch.setattr(registry, "RULES", rules)
+    report = run(tmp_path, artifact.directory)
+    (case,) = report.cases
+    assert [failure.rule for failure in case.failures] == ["LD009"]
+    assert case.outputs == whole.outputs
+    assert case.findings == tuple(finding for finding in whole.findings if finding.rule != "LD009")
+    line = case.coverage.not_covered[0]
+    assert line.startswith("rule LD009 caller-clobbered failed, and what it looks for is unknown here: IndexError no ")
+    assert case.status in (Status.INCONCLUSIVE, Status.FINDINGS)
+    assert code_of(report) is ExitCode.NOT_ANALYSED
+    assert line in render_terminal(report, width=400)
+    assert "rule LD009 caller-clobbered failed" in render_json(report)
+
+
+def test_what_expects_the_verdicts_is_not_as_expected_without_a_rule() -> None:
+    from ligerdiag.api.conclusion import conclude
+    from ligerdiag.findings import RuleFailure, Verdict
+    from ligerdiag.report.model import CaseReport, Coverage
+
+    for expected in (None, "fresh", "hazard"):
+        verdict = Verdict.STALE if expected == "hazard" else Verdict.FRESH
+        report = CaseReport(
+            id="a",
+            target="h100",
+            toolchain="t",
+            status=Status.ERROR,
+            expected=expected,
+            outputs={"a": verdict},
+            coverage=Coverage(hidden_writes=1),
+        )
+        failed = replace(report, failures=(RuleFailure(rule="LD009", message="rule LD009 failed"),))
+        assert conclude(report).status in (Status.CLEAN, Status.EXPECTED)
+        assert conclude(failed).status is Status.INCONCLUSIVE
+
+
+def test_a_measured_rule_that_fails_keeps_its_static_findings(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ligerdiag.hazards.measured import Measured
+
+    rules = tuple(replace(rule, measure=fail) if rule.measure is not None else rule for rule in registry.RULES)
+    monkeypatch.setattr(registry, "RULES", rules)
+    answers = registry.check_measured(Measured(outputs={}, findings=(), replay=None, device=None))
+    assert [failure.rule for failure in answers.failures] == [rule.id for rule in rules if rule.measure is not None]
+
+
+def test_a_parameter_that_is_not_there_loses_no_module(artifact: Artifact, tmp_path: Path) -> None:
+    (whole,) = run(tmp_path, artifact.directory).cases
+    proto = HloProto.FromString((artifact.directory / OPTIMIZED).read_bytes())
+    for number in range(len(proto.buffer_assignment.buffer_allocations)):
+        changed = HloProto.FromString(proto.SerializeToString())
+        allocation = changed.buffer_assignment.buffer_allocations[number]
+        allocation.is_entry_computation_parameter = True
+        allocation.parameter_number = 999
+        folder = tmp_path / f"changed-{number}"
+        shutil.copytree(artifact.directory, folder)
+        (folder / OPTIMIZED).write_bytes(changed.SerializeToString())
+        write_manifest(folder)
+        report = run(tmp_path, folder, artifact.directory)
+        assert [case.outputs for case in report.cases if not case.error][-1] == whole.outputs
+        assert len(report.cases) == 2
+
+
+def test_any_other_fault_costs_its_module(artifact: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(artifact.directory, other)
+    calls: list[object] = []
+    real = inspection.check_all
+
+    def check_all(context: object) -> object:
+        calls.append(context)
+        if len(calls) == 1:
+            raise ZeroDivisionError("by us")
+        return real(context)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(inspection, "check_all", check_all)
+    report = run(tmp_path, other, artifact.directory)
+    first, second = report.cases
+    assert first.error.startswith(
+        "ligerdiag failed on it, which is a bug: ZeroDivisionError by us (test_rule_failures.py:"
+    )
+    assert "ZeroDivisionError: by us" in first.log_tail
+    assert not second.error
+    assert second.outputs
+    assert code_of(report) is ExitCode.NOT_ANALYSED

@@ -1,0 +1,131 @@
+"""What lies in the cache is believed only where it says that it is the answer, and nobody else could have written it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ligerdiag.compile.artifact_store import find_artifact
+from ligerdiag.compile.cache import INDEX, REPLAYS, Cache
+from ligerdiag.compile.lease import OWNER, hold_lease, is_held, make_leased_folder
+from ligerdiag.compile.service import CompileResult
+from ligerdiag.effects import isolated
+from ligerdiag.effects.access import create_unknown_effects
+from ligerdiag.effects.call import CustomCall
+from ligerdiag.errors import InputError
+
+
+def test_an_artifact_in_the_folder_of_another_is_a_miss(doubling: dict[str, CompileResult], tmp_path: Path) -> None:
+    artifact = next(result.artifact for result in doubling.values() if result.artifact is not None)
+    key, other = artifact.provenance.key, "0" * 64
+    for name in (key, other):
+        shutil.copytree(artifact.directory, tmp_path / name)
+    assert find_artifact(tmp_path, key) is not None
+    assert find_artifact(tmp_path, other) is None
+
+
+@pytest.mark.parametrize("folder", [INDEX, REPLAYS])
+def test_an_answer_to_another_question_is_a_miss(folder: str, tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    file = tmp_path / "file"
+    file.touch()
+    empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    for name in ("one", "two"):
+        cache.keep_answer({"question": name, "pair": (1, 2)}, {str(file): empty}, {"answer": name}, folder)
+    assert cache.find_answer({"question": "one", "pair": (1, 2)}, folder) == {"answer": "one"}
+    one, two = (cache.root / folder).iterdir()
+    first = one.read_bytes()
+    one.write_bytes(two.read_bytes())
+    two.write_bytes(first)
+    for name in ("one", "two"):
+        assert cache.find_answer({"question": name, "pair": (1, 2)}, folder) is None
+
+
+def test_the_effects_of_another_call_are_a_miss(tmp_path: Path) -> None:
+    call = CustomCall(target="t", backend_config=b"", operands=1, outputs=1)
+    effects = create_unknown_effects(kernel="t", operands=1, outputs=1, reason="")
+    isolated._write_cached(tmp_path, "a" * 64, effects)
+    assert isolated._load_cached(tmp_path, "a" * 64, call) == effects
+    (tmp_path / f"{'a' * 64}.json").rename(tmp_path / f"{'b' * 64}.json")
+    assert isolated._load_cached(tmp_path, "b" * 64, call) is None
+
+
+@pytest.mark.parametrize(
+    ("root", "inner", "refused"), [(0o777, 0o700, "cache"), (0o755, 0o775, "index"), (0o700, 0o775, "")]
+)
+def test_a_cache_that_others_can_write_is_refused(root: int, inner: int, refused: str, tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    Cache(folder)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    (folder / "index").chmod(inner)
+    folder.chmod(root)
+    if not refused:
+        Cache(folder)
+        return
+    with pytest.raises(InputError, match=rf"other users can write to the cache directory `.*{refused}`") as caught:
+        Cache(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_cache_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Cache(tmp_path / "cache")
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(InputError, match="another user owns the cache directory"):
+        Cache(tmp_path / "cache")
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.lease import make_leased_folder
+cache = Cache(Path(sys.argv[1]))
+cache.allocate_scratch().mkdir()
+folder, lease = make_leased_folder()
+print(folder, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    alive = Cache(tmp_path / "cache")
+    mine = alive.allocate_scratch()
+    mine.mkdir()
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path / "cache")], capture_output=True, text=True, check=False
+    )
+    left = Path(killed.stdout.strip())
+    assert (left / OWNER).is_file(), killed.stderr
+    assert len(list(alive.artifacts.iterdir())) == 2
+    Cache(tmp_path / "cache")
+    folder, lease = make_leased_folder()
+    assert list(alive.artifacts.iterdir()) == [mine]
+    assert not left.exists()
+    assert is_held(folder / OWNER)
+    lease.end()
+    assert not is_held(folder / OWNER)
+    assert len(list((alive.root / "locks").iterdir())) == 1
+
+
+def test_a_lease_ends_with_its_last_reference(tmp_path: Path) -> None:
+    lease = hold_lease(tmp_path / "lock")
+    assert is_held(tmp_path / "lock")
+    del lease
+    assert not (tmp_path / "lock").exists()
+
+
+def test_an_entry_that_names_no_question_is_a_miss(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    question = {"question": "one"}
+    cache.keep_answer(question, {__file__: ""}, {"answer": 1})
+    (entry,) = (tmp_path / INDEX).iterdir()
+    fields = json.loads(entry.read_text())
+    del fields["question"]
+    entry.write_text(json.dumps(fields))
+    assert cache.find_answer(question) is None
