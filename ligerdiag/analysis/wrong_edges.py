@@ -6,26 +6,35 @@ surely the author's own are held against what each of them is meant to depend on
 
   (1) An operand is recognised by its tag: the instruction itself, or what a fusion's parameter stands for, through bitcasts
       and get-tuple-elements, carries the tag of the operation that the operand is meant to come from.
-  (2) Where several operands are meant to come from one operation, only what fits none of them is wrong.
-An operand that is not recognised says nothing.
+  (2) Twins (see `twins`) are one operation to XLA, and so are an operation and what only reshapes its result: an operand
+      with the tag of either is recognised, too.
+  (3) The operands of a commutative operation may be exchanged; it is wrong only if it is so either way.
+An operand that is not recognised says nothing; an operation with an operand of another operation is left alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from ligerdiag.analysis.actual import Actual, Sighting
 from ligerdiag.analysis.comparison import Comparison
 from ligerdiag.analysis.evidence import Differing
+from ligerdiag.analysis.identities import find_same_elements
 from ligerdiag.analysis.labels import Labels
 from ligerdiag.analysis.program_order import Intended, TaggedSet
 from ligerdiag.analysis.runner import Runner
-from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.analysis.twins import find_one_value, number_values
+from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.tags import TagPath
 
 _NAMES = frozenset({"bitcast", "get-tuple-element"})
+_COMMUTATIVE = frozenset({"add", "and", "maximum", "minimum", "multiply", "or", "xor"})
+
+type Edge = tuple[TagPath, Labels]
 
 
 def find_wrong_edges(intended: Intended, actual: Actual, comparison: Comparison, run: Runner) -> Iterator[Differing]:
     """Operations with a wrong operand, about the writes that the operation as a whole is not wrong about."""
+    twins = _Twins(_number_tags(run.program))
     for path, tagged in intended.tagged.items():
         if not any(one for one, _ in tagged.edges):
             continue
@@ -35,33 +44,69 @@ def find_wrong_edges(intended: Intended, actual: Actual, comparison: Comparison,
                 continue
             if not run.is_own(path, instruction):
                 continue
-            stale, clobbered = _judge(tagged, sighting, actual, comparison, run)
+            operands = [_recognise(operand, sighting, actual, run) for operand in instruction.operands]
+            stale, clobbered = _judge(tagged, operands, twins, comparison)
             stale &= ~comparison.find_stale(tagged.labels, sighting.labels)
             clobbered &= ~comparison.find_clobbered(tagged.labels, sighting.labels)
             if stale or clobbered:
                 yield Differing(path, tagged, sighting, stale, clobbered)
 
 
-def _judge(
-    tagged: TaggedSet, sighting: Sighting, actual: Actual, comparison: Comparison, run: Runner
-) -> tuple[Labels, Labels]:
+@dataclass(frozen=True, slots=True)
+class _Twins:
+    """Tells whether two operations of the program are one to XLA."""
+
+    numbers: Mapping[TagPath, tuple[int, int]]
+    """Tags of an instruction to its computation and the number of its value."""
+
+    def are_one(self, one: TagPath, other: TagPath) -> bool:
+        """By their tag paths."""
+        if one == other:
+            return True
+        number = self.numbers.get(one[-1:])
+        return number is not None and one[:-1] == other[:-1] and number == self.numbers.get(other[-1:])
+
+
+def _number_tags(program: HloModule) -> dict[TagPath, tuple[int, int]]:
+    found: dict[TagPath, tuple[int, int]] = {}
+    for computation in program.computations.values():
+        numbers = number_values(computation)
+        for instruction in computation.instructions:
+            tags = program.tags.get(instruction.id)
+            if tags:
+                found[tags] = (computation.id, numbers[_find_base(instruction).id])
+    return found
+
+
+def _find_base(instruction: HloInstruction) -> HloInstruction:
+    """What gives it its elements, looking through reshapes and our own barriers."""
+    while True:
+        base = find_one_value(instruction) or find_same_elements(instruction)
+        if base is None:
+            return instruction
+        instruction = base
+
+
+def _judge(tagged: TaggedSet, operands: list[Edge], twins: _Twins, comparison: Comparison) -> tuple[Labels, Labels]:
     """Writes, a bit each, about which some operand is stale, and clobbered."""
-    stale = clobbered = 0
-    for operand in sighting.instruction.operands:
-        path, labels = _recognise(operand, sighting, actual, run)
-        meant = [one for edge, one in tagged.edges if edge == path] if path else []
-        if not meant or labels in meant:
+    orders = [tagged.edges]
+    if tagged.opcode in _COMMUTATIVE:
+        orders.append(tagged.edges[::-1])
+    stale = clobbered = -1
+    for edges in orders:
+        pairs = [(meant, one) for meant, one in zip(edges, operands, strict=True) if one[0] and meant[0]]
+        if not all(twins.are_one(meant[0], one[0]) for meant, one in pairs):
             continue
-        missing = seen = -1
-        for one in meant:
-            missing &= comparison.find_stale(one, labels)
-            seen &= comparison.find_clobbered(one, labels)
-        stale |= missing
-        clobbered |= seen
-    return stale, clobbered
+        missing = seen = 0
+        for (_, meant), (_, labels) in pairs:
+            missing |= comparison.find_stale(meant, labels)
+            seen |= comparison.find_clobbered(meant, labels)
+        stale &= missing
+        clobbered &= seen
+    return max(stale, 0), max(clobbered, 0)
 
 
-def _recognise(operand: HloInstruction, sighting: Sighting, actual: Actual, run: Runner) -> tuple[TagPath, Labels]:
+def _recognise(operand: HloInstruction, sighting: Sighting, actual: Actual, run: Runner) -> Edge:
     """(1): tag path and dependence set; () where it is not recognised."""
     tags, scheduled = run.optimized.tags, sighting.scheduled
     one = operand

@@ -20,6 +20,7 @@ def render_replay(replay: Replay) -> Json:
         "changed_inputs": _numbers(replay.changed_inputs),
         "second_run": _numbers(replay.second_run),
         "launches": [_launch(launch) for launch in replay.launches],
+        "unreached": list(replay.unreached),
         "seconds": round(replay.seconds, 6),
         "estimated_seconds": _number(replay.estimated_seconds),
         "estimated_bytes": replay.estimated_bytes,

@@ -45,9 +45,6 @@ def test_an_unrolled_loop_is_named_as_not_covered(report: CheckReport) -> None:
 
 _UNROLLED = "a loop that XLA unrolled: its iterations are not told apart, which `check` says"
 KNOWN = {
-    11056: _UNROLLED,
-    16029: "latent and wrong: a value merged with its twin, of which a kernel overwrites one",
-    19038: _UNROLLED,
     24003: _UNROLLED,
 }
 """Seeds chosen because they are hard, where the static verdict contradicts replay."""
