@@ -1,6 +1,7 @@
 """`ligerdiag check`: are these schedules right?"""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -177,10 +178,11 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
             with ProgressDisplay(sys.stderr) as show:
                 report = api.check(options, show)
         except LigerdiagError as error:
-            if outputs.shown is not Format.TERMINAL or outputs.files:  # a program that reads a report gets one
+            readers = {path: form for path, form in outputs.files.items() if form is not Format.TERMINAL}
+            if outputs.shown is not Format.TERMINAL or readers:  # a program that reads a report gets one
                 refusal = api.describe_refusal(options, error)
-                code = ExitCode(error.exit_code)
-                write_report(refusal, outputs, verbose=verbose, code=code, fail_on=FailOn.NEVER, strict=False)
+                asked, code = replace(outputs, files=readers), ExitCode(error.exit_code)
+                write_report(refusal, asked, verbose=verbose, code=code, fail_on=FailOn.NEVER, strict=False)
             raise
         if verbose:
             sys.stderr.write(f"compiled with {_describe_ptxas(options)}\n")

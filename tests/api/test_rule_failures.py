@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import inspection
-from ligerdiag.api.inspecting import inspect
-from ligerdiag.api.options import InspectOptions
+from ligerdiag.api.conclusion import conclude
 from ligerdiag.cli.exit_codes import ExitCode, FailOn, compute_exit_code
 from ligerdiag.compile.artifacts import OPTIMIZED, Artifact, write_manifest
 from ligerdiag.compile.cache import Cache
@@ -17,6 +16,7 @@ from ligerdiag.compile.service import compile_cases, discover_cases
 from ligerdiag.compile.target import load_target
 from ligerdiag.hazards import registry
 from ligerdiag.hlo.xla_pb2 import HloProto
+from ligerdiag.module_inspector import InspectionRequest, ModuleInspector
 from ligerdiag.report.json import render_json
 from ligerdiag.report.model import CheckReport, Status
 from ligerdiag.report.terminal import render_terminal
@@ -34,7 +34,15 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 
 
 def run(tmp_path: Path, *paths: Path) -> CheckReport:
-    return inspect(InspectOptions(paths=paths, cache_directory=tmp_path / "own"))
+    """What `inspect` says; in this process, so that a rule can be made to fail."""
+
+    def translate(text: bytes, name: str) -> bytes:
+        raise AssertionError(name)
+
+    inspector = ModuleInspector(request=InspectionRequest(), translate=translate, effects_cache=tmp_path / "effects")
+    outcomes = [inspector.inspect_artifact(path) for path in paths]
+    cases = tuple([conclude(outcome.report) for outcome in outcomes if outcome.report is not None])
+    return CheckReport(cases=cases, targets=("h100",), toolchain="")
 
 
 def code_of(report: CheckReport) -> ExitCode:
@@ -67,7 +75,6 @@ def test_a_rule_that_fails_is_unknown_and_the_rest_stands(
 
 
 def test_what_expects_the_verdicts_is_not_as_expected_without_a_rule() -> None:
-    from ligerdiag.api.conclusion import conclude
     from ligerdiag.findings import RuleFailure, Verdict
     from ligerdiag.report.model import CaseReport, Coverage
 

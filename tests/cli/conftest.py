@@ -9,9 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 import ligerdiag
+from ligerdiag.api import describe_refusal
 from ligerdiag.bisect import options
 from ligerdiag.effects.declared import DeclaredEffects
-from ligerdiag.errors import InputError
+from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.replay.plan import Bounds
 from ligerdiag.report.bisection import Bisection
 from ligerdiag.report.model import CheckReport, Progress
@@ -78,6 +79,9 @@ class FakeApi:
     bisections: tuple[Bisection, ...] = field(default_factory=lambda: (make_bisection(),))
     bisected: list[options.BisectOptions] = field(default_factory=list)
     BisectOptions: type[options.BisectOptions] = options.BisectOptions
+
+    def describe_refusal(self, options: CheckOptions, error: LigerdiagError) -> CheckReport:
+        return describe_refusal(options, error)
 
     def check(self, options: CheckOptions, on_progress: Callable[[Progress], None] | None = None) -> CheckReport:
         self.asked.append(options)

@@ -1,6 +1,7 @@
 """Kernels that another Triton made are read by its own process: here that of ours, which must say the same."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from ligerdiag.compile.cache import Cache
 from ligerdiag.compile.fields import FieldError, parse_object
 from ligerdiag.compile.pool import Pool
+from ligerdiag.compile.toolchain import current_toolchain
 from ligerdiag.effects.access import Access
 from ligerdiag.effects.call import CustomCall
 from ligerdiag.effects.isolated import compute_effects_isolated
@@ -39,9 +41,12 @@ def test_another_process_says_the_same_and_is_remembered(payload: bytes, readers
     assert compute_effects_isolated(calls, cache_directory=tmp_path / "effects", timeout=60, readers=readers) == here
 
 
-def test_a_reader_that_is_gone_leaves_the_effects_unknown(payload: bytes, readers: Pool, tmp_path: Path) -> None:
-    object.__setattr__(readers.toolchain, "python", str(tmp_path / "no-python"))
-    (effects,) = compute_effects_isolated([make_call(payload)], cache_directory=tmp_path, timeout=60, readers=readers)
+def test_a_reader_that_is_gone_leaves_the_effects_unknown(payload: bytes, tmp_path: Path) -> None:
+    gone = replace(current_toolchain(), python=str(tmp_path / "no-python"))
+    with Pool(cache=Cache(tmp_path / "root"), toolchain=gone, jobs=1, module=EFFECTS_WORKER) as readers:
+        (effects,) = compute_effects_isolated(
+            [make_call(payload)], cache_directory=tmp_path, timeout=60, readers=readers
+        )
     assert effects.operands == (Access.UNKNOWN,)
     assert effects.reasons[0].startswith("cannot start a worker with ")
     assert not list(tmp_path.glob("*.json")), "an unknown answer is not kept"

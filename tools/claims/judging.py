@@ -4,8 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ligerdiag.dumps.limits import limit_time
-
+from ligerdiag.dumps.budget import limit_time
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.findings import Verdict
 from ligerdiag.hlo.parse import parse_hlo
