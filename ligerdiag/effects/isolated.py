@@ -24,7 +24,7 @@ from ligerdiag.effects.effects_json import parse_effects, render_effects
 from ligerdiag.effects.job import EFFECTS_WORKER, make_effects_job
 from ligerdiag.errors import LigerdiagError, describe_error
 
-ANALYSIS_VERSION = 5
+ANALYSIS_VERSION = 6
 """Part of every cache key; raise it with every change that can change an answer."""
 
 _WORKER_MEMORY = 16 * 2**30

@@ -7,7 +7,7 @@
 3. A function is summarised once per set of callees' summaries, in terms of its own arguments; a call replaces them by
    the roots of the actual ones. Recursive functions are iterated until nothing changes.
 4. A write through ELSEWHERE may hit any buffer: every pointer becomes UNKNOWN. A read through it may read any buffer.
-   An address that goes through an integer comes back as ELSEWHERE, so integers need not be followed.
+   An address that goes through an integer comes back as ELSEWHERE, and so does one that such an integer is added to.
 5. An operation that stands in no table makes the roots of its operands UNKNOWN, and every pointer where it has no
    pointer operand, has regions, or where addresses became integers.
 
@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ligerdiag.effects.access import Access
+from ligerdiag.effects.integer_addresses import find_address_integers
 from ligerdiag.effects.operation_effects import (
     FIRST_OPERAND_ACCESS,
     NULL_POINTERS,
@@ -45,6 +46,8 @@ class Summary:
     results: tuple[int, ...] = ()
     """Per result of the function: where a returned pointer comes from."""
     reasons: tuple[str, ...] = ()
+    returns_integers: bool = False
+    """It returns integers that an address went into."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,10 +130,12 @@ def _sort_callees_first(callees: dict[str, tuple[str, ...]], entry: str) -> list
 def _summarise(function: Function, summaries: dict[str, Summary]) -> Summary:
     if not function.blocks:
         return Summary(unknown=ELSEWHERE_BIT, reasons=(f"`{function.name}` is called and has no body",))
+    integers = _find_integers(function, summaries)
     roots = compute_roots(function, summaries)
     address_in_integer = any(op.name == "tt.ptr_to_int" for op in function.operations)
     reads = writes = unknown = 0
     results: list[int] = []
+    returns_integers = False
     reasons: list[str] = []
     for op in function.operations:
         first = roots.get(op.operands[0], ELSEWHERE_BIT) if op.operands else ELSEWHERE_BIT
@@ -151,7 +156,11 @@ def _summarise(function: Function, summaries: dict[str, Summary]) -> Summary:
             writes |= _translate(callee.writes, actual)
             unknown |= _translate(callee.unknown, actual)
             reasons.extend(callee.reasons)
+            if not integers.isdisjoint(op.operands):
+                unknown |= ELSEWHERE_BIT
+                reasons.append(f"`{op.callee}` in `{function.name}` is given an address as an integer")
         elif op.name == "tt.return":
+            returns_integers = returns_integers or not integers.isdisjoint(op.operands)
             returned = [roots.get(operand, 0) for operand in op.operands]
             width = max(len(results), len(returned))
             results = [
@@ -171,6 +180,7 @@ def _summarise(function: Function, summaries: dict[str, Summary]) -> Summary:
         unknown=unknown,
         results=tuple(results),
         reasons=tuple(dict.fromkeys(reasons)),
+        returns_integers=returns_integers,
     )
 
 
@@ -193,6 +203,7 @@ def _explain_unknown(op: Operation, function: Function, *, address_in_integer: b
 
 def compute_roots(function: Function, summaries: dict[str, Summary]) -> dict[int, int]:
     """Root set, as bits, of every pointer of the function: ELSEWHERE_BIT, and bit `i + 1` for its argument `i`."""
+    integers = _find_integers(function, summaries)
     pointers = function.pointers
     roots = dict.fromkeys(pointers, 0)
     for index, argument in enumerate(function.arguments):
@@ -223,7 +234,8 @@ def compute_roots(function: Function, summaries: dict[str, Summary]) -> dict[int
                     else:
                         roots[result] |= ELSEWHERE_BIT
         elif op.name not in REGION_OPERATIONS and op.name not in NULL_POINTERS:
-            follows = is_free(op.name) and any(operand in pointers for operand in op.operands)
+            moved = op.name == "tt.addptr" and op.operands[1] in integers
+            follows = not moved and is_free(op.name) and any(operand in pointers for operand in op.operands)
             if not follows:
                 for result in made:
                     roots[result] |= ELSEWHERE_BIT
@@ -236,6 +248,10 @@ def compute_roots(function: Function, summaries: dict[str, Summary]) -> dict[int
                 roots[target] |= mask
                 queue.append(target)
     return roots
+
+
+def _find_integers(function: Function, summaries: dict[str, Summary]) -> frozenset[int]:
+    return find_address_integers(function, [name for name, one in summaries.items() if one.returns_integers])
 
 
 def _translate(mask: int, actual: list[int]) -> int:

@@ -299,3 +299,26 @@ def pointers_in_tuples(x, y, o):
     first, second = pair
     tl.store(first, tl.load(second))
     tl.store(o, 1.0)
+
+
+@triton.jit
+def moved_by_an_address(x, y):
+    tl.store(y + (x.to(tl.int64) - y.to(tl.int64)) // 4, 1.0)
+
+
+@triton.jit
+def masked_by_an_address(x, y):
+    tl.store(y, 1.0, mask=x.to(tl.int64) % 16 == 0)
+
+
+@triton.jit
+def _subtract_addresses(x, y):
+    return (x.to(tl.int64) - y.to(tl.int64)) // 4
+
+
+@triton.jit
+def moved_by_a_returned_address(x, y, n):
+    at = _subtract_addresses(x, y)
+    for _ in range(n):
+        at = at * 1 + 0
+    tl.store(y + at, 1.0)
