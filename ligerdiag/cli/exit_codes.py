@@ -39,7 +39,9 @@ MEANINGS: dict[ExitCode, str] = {
         "could not analyse: compile error, abort, timeout; the --time-limit came first, and what was not "
         "checked is unknown; or, a bug in ligerdiag: a rule fails, or schedule and numbers disagree"
     ),
-    ExitCode.INCONCLUSIVE: "inconclusive, under --strict",
+    ExitCode.INCONCLUSIVE: (
+        "inconclusive: under --strict any case, without it one that expects something while every output is unknown"
+    ),
     ExitCode.NOTHING_CHECKED: "nothing checked",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; what was known is shown",
     ExitCode.TERMINATED: "ended by SIGTERM; what was known is shown",
@@ -89,6 +91,11 @@ class FailOn(StrEnum):
 _BY_SEVERITY = (Severity.NOTE, Severity.WARNING, Severity.ERROR)
 
 
+def _is_undecided(case: CaseReport) -> bool:
+    """Whether a case expects something and nothing is known of any of its outputs."""
+    return case.expected is not None and all(verdict is Verdict.UNKNOWN for verdict in case.outputs.values())
+
+
 def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> ExitCode:
     """The exit code of a whole run, by the precedence of `PRECEDENCE`."""
     if report.interrupted and report.ended_by is not Ending.TIME_LIMIT:
@@ -103,7 +110,7 @@ def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> 
         return ExitCode.NOT_ANALYSED
     if any(fails_run(case, fail_on) for case in cases) or (strict and report.unused_suppressions):
         return ExitCode.FINDINGS
-    if strict and any(case.status is Status.INCONCLUSIVE for case in cases):
+    if any(case.status is Status.INCONCLUSIVE and (strict or _is_undecided(case)) for case in cases):
         return ExitCode.INCONCLUSIVE
     if all(case.status is Status.NOTHING for case in cases):
         return ExitCode.NOTHING_CHECKED

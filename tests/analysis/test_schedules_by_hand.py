@@ -60,6 +60,14 @@ def test_the_order_decides_and_a_control_edge_forces_it(order: str, control: boo
     assert verdicts(context) == ["fresh", expected]
 
 
+def test_an_output_is_not_fresh_where_the_value_from_before_is_not_found_again() -> None:
+    schedule = write_schedule("ky", control=True)
+    for instruction in schedule.proto.hlo_module.computations[0].instructions:
+        if instruction.opcode == "negate":
+            instruction.metadata.op_name, instruction.name = "", "negate.1"
+    assert verdicts(judge(write_program(), schedule, "sums", "y")) == ["fresh", "unknown"]
+
+
 @pytest.mark.parametrize("order", ["ky", "yk"])
 def test_a_kernel_of_unknown_effect_makes_all_that_it_may_touch_unknown(order: str) -> None:
     context = judge(write_program("opaque"), write_schedule(order, "opaque"), "sums", "y")

@@ -128,3 +128,21 @@ def test_the_table_has_every_code() -> None:
     assert set(MEANINGS) == set(ExitCode)
     codes = [int(line.split()[0]) for line in render_table().splitlines() if line[:5].strip()]
     assert codes == [0, 1, 2, 3, 4, 5, 130, 143]
+
+
+@pytest.mark.parametrize(
+    ("expected", "verdicts", "code"),
+    [
+        ("fresh", (Verdict.UNKNOWN, Verdict.UNKNOWN), ExitCode.INCONCLUSIVE),
+        ("hazard", (Verdict.UNKNOWN, Verdict.UNKNOWN), ExitCode.INCONCLUSIVE),
+        ("fresh", (Verdict.UNKNOWN, Verdict.FRESH), ExitCode.AS_EXPECTED),
+        (None, (Verdict.UNKNOWN, Verdict.UNKNOWN), ExitCode.AS_EXPECTED),
+    ],
+)
+def test_an_expectation_of_which_nothing_is_known_is_not_met(
+    expected: str | None, verdicts: tuple[Verdict, ...], code: ExitCode
+) -> None:
+    outputs = dict(zip("ab", verdicts, strict=True))
+    case = make_case("unsure", Status.INCONCLUSIVE, expected=expected, outputs=outputs)
+    report = make_report(case, make_case("sure", Status.EXPECTED))
+    assert compute_exit_code(report, fail_on=FailOn.ERROR, strict=False) is code

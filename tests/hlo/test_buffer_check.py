@@ -1,0 +1,81 @@
+"""A buffer assignment that XLA wrote is believed; one that something was done to is not."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.pool import Pool
+from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.compile.target import load_target
+from ligerdiag.hlo.buffer_check import find_buffer_fault
+from ligerdiag.hlo.parse import parse_hlo
+from ligerdiag.hlo.xla_pb2 import BufferAssignmentProto, HloProto
+
+PROGRAMS = Path(__file__).parents[1] / "compile" / "programs"
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """What XLA made of a program: an HloProto."""
+    with Pool(cache=Cache(tmp_path_factory.mktemp("cache")), jobs=1) as pool:
+        cases = discover_cases(["doubling.py"], pool=pool, directory=PROGRAMS)
+        (result, *_) = compile_cases(cases, [load_target("h100")], pool=pool)
+    assert result.artifact is not None, result.error
+    return result.artifact.optimized.read_bytes()
+
+
+def find_fault(proto: HloProto) -> str:
+    module, buffers = parse_hlo(proto.SerializeToString())
+    assert buffers is not None
+    return find_buffer_fault(module, buffers)
+
+
+def test_what_xla_wrote_is_believed(compiled: bytes) -> None:
+    assert find_fault(HloProto.FromString(compiled)) == ""
+
+
+def lose_each_value(assignment: BufferAssignmentProto) -> None:
+    """The first value of the first allocation that holds one."""
+    allocation = next(one for one in assignment.buffer_allocations if one.assigned)
+    del allocation.assigned[0]
+
+
+def have_no_bytes(assignment: BufferAssignmentProto) -> None:
+    next(one for one in assignment.buffer_allocations if one.assigned).assigned[0].size = 0
+
+
+def have_fewer_bytes_than_nothing(assignment: BufferAssignmentProto) -> None:
+    next(one for one in assignment.buffer_allocations if one.assigned).assigned[0].size = -4
+
+
+def be_empty(assignment: BufferAssignmentProto) -> None:
+    del assignment.buffer_allocations[:]
+
+
+def stand_beyond_the_end(assignment: BufferAssignmentProto) -> None:
+    allocation = next(one for one in assignment.buffer_allocations if one.assigned)
+    allocation.assigned[0].offset = allocation.size
+
+
+def be_assigned_twice(assignment: BufferAssignmentProto) -> None:
+    allocation = next(one for one in assignment.buffer_allocations if one.assigned)
+    allocation.assigned.add().CopyFrom(allocation.assigned[0])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lose_each_value,
+        have_no_bytes,
+        have_fewer_bytes_than_nothing,
+        be_empty,
+        stand_beyond_the_end,
+        be_assigned_twice,
+    ],
+)
+def test_what_was_changed_is_not(change: Callable[[BufferAssignmentProto], None], compiled: bytes) -> None:
+    proto = HloProto.FromString(compiled)
+    change(proto.buffer_assignment)
+    assert find_fault(proto)
