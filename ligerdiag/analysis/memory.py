@@ -47,6 +47,8 @@ class ActualWrite:
     """Slice numbers of the overwritten operand."""
     partial: bool = False
     """The kernel gets a part of the slice only (an address inside it)."""
+    apart: bool = False
+    """That part is another one in each iteration of the loop around the call (see `iteration_slices`)."""
 
     @property
     def call(self) -> HloInstruction:
