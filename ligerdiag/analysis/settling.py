@@ -100,12 +100,26 @@ class Doubter:
         return found
 
     def _find_untraced(self) -> Iterator[tuple[str, set[Doubt]]]:
-        """(6): outputs that depend on a write of which no carrier is seen again."""
+        """(6): outputs that depend on a write of which no carrier is seen again.
+
+        Where the tags are our own worker's, one operation that depends on it is enough: merged products carry nothing.
+        """
         sought = {write for found in self.run.carriers.paths.values() for _, write in found}
         untraced = sought - set(self._find_traced())
+        if untraced and self.run.retagged is None and not self.run.folded:
+            untraced -= self._find_met(untraced)
         for name, wanted, seen in zip(self.outputs, self.intended.outputs, self.actual.outputs, strict=True):
             touched = {write for write in untraced if (wanted | seen) & self.run.space.all_fresh(write)}
             yield name, {Doubt(write, Reason.NO_METADATA, 0) for write in touched}
+
+    def _find_met(self, writes: set[int]) -> set[int]:
+        """Those of the writes that some operation depends on which is seen again."""
+        seen = 0
+        for path, tagged in self.intended.tagged.items():
+            if path in self.actual.sightings:
+                seen |= tagged.labels
+        fresh = self.run.space.any_fresh(seen)
+        return {write for write in writes if fresh & self.run.space.bits_of((write,))}
 
     def _find_traced(self) -> Iterator[int]:
         paths, tags = self.run.carriers.paths, self.run.optimized.tags

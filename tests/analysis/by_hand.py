@@ -57,8 +57,13 @@ def effects_of(call: HloInstruction) -> CallEffects:
     return CallEffects(kernel=target, operands=operands, outputs=(Access.WRITE,))
 
 
-def judge(program: Program, schedule: Program, *outputs: str, traced: tuple[TracedCall, ...] = ()) -> Context:
-    """Both modules are read from their bytes, as from an artifact; every computation is scheduled as it was built."""
+def judge(
+    program: Program, schedule: Program, *outputs: str, traced: tuple[TracedCall, ...] = (), folded: bool = False
+) -> Context:
+    """Both modules are read from their bytes, as from an artifact; every computation is scheduled as it was built.
+
+    folded: as from a dump that has our tags.
+    """
     for computation in schedule.proto.hlo_module.computations:
         if computation.id not in schedule.proto.hlo_module.schedule.sequences and not computation.is_fusion_computation:
             schedule.schedule(computation)
@@ -71,6 +76,7 @@ def judge(program: Program, schedule: Program, *outputs: str, traced: tuple[Trac
         effects_of=effects_of,
         output_names=outputs,
         traced_calls=traced,
+        folded=folded,
     )
 
 
