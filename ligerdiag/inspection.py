@@ -15,7 +15,7 @@ from ligerdiag.analysis.doubt_text import describe_doubts
 from ligerdiag.analysis.neighbours import compute_neighbourhoods
 from ligerdiag.analysis.retag import compute_tags
 from ligerdiag.analysis.schedule_view import compute_schedule_view
-from ligerdiag.analysis.vanished import TracedCall, find_hidden_accesses
+from ligerdiag.analysis.vanished import TracedCall, find_hidden_accesses, find_sites
 from ligerdiag.analysis.without_program import compute_context_without_program
 from ligerdiag.analysis.writes import EffectsOf, find_hidden_operands
 from ligerdiag.compile.artifacts import Artifact, KernelCall, LoneCall, Provenance
@@ -27,13 +27,14 @@ from ligerdiag.effects.call import CustomCall
 from ligerdiag.effects.declared import Contradiction, DeclaredEffects
 from ligerdiag.effects.job import EFFECTS_WORKER
 from ligerdiag.errors import ArtifactError
-from ligerdiag.findings import Finding, RuleFailure, SourceLine, Verdict
+from ligerdiag.findings import Finding, RuleFailure, Verdict
 from ligerdiag.hazards.registry import check_all
 from ligerdiag.hlo.buffer_check import find_buffer_fault
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.collector import pause_collector
 from ligerdiag.hlo.command_order import CommandOrder, parse_command_order
 from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.module_pair import require_same_operands
 from ligerdiag.hlo.must_alias import build_must_alias_buffers
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.positions import take_unplaced_aliases
@@ -190,7 +191,7 @@ def inspect_compilation(
         if leaves != len(names):
             raise ArtifactError(f"`{module.name}` has {leaves} outputs, the program {len(names)}")
     if program is not None:
-        _require_same_operands(program, optimized)
+        require_same_operands(program, optimized)
     effects = CallEffectsReader(cache=effects_cache, declared=declared, readers=readers)
     effects.read(*modules, others=[_describe(call, call.alone) for call in compilation.kernel_calls if call.alone])
     traced_calls = tuple(
@@ -211,7 +212,7 @@ def inspect_compilation(
         compilation = _check_buffers(compilation)
         context = _compute_context(compilation, names, effects.find, traced_calls)
         context = replace(
-            context, contradictions=_list_contradictions(context, effects), sites=_find_sites(traced_calls)
+            context, contradictions=_list_contradictions(context, effects), sites=find_sites(traced_calls)
         )
         around = compute_neighbourhoods(context) if neighbourhoods else ()
         drawn = compute_schedule_view(context) if view else None
@@ -272,22 +273,6 @@ def _describe(call: KernelCall, alone: LoneCall) -> CustomCall:
     )
 
 
-def _require_same_operands(program: HloModule, optimized: HloModule) -> None:
-    """Raises ArtifactError where one kernel has other numbers of operands in the two modules: XLA keeps them."""
-    written, left = _count_operands(program), _count_operands(optimized)
-    for kernel in written.keys() & left.keys():
-        if not left[kernel] <= written[kernel]:
-            raise ArtifactError(f"`{optimized.name}` calls a kernel with other operands than the program does")
-
-
-def _count_operands(module: HloModule) -> Mapping[tuple[str, bytes], set[int]]:
-    found: dict[tuple[str, bytes], set[int]] = {}
-    for _, call in module.iterate_custom_calls():
-        key = (call.proto.custom_call_target, call.proto.backend_config)
-        found.setdefault(key, set()).add(len(call.operands))
-    return found
-
-
 def _check_buffers(compilation: Compilation) -> Compilation:
     """The compilation without a buffer assignment that does not hold, and without aliases that it shows to be none."""
     buffers = compilation.buffers
@@ -340,15 +325,6 @@ def _compute_context(
         thunks=compilation.thunks,
         command_order=compilation.command_order or CommandOrder.SCHEDULE,
     )
-
-
-def _find_sites(calls: Sequence[TracedCall]) -> Mapping[int, SourceLine]:
-    """Tag to the line that makes the kernel call; a tag that calls of several lines claim has none."""
-    found: dict[int, set[SourceLine | None]] = {}
-    for call in calls:
-        for tag in call.tags:
-            found.setdefault(tag, set()).add(call.site)
-    return {tag: site for tag, sites in found.items() if len(sites) == 1 and (site := next(iter(sites))) is not None}
 
 
 def _list_contradictions(

@@ -131,7 +131,7 @@ class ModuleInspector:
             return ModuleOutcome(report=describe_failed(report, fault))
         if inspection is None:
             return ModuleOutcome(is_idle=True)
-        return ModuleOutcome(report=_describe(report, inspection, perf_counter() - started))
+        return ModuleOutcome(report=describe_inspection(report, inspection, perf_counter() - started))
 
     def _inspect_loaded(self, loaded: LoadedModule) -> Inspection:
         launches = load_launches(loaded.files.optimized[0])
@@ -203,7 +203,8 @@ def _key(finding: Finding) -> tuple[object, ...]:
     return (finding.rule, finding.message, finding.outputs, finding.instructions)
 
 
-def _describe(report: CaseReport, inspection: Inspection, seconds: float) -> CaseReport:
+def describe_inspection(report: CaseReport, inspection: Inspection, seconds: float) -> CaseReport:
+    """The report, with what was found. seconds: wall time of it all."""
     return replace(
         report,
         outputs=inspection.outputs,

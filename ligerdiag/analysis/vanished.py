@@ -9,6 +9,7 @@ Either matters when the call was made for its effect:
       cannot be told what it overwrites, it may be so, and that is said.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -95,3 +96,12 @@ def find_vanished(
                 )
             )
     return tuple(found)
+
+
+def find_sites(calls: Sequence[TracedCall]) -> Mapping[int, SourceLine]:
+    """Tag to the line that makes the kernel call; a tag that calls of several lines claim has none."""
+    found: dict[int, set[SourceLine | None]] = {}
+    for call in calls:
+        for tag in call.tags:
+            found.setdefault(tag, set()).add(call.site)
+    return {tag: site for tag, sites in found.items() if len(sites) == 1 and (site := next(iter(sites))) is not None}

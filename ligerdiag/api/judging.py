@@ -13,7 +13,7 @@ from ligerdiag.compile.toolchain import Toolchain
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.errors import CompileError, LigerdiagError
 from ligerdiag.inspection import inspect_artifact
-from ligerdiag.module_inspector import describe_failed
+from ligerdiag.module_inspector import describe_error, describe_failed, describe_inspection
 from ligerdiag.report.model import CaseReport, Status
 
 
@@ -85,7 +85,7 @@ def judge_result(
     if result.artifact is None:
         error = result.error or LigerdiagError("no artifact")
         log_tail = error.log_tail if isinstance(error, CompileError) else ""
-        return replace(report, error=str(error), error_exit_code=error.exit_code, log_tail=log_tail)
+        return replace(describe_error(report, error), log_tail=log_tail)
     report = replace(report, artifact=str(result.artifact.directory))
     try:
         inspection = inspect_artifact(
@@ -97,17 +97,7 @@ def judge_result(
             view=view,
         )
     except LigerdiagError as error:
-        seconds = result.seconds + perf_counter() - started
-        return replace(report, error=str(error), error_exit_code=error.exit_code, seconds=seconds)
+        return replace(describe_error(report, error), seconds=result.seconds + perf_counter() - started)
     except Exception as fault:
         return describe_failed(report, fault)
-    return replace(
-        report,
-        outputs=inspection.outputs,
-        findings=inspection.findings,
-        failures=inspection.failures,
-        coverage=inspection.coverage,
-        neighbourhoods=inspection.neighbourhoods,
-        view=inspection.view,
-        seconds=result.seconds + perf_counter() - started,
-    )
+    return describe_inspection(report, inspection, result.seconds + perf_counter() - started)

@@ -6,16 +6,11 @@ says less: it is given again, and another container has another process of that 
 
 import fcntl
 import os
-import shutil
-import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 from weakref import finalize
-
-OWNER = "owner.lock"
-PREFIX = "ligerdiag-"
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
@@ -54,27 +49,6 @@ def is_held(path: Path) -> bool:
     except OSError:
         return True
     return False
-
-
-def make_leased_folder() -> tuple[Path, Lease]:
-    """A temporary folder that the next run removes when this one cannot; removes what earlier ones left.
-
-    A folder without a lock is left alone: its owner may be about to make one.
-    """
-    _remove_left_folders()
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-    return folder, hold_lease(folder / OWNER)
-
-
-def _remove_left_folders() -> None:
-    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with suppress(OSError):
-            status = folder.lstat()
-            has_lock = (folder / OWNER).is_file()
-            if not folder.is_dir() or folder.is_symlink() or status.st_uid != os.geteuid() or not has_lock:
-                continue
-            if not is_held(folder / OWNER):
-                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _end(path: Path, file: TextIO) -> None:

@@ -1,14 +1,13 @@
 """Inputs of strangers that once took minutes or gigabytes, and what a command takes of them."""
 
 import gzip
+import json
 import os
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryFile
-from threading import Timer
+from tempfile import NamedTemporaryFile
 
 from ligerdiag.compile.artifacts import (
     AS_WRITTEN,
@@ -27,6 +26,7 @@ from ligerdiag.compile.artifacts import (
     write_manifest,
 )
 from tests.hlo.building import Builder
+from tests.sandbox import measured_process
 
 ROOT = Path(__file__).parents[2]
 DUMPED = "module_0001.jit_f.sm_9.0_gpu_after_optimizations"
@@ -47,19 +47,14 @@ class Cost:
 def measure(*words: str | Path, cache: Path, timeout: float = 300) -> Cost:
     """Runs `ligerdiag` with these words; what is still there after the timeout is ended, and its code is negative."""
     environment = os.environ | {"LIGERDIAG_CACHE_DIR": str(cache)}
-    with TemporaryFile() as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "ligerdiag.cli", *map(str, words)],
-            cwd=ROOT, env=environment, stdout=out, stderr=subprocess.DEVNULL, start_new_session=True,
+    with NamedTemporaryFile() as out:
+        command = [sys.executable, "-m", "ligerdiag.cli", *map(str, words)]
+        measured = subprocess.run(
+            [sys.executable, "-I", measured_process.__file__, str(timeout), out.name, *command],
+            cwd=ROOT, env=environment, capture_output=True, check=True,
         )  # fmt: skip
-        watch = Timer(timeout, os.killpg, (process.pid, signal.SIGKILL))
-        watch.start()
-        _, status, used = os.wait4(process.pid, 0)
-        watch.cancel()
-        process.returncode = os.waitstatus_to_exitcode(status)
-        out.seek(0)
         said = out.read().decode()
-    return Cost(code=process.returncode, said=said, seconds=used.ru_utime + used.ru_stime, memory=used.ru_maxrss << 10)
+    return Cost(said=said, **json.loads(measured.stdout))
 
 
 def make_doubling_calls(levels: int) -> bytes:

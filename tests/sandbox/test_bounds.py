@@ -47,6 +47,11 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
+def test_what_the_tests_hold_themselves_is_not_counted(cache: Path) -> None:
+    held = b"x" * (MEMORY * 2)
+    assert measure("--version", cache=cache).memory < MEMORY < len(held)
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_work_is_bounded(name: str, tmp_path: Path, cache: Path) -> None:
     write, said = HOSTILE[name]
