@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.evidence import Place
 from ligerdiag.findings import Finding, Severity, Verdict
-from ligerdiag.hazards.examples import ALIASED_SCAN, SCANNED_GRADIENT
-from ligerdiag.hazards.reports import STALE_READ
-from ligerdiag.hazards.rule import Rule
+from ligerdiag.hazards.examples import ALIASED_CALL, KERNEL
+from ligerdiag.hazards.rule import Example, Reproduction, Rule
 from ligerdiag.hazards.wording import (
     conjugate,
     describe_remedy,
@@ -54,6 +53,85 @@ def check(context: Context) -> Iterator[Finding]:
             call=call,
             reader=place,
         )
+
+
+SCANNED_GRADIENT = Example(
+    about="XLA runs the product that should see the doubled rows before the kernel that doubles them.",
+    code=KERNEL
+    + """\
+def step(chunks, w):
+    def body(total, x):
+        h = x @ w
+        sums = sum_and_double(h)
+        return total + sums.sum(), h @ w.T  # h is meant to be doubled by now
+
+    total, back = jax.lax.scan(body, 0.0, chunks)
+    return {"total": total, "back": back}
+
+
+CASE = Case(name="scanned", function=step, args=(Arg(shape=(4, 8, 16)), Arg(shape=(16, 32))))
+""",
+)
+
+ALIASED_SCAN = Example(
+    about="The doubled rows are a declared output of the kernel, and the product reads that output.",
+    code=KERNEL
+    + ALIASED_CALL
+    + """\
+def step(chunks, w):
+    def body(total, x):
+        h = x @ w
+        doubled, sums = sum_and_double_declared(h)
+        return total + sums.sum(), doubled @ w.T
+
+    total, back = jax.lax.scan(body, 0.0, chunks)
+    return {"total": total, "back": back}
+
+
+CASE = Case(name="declared_scan", function=step, args=(Arg(shape=(4, 8, 16)), Arg(shape=(16, 32))))
+""",
+)
+
+STALE_READ = (
+    Reproduction(
+        report="phlippe/liger_kernels (README: the failing table)",
+        case="seed_flce[False-float32-True-1-4-32-16]",
+        reproduced=(
+            "the failing rows as cases under the same ids; gradients computed from the logits, in the schedule, "
+            "in replay and on H200s"
+        ),
+        missing=(
+            "the table itself, made in late 2024 by JAX 0.4.34: with today's toolchain more rows fail than the "
+            "four published"
+        ),
+    ),
+    Reproduction(
+        report="linkedin/Liger-Kernel#272",
+        case="saved_residual[softmax-loss-hidden]",
+        reproduced="softmax, then the cross entropy that overwrites its result: the gradient is stale (LD002)",
+        missing=(
+            "PyTorch, where the saved tensor itself is overwritten; JAX's softmax saves none, and XLA computes it anew"
+        ),
+    ),
+    Reproduction(
+        report="NVIDIA/warp#745",
+        case="accumulated_sum[twice-hidden]",
+        reproduced=(
+            "the second call does not build on what the first one left: stale (LD002), for XLA makes one call of "
+            "the two (LD008)"
+        ),
+        missing="Warp and the FFI; the kernel here is Triton's. A reader that is merely too early is not in the report",
+    ),
+    Reproduction(
+        report="flatironinstitute/jaxmg#12 (mends #11)",
+        case="undonated_parameter[kept-hidden]",
+        reproduced=(
+            "a call overwrites an argument that it declares to read (LD009), and the remedy, aliases: "
+            "`undonated_parameter[kept-aliased]`"
+        ),
+        missing="cuSOLVERMg, several GPUs and shard_map; a reader that is merely too early is not in the report",
+    ),
+)
 
 
 RULE = Rule(

@@ -6,9 +6,8 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.evidence import Place
 from ligerdiag.analysis.search import ReadFinding
 from ligerdiag.findings import Finding, Severity, Verdict
-from ligerdiag.hazards.examples import ALIASED_BF16, FOLDED_CONVERT
-from ligerdiag.hazards.reports import STALE_COPY
-from ligerdiag.hazards.rule import Rule
+from ligerdiag.hazards.examples import ALIASED_CALL, KERNEL
+from ligerdiag.hazards.rule import Example, Reproduction, Rule
 from ligerdiag.hazards.wording import (
     conjugate,
     describe_remedy,
@@ -116,6 +115,67 @@ def _is_gather(context: Context, step: HloInstruction) -> bool:
     """Also where the collective stands in the computation of an async-start."""
     callees = (context.optimized.computations[number].root.opcode for number in step.called_computations)
     return not _GATHERS.isdisjoint((step.opcode, *callees))
+
+
+FOLDED_CONVERT = Example(
+    about="The cast to f32 and back is folded away, so the product reads the bf16 values from before the kernel.",
+    code=KERNEL
+    + """\
+def step(x, w):
+    h = (x @ w).astype(jnp.float32)
+    sums = sum_and_double(h)
+    return {"sums": sums, "back": h.astype(jnp.bfloat16) @ w.T}
+
+
+CASE = Case(
+    name="folded", function=step, args=(Arg(shape=(8, 16), dtype="bfloat16"), Arg(shape=(16, 32), dtype="bfloat16"))
+)
+""",
+)
+
+ALIASED_BF16 = Example(
+    about="The same casts around a declared output are left alone.",
+    code=KERNEL
+    + ALIASED_CALL
+    + """\
+def step(x, w):
+    h = (x @ w).astype(jnp.float32)
+    doubled, sums = sum_and_double_declared(h)
+    return {"sums": sums, "back": doubled.astype(jnp.bfloat16) @ w.T}
+
+
+CASE = Case(
+    name="recast", function=step, args=(Arg(shape=(8, 16), dtype="bfloat16"), Arg(shape=(16, 32), dtype="bfloat16"))
+)
+""",
+)
+
+STALE_COPY = (
+    Reproduction(
+        report="phlippe/liger_kernels (README: not robust on multi-GPU)",
+        case="sharded_flce[vocabulary-trivial]",
+        reproduced=(
+            "the workaround under a sharded vocabulary: every gradient stale, read from the shard that was "
+            "gathered; the same on two H200s"
+        ),
+        missing="the training of a Llama, of which the README speaks",
+    ),
+    Reproduction(
+        report="openxla/xla#20440",
+        case="barrier_copy[plain-barrier]",
+        reproduced="the program, with the barrier; compiled for a GPU it copies nothing, and there is nothing to order",
+        missing="the two copies in front of the update, which are XLA:CPU's",
+    ),
+    Reproduction(
+        report="jax-ml/jax#25399",
+        case="barrier_copy[kernel-barrier]",
+        reproduced=(
+            "a copy that XLA inserts of what a kernel overwrites, behind a barrier: it is made after the "
+            "kernel, and fresh. Without the barrier, `barrier_copy[kernel-hidden]`, one output is stale"
+        ),
+        missing="a barrier that a copy defeats: on a GPU none was found",
+    ),
+)
 
 
 RULE = Rule(

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.findings import Finding, Severity, Verdict
-from ligerdiag.hazards.examples import ALIASED, LUCKY_READER
-from ligerdiag.hazards.reports import LATENT_ORDER
-from ligerdiag.hazards.rule import Rule
+from ligerdiag.hazards.examples import ALIASED, KERNEL
+from ligerdiag.hazards.rule import Example, Reproduction, Rule
 from ligerdiag.hazards.wording import (
     conjugate,
     describe_remedy,
@@ -51,6 +50,30 @@ def check(context: Context) -> Iterator[Finding]:
             call=call,
             reader=place,
         )
+
+
+LUCKY_READER = Example(
+    about="The reduction happens to be scheduled after the kernel; no edge makes it so.",
+    code=KERNEL
+    + """\
+def step(x, w):
+    h = x @ w
+    sums = sum_and_double(h)
+    return {"sums": sums, "columns": h.sum(0)}
+
+
+CASE = Case(name="lucky", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16, 32))))
+""",
+)
+
+LATENT_ORDER = (
+    Reproduction(
+        report='phlippe/liger_kernels (README: "seems to be by chance")',
+        case="seed_flce[False-float32-True-1-4-32-16]",
+        reproduced="beside stale gradients one, `weight`, that is right in this schedule and that nothing forces to be",
+        missing="the schedule of the author's GPU",
+    ),
+)
 
 
 RULE = Rule(

@@ -5,10 +5,8 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.findings import Finding, Severity, Verdict
-from ligerdiag.hazards.examples import MERGED_OPERANDS, TWO_COPIES
-from ligerdiag.hazards.reports import CLOBBERED_READ
-from ligerdiag.hazards.residual_examples import COPIED_RESIDUAL, SAVED_RESIDUAL
-from ligerdiag.hazards.rule import Rule
+from ligerdiag.hazards.examples import ALIASED_CALL, KERNEL
+from ligerdiag.hazards.rule import Example, Reproduction, Rule
 from ligerdiag.hazards.wording import (
     conjugate,
     describe_remedy,
@@ -77,6 +75,94 @@ def check(context: Context) -> Iterator[Finding]:
 
 def _describe_help(context: Context, write: HiddenWrite) -> str:
     return f"{describe_remedy(context, write)}: XLA then keeps the original for who needs it"
+
+
+MERGED_OPERANDS = Example(
+    about="Two casts of one value are merged; the second kernel reads what the first has left there.",
+    code=KERNEL
+    + """\
+def step(x):
+    first = x.astype(jnp.float32)
+    one = sum_and_double(first)
+    second = x.astype(jnp.float32)
+    two = sum_and_double(second + 0 * one.sum())
+    return {"one": one, "two": two}
+
+
+CASE = Case(name="merged", function=step, args=(Arg(shape=(8, 32), dtype="bfloat16"),))
+""",
+)
+
+TWO_COPIES = Example(
+    about="With the write declared, XLA gives each kernel bytes of its own.",
+    code=KERNEL
+    + ALIASED_CALL
+    + """\
+def step(x):
+    _, one = sum_and_double_declared(x.astype(jnp.float32))
+    _, two = sum_and_double_declared(x.astype(jnp.float32))
+    return {"one": one, "two": two}
+
+
+CASE = Case(name="copies", function=step, args=(Arg(shape=(8, 32), dtype="bfloat16"),))
+""",
+)
+
+_DERIVATIVE = """\
+@jax.custom_vjp
+def row_sums(x):
+    return forward(x)[0]
+
+
+def forward(x):
+    return {sums}, None
+
+
+def backward(_, cotangent):
+    return (jnp.broadcast_to(cotangent[:, None], (8, 32)),)
+
+
+row_sums.defvjp(forward, backward)
+
+
+def step(x):
+    def loss_of(x):
+        return (row_sums(jnp.tanh(x)) ** 2).sum()
+
+    loss, gradient = jax.value_and_grad(loss_of)(x)
+    return {{"loss": loss, "gradient": gradient}}
+
+
+CASE = Case(name="{name}", function=step, args=(Arg(shape=(8, 32)),))
+"""
+
+SAVED_RESIDUAL = Example(
+    about="The derivative of tanh is computed from its result, which autodiff saved and the kernel has doubled since.",
+    code=KERNEL + _DERIVATIVE.format(sums="sum_and_double(x)", name="saved"),
+)
+
+COPIED_RESIDUAL = Example(
+    about="With the write declared, XLA keeps the result of tanh for the derivative.",
+    code=KERNEL + ALIASED_CALL + _DERIVATIVE.format(sums="sum_and_double_declared(x)[1]", name="saved_copy"),
+)
+
+CLOBBERED_READ = (
+    Reproduction(
+        report="linkedin/Liger-Kernel#272",
+        case="saved_residual[exp-perplexity-hidden]",
+        reproduced=(
+            "the explanation in the thread: `exp` saves its result, the loss overwrites it, the backward pass "
+            "reads it: clobbered"
+        ),
+        missing="PyTorch, and its check of versions that does not notice",
+    ),
+    Reproduction(
+        report="linkedin/Liger-Kernel#1251",
+        case="saved_residual[softmax-loss-out_of_place]",
+        reproduced="the remedy, a gradient with memory of its own: fresh, for every activation and objective",
+        missing="its second point, a clone that loses `requires_grad`: JAX has no such flag",
+    ),
+)
 
 
 RULE = Rule(

@@ -7,9 +7,8 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.races import Race, RaceKind
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.findings import Finding, ReadPlace, Severity, SourceLine, Verdict
-from ligerdiag.hazards.concurrent_examples import GATHERED_AFTER, GATHERED_BESIDE, GATHERED_BESIDE_DECLARED
-from ligerdiag.hazards.concurrent_reports import CONCURRENT_ACCESS
-from ligerdiag.hazards.rule import Rule
+from ligerdiag.hazards.examples import ALIASED_CALL, KERNEL
+from ligerdiag.hazards.rule import Example, Reproduction, Rule
 from ligerdiag.hazards.wording import describe_write, locate_call, render_at
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.source import find_user_line
@@ -79,6 +78,103 @@ def _describe_overlap(context: Context, race: Race, place: ReadPlace) -> tuple[s
             return "read", f"{head}: {what} is in flight from {times.get(start.id)}, %{start.name}, and {end}{at}"
         case _:
             assert_never(race.kind)
+
+
+_STEP = """\
+def step(x, w):
+    rows, whole = jax.sharding.PartitionSpec("x"), jax.sharding.PartitionSpec()
+    run = jax.shard_map(on_each, in_specs=(rows, whole), out_specs=(rows, whole), check_vma=False)
+    sums, total = run(x, w)
+    return {"sums": sums, "total": total}
+
+
+"""
+
+_ARGUMENTS = """\
+    args=(Arg(shape=(16, 16), partition=("x",)), Arg(shape=(16, 32))),
+    mesh={"x": 2},
+)
+"""
+
+GATHERED_BESIDE = Example(
+    about="The gathering of the original rows is still under way when the kernel doubles them.",
+    code=KERNEL
+    + """\
+def on_each(x, w):
+    h = x @ w
+    everyone = jax.lax.all_gather(h, "x")  # h is meant to be as it was
+    sums = sum_and_double(h)
+    return sums, everyone.sum(0)
+
+
+"""
+    + _STEP
+    + 'CASE = Case(\n    name="gathered_beside",\n    function=step,\n'
+    + _ARGUMENTS,
+)
+
+GATHERED_BESIDE_DECLARED = Example(
+    about="With the write declared, XLA gives the kernel a copy, and the gathering reads the original.",
+    code=KERNEL
+    + ALIASED_CALL
+    + """\
+def on_each(x, w):
+    h = x @ w
+    everyone = jax.lax.all_gather(h, "x")
+    _, sums = sum_and_double_declared(h)
+    return sums, everyone.sum(0)
+
+
+"""
+    + _STEP
+    + 'CASE = Case(\n    name="gathered_beside_declared",\n    function=step,\n'
+    + _ARGUMENTS,
+)
+
+GATHERED_AFTER = Example(
+    about="The gathering waits for the declared output.",
+    code=KERNEL
+    + ALIASED_CALL
+    + """\
+def on_each(x, w):
+    h = x @ w
+    doubled, sums = sum_and_double_declared(h)
+    everyone = jax.lax.all_gather(doubled, "x")
+    return sums, everyone.sum(0)
+
+
+"""
+    + _STEP
+    + 'CASE = Case(\n    name="gathered_after",\n    function=step,\n'
+    + _ARGUMENTS,
+)
+
+CONCURRENT_ACCESS = (
+    Reproduction(
+        report="openxla/xla#48900",
+        case="in_flight[stacked-hidden]",
+        reproduced=(
+            "an async operation that the schedule leaves in flight around the kernel: the copy of the logits into a scan's "
+            "stack, on a computation stream, with default flags"
+        ),
+        missing="the order that async operations lose inside of a command buffer, which is XLA's own matter",
+    ),
+    Reproduction(
+        report="ROCm/xla#839",
+        case="in_flight[gathered-hidden]",
+        reproduced="a collective on the communication stream, over two devices, while the kernel writes its operand",
+        missing="AMD GPUs, and a command buffer as the other side: jax-triton 0.3.1's call is never inside of one",
+    ),
+    Reproduction(
+        report="openxla/xla#27412",
+        case="pallas_cross_entropy[products-hidden]",
+        reproduced=(
+            "a Pallas kernel inside of a command buffer; with the scheduling mode CONCURRENT it and the readers of its "
+            "operand are found unordered (in a test of the analysis, for a case sets no flags)"
+        ),
+        missing="control dependences that get lost: XLA keeps them since",
+    ),
+)
 
 
 RULE = Rule(

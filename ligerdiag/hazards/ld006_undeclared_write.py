@@ -6,9 +6,8 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.effects.declared import is_declared
 from ligerdiag.findings import Finding, Severity
-from ligerdiag.hazards.examples import ALIASED, MATMUL_GRADIENT
-from ligerdiag.hazards.reports import UNDECLARED_WRITE
-from ligerdiag.hazards.rule import Rule
+from ligerdiag.hazards.examples import ALIASED, KERNEL
+from ligerdiag.hazards.rule import Example, Reproduction, Rule
 from ligerdiag.hazards.wording import (
     describe_accesses,
     describe_callers,
@@ -50,6 +49,42 @@ def _describe_kernel(context: Context, write: HiddenWrite) -> str:
     if effects is not None and is_declared(effects.operand_uses[write.operand]):
         return effects.operand_uses[write.operand].reason
     return f"the Triton IR of `{write.kernel}` stores through the pointer of that operand"
+
+
+MATMUL_GRADIENT = Example(
+    about="The kernel doubles its operand, and nothing in the call says so.",
+    code=KERNEL
+    + """\
+def step(x, w):
+    h = x @ w
+    sums = sum_and_double(h)
+    return {"sums": sums, "back": h @ w.T}  # h is meant to be doubled by now
+
+
+CASE = Case(name="matmul", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16, 32))))
+""",
+)
+
+UNDECLARED_WRITE = (
+    Reproduction(
+        report="NVIDIA/warp#745",
+        case="accumulated_sum[argument-hidden]",
+        reproduced="a kernel adds to an input by atomics, and the call declares another output only: found in its IR",
+        missing="Warp and the FFI; the kernel here is Triton's",
+    ),
+    Reproduction(
+        report="SpeedyWeather/SpeedyWeather.jl#985",
+        case="sub_views[hidden]",
+        reproduced=(
+            "calls that overwrite parts of one array, and say that they do not: found in their IR, and the "
+            "gradients are stale"
+        ),
+        missing=(
+            "the NaN, which came of live buffers laid over each other: Reactant's calls on the CPU do declare "
+            "their alias; here each kernel gets a copy of its slice"
+        ),
+    ),
+)
 
 
 RULE = Rule(

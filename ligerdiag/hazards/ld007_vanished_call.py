@@ -5,10 +5,8 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.vanished import DroppedBy
 from ligerdiag.findings import Finding, Severity
-from ligerdiag.hazards.examples import ALIASED, NO_OUTPUTS
-from ligerdiag.hazards.reports import VANISHED_CALL
-from ligerdiag.hazards.rule import Rule
-from ligerdiag.hazards.vanished_examples import REPLACED_FUNCTION, UNUSED_RESULT, UNUSED_SUM
+from ligerdiag.hazards.examples import ALIASED, ALIASED_CALL, KERNEL
+from ligerdiag.hazards.rule import Example, Reproduction, Rule
 
 
 def check(context: Context) -> Iterator[Finding]:
@@ -34,6 +32,134 @@ def check(context: Context) -> Iterator[Finding]:
             evidence=(("call", reason),),
             help="give the call an output that aliases what it writes, and use that output",
         )
+
+
+NO_OUTPUTS = Example(
+    about="A kernel that scales in place and returns nothing is dropped by JAX.",
+    code=KERNEL
+    + """\
+@triton.jit
+def scale_kernel(x_ptr, COLUMNS: tl.constexpr):
+    at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    tl.store(x_ptr + at, 3 * tl.load(x_ptr + at))
+
+
+def step(x):
+    h = x + 1
+    jt.triton_call(h, kernel=scale_kernel, out_shape=(), grid=h.shape[:1], COLUMNS=h.shape[1])
+    return {"scaled": h}
+
+
+CASE = Case(name="vanishes", function=step, args=(Arg(shape=(8, 32)),))
+""",
+)
+
+UNUSED_SUM = Example(
+    about="The call is made for the doubled rows; its sums are not used, and JAX drops it.",
+    code=KERNEL
+    + """\
+def step(x):
+    h = x + 1
+    sum_and_double(h)
+    return {"doubled": h}
+
+
+CASE = Case(name="unused_sum", function=step, args=(Arg(shape=(8, 32)),))
+""",
+)
+
+UNUSED_RESULT = Example(
+    about="The kernel overwrites nothing that it is given: where its result is not used, nothing is lost.",
+    code=KERNEL
+    + """\
+@triton.jit
+def sum_kernel(x_ptr, sum_ptr, COLUMNS: tl.constexpr):
+    row = tl.program_id(0)
+    tl.store(sum_ptr + row, tl.sum(tl.load(x_ptr + row * COLUMNS + tl.arange(0, COLUMNS))))
+
+
+def step(x):
+    h = x + 1
+    sums = jax.ShapeDtypeStruct(h.shape[:1], h.dtype)
+    jt.triton_call(h, kernel=sum_kernel, out_shape=sums, grid=h.shape[:1], COLUMNS=h.shape[1])
+    return {"h": h}
+
+
+CASE = Case(name="unused_result", function=step, args=(Arg(shape=(8, 32)),))
+""",
+)
+
+REPLACED_FUNCTION = Example(
+    about="In the body of a map JAX traces the function and then puts its rule in its place: that calls the kernel, too.",
+    code=KERNEL
+    + ALIASED_CALL
+    + """\
+@jax.custom_vjp
+def squares(x):
+    return sum_and_double_declared(x)[1].sum()
+
+
+def forward(x):
+    doubled, sums = sum_and_double_declared(x)
+    return sums.sum(), doubled
+
+
+squares.defvjp(forward, lambda doubled, g: (g * doubled,))
+
+
+def step(chunks, w):
+    def loss(w):
+        return jax.lax.map(lambda x: squares(x @ w), chunks).sum()
+
+    value, gradient = jax.value_and_grad(loss)(w)
+    return {"loss": value, "gradient": gradient}
+
+
+CASE = Case(name="replaced", function=step, args=(Arg(shape=(4, 8, 16)), Arg(shape=(16, 32))))
+""",
+)
+
+VANISHED_CALL = (
+    Reproduction(
+        report="phlippe/liger_kernels (the backward pass)",
+        case="dropped_backward[hidden]",
+        reproduced=(
+            "the three kernels without outputs that should scale the gradients: none is in the program, which "
+            "is wrong by the cotangent"
+        ),
+        missing="nothing that the code says; no number of it was published",
+    ),
+    Reproduction(
+        report="jax-ml/jax#3829",
+        case="dropped_backward[hidden]",
+        reproduced="a call without outputs, dropped by JAX",
+        missing="messages between processes: the call here is a kernel, and its effect is in memory",
+    ),
+    Reproduction(
+        report="jax-ml/jax#11620",
+        case="accumulated_sum[unused-hidden]",
+        reproduced="a call whose outputs nobody uses, dropped by JAX",
+        missing="MPI, and a call that says it has side effects: jax-triton 0.3 cannot say it",
+    ),
+    Reproduction(
+        report="NVIDIA/warp#1240",
+        case="accumulated_sum[unused-hidden]",
+        reproduced="a call whose outputs nobody uses, gone from the program",
+        missing="pmap, and `has_side_effect` as the remedy",
+    ),
+    Reproduction(
+        report="pytorch/pytorch#170808",
+        case="unknown_effect[hidden]",
+        reproduced="a kernel that cannot be analysed is in the compiled program, and counts as unknown (LD014)",
+        missing="the kernel that Inductor removes, for want of an analysis: XLA does not look into kernels",
+    ),
+    Reproduction(
+        report="ROCm/pytorch#3398",
+        case="unknown_effect[hidden]",
+        reproduced="as for pytorch/pytorch#170808",
+        missing="as for pytorch/pytorch#170808",
+    ),
+)
 
 
 RULE = Rule(

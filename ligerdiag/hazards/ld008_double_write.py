@@ -8,9 +8,8 @@ from ligerdiag.analysis.memory import ActualWrite
 from ligerdiag.analysis.names import are_exclusive, resolve_name
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.findings import Finding, Severity
-from ligerdiag.hazards.double_examples import MEANT_TWICE, TWICE_ON_ONE_VALUE, TWO_DECLARED_ROWS, TWO_ROWS
-from ligerdiag.hazards.reports import DOUBLE_WRITE
-from ligerdiag.hazards.rule import Rule
+from ligerdiag.hazards.examples import ALIASED_CALL, KERNEL
+from ligerdiag.hazards.rule import Example, Reproduction, Rule
 from ligerdiag.hazards.wording import describe_write, find_producer, locate_call
 
 _HELP = "declare what the kernel writes (a Ref or `input_output_aliases`): XLA then copies what two of them need"
@@ -118,6 +117,112 @@ def _resolve_actual(context: Context, write: ActualWrite) -> object:
 def _is_one_value(a: HiddenWrite, b: HiddenWrite) -> bool:
     """Whether the author handed the very same value to both calls."""
     return resolve_name(a.frames, a.operand) == resolve_name(b.frames, b.operand)
+
+
+TWO_ROWS = Example(
+    about="Each call makes rows of its own of the values; XLA makes them one, and the second kernel gets doubled rows.",
+    code=KERNEL
+    + """\
+@triton.jit
+def negate_kernel(x_ptr, sum_ptr, COLUMNS: tl.constexpr):
+    row = tl.program_id(0)
+    at = row * COLUMNS + tl.arange(0, COLUMNS)
+    x = tl.load(x_ptr + at)
+    tl.store(sum_ptr + row, tl.sum(x))
+    tl.store(x_ptr + at, -x)
+
+
+def sum_and_negate(x):
+    sums = jax.ShapeDtypeStruct(x.shape[:1], x.dtype)
+    return jt.triton_call(x, kernel=negate_kernel, out_shape=sums, grid=x.shape[:1], COLUMNS=x.shape[1])
+
+
+def step(x, w):
+    h = x @ w
+    one = sum_and_double(h.reshape(-1, 32))
+    two = sum_and_negate(h.reshape(-1, 32))
+    return {"one": one, "two": two}
+
+
+CASE = Case(name="two_rows", function=step, args=(Arg(shape=(2, 4, 16)), Arg(shape=(16, 32))))
+""",
+)
+
+TWICE_ON_ONE_VALUE = Example(
+    about="The rows are to be doubled twice; XLA takes the second call for the first.",
+    code=KERNEL
+    + """\
+def step(x, w):
+    h = x @ w
+    one = sum_and_double(h)
+    two = sum_and_double(h)
+    return {"one": one, "two": two}
+
+
+CASE = Case(name="twice", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16, 32))))
+""",
+)
+
+TWO_DECLARED_ROWS = Example(
+    about="The doubled rows are an output of the first call, and the second call gets rows that nobody has overwritten.",
+    code=KERNEL
+    + ALIASED_CALL
+    + """\
+def step(x, w):
+    h = x @ w
+    doubled, one = sum_and_double_declared(h.reshape(-1, 32))
+    again, two = sum_and_double_declared(doubled)
+    _, three = sum_and_double_declared(h.reshape(-1, 32) + 1)
+    return {"one": one, "two": two, "three": three, "again": again}
+
+
+CASE = Case(name="two_declared_rows", function=step, args=(Arg(shape=(2, 4, 16)), Arg(shape=(16, 32))))
+""",
+)
+
+MEANT_TWICE = Example(
+    about="Two kernels on one value, the second after the first by its operands, as the author wrote it.",
+    code=KERNEL
+    + """\
+@triton.jit
+def shift_kernel(x_ptr, by_ptr, sum_ptr, COLUMNS: tl.constexpr):
+    row = tl.program_id(0)
+    at = row * COLUMNS + tl.arange(0, COLUMNS)
+    x = tl.load(x_ptr + at) + tl.load(by_ptr + row)
+    tl.store(sum_ptr + row, tl.sum(x))
+    tl.store(x_ptr + at, x)
+
+
+def sum_and_shift(x, by):
+    return jt.triton_call(x, by, kernel=shift_kernel, out_shape=by, grid=x.shape[:1], COLUMNS=x.shape[1])
+
+
+def step(x, w):
+    h = x @ w
+    return {"shifted": sum_and_shift(h, sum_and_double(h))}
+
+
+CASE = Case(name="meant_twice", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16, 32))))
+""",
+)
+
+DOUBLE_WRITE = (
+    Reproduction(
+        report="EnzymeAD/Enzyme-JAX#2968",
+        case="same_buffer_twice[hidden]",
+        reproduced=(
+            "one buffer for what a kernel reads and what it overwrites. XLA hands over the same bytes twice, "
+            "and the update arrives by luck of the schedule (LD003)"
+        ),
+        missing="the update that is lost: the runtime of Reactant kept the wrong view of the two",
+    ),
+    Reproduction(
+        report="pytorch/pytorch#196657",
+        case="",
+        reproduced="nothing: the thread could not be read, so nothing is said of it",
+        missing="all of it. What the rule finds is shown by `two_losses[same-hidden]` and `two_losses[rows-hidden]`",
+    ),
+)
 
 
 RULE = Rule(

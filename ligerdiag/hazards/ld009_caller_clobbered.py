@@ -7,15 +7,9 @@ from dataclasses import replace
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.memory import ActualWrite
 from ligerdiag.findings import Finding, Severity
-from ligerdiag.hazards.caller_examples import (
-    CONSTANT_LOGITS,
-    DECLARED_ARGUMENT,
-    DONATED_ARGUMENT,
-    OVERWRITTEN_ARGUMENT,
-)
+from ligerdiag.hazards.examples import ALIASED_CALL, KERNEL
 from ligerdiag.hazards.measured import Measured, render_error
-from ligerdiag.hazards.reports import CALLER_CLOBBERED
-from ligerdiag.hazards.rule import Rule
+from ligerdiag.hazards.rule import Example, Reproduction, Rule
 from ligerdiag.hazards.wording import conjugate, describe_write, locate_call, name_outputs
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.shape import ShapeIndex
@@ -132,6 +126,80 @@ def _describe_change(name: str, share: float) -> str:
 def _describe_second_run(errors: dict[str, float]) -> str:
     figures = ", ".join(f"`{name}` by {render_error(error)}" for name, error in errors.items())
     return f"a second execution on the same constants differs from the first: {figures}"
+
+
+OVERWRITTEN_ARGUMENT = Example(
+    about="The sums are right, and the caller's array is doubled.",
+    code=KERNEL
+    + """\
+def step(x):
+    return {"sums": sum_and_double(x)}
+
+
+CASE = Case(name="argument", function=step, args=(Arg(shape=(8, 32)),))
+""",
+)
+
+CONSTANT_LOGITS = Example(
+    about="The program's own constant is doubled once more by every execution.",
+    code=KERNEL
+    + """\
+def step(x):
+    table = jnp.asarray(np.arange(256, dtype=np.float32).reshape(8, 32))
+    return {"sums": sum_and_double(table) + x}
+
+
+CASE = Case(name="constant_table", function=step, args=(Arg(shape=(8,)),))
+""".replace("def step", "import numpy as np\n\n\ndef step", 1),
+)
+
+DECLARED_ARGUMENT = Example(
+    about="With the write declared, the kernel doubles a copy.",
+    code=KERNEL
+    + ALIASED_CALL
+    + """\
+def step(x):
+    _, sums = sum_and_double_declared(x)
+    return {"sums": sums}
+
+
+CASE = Case(name="declared_argument", function=step, args=(Arg(shape=(8, 32)),))
+""",
+)
+
+DONATED_ARGUMENT = Example(
+    about="The caller gives the array away, and its bytes become those of the doubled rows.",
+    code=KERNEL
+    + """\
+def step(x):
+    sums = sum_and_double(x)
+    return {"sums": sums, "doubled": x}
+
+
+CASE = Case(name="donated_argument", function=step, args=(Arg(shape=(8, 32), donate=True),))
+""",
+)
+
+CALLER_CLOBBERED = (
+    Reproduction(
+        report="jax-ml/jax#39625",
+        case="donated_outputs[donated-last]",
+        reproduced=(
+            "the program; XLA lets the zeros stand in the bytes of the state and copies the state first. "
+            "Schedule and replay are right"
+        ),
+        missing=(
+            "the wrong numbers, which are a GPU's. The copies are nodes of one CUDA graph, whose order is not "
+            "judged here"
+        ),
+    ),
+    Reproduction(
+        report="pytorch/xla#8422",
+        case="undonated_parameter[kept-hidden]",
+        reproduced="bytes that somebody else still needs are overwritten by a program that was not given them",
+        missing="`xm.save`, which donates a lazy tensor by mistake: in JAX only the caller donates",
+    ),
+)
 
 
 RULE = Rule(

@@ -7,9 +7,8 @@ from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.effects.access import CallEffects
 from ligerdiag.effects.operand_use import ReadsBeforeWrite
 from ligerdiag.findings import Finding, Severity
-from ligerdiag.hazards.autotuned_examples import AUTOTUNED, AUTOTUNED_DECLARED, ONE_CONFIGURATION
-from ligerdiag.hazards.concurrent_reports import AUTOTUNED_IN_PLACE
-from ligerdiag.hazards.rule import Rule
+from ligerdiag.hazards.examples import KERNEL
+from ligerdiag.hazards.rule import Example, Reproduction, Rule
 from ligerdiag.hazards.wording import describe_callers, locate_instruction
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.source import find_user_line
@@ -115,6 +114,92 @@ def _report(context: Context, call: HloInstruction, effects: CallEffects, operan
         ),
         help="declare the write (`input_output_aliases`), and the launcher puts it back; or give one configuration",
     )
+
+
+_CONFIGURATIONS = """\
+TWO = [triton.Config({}, num_warps=2), triton.Config({}, num_warps=4)]
+
+
+"""
+
+_CALL = """\
+def step(x, w):
+    h = x @ w
+    sums = {call}(h)
+    return {{"sums": sums}}
+
+
+CASE = Case(name="{name}", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16, 32))))
+"""
+
+AUTOTUNED = Example(
+    about="Two configurations double the same rows, again and again, before the launch that counts.",
+    code=KERNEL
+    + _CONFIGURATIONS
+    + """\
+tuned_kernel = triton.autotune(configs=TWO, key=[])(double_kernel)
+
+
+def sum_and_double_tuned(x):
+    sums = jax.ShapeDtypeStruct(x.shape[:1], x.dtype)
+    return jt.triton_call(x, kernel=tuned_kernel, out_shape=sums, grid=x.shape[:1], COLUMNS=x.shape[1])
+
+
+"""
+    + _CALL.format(call="sum_and_double_tuned", name="autotuned"),
+)
+
+AUTOTUNED_DECLARED = Example(
+    about="The same configurations on a declared output: the launcher saves the rows and puts them back.",
+    code=KERNEL
+    + _CONFIGURATIONS
+    + """\
+@triton.autotune(configs=TWO, key=[])
+@triton.jit
+def tuned_kernel(x_ptr, out_ptr, sum_ptr, COLUMNS: tl.constexpr):
+    row = tl.program_id(0)
+    at = row * COLUMNS + tl.arange(0, COLUMNS)
+    x = tl.load(x_ptr + at)
+    tl.store(sum_ptr + row, tl.sum(x))
+    tl.store(out_ptr + at, 2 * x)
+
+
+def sum_and_double_tuned(x):
+    outputs = (jax.ShapeDtypeStruct(x.shape, x.dtype), jax.ShapeDtypeStruct(x.shape[:1], x.dtype))
+    return jt.triton_call(
+        x, kernel=tuned_kernel, out_shape=outputs, input_output_aliases={0: 0}, grid=x.shape[:1], COLUMNS=x.shape[1]
+    )[1]
+
+
+"""
+    + _CALL.format(call="sum_and_double_tuned", name="autotuned_declared"),
+)
+
+ONE_CONFIGURATION = Example(
+    about="Nothing is tried where there is one configuration.",
+    code=KERNEL + _CALL.format(call="sum_and_double", name="one_configuration"),
+)
+
+AUTOTUNED_IN_PLACE = tuple(
+    Reproduction(
+        report=report,
+        case="autotuned[hidden]",
+        reproduced="a kernel with two configurations that overwrites its operand, declared and not",
+        missing=missing,
+    )
+    for report, missing in (
+        ("triton-lang/triton#54", "PyTorch; and the wrong numbers, for replay runs no autotuned kernel"),
+        ("triton-lang/triton#6547", "PyTorch, `reset_to_zero` and `restore_value`, which jax-triton does not look at"),
+        (
+            "NVIDIA/TransformerEngine#2814",
+            "aliases that are declared to XLA and not to the launcher: jax-triton tells both",
+        ),
+        (
+            "jax-ml/jax#35218",
+            "the crash of jaxlib's launcher, mended in March 2026; what it restores was read, not run",
+        ),
+    )
+)
 
 
 RULE = Rule(

@@ -8,11 +8,9 @@ from ligerdiag.analysis.shared_bytes import SharedBytes, find_shared_bytes
 from ligerdiag.effects.access import CallEffects
 from ligerdiag.effects.operand_use import Neighbours
 from ligerdiag.findings import Finding, Severity
-from ligerdiag.hazards.in_place_examples import NEIGHBOURS_BEHIND_XLA, SCALED_IN_PLACE
+from ligerdiag.hazards.examples import KERNEL
 from ligerdiag.hazards.measured import Measured, render_error
-from ligerdiag.hazards.measured_examples import REVERSED_IN_PLACE, REVERSED_OUT_OF_PLACE
-from ligerdiag.hazards.measured_reports import INCIDENTAL_SHARING
-from ligerdiag.hazards.rule import Rule, Settled
+from ligerdiag.hazards.rule import Example, Reproduction, Rule, Settled
 from ligerdiag.hazards.wording import find_producer
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.source import find_user_line
@@ -120,6 +118,114 @@ def _describe_quiet(launch: LaunchNumbers) -> tuple[str, str]:
         f"on the inputs drawn the results of %{launch.instruction} are the same from the last program to the first, in"
         f" {launch.checked} of {launch.launches} launches: what is read may not count",
     )
+
+
+NEIGHBOURS_BEHIND_XLA = Example(
+    about="Each element becomes the mean of its neighbours, in place; at the edges of a block others write those.",
+    code=KERNEL
+    + """\
+@triton.jit
+def smooth_kernel(x_ptr, sum_ptr, N: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    left = tl.load(x_ptr + at - 1, mask=at > 0, other=0.0)
+    right = tl.load(x_ptr + at + 1, mask=at < N - 1, other=0.0)
+    tl.store(x_ptr + at, (left + right) / 2)
+    tl.store(sum_ptr + tl.program_id(0), tl.sum(left))
+
+
+def step(x):
+    sums = jax.ShapeDtypeStruct((4,), x.dtype)
+    return {"sums": jt.triton_call(x + 1, kernel=smooth_kernel, out_shape=sums, grid=(4,), N=x.size, BLOCK=x.size // 4)}
+
+
+CASE = Case(name="smoothed_in_place", function=step, args=(Arg(shape=(256,)),))
+""",
+)
+
+SCALED_IN_PLACE = Example(
+    about="Input and output share bytes, and each program reads what it overwrites, and only that.",
+    code=KERNEL
+    + """\
+@triton.jit
+def scale_kernel(x_ptr, out_ptr, COLUMNS: tl.constexpr):
+    at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    x = tl.load(x_ptr + at)
+    tl.store(out_ptr + at, x / tl.sum(x * x))
+
+
+def step(x):
+    rows, columns = x.shape
+    scaled = jt.triton_call(
+        x + 1, kernel=scale_kernel, out_shape=x, input_output_aliases={0: 0}, grid=(rows,), COLUMNS=columns
+    )
+    return {"scaled": scaled}
+
+
+CASE = Case(name="scaled_in_place", function=step, args=(Arg(shape=(8, 32)),))
+""",
+)
+
+_REVERSAL = """\
+@triton.jit
+def reverse_kernel(x_ptr, out_ptr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    row = tl.program_id(0)
+    column = tl.arange(0, COLUMNS)
+    tl.store(out_ptr + row * COLUMNS + column, tl.load(x_ptr + (ROWS - 1 - row) * COLUMNS + column))
+
+
+def reverse(x, **aliases):
+    rows, columns = x.shape
+    return jt.triton_call(x, kernel=reverse_kernel, out_shape=x, grid=(rows,), ROWS=rows, COLUMNS=columns, **aliases)
+
+
+"""
+
+REVERSED_IN_PLACE = Example(
+    about="Rows in reverse, in place: the last rows are read when the first ones stand in them already.",
+    code=KERNEL
+    + _REVERSAL
+    + """\
+def step(x):
+    return {"reversed": reverse(x + 1, input_output_aliases={0: 0})}
+
+
+CASE = Case(name="reversed_in_place", function=step, args=(Arg(shape=(8, 32)),))
+""",
+)
+
+REVERSED_OUT_OF_PLACE = Example(
+    about="The same kernel with bytes of its own for the output.",
+    code=KERNEL
+    + _REVERSAL
+    + """\
+def step(x):
+    return {"reversed": reverse(x + 1)}
+
+
+CASE = Case(name="reversed_out_of_place", function=step, args=(Arg(shape=(8, 32)),))
+""",
+)
+
+INCIDENTAL_SHARING = (
+    Reproduction(
+        report="NVIDIA/TransformerEngine#2730",
+        case="permuted_rows[aliased]",
+        reproduced=(
+            "a permutation of rows whose input and output share bytes: rows are read when others stand in them already"
+        ),
+        missing=(
+            "how they came to share bytes undeclared: in `permuted_rows[out_of_place]` the operand is dead, and "
+            "XLA gives the output bytes of its own. Nor autotuning, nor the dependence on the rest of the test "
+            "suite"
+        ),
+    ),
+    Reproduction(
+        report="NVIDIA/TransformerEngine#2975",
+        case="permuted_rows[out_of_place]",
+        reproduced="the same kernel without the dummy buffer that the thread keeps for its sake: right here",
+        missing="grids for each autotuned configuration, which the change itself is about",
+    ),
+)
 
 
 RULE = Rule(

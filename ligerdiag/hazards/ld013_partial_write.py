@@ -6,11 +6,9 @@ from dataclasses import replace
 from ligerdiag.analysis.context import Context
 from ligerdiag.effects.operand_use import Coverage
 from ligerdiag.findings import Finding, Severity
-from ligerdiag.hazards.examples import ALIASED
+from ligerdiag.hazards.examples import ALIASED, KERNEL
 from ligerdiag.hazards.measured import Measured
-from ligerdiag.hazards.measured_examples import HALF_WRITTEN
-from ligerdiag.hazards.measured_reports import PARTIAL_WRITE
-from ligerdiag.hazards.rule import Rule, Settled
+from ligerdiag.hazards.rule import Example, Reproduction, Rule, Settled
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.hlo.source import find_user_line
 from ligerdiag.outcomes import LaunchNumbers
@@ -81,6 +79,47 @@ def _render_count(launch: LaunchNumbers, output: int, unwritten: int, elements: 
 
 def _describe_launch(launch: LaunchNumbers) -> tuple[str, str]:
     return "replay", f"%{launch.instruction}, worst of {launch.launches} launches"
+
+
+HALF_WRITTEN = Example(
+    about="The grid covers half of the output's rows.",
+    code=KERNEL
+    + """\
+@triton.jit
+def copy_kernel(x_ptr, out_ptr, COLUMNS: tl.constexpr):
+    at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    tl.store(out_ptr + at, tl.load(x_ptr + at))
+
+
+def step(x):
+    copy = jt.triton_call(x, kernel=copy_kernel, out_shape=x, grid=(x.shape[0] // 2,), COLUMNS=x.shape[1])
+    return {"copy": copy}
+
+
+CASE = Case(name="half_written", function=step, args=(Arg(shape=(8, 32)),))
+""",
+)
+
+PARTIAL_WRITE = (
+    Reproduction(
+        report="jax-ml/jax#20227",
+        case="partial_write[range-pallas-out_of_place]",
+        reproduced=(
+            "the Pallas kernel that stores elements 1 to 3 of 4: told from its IR. Of its twin in Triton replay "
+            "counts two elements that nobody stores"
+        ),
+        missing="what stands in the others: on a GPU that hangs on who had the bytes before",
+    ),
+    Reproduction(
+        report="jax-ml/jax#24023",
+        case="partial_write[nothing-pallas-aliased]",
+        reproduced=(
+            "the kernel that stores nothing to two aliased outputs; on a GPU that is the inputs, and nothing is "
+            "reported"
+        ),
+        missing="the zeros, which are a TPU's",
+    ),
+)
 
 
 RULE = Rule(

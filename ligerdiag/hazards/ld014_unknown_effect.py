@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.effects.access import Access
 from ligerdiag.findings import Finding, Severity, Verdict
-from ligerdiag.hazards.examples import ALIASED, FORGED_POINTER
-from ligerdiag.hazards.measured_reports import UNKNOWN_EFFECT
-from ligerdiag.hazards.rule import Rule
+from ligerdiag.hazards.examples import ALIASED, KERNEL
+from ligerdiag.hazards.rule import Example, Reproduction, Rule
 from ligerdiag.hlo.source import find_user_line
 
 
@@ -36,6 +35,43 @@ def check(context: Context) -> Iterator[Finding]:
             evidence=tuple(("reason", reason) for reason in effects.reasons),
             help="outputs that hang on it are unknown, not clean; write through the operands' own pointers in the kernel",
         )
+
+
+FORGED_POINTER = Example(
+    about="The kernel stores through a pointer made from an integer: it could hit anything.",
+    code=KERNEL
+    + """\
+@triton.jit
+def forging_kernel(x_ptr, out_ptr, COLUMNS: tl.constexpr):
+    at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    forged = x_ptr.to(tl.uint64).to(tl.pointer_type(tl.float32))
+    tl.store(out_ptr + at, tl.load(x_ptr + at))
+    tl.store(forged + at, 0.0)
+
+
+def step(x):
+    h = x + 1
+    copy = jt.triton_call(h, kernel=forging_kernel, out_shape=h, grid=h.shape[:1], COLUMNS=h.shape[1])
+    return {"copy": copy, "h": h}
+
+
+CASE = Case(name="forges", function=step, args=(Arg(shape=(8, 32)),))
+""",
+)
+
+UNKNOWN_EFFECT = (
+    Reproduction(
+        report="pytorch/pytorch#129372",
+        case="unknown_effect[hidden]",
+        reproduced=(
+            "a kernel that cannot be analysed: every output that hangs on it is unknown, the one that does not is fresh"
+        ),
+        missing=(
+            "a mode that takes it to write everything: unknown outputs stay unknown. The thread itself could "
+            "not be read"
+        ),
+    ),
+)
 
 
 RULE = Rule(

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from ligerdiag.analysis.drift import Change, ChangeKind, compare_schedules
 from ligerdiag.findings import Finding, Severity, SourceLine
-from ligerdiag.hazards.drift_examples import OTHER_VALUE, REMOVED_BARRIER
+from ligerdiag.hazards.examples import KERNEL
 from ligerdiag.hazards.measured import Measured
-from ligerdiag.hazards.rule import Rule, Settled, check_nothing
+from ligerdiag.hazards.rule import Example, Rule, Settled, check_nothing
 from ligerdiag.neighbourhood import Neighbourhood
 
 _HELP = "if it is right all the same, record the new schedule: `ligerdiag check --record FILE`"
@@ -49,6 +49,35 @@ def _find_source(changes: tuple[Change, ...], write: Neighbourhood | None) -> So
     """The line of the first reader that is still there, else that of the call."""
     there = (change.source for change in changes if change.source is not None and change.kind is not ChangeKind.LOST)
     return next(there, write.source if write is not None else None)
+
+
+_STEP = """\
+def step(chunks, w):
+    def body(total, x):
+        h = x @ w
+        sums = sum_and_double(h)
+{barrier}        return total + sums.sum(), h @ w.T  # h is meant to be doubled by now
+
+    total, back = jax.lax.scan(body, 0.0, chunks)
+    return {{"total": total, "back": back{more}}}
+
+
+CASE = Case(name="{name}", function=step, args=(Arg(shape=(4, 8, 16)), Arg(shape=(16, 32))))
+"""
+
+_BARRIER = "        h, sums = jax.lax.optimization_barrier((h, sums))\n"
+
+REMOVED_BARRIER = Example(
+    about="Somebody took the barrier for superfluous, and the product now reads before the kernel.",
+    recorded=KERNEL + _STEP.format(name="released", barrier=_BARRIER, more=""),
+    code=KERNEL + _STEP.format(name="released", barrier="", more=""),
+)
+
+OTHER_VALUE = Example(
+    about="The program has one output more, which has nothing to do with the kernel; around that all is as it was.",
+    recorded=KERNEL + _STEP.format(name="unconcerned", barrier=_BARRIER, more=""),
+    code=KERNEL + _STEP.format(name="unconcerned", barrier=_BARRIER, more=', "norm": (w * w).sum()'),
+)
 
 
 RULE = Rule(

@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 
 from ligerdiag.findings import Finding, Severity
+from ligerdiag.hazards.examples import ALIASED_CALL, KERNEL
 from ligerdiag.hazards.ld012_lossy_workaround import find_rounded
 from ligerdiag.hazards.measured import Measured, render_error
-from ligerdiag.hazards.measured_examples import REFERENCE_OF_ANOTHER, SAME_AS_REFERENCE
-from ligerdiag.hazards.measured_reports import WRONG_IN_PROGRAM_ORDER
-from ligerdiag.hazards.rule import Rule, Settled, check_nothing
+from ligerdiag.hazards.rule import Example, Reproduction, Rule, Settled, check_nothing
 from ligerdiag.hazards.wording import conjugate, name_outputs
 
 
@@ -40,6 +39,61 @@ def measure(measured: Measured) -> Iterator[Finding]:
             ),
             help="mend the program, or its reference; the verdicts compare the schedule with program order",
         )
+
+
+REFERENCE_OF_ANOTHER = Example(
+    about="The author means the rows from before the kernel; as written, the product reads the doubled ones.",
+    code=KERNEL
+    + """\
+def step(x, w):
+    h = x @ w
+    sums = sum_and_double(h)
+    return {"sums": sums, "back": h @ w.T}
+
+
+def reference(x, w):
+    h = x @ w
+    return {"sums": h.sum(1), "back": h @ w.T}
+
+
+CASE = Case(name="meant_before", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16, 32))), reference=reference)
+""",
+)
+
+SAME_AS_REFERENCE = Example(
+    about="With the write declared, `h` is what it was before the kernel.",
+    code=KERNEL
+    + ALIASED_CALL
+    + """\
+def step(x, w):
+    h = x @ w
+    _, sums = sum_and_double_declared(h)
+    return {"sums": sums, "back": h @ w.T}
+
+
+def reference(x, w):
+    h = x @ w
+    return {"sums": h.sum(1), "back": h @ w.T}
+
+
+CASE = Case(name="kept_before", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16, 32))), reference=reference)
+""",
+)
+
+WRONG_IN_PROGRAM_ORDER = (
+    Reproduction(
+        report="linkedin/Liger-Kernel#272",
+        case="loop_carry[descent-hidden]",
+        reproduced="logits and gradient are needed, and both are one array: wrong whatever the schedule",
+        missing="PyTorch; the issue's own program is `saved_residual[softmax-loss-hidden]`, stale by its schedule",
+    ),
+    Reproduction(
+        report="phlippe/liger_kernels (last_layer=False)",
+        case="dropped_backward[hidden]",
+        reproduced="the gradients lack the factor of the cotangent",
+        missing="nothing that the code says; no number of it was published",
+    ),
+)
 
 
 RULE = Rule(

@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 from ligerdiag.findings import Finding, Severity
-from ligerdiag.hazards.examples import ALIASED
+from ligerdiag.hazards.examples import ALIASED, KERNEL
 from ligerdiag.hazards.measured import Measured, render_error
-from ligerdiag.hazards.measured_examples import RACING_ROWS
-from ligerdiag.hazards.rule import Rule, Settled, check_nothing
+from ligerdiag.hazards.rule import Example, Rule, Settled, check_nothing
 from ligerdiag.hazards.wording import conjugate, name_outputs
 
 
@@ -33,6 +32,34 @@ def measure(measured: Measured) -> Iterator[Finding]:
             ),
             help="look for an order that nothing forces (LD003, LD005), or for atomic additions in floating point",
         )
+
+
+RACING_ROWS = Example(
+    about="Thousands of programs add to one number by an atomic; the order of the additions is another one in each run.",
+    code=KERNEL
+    + """\
+@triton.jit
+def total_kernel(x_ptr, zero_ptr, total_ptr, COLUMNS: tl.constexpr):
+    at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    tl.atomic_add(total_ptr, tl.sum(tl.load(x_ptr + at)))
+
+
+def step(x):
+    total = jt.triton_call(
+        x,
+        jnp.zeros(()),
+        kernel=total_kernel,
+        out_shape=jax.ShapeDtypeStruct((), x.dtype),
+        input_output_aliases={1: 0},
+        grid=x.shape[:1],
+        COLUMNS=x.shape[1],
+    )
+    return {"total": total}
+
+
+CASE = Case(name="atomic_total", function=step, args=(Arg(shape=(4096, 32)),))
+""",
+)
 
 
 RULE = Rule(

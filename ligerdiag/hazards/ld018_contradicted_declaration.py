@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.effects.access import Access
 from ligerdiag.findings import Finding, Severity
-from ligerdiag.hazards.declared_examples import RIGHTLY_DECLARED, WRONGLY_DECLARED
-from ligerdiag.hazards.rule import Rule
+from ligerdiag.hazards.examples import ALIASED_CALL, KERNEL
+from ligerdiag.hazards.rule import Example, Rule
 from ligerdiag.hlo.operand_aliases import render_index
 from ligerdiag.hlo.shape import ShapeIndex
 from ligerdiag.hlo.source import find_user_line
@@ -67,6 +67,38 @@ def _find_contradicted(context: Context) -> Iterator[Finding]:
             evidence=(("declared", f"under the name `{one.target}`"),),
             help="mend the declaration: what the call itself says counts, the declaration is not believed there",
         )
+
+
+_STEP = """\
+def step(x):
+    doubled, sums = sum_and_double_declared(x + 1)
+    return {"sums": sums, "columns": doubled.sum(0)}
+
+
+"""
+
+WRONGLY_DECLARED = Example(
+    about="The kernel doubles its operand in place, and is declared to read it only.",
+    code=KERNEL
+    + """\
+def step(x):
+    h = x + 1
+    return {"sums": sum_and_double(h), "columns": h.sum(0)}
+
+
+CASE = Case(name="read_only", function=step, args=(Arg(shape=(8, 32)),), effects={"double_kernel": {"writes": []}})
+""",
+)
+
+RIGHTLY_DECLARED = Example(
+    about="What is declared is what the kernel does: it reads its operand, and the alias is XLA's own affair.",
+    code=KERNEL
+    + ALIASED_CALL
+    + _STEP
+    + """\
+CASE = Case(name="as_declared", function=step, args=(Arg(shape=(8, 32)),), effects={"aliased_kernel": {"writes": []}})
+""",
+)
 
 
 RULE = Rule(

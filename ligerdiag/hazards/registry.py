@@ -1,57 +1,33 @@
-"""All rules, by id and by name. Ids are never reused."""
+"""Finds all rules, by id and by name. Ids are never reused."""
 
 import difflib
+import importlib
+import pkgutil
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from ligerdiag import hazards
 from ligerdiag.analysis.context import Context
 from ligerdiag.errors import InputError, LigerdiagError, describe_bug
 from ligerdiag.findings import Finding, RuleFailure
-from ligerdiag.hazards import (
-    ld001_stale_read,
-    ld002_stale_copy,
-    ld003_latent_order,
-    ld004_clobbered_read,
-    ld005_concurrent_access,
-    ld006_undeclared_write,
-    ld007_vanished_call,
-    ld008_double_write,
-    ld009_caller_clobbered,
-    ld010_autotuned_in_place,
-    ld011_incidental_sharing,
-    ld012_lossy_workaround,
-    ld013_partial_write,
-    ld014_unknown_effect,
-    ld015_schedule_drift,
-    ld016_wrong_in_program_order,
-    ld017_unsteady_output,
-    ld018_contradicted_declaration,
-)
 from ligerdiag.hazards.measured import Measured
 from ligerdiag.hazards.rule import Rule, Settled
 from ligerdiag.words import join_words
 
-RULES: tuple[Rule, ...] = (
-    ld001_stale_read.RULE,
-    ld002_stale_copy.RULE,
-    ld003_latent_order.RULE,
-    ld004_clobbered_read.RULE,
-    ld005_concurrent_access.RULE,
-    ld006_undeclared_write.RULE,
-    ld007_vanished_call.RULE,
-    ld008_double_write.RULE,
-    ld009_caller_clobbered.RULE,
-    ld010_autotuned_in_place.RULE,
-    ld011_incidental_sharing.RULE,
-    ld012_lossy_workaround.RULE,
-    ld013_partial_write.RULE,
-    ld014_unknown_effect.RULE,
-    ld015_schedule_drift.RULE,
-    ld016_wrong_in_program_order.RULE,
-    ld017_unsteady_output.RULE,
-    ld018_contradicted_declaration.RULE,
-)
+_FILE = re.compile(r"ld\d{3}_\w+")
+
+
+def _find_rules() -> Iterator[Rule]:
+    for module in sorted(pkgutil.iter_modules(hazards.__path__), key=lambda module: module.name):
+        if _FILE.fullmatch(module.name):
+            rule = importlib.import_module(f"{hazards.__name__}.{module.name}").RULE
+            assert isinstance(rule, Rule)
+            yield rule
+
+
+RULES: tuple[Rule, ...] = tuple(_find_rules())
+"""In the order of their ids. A file `ldNNN_name.py` beside this one that defines `RULE` is a rule."""
 
 _NEARNESS = 0.7
 

@@ -1,4 +1,4 @@
-"""A rule: its id, its page, its examples and its check. One rule a file; `registry.py` lists them."""
+"""A rule: its id, its page, its examples and its check. One rule a file; `registry.py` finds them."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -3,8 +3,9 @@
 import pytest
 
 from ligerdiag import api
-from ligerdiag.hazards.drift_examples import REMOVED_BARRIER
-from ligerdiag.hazards.examples import ALIASED, FOLDED_CONVERT, KERNEL
+from ligerdiag.hazards.examples import ALIASED, KERNEL
+from ligerdiag.hazards.ld002_stale_copy import FOLDED_CONVERT
+from ligerdiag.hazards.ld015_schedule_drift import REMOVED_BARRIER
 from ligerdiag.neighbourhood import Fate, Neighbourhood
 from ligerdiag.report.model import CaseReport
 

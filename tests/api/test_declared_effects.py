@@ -8,7 +8,8 @@ from ligerdiag import api
 from ligerdiag.effects.declared import parse_declarations
 from ligerdiag.errors import InputError
 from ligerdiag.findings import Verdict
-from ligerdiag.hazards.examples import FORGED_POINTER, LUCKY_READER
+from ligerdiag.hazards.ld003_latent_order import LUCKY_READER
+from ligerdiag.hazards.ld014_unknown_effect import FORGED_POINTER
 from ligerdiag.report.model import CheckReport, Status
 from tests.api.conftest import RunCli
 

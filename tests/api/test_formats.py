@@ -15,7 +15,7 @@ from ligerdiag.api.judging import find_file
 from ligerdiag.cli.main import main
 from ligerdiag.cli.report_output import SUMMARY, Format
 from ligerdiag.compile.job import Source
-from ligerdiag.hazards.examples import FORGED_POINTER
+from ligerdiag.hazards.ld014_unknown_effect import FORGED_POINTER
 from ligerdiag.report.json import load_schema
 from ligerdiag.report.model import CheckReport, Status
 from tests.api.conftest import Check, RunCli

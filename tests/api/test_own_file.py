@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.findings import Verdict
-from ligerdiag.hazards.examples import FORGED_POINTER, NO_OUTPUTS
+from ligerdiag.hazards.ld007_vanished_call import NO_OUTPUTS
+from ligerdiag.hazards.ld014_unknown_effect import FORGED_POINTER
 from ligerdiag.report.model import CaseReport, Status
 from tests.api.conftest import Check, RunCli
 

@@ -10,7 +10,7 @@ from ligerdiag import api
 from ligerdiag.baseline import parse_baseline, render_baseline
 from ligerdiag.errors import InputError
 from ligerdiag.findings import Severity
-from ligerdiag.hazards.drift_examples import OTHER_VALUE, REMOVED_BARRIER
+from ligerdiag.hazards.ld015_schedule_drift import OTHER_VALUE, REMOVED_BARRIER
 from ligerdiag.report.model import CheckReport, Status
 from tests.report.samples import make_case, make_report
 

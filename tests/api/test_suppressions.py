@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from ligerdiag.hazards.examples import LUCKY_READER
+from ligerdiag.hazards.ld003_latent_order import LUCKY_READER
 from ligerdiag.report.json import load_schema
 from tests.api.conftest import RunCli
 
