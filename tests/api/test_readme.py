@@ -1,33 +1,34 @@
-"""README.md says what happens: its file runs as printed, and its excerpt is an excerpt."""
+"""README.md and the page of the cases say what happens: a file runs as printed, and an excerpt is an excerpt."""
 
 import re
 from pathlib import Path
 
-from ligerdiag.cli.exit_codes import MEANINGS
 from ligerdiag.report.model import CheckReport
 from ligerdiag.report.terminal import render_terminal
 from tests.api.conftest import ROOT, RunCli
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README = ROOT / "README.md"
+CASES = ROOT / "docs" / "repository-cases.md"
 
 
-def find_block(language: str, start: str) -> list[str]:
+def find_block(page: Path, language: str, start: str) -> list[str]:
     """The lines of the code block in this language whose first line begins so."""
-    blocks = re.findall(rf"^```{language}[^\n]*\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(rf"^```{language}[^\n]*\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
     (block,) = (block for block in blocks if block.startswith(start))
     return block.splitlines()
 
 
 def test_the_function_of_yours_runs_as_printed(tmp_path: Path, run_cli: RunCli) -> None:
-    (tmp_path / "mine.py").write_text("\n".join(find_block("python", "# mine.py")) + "\n")
+    (tmp_path / "mine.py").write_text("\n".join(find_block(README, "python", "# mine.py")) + "\n")
     outcome = run_cli("check", "mine.py", cwd=tmp_path)
-    assert find_block("text", "mine ") == [line for line in outcome.out.splitlines() if line.startswith("mine ")]
+    assert find_block(README, "text", "mine ") == [line for line in outcome.out.splitlines() if line.startswith("mine ")]
     assert "error[LD002]: `gradient`" in outcome.out
     assert outcome.code == 1
 
 
 def test_the_excerpt_is_from_the_table_and_in_its_order(table: CheckReport) -> None:
-    command, *excerpt = find_block("text", "$ ligerdiag check")
+    command, *excerpt = find_block(CASES, "text", "$ ligerdiag check")
     output = re.sub(r"\s+", " ", render_terminal(table))
     text = re.sub(r"\s+", " ", " ".join(excerpt)).strip()
     parts = [part.strip() for part in text.split("…")]
@@ -37,8 +38,3 @@ def test_the_excerpt_is_from_the_table_and_in_its_order(table: CheckReport) -> N
         found = output.find(part, at)
         assert found >= 0, part
         at = found + len(part)
-
-
-def test_the_exit_codes_are_those_of_the_help() -> None:
-    rows = re.findall(r"^\| (\d+) \| (.*) \|$", README, flags=re.MULTILINE)
-    assert {int(code): meaning.replace("`", "") for code, meaning in rows} == dict(MEANINGS)
