@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-HELP = """What is this rule, why is it a hazard and what is to be done? With an example that is
+EXPLAIN_HELP = """What is this rule, why is it a hazard and what is to be done? With an example that is
 flagged and one that is not. Without RULE: all rules, one a line.
 """
 
-EPILOG = """\b
+EXPLAIN_EPILOG = """\b
 Examples:
   ligerdiag explain
   ligerdiag explain LD002

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-HELP = """Which cases are there? Prints the id, what is expected, the mesh, and what the case
+LIST_HELP = """Which cases are there? Prints the id, what is expected, the mesh, and what the case
 stands for. Nothing is compiled.
 """
 
-EPILOG = """\b
+LIST_EPILOG = """\b
 Examples:
   ligerdiag list
   ligerdiag list 'seed_*' --ids

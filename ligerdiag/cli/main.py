@@ -9,8 +9,12 @@ from typing import Annotated
 
 import typer
 
-from ligerdiag.cli import bisect, check, diff, explain, init, inspect, list, report, targets, toolchains
+from ligerdiag.cli import bisect, check, diff, init, inspect, toolchains
 from ligerdiag.cli.exit_codes import ExitCode
+from ligerdiag.cli.explain import EXPLAIN_EPILOG, EXPLAIN_HELP, explain
+from ligerdiag.cli.list import LIST_EPILOG, LIST_HELP, list_cases
+from ligerdiag.cli.report import REPORT_EPILOG, REPORT_HELP, report
+from ligerdiag.cli.targets import TARGETS_EPILOG, TARGETS_HELP, targets
 from ligerdiag.errors import InputError, LigerdiagError
 
 HELP = """Is the schedule that XLA made of your JAX program still right when a Triton kernel
@@ -44,19 +48,17 @@ app.command("check", short_help="are these schedules right?", help=check.HELP, e
 app.command(
     "inspect", short_help="are these schedules right, compiled elsewhere?", help=inspect.HELP, epilog=inspect.EPILOG
 )(inspect.inspect)
-app.command("report", short_help="what XLA compiled, as pages for a browser", help=report.HELP, epilog=report.EPILOG)(
-    report.report
+app.command("report", short_help="what XLA compiled, as pages for a browser", help=REPORT_HELP, epilog=REPORT_EPILOG)(
+    report
 )
 app.command("bisect", short_help="what makes a case right or wrong?", help=bisect.HELP, epilog=bisect.EPILOG)(
     bisect.bisect
 )
 app.command("diff", short_help="what did an upgrade change?", help=diff.HELP, epilog=diff.EPILOG)(diff.diff)
 app.command("init", short_help="start with a case of your own", help=init.HELP, epilog=init.EPILOG)(init.init)
-app.command("list", short_help="which cases are there?", help=list.HELP, epilog=list.EPILOG)(list.list_cases)
-app.command("explain", short_help="what does a rule mean?", help=explain.HELP, epilog=explain.EPILOG)(explain.explain)
-app.command("targets", short_help="for which GPUs can be compiled?", help=targets.HELP, epilog=targets.EPILOG)(
-    targets.targets
-)
+app.command("list", short_help="which cases are there?", help=LIST_HELP, epilog=LIST_EPILOG)(list_cases)
+app.command("explain", short_help="what does a rule mean?", help=EXPLAIN_HELP, epilog=EXPLAIN_EPILOG)(explain)
+app.command("targets", short_help="for which GPUs can be compiled?", help=TARGETS_HELP, epilog=TARGETS_EPILOG)(targets)
 app.command(
     "toolchains", short_help="which versions of JAX and Triton?", help=toolchains.HELP, epilog=toolchains.EPILOG
 )(toolchains.toolchains)

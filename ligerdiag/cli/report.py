@@ -22,7 +22,7 @@ from ligerdiag.cli.report_output import Format
 
 DEFAULT_DIRECTORY = Path("ligerdiag-report")
 
-HELP = """What XLA compiled, as pages for a browser: the memory that kernels overwrite in time,
+REPORT_HELP = """What XLA compiled, as pages for a browser: the memory that kernels overwrite in time,
 who reads it, the way to each output and what is missing on it, the schedule, the HLO.
 One self-contained file a module, and an index; nothing is loaded from anywhere.
 
@@ -32,7 +32,7 @@ PATHS are those of `ligerdiag inspect`: a directory of XLA_FLAGS=--xla_dump_to=D
 `ligerdiag check --html DIR`, whose pages have the numbers, too.
 """
 
-EPILOG = f"""\b
+REPORT_EPILOG = f"""\b
 Examples:
   ligerdiag report /tmp/dump                    then open ligerdiag-report/index.html
   ligerdiag report step.txt.gz --html pages

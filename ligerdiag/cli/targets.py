@@ -7,11 +7,11 @@ import typer
 
 from ligerdiag.errors import InputError
 
-HELP = """For which GPUs can be compiled, without having one? With NAME: the description that XLA
+TARGETS_HELP = """For which GPUs can be compiled, without having one? With NAME: the description that XLA
 is given, with the sources of its figures.
 """
 
-EPILOG = """\b
+TARGETS_EPILOG = """\b
 Examples:
   ligerdiag targets
   ligerdiag targets h200

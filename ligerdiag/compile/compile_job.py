@@ -20,9 +20,21 @@ from typing import Any
 
 import jax
 
-from ligerdiag.compile import artifacts
 from ligerdiag.compile.artifact_store import find_artifact, hold_key, keep_artifact
-from ligerdiag.compile.artifacts import Provenance, render_kernel_calls, render_provenance
+from ligerdiag.compile.artifacts import (
+    AS_WRITTEN,
+    FORMAT_VERSION,
+    KERNEL_CALLS,
+    LOG,
+    OPTIMIZED,
+    PROVENANCE,
+    READERS,
+    THUNKS,
+    UNOPTIMIZED,
+    Provenance,
+    render_kernel_calls,
+    render_provenance,
+)
 from ligerdiag.compile.case_loader import CaseLoader
 from ligerdiag.compile.job import CompileAnswer, CompileRequest, Flag
 from ligerdiag.compile.kernel_calls import find_live_tags, settle_calls
@@ -58,7 +70,7 @@ def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> Comp
 def compute_key(request: CompileRequest, program: LoweredCase) -> str:
     """See 1 above."""
     parts = (
-        artifacts.FORMAT_VERSION,
+        FORMAT_VERSION,
         request.fingerprint,
         strip_comments(request.description),
         sorted(request.versions.items()),
@@ -87,26 +99,26 @@ def make_artifact(request: CompileRequest, program: LoweredCase, key: str, log: 
     compiled, compile_seconds = _compile(program, request, dump)
     unoptimized, optimized, thunks = _find_dumped(dump)
     calls = settle_calls(program.traced_calls, program.lowered_calls, find_live_tags(unoptimized.read_bytes()))
-    (directory / artifacts.AS_WRITTEN).write_bytes(drop_module_id(program.as_written))
-    (directory / artifacts.UNOPTIMIZED).write_bytes(drop_module_id(unoptimized.read_bytes()))
-    (directory / artifacts.OPTIMIZED).write_bytes(drop_module_id(optimized.read_bytes()))
+    (directory / AS_WRITTEN).write_bytes(drop_module_id(program.as_written))
+    (directory / UNOPTIMIZED).write_bytes(drop_module_id(unoptimized.read_bytes()))
+    (directory / OPTIMIZED).write_bytes(drop_module_id(optimized.read_bytes()))
     unoptimized.unlink()
     optimized.unlink()
     if thunks is None:
-        (directory / artifacts.THUNKS).touch()
+        (directory / THUNKS).touch()
     else:
-        thunks.rename(directory / artifacts.THUNKS)
+        thunks.rename(directory / THUNKS)
     if PASSES_FLAG in request.flags:
         (directory / "passes").mkdir()
         for path in sorted(dump.glob("*.hlo.pb")):
             path.rename(directory / "passes" / path.name)
     shutil.rmtree(dump)
-    (directory / artifacts.KERNEL_CALLS).write_text(render_kernel_calls(calls, program.launches), encoding="utf-8")
-    (directory / artifacts.READERS).write_text(render_readers(program.readers), encoding="utf-8")
+    (directory / KERNEL_CALLS).write_text(render_kernel_calls(calls, program.launches), encoding="utf-8")
+    (directory / READERS).write_text(render_readers(program.readers), encoding="utf-8")
     provenance = _describe(request, program, compiled, key, compile_seconds)
-    (directory / artifacts.PROVENANCE).write_text(render_provenance(provenance), encoding="utf-8")
+    (directory / PROVENANCE).write_text(render_provenance(provenance), encoding="utf-8")
     _compute_size(log)
-    (directory / artifacts.LOG).write_bytes(log.read_bytes()[begin:])
+    (directory / LOG).write_bytes(log.read_bytes()[begin:])
     return compiled
 
 
@@ -170,7 +182,7 @@ def _describe(
 ) -> Provenance:
     inputs, outputs = _compute_placements(program, compiled)
     return Provenance(
-        format_version=artifacts.FORMAT_VERSION,
+        format_version=FORMAT_VERSION,
         key=key,
         case_id=request.case_id,
         source=str(request.source),

@@ -6,9 +6,9 @@ from math import prod
 
 import numpy as np
 
-from ligerdiag.effects import index_arithmetic as arithmetic
-from ligerdiag.effects import index_masks as masks
-from ligerdiag.effects import index_shapes as shapes
+from ligerdiag.effects.index_arithmetic import BINARY, compute_binary, convert
+from ligerdiag.effects.index_masks import compare, select
+from ligerdiag.effects.index_shapes import broadcast, expand_dims, reshape, splat, transpose
 from ligerdiag.effects.index_values import (
     ELSEWHERE,
     UNKNOWN,
@@ -167,20 +167,16 @@ def _compute(op: Operation, values: Sequence[Value], function: Function, place: 
         case "arith.cmpi":
             operand = parse_bits(parse_element(function.types.get(op.operands[0], "")))
             predicate = parse_word(op.text, name)
-            return UNKNOWN if operand in (None, 1) else masks.compare(predicate, values[0], values[1], budget)
+            return UNKNOWN if operand in (None, 1) else compare(predicate, values[0], values[1], budget)
         case "arith.select":
             return _select(values, budget)
-        case _ if name in arithmetic.BINARY:
-            return (
-                UNKNOWN
-                if bits is None
-                else arithmetic.compute_binary(name, values[0], values[1], bits, budget, place.active)
-            )
+        case _ if name in BINARY:
+            return UNKNOWN if bits is None else compute_binary(name, values[0], values[1], bits, budget, place.active)
         case _ if name in _CASTS:
             source = parse_bits(parse_element(function.types.get(op.operands[0], "")))
             if source is None or bits is None:
                 return UNKNOWN
-            return arithmetic.convert(values[0], name, source, bits, budget)
+            return convert(values[0], name, source, bits, budget)
         case "arith.bitcast":
             source = parse_bits(parse_element(function.types.get(op.operands[0], "")))
             return values[0] if bits is not None and source == bits else UNKNOWN
@@ -210,11 +206,11 @@ def _make_constant(text: str, shape: tuple[int, ...], bits: int | None) -> Value
 def _select(values: Sequence[Value], budget: Budget) -> Value:
     condition, yes, no = values
     if isinstance(yes, Pointer) and isinstance(no, Pointer) and yes.root == no.root:
-        offset = masks.select(condition, yes.offset, no.offset, budget)
+        offset = select(condition, yes.offset, no.offset, budget)
         if isinstance(offset, Linear | Dense):
             return Pointer(root=yes.root, offset=offset)
     if isinstance(yes, Linear | Box | Dense) and isinstance(no, Linear | Box | Dense):
-        return masks.select(condition, yes, no, budget)
+        return select(condition, yes, no, budget)
     if isinstance(condition, Box) and condition.is_uniform and condition.gate.all():
         return yes
     if isinstance(condition, Box) and condition.is_uniform and not condition.gate.any():
@@ -230,14 +226,14 @@ def _reshape(op: Operation, value: Value, shape: tuple[int, ...], budget: Budget
         return forget(value)
     match op.name:
         case "tt.splat":
-            return shapes.splat(value, shape)
+            return splat(value, shape)
         case "tt.expand_dims":
             axis = parse_integer(op.text, "axis")
-            return UNKNOWN if axis is None else shapes.expand_dims(value, axis)
+            return UNKNOWN if axis is None else expand_dims(value, axis)
         case "tt.broadcast":
-            return shapes.broadcast(value, shape)
+            return broadcast(value, shape)
         case "tt.trans":
             order = parse_integers(op.text, "order")
-            return UNKNOWN if order is None else shapes.transpose(value, order)
+            return UNKNOWN if order is None else transpose(value, order)
         case _:
-            return UNKNOWN if "allow_reorder" in op.text else shapes.reshape(value, shape, budget)
+            return UNKNOWN if "allow_reorder" in op.text else reshape(value, shape, budget)

@@ -24,7 +24,6 @@ from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.shape import iterate_leaf_shapes
 from ligerdiag.hlo.xla_pb2 import ShapeProto
-from ligerdiag.replay import manual_axes
 from ligerdiag.replay.cells import (
     Cell,
     Cells,
@@ -42,6 +41,7 @@ from ligerdiag.replay.collectives import COLLECTIVES, exchange
 from ligerdiag.replay.dtypes import get_dimensions, get_dtype
 from ligerdiag.replay.evaluate import Evaluator, choose_branch, is_true
 from ligerdiag.replay.first_nan import NanWatch
+from ligerdiag.replay.manual_axes import EDGES, ENTRY, EXIT, join, split
 from ligerdiag.replay.opcodes.scope import Array, NotCoveredError, Value
 
 _TOGETHER = frozenset({"tuple", "get-tuple-element", "call", "while", "conditional", "opt-barrier"})
@@ -122,9 +122,7 @@ class _Run:
         operands = [values[operand.id] for operand in instruction.operands]
         called = [self.module.computations[c] for c in instruction.called_computations]
         devices = max([count_devices(operand) for operand in operands], default=0)
-        if instruction.proto.custom_call_target in manual_axes.EDGES or (
-            devices and instruction.opcode not in _TOGETHER
-        ):
+        if instruction.proto.custom_call_target in EDGES or (devices and instruction.opcode not in _TOGETHER):
             return self._run_on_devices(instruction, operands, devices)
         match instruction.opcode:
             case "parameter":
@@ -169,10 +167,10 @@ class _Run:
     def _run_on_devices(self, instruction: HloInstruction, operands: Sequence[Cells], devices: int) -> Cells:
         """Inside of a shard_map, and at its edges: see (5)."""
         target = instruction.proto.custom_call_target
-        if target == manual_axes.ENTRY:
-            return manual_axes.split(self.module, instruction, [read_cells(operand) for operand in operands])
-        if target == manual_axes.EXIT:
-            return manual_axes.join(self.module, instruction, operands)
+        if target == ENTRY:
+            return split(self.module, instruction, [read_cells(operand) for operand in operands])
+        if target == EXIT:
+            return join(self.module, instruction, operands)
         picked = [[pick_cells(operand, device) for operand in operands] for device in range(devices)]
         if instruction.opcode in COLLECTIVES:
             read = [tuple([read_cells(operand) for operand in one]) for one in picked]

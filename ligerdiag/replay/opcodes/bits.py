@@ -48,7 +48,7 @@ def _count_leading_zeros(operand: Array) -> Any:
     return width - np.bitwise_count(bits).astype(np.int32)
 
 
-OPCODES: Mapping[str, Evaluate] = {
+BITS: Mapping[str, Evaluate] = {
     name: elementwise(compute)
     for name, compute in {
         "and": np.bitwise_and,

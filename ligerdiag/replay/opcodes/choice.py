@@ -57,7 +57,7 @@ def _select(instruction: HloInstruction, operands: tuple[Value, ...], scope: Sco
     return np.where(predicate, on_true, on_false)
 
 
-OPCODES: Mapping[str, Evaluate] = {
+CHOICE: Mapping[str, Evaluate] = {
     "clamp": elementwise(_clamp),
     "compare": _compare,
     "is-finite": elementwise(np.isfinite),

@@ -93,7 +93,7 @@ def reduce_precision(array: Array, mantissa: int, exponent_bits: int, mantissa_b
     return _where(is_nan, bits if mantissa_bits else sign | exponents, result).view(array.dtype)
 
 
-OPCODES: Mapping[str, Evaluate] = {
+CONVERSION: Mapping[str, Evaluate] = {
     "bitcast-convert": _convert_bits,
     "convert": _convert,
     "reduce-precision": _reduce_precision,

@@ -93,4 +93,4 @@ def evaluate_dot(instruction: HloInstruction, operands: tuple[Value, ...], scope
         return compute_product(lhs, rhs, instruction.proto.dot_dimension_numbers, dtype).astype(dtype, copy=False)
 
 
-OPCODES: Mapping[str, Evaluate] = {"dot": evaluate_dot}
+DOT: Mapping[str, Evaluate] = {"dot": evaluate_dot}

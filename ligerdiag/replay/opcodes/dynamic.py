@@ -34,4 +34,4 @@ def _compute_window(
     return tuple(window)
 
 
-OPCODES: Mapping[str, Evaluate] = {"dynamic-slice": _slice, "dynamic-update-slice": _update}
+DYNAMIC: Mapping[str, Evaluate] = {"dynamic-slice": _slice, "dynamic-update-slice": _update}

@@ -105,7 +105,7 @@ def _combine(real: Array, imaginary: Array) -> Any:
     return result
 
 
-OPCODES: Mapping[str, Evaluate] = {
+ELEMENTWISE: Mapping[str, Evaluate] = {
     name: elementwise(compute)
     for name, compute in {
         "abs": np.abs,

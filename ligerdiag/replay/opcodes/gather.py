@@ -71,4 +71,4 @@ def evaluate_gather(instruction: HloInstruction, operands: tuple[Value, ...], sc
     return found.transpose(order)
 
 
-OPCODES: Mapping[str, Evaluate] = {"gather": evaluate_gather}
+GATHER: Mapping[str, Evaluate] = {"gather": evaluate_gather}

@@ -113,4 +113,4 @@ def evaluate_gemm(instruction: HloInstruction, operands: tuple[Value, ...], scop
     return tuple(results) if is_tuple(instruction.shape) else results[0]
 
 
-TARGETS: Mapping[str, Evaluate] = {"__cublas$gemm": evaluate_gemm, "__cublas$lt$matmul": evaluate_gemm}
+GEMM_CALLS: Mapping[str, Evaluate] = {"__cublas$gemm": evaluate_gemm, "__cublas$lt$matmul": evaluate_gemm}

@@ -16,4 +16,4 @@ def _get_replica(instruction: HloInstruction, operands: tuple[Value, ...], scope
     return np.array(0, np.uint32)  # JAX partitions programs, it never replicates them
 
 
-OPCODES: Mapping[str, Evaluate] = {"partition-id": _get_partition, "replica-id": _get_replica}
+IDENTITY: Mapping[str, Evaluate] = {"partition-id": _get_partition, "replica-id": _get_replica}

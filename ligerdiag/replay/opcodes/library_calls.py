@@ -11,9 +11,10 @@ from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.shape import is_tuple
 from ligerdiag.replay.dtypes import get_dimensions, get_dtype
-from ligerdiag.replay.opcodes import gemm_calls, sorting_calls
+from ligerdiag.replay.opcodes.gemm_calls import GEMM_CALLS
 from ligerdiag.replay.opcodes.random import compute_threefry
 from ligerdiag.replay.opcodes.scope import Evaluate, NotCoveredError, Scope, Value
+from ligerdiag.replay.opcodes.sorting_calls import SORTING_CALLS
 
 
 def evaluate_threefry(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
@@ -38,8 +39,8 @@ def allocate(instruction: HloInstruction, operands: tuple[Value, ...], scope: Sc
 
 
 TARGETS: Mapping[str, Evaluate] = {
-    **gemm_calls.TARGETS,
-    **sorting_calls.TARGETS,
+    **GEMM_CALLS,
+    **SORTING_CALLS,
     "cu_threefry2x32": evaluate_threefry,
     "cu_threefry2x32_ffi": evaluate_threefry,
     "AllocateBuffer": allocate,
@@ -59,4 +60,4 @@ def evaluate_custom_call(instruction: HloInstruction, operands: tuple[Value, ...
     return compute(instruction, operands, scope)
 
 
-OPCODES: Mapping[str, Evaluate] = {"custom-call": evaluate_custom_call}
+LIBRARY_CALLS: Mapping[str, Evaluate] = {"custom-call": evaluate_custom_call}

@@ -128,7 +128,7 @@ def _reverse(instruction: HloInstruction, operands: tuple[Array, ...]) -> Any:
     return np.flip(operands[0], tuple(instruction.proto.dimensions))
 
 
-OPCODES: Mapping[str, Evaluate] = {
+MOVEMENT: Mapping[str, Evaluate] = {
     "bitcast": _moving(_bitcast),
     "broadcast": _moving(_broadcast),
     "concatenate": _moving(_concatenate),

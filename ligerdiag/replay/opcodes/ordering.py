@@ -34,4 +34,4 @@ def evaluate_topk(instruction: HloInstruction, operands: tuple[Value, ...], scop
     return values, positions.astype(get_dtype(instruction.shape.tuple_shapes[1]))
 
 
-OPCODES: Mapping[str, Evaluate] = {"sort": evaluate_sort, "topk": evaluate_topk}
+ORDERING: Mapping[str, Evaluate] = {"sort": evaluate_sort, "topk": evaluate_topk}

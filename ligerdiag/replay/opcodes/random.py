@@ -114,4 +114,4 @@ def _join(low: Any, high: Any) -> Any:
     return low.astype(np.uint64) | (high.astype(np.uint64) << np.uint64(32))
 
 
-OPCODES: Mapping[str, Evaluate] = {"rng-bit-generator": _generate}
+RANDOM: Mapping[str, Evaluate] = {"rng-bit-generator": _generate}

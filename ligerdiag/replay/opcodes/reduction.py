@@ -70,4 +70,4 @@ def evaluate_reduce(instruction: HloInstruction, operands: tuple[Value, ...], sc
     return results if is_tuple(instruction.shape) else results[0]
 
 
-OPCODES: Mapping[str, Evaluate] = {"reduce": evaluate_reduce}
+REDUCTION: Mapping[str, Evaluate] = {"reduce": evaluate_reduce}

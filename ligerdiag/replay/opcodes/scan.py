@@ -38,4 +38,4 @@ def _scan(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope
     return (*outputs, *state)
 
 
-OPCODES: Mapping[str, Evaluate] = {"scan": _scan}
+SCAN: Mapping[str, Evaluate] = {"scan": _scan}

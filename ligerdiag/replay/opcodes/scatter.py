@@ -122,4 +122,4 @@ def evaluate_scatter(instruction: HloInstruction, operands: tuple[Value, ...], s
     return results if is_tuple(instruction.shape) else results[0]
 
 
-OPCODES: Mapping[str, Evaluate] = {"scatter": evaluate_scatter}
+SCATTER: Mapping[str, Evaluate] = {"scatter": evaluate_scatter}

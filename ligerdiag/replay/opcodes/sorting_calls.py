@@ -58,7 +58,7 @@ def evaluate_radix_sort(instruction: HloInstruction, operands: tuple[Value, ...]
     return tuple(results)
 
 
-TARGETS: Mapping[str, Evaluate] = {
+SORTING_CALLS: Mapping[str, Evaluate] = {
     "TopK": evaluate_topk_call,
     "__gpu$TopK": evaluate_topk_call,
     "__cub$DeviceRadixSort": evaluate_radix_sort,

@@ -2,43 +2,41 @@
 
 from collections.abc import Mapping
 
-from ligerdiag.replay.opcodes import (
-    bits,
-    choice,
-    conversion,
-    dot,
-    dynamic,
-    elementwise,
-    gather,
-    identity,
-    library_calls,
-    movement,
-    ordering,
-    random,
-    reduction,
-    scan,
-    scatter,
-    windows,
-)
+from ligerdiag.replay.opcodes.bits import BITS
+from ligerdiag.replay.opcodes.choice import CHOICE
+from ligerdiag.replay.opcodes.conversion import CONVERSION
+from ligerdiag.replay.opcodes.dot import DOT
+from ligerdiag.replay.opcodes.dynamic import DYNAMIC
+from ligerdiag.replay.opcodes.elementwise import ELEMENTWISE
+from ligerdiag.replay.opcodes.gather import GATHER
+from ligerdiag.replay.opcodes.identity import IDENTITY
+from ligerdiag.replay.opcodes.library_calls import LIBRARY_CALLS
+from ligerdiag.replay.opcodes.movement import MOVEMENT
+from ligerdiag.replay.opcodes.ordering import ORDERING
+from ligerdiag.replay.opcodes.random import RANDOM
+from ligerdiag.replay.opcodes.reduction import REDUCTION
+from ligerdiag.replay.opcodes.scan import SCAN
+from ligerdiag.replay.opcodes.scatter import SCATTER
 from ligerdiag.replay.opcodes.scope import Evaluate
+from ligerdiag.replay.opcodes.windows import WINDOWS
 
 FAMILIES: tuple[Mapping[str, Evaluate], ...] = (
-    bits.OPCODES,
-    choice.OPCODES,
-    conversion.OPCODES,
-    dot.OPCODES,
-    dynamic.OPCODES,
-    elementwise.OPCODES,
-    gather.OPCODES,
-    identity.OPCODES,
-    library_calls.OPCODES,
-    movement.OPCODES,
-    ordering.OPCODES,
-    random.OPCODES,
-    reduction.OPCODES,
-    scan.OPCODES,
-    scatter.OPCODES,
-    windows.OPCODES,
+    BITS,
+    CHOICE,
+    CONVERSION,
+    DOT,
+    DYNAMIC,
+    ELEMENTWISE,
+    GATHER,
+    IDENTITY,
+    LIBRARY_CALLS,
+    MOVEMENT,
+    ORDERING,
+    RANDOM,
+    REDUCTION,
+    SCAN,
+    SCATTER,
+    WINDOWS,
 )
 
 OPCODES: Mapping[str, Evaluate] = {name: evaluate for family in FAMILIES for name, evaluate in family.items()}

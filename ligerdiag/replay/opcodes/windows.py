@@ -170,7 +170,7 @@ def evaluate_select_and_scatter(instruction: HloInstruction, operands: tuple[Val
     return combine_rows((target,), place.reshape(-1)[picked], (updates,), reducer)[0].reshape(array.shape)
 
 
-OPCODES: Mapping[str, Evaluate] = {
+WINDOWS: Mapping[str, Evaluate] = {
     "reduce-window": evaluate_reduce_window,
     "select-and-scatter": evaluate_select_and_scatter,
 }
