@@ -1,9 +1,13 @@
 """Ends runs at random moments and looks at the next one: `python -m tools.kill_runs [FILES] --moments 50`.
 
-Each moment, on a cache of its own: a check is started, and after a random time the process itself or one of its workers is
-killed by SIGKILL, or no file may grow beyond a random size from the start, as on a disk that is full. The next check has to
-say what an undisturbed one says, and behind it there may be no process, no temporary folder and nothing half written in
-the cache. Exits with 1 after the first moment that is otherwise.
+1. Each moment, on a cache and a folder for temporary files of its own: a check is started, and after a random time the
+   process itself or one of its workers is killed by SIGKILL, or both folders lie on a disk of a random size, which fills.
+2. The interrupted check prints no traceback. The next one, which has room, has to say what an undisturbed one says. Behind
+   it there may be no process, no temporary folder and nothing half written in the cache.
+3. The disk is a tmpfs in a mount namespace of this process. An ordinary user begins with `unshare -rm`; where there is none,
+   no file may grow beyond the size instead (RLIMIT_FSIZE), and that is said.
+
+Prints a row for each moment and a table; exits with 1 where a moment did not go well.
 """
 
 import argparse
@@ -16,32 +20,44 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+from ligerdiag.compile.artifacts import load_artifact
+from ligerdiag.errors import ArtifactError
+
 MARK = "LIGERDIAG_KILL_RUNS"
 KINDS = ("parent", "worker", "full")
+ROOM = "1g"
+"""Of a disk that does not fill."""
+PAGE = 4096
 _SETTLE_SECONDS = 15.0
 """Longest that workers may take to notice that their parent is gone, while they import."""
 
 type Answer = Mapping[str, Any]
 
 
-def interrupt(files: Sequence[str], kind: str, moment: float, size: int, home: Path) -> None:
-    """Runs a check that does not end well. moment: seconds from its start. size: bytes that a file may have at most."""
+def interrupt(
+    files: Sequence[str], kind: str, moment: float, size: int, home: Path, *, is_limited: bool = True
+) -> tuple[int, str]:
+    """Runs a check that does not end well, and returns its exit code and what it wrote to stderr.
+
+    moment: seconds from its start. size: bytes that a file may have at most, where the size of the disk does not limit it.
+    """
     process = _start(files, home)
     if kind == "full":
-        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, size))
-        process.communicate()
-        return
+        if is_limited:
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, size))
+        return _wait(process)
     time.sleep(moment)
-    victims = [process.pid] if kind == "parent" else [pid for pid in _find_processes(home) if pid != process.pid]
+    victims = [process.pid] if kind == "parent" else [pid for pid in find_processes(home) if pid != process.pid]
     if victims:
         with suppress(ProcessLookupError):
             os.kill(random.Random(moment).choice(victims), signal.SIGKILL)
-    process.communicate()
+    return _wait(process)
 
 
 def check(files: Sequence[str], home: Path) -> Answer:
@@ -54,14 +70,58 @@ def check(files: Sequence[str], home: Path) -> Answer:
 
 
 def list_left(home: Path) -> tuple[str, ...]:
-    """What a run has left behind: processes, temporary files, files that are not finished, locks of runs."""
+    """What a run has left behind: processes, temporary files, locks of runs, entries of the cache that are not whole."""
     end = time.monotonic() + _SETTLE_SECONDS
-    while _find_processes(home) and time.monotonic() < end:
+    while find_processes(home) and time.monotonic() < end:
         time.sleep(0.2)
-    found = [f"process {pid}" for pid in _find_processes(home)]
+    found = [f"process {pid}" for pid in find_processes(home)]
     found += [str(path) for path in (home / "tmp").iterdir()]
-    found += [str(path) for path in (home / "cache").rglob("*") if path.name.startswith((".tmp-", "run-"))]
+    cache = home / "cache"
+    found += [str(path) for path in cache.rglob("*") if path.name.startswith((".", "run-", "tmp."))]
+    found += [str(path) for path in cache.glob("artifacts/*") if not _is_artifact(path)]
+    found += [str(path) for path in cache.glob("*/*.json") if not _is_json(path)]
     return tuple(found)
+
+
+def find_processes(home: Path) -> list[int]:
+    """Of the runs whose folders lie there."""
+    mark, found = f"{MARK}={home}".encode(), list[int]()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if mark in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+    return found
+
+
+def enter_namespace() -> str:
+    """From now on what this process mounts is its own; returns why it cannot mount, or ""."""
+    try:
+        os.unshare(os.CLONE_NEWNS)
+        subprocess.run(["mount", "--make-rprivate", "/"], check=True, capture_output=True, text=True)
+    except OSError as error:
+        return f"no mount namespace: {error.strerror}"
+    except subprocess.CalledProcessError as error:
+        return f"no mount namespace: {error.stderr.strip()}"
+    return ""
+
+
+@contextmanager
+def mount_disk(home: Path, size: int) -> Generator[None]:
+    """A disk of so many bytes at `home`, an empty folder."""
+    _mount(home, f"size={size}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(home)], check=True)
+
+
+def make_room(home: Path) -> None:
+    """The disk there is no longer full."""
+    _mount(home, f"remount,size={ROOM}")
+
+
+def _mount(home: Path, options: str) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(home)], check=True)
 
 
 def _start(files: Sequence[str], home: Path) -> subprocess.Popen[str]:
@@ -75,13 +135,48 @@ def _start(files: Sequence[str], home: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
-def _find_processes(home: Path) -> list[int]:
-    mark, found = f"{MARK}={home}".encode(), list[int]()
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):
-            if mark in path.read_bytes().split(b"\0"):
-                found.append(int(path.parent.name))
-    return found
+def _wait(process: subprocess.Popen[str]) -> tuple[int, str]:
+    _, errors = process.communicate()
+    return process.returncode, errors
+
+
+def _is_artifact(folder: Path) -> bool:
+    try:
+        load_artifact(folder)
+    except (ArtifactError, OSError):
+        return False
+    return True
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        json.loads(path.read_bytes())
+    except ValueError:
+        return False
+    return True
+
+
+def _count_bytes(home: Path) -> int:
+    """In whole pages, as a tmpfs counts."""
+    return sum(-(-path.lstat().st_size // PAGE) * PAGE for path in home.rglob("*") if path.is_file())
+
+
+def _try_moment(
+    files: Sequence[str], kind: str, moment: float, size: int, expected: Answer, *, has_disk: bool
+) -> tuple[int, list[str]]:
+    """How the interrupted check ended, and what did not go well."""
+    with tempfile.TemporaryDirectory(prefix="kill-runs-", ignore_cleanup_errors=True) as name:
+        home = Path(name)
+        with mount_disk(home, size) if kind == "full" and has_disk else nullcontext():
+            code, errors = interrupt(files, kind, moment, size, home, is_limited=not has_disk)
+            if kind == "full" and has_disk:
+                make_room(home)
+            answer = check(files, home)
+            wrong = [] if answer == expected else [f"the next run says {answer}"]
+            wrong += [f"left: {one}" for one in list_left(home)]
+            if "Traceback" in errors and kind != "worker":
+                wrong.append(errors[-2000:])
+    return code, wrong
 
 
 def main() -> int:
@@ -89,31 +184,36 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", default=["cases/constant.py"])
     parser.add_argument("--moments", type=int, default=50)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    refused = enter_namespace()
+    if refused:
+        sys.stdout.write(f"{refused}: files are limited by RLIMIT_FSIZE instead of a full disk\n")
     numbers = random.Random(options.seed)
     with tempfile.TemporaryDirectory(prefix="kill-runs-") as name:
         started = time.monotonic()
         expected = check(options.files, Path(name))
-        whole = time.monotonic() - started
+        whole, used = time.monotonic() - started, _count_bytes(Path(name))
     if "error" in expected:
         sys.stdout.write(f"an undisturbed run fails: {expected['error']}\n")
         return 1
+    sys.stdout.write(f"an undisturbed run: {whole:.1f} s, {used} bytes left in the cache\n")
+    well, all_moments = Counter[str](), Counter[str]()
     for count in range(options.moments):
-        kind, moment = KINDS[count % len(KINDS)], numbers.uniform(0, whole)
-        size = int(2 ** numbers.uniform(0, 18))
-        with tempfile.TemporaryDirectory(prefix="kill-runs-") as name:
-            interrupt(options.files, kind, moment, size, Path(name))
-            answer = check(options.files, Path(name))
-            left = list_left(Path(name))
-        what = f"{kind}, {size} bytes" if kind == "full" else f"{kind}, {moment:.2f} s"
-        is_well = answer == expected and not left
-        sys.stdout.write(f"{count + 1}/{options.moments} {'well' if is_well else 'not well'}: {what}\n")
+        kind, moment = options.kinds[count % len(options.kinds)], numbers.uniform(0, whole)
+        size = int(PAGE * (used / PAGE) ** numbers.uniform(0, 1)) // PAGE * PAGE
+        code, wrong = _try_moment(options.files, kind, moment, size, expected, has_disk=not refused)
+        what = f"{size:10} bytes" if kind == "full" else f"{moment:12.2f} s  "
+        verdict = "not well" if wrong else "well"
+        sys.stdout.write(f"{count + 1:3}/{options.moments} {kind:6} {what} ended with {code:3}, then {verdict}\n")
+        sys.stdout.writelines(f"    {line}\n" for line in wrong)
         sys.stdout.flush()
-        if not is_well:
-            sys.stdout.write("\n".join(left) + ("" if answer == expected else f"\n{answer}") + "\n")
-            return 1
-    return 0
+        all_moments[kind] += 1
+        well[kind] += not wrong
+    sys.stdout.write("| kind | moments | well |\n|---|---|---|\n")
+    sys.stdout.writelines(f"| {kind} | {all_moments[kind]} | {well[kind]} |\n" for kind in options.kinds)
+    return int(well != all_moments)
 
 
 if __name__ == "__main__":

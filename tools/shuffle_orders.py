@@ -1,8 +1,13 @@
 """Whether case files compile to the same bytes in any order: `python -m tools.shuffle_orders [FILES] --orders 200`.
 
-Each order is a random sequence of the files with a random number of workers, cold or on a cache that another order has
-filled in part. Every file of every artifact has to be the same as in the first order, but for the seconds that were
-measured. Prints a line for each order; exits with 1 after the first that differs, and says in what.
+1. What is expected: every file compiled alone, by a worker of its own on an empty cache, when an order has it first.
+2. An order is a few of the files in a random sequence, a few random cases of each, with a random number of workers, cold
+   or on a cache that an earlier run has filled in part. Every file of every artifact has to be as expected, but for the
+   seconds that were measured.
+3. Orders share what a worker is forked from, for each number of workers, and the workers that an earlier one has left:
+   one more way in which something may reach another file, and what makes an order cheap.
+
+Prints a line for each order; exits with 1 after the first that differs, and says in what.
 """
 
 import argparse
@@ -11,65 +16,127 @@ import random
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence, Set
+from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from ligerdiag.compile.artifacts import MANIFEST, PROVENANCE, Artifact
-from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.cache import LOCKS, Cache
+from ligerdiag.compile.job import CaseSpec
 from ligerdiag.compile.pool import Pool
 from ligerdiag.compile.service import compile_cases, discover_cases
-from ligerdiag.compile.target import load_target
+from ligerdiag.compile.target import Target, load_target
 
 MOST_WORKERS = 3
+FEWEST_FILES, MOST_FILES = 2, 4
+MOST_CASES = 2
+"""Of one file, in an order that is drawn."""
+RARE = 0.1
+"""How often an order may have a file that takes long."""
 
 type Digests = Mapping[str, str]
-"""`case/file` to the sha256 of what does not depend on the clock."""
+"""A file's path in its artifact to the sha256 of what does not depend on the clock; "" to what went wrong."""
+type Artifacts = Mapping[str, Digests]
+"""`file:case` to what it was compiled to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """One way to compile the files."""
+    """One way to compile some files."""
 
     files: tuple[str, ...]
     jobs: int
     warm: int
     """How many of the files, from the front, an earlier run has compiled."""
+    cases: int = 0
+    """How many of a file's cases, at most; 0 for all."""
+    seed: int = 0
+    """Of the choice of the cases and of the order in which the warm ones were compiled."""
 
     def __str__(self) -> str:
         names = " ".join(Path(file).stem for file in self.files)
-        return f"-j {self.jobs}, {self.warm} warm: {names}"
+        return f"-j {self.jobs}, {self.warm} warm, at most {self.cases or 'all'} cases each, seed {self.seed}: {names}"
 
 
-def draw_order(files: Sequence[str], random_numbers: random.Random) -> Order:
-    """A random order."""
-    shuffled = list(files)
-    random_numbers.shuffle(shuffled)
-    warm = random_numbers.choice((0, 0, random_numbers.randrange(len(files) + 1)))
-    return Order(files=tuple(shuffled), jobs=random_numbers.randint(1, MOST_WORKERS), warm=warm)
+def draw_order(files: Sequence[str], random_numbers: random.Random, rarely: Set[str] = frozenset()) -> Order:
+    """A random order of a few of the files. rarely: names of files that few orders may have, as they take long."""
+    allowed = [file for file in files if Path(file).stem not in rarely or random_numbers.random() < RARE]
+    most = min(MOST_FILES, len(allowed))
+    drawn = random_numbers.sample(allowed, random_numbers.randint(min(FEWEST_FILES, most), most))
+    return Order(
+        files=tuple(drawn),
+        jobs=random_numbers.randint(1, MOST_WORKERS),
+        warm=random_numbers.choice((0, 0, random_numbers.randint(0, len(drawn)))),
+        cases=random_numbers.randint(1, MOST_CASES),
+        seed=random_numbers.randrange(1 << 31),
+    )
 
 
-def compile_in_order(order: Order, target: str, cache: Path) -> Digests:
-    """The digests of all artifacts, made in that order in the empty folder `cache`."""
-    warmed = list(order.files[: order.warm])
-    random.Random(str(order)).shuffle(warmed)
-    if warmed:
-        _compile(warmed, order.jobs, target, cache)
-    return _compile(order.files, order.jobs, target, cache)
+class OrderCompiler:
+    """Compiles orders one after the other, each on an empty cache; a context manager."""
 
+    def __init__(self, target: Target, folder: Path, of_each: int = 0) -> None:
+        """folder: for the caches; it is there and empty. of_each: how many of each file's cases count; 0 for all."""
+        self._of_each = of_each
+        self._target = target
+        self._folder = folder
+        self._stack = ExitStack()
+        self._pools: dict[int, Pool] = {}
+        self._expected: dict[str, Artifacts] = {}
+        self.cache = folder / "cache"
+        """What the last order has left."""
 
-def _compile(files: Sequence[str], jobs: int, target: str, cache: Path) -> Digests:
-    digests: dict[str, str] = {}
-    with Pool(cache=Cache(cache), jobs=jobs) as pool:
-        cases = discover_cases(files, pool=pool)
-        for result in compile_cases(cases, [load_target(target)], pool=pool):
-            name = f"{Path(str(result.case.source)).stem}:{result.case.id}"
-            if result.artifact is None:
-                digests[name] = f"error: {result.error}"
-            else:
-                digests |= {f"{name}/{file}": digest for file, digest in compute_digests(result.artifact).items()}
-    return digests
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def compile_alone(self, file: str) -> Artifacts:
+        """All cases of the file, compiled by one worker that is no other's copy, on a cache of its own, once."""
+        if file not in self._expected:
+            with (
+                tempfile.TemporaryDirectory(dir=self._folder) as cache,
+                Pool(cache=Cache(Path(cache)), jobs=1, forks=False) as pool,
+            ):
+                self._expected[file] = self._compile(self._discover([file], pool), pool)
+        return self._expected[file]
+
+    def compile(self, order: Order) -> Artifacts:
+        """The chosen cases of the order's files."""
+        _empty(self.cache)
+        pool = self._provide_pool(order.jobs)
+        warmed = list(order.files[: order.warm])
+        random.Random(order.seed).shuffle(warmed)
+        if warmed:
+            self._compile(_choose_cases(self._discover(warmed, pool), order), pool)
+        return self._compile(_choose_cases(self._discover(order.files, pool), order), pool)
+
+    def _discover(self, files: Sequence[str], pool: Pool) -> list[CaseSpec]:
+        found = discover_cases(files, pool=pool)
+        sources = dict.fromkeys(case.source for case in found)
+        each = [[case for case in found if case.source == source] for source in sources]
+        return [case for cases in each for case in cases[: self._of_each or len(cases)]]
+
+    def _compile(self, cases: Sequence[CaseSpec], pool: Pool) -> Artifacts:
+        return {
+            f"{Path(str(result.case.source)).stem}:{result.case.id}": {"": str(result.error)}
+            if result.artifact is None
+            else compute_digests(result.artifact)
+            for result in compile_cases(cases, [self._target], pool=pool)
+        }
+
+    def _provide_pool(self, jobs: int) -> Pool:
+        if jobs not in self._pools:
+            self._pools[jobs] = self._stack.enter_context(Pool(cache=Cache(self.cache), jobs=jobs))
+        return self._pools[jobs]
 
 
 def compute_digests(artifact: Artifact) -> Digests:
@@ -85,9 +152,31 @@ def compute_digests(artifact: Artifact) -> Digests:
     return digests
 
 
-def find_difference(expected: Digests, found: Digests) -> tuple[str, ...]:
-    """What the two do not have alike."""
-    return tuple(sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name)))
+def find_difference(expected: Artifacts, found: Artifacts) -> tuple[str, ...]:
+    """What a found case does not have as it is expected."""
+    return tuple(
+        f"{case}/{name}"
+        for case, digests in sorted(found.items())
+        for name in sorted(digests.keys() | expected.get(case, {}).keys())
+        if digests.get(name) != expected.get(case, {}).get(name)
+    )
+
+
+def _choose_cases(cases: Sequence[CaseSpec], order: Order) -> list[CaseSpec]:
+    """Random cases of each file, the same in each run of an order."""
+    chosen: list[CaseSpec] = []
+    for source in dict.fromkeys(case.source for case in cases):
+        found = [case for case in cases if case.source == source]
+        numbers = random.Random(f"{order.seed} {Path(source.file).name}")
+        chosen += numbers.sample(found, min(order.cases or len(found), len(found)))
+    return chosen
+
+
+def _empty(cache: Path) -> None:
+    """Removes what is kept; the locks are of runs that go on."""
+    for path in cache.glob("*/*"):
+        if path.parent.name != LOCKS:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def main() -> int:
@@ -97,27 +186,35 @@ def main() -> int:
     parser.add_argument("--orders", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--target", default="h100")
-    parser.add_argument("--keep", type=Path, help="folder for the caches of two orders that differ")
+    parser.add_argument("--of-each", type=int, default=0, help="how many of each file's cases count; 0 for all")
+    parser.add_argument("--rarely", nargs="*", default=(), metavar="NAME", help="files that few orders have")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no order after so many")
+    parser.add_argument("--keep", type=Path, help="folder for the cache of an order that differs")
     options = parser.parse_args()
     files = options.files or sorted(str(path) for path in Path("cases").glob("*.py") if path.name != "__init__.py")
-    numbers = random.Random(options.seed)
-    expected: Digests = {}
-    for count in range(options.orders):
-        order = draw_order(files, numbers)
-        with tempfile.TemporaryDirectory(prefix="ligerdiag-orders-") as folder:
-            found = compile_in_order(order, options.target, Path(folder))
-            expected = expected or found
+    numbers, end = random.Random(options.seed), time.monotonic() + 60 * options.minutes
+    compared, seen = 0, set[str]()
+    with (
+        tempfile.TemporaryDirectory(prefix="ligerdiag-orders-") as folder,
+        OrderCompiler(load_target(options.target), Path(folder), options.of_each) as compiler,
+    ):
+        for count in range(options.orders):
+            if time.monotonic() > end:
+                sys.stdout.write(f"out of time after {count} orders\n")
+                break
+            order = draw_order(files, numbers, frozenset(options.rarely))
+            expected = {name: one for file in order.files for name, one in compiler.compile_alone(file).items()}
+            found = compiler.compile(order)
             different = find_difference(expected, found)
+            compared, seen = compared + sum(map(len, found.values())), seen | found.keys()
             sys.stdout.write(f"{count + 1}/{options.orders} {'differs' if different else 'same'}, {order}\n")
             sys.stdout.flush()
-            if options.keep is not None and (different or count == 0):
-                shutil.copytree(folder, options.keep / f"order-{count + 1}", symlinks=True)
-        if different:
-            sys.stdout.write("\n".join(different) + "\n")
-            return 1
-    sys.stdout.write(
-        f"{options.orders} orders of {len(files)} files: {len(expected)} files of artifacts, all the same\n"
-    )
+            if different:
+                if options.keep is not None:
+                    shutil.copytree(compiler.cache, options.keep, symlinks=True)
+                sys.stdout.write("\n".join(different) + "\n")
+                return 1
+    sys.stdout.write(f"{compared} files of artifacts of {len(seen)} cases compared: all the same\n")
     return 0
 
 

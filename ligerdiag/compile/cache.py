@@ -4,6 +4,7 @@
     <root>/index/<sha256 of the question>.json                               files it depended on, and the answer
     <root>/replays/<sha256 of the question>.json                             the same, for what replay computed
     <root>/toolchains/<name>-<hash of the pins>/                             see `environments`
+    <root>/effects/<sha256 of a custom call>.json                            see `effects.isolated`
     <root>/locks, <root>/packages, <root>/triton
 
 An index entry answers "the cases of this file" or "the artifact of this case on this target". It holds as long as each
@@ -35,8 +36,8 @@ from ligerdiag.compile.lease import Lease, hold_lease, is_held
 from ligerdiag.compile.scratch_folder import remove_stale_folders_once
 from ligerdiag.errors import InputError
 
-INDEX, REPLAYS, TOOLCHAINS, LOCKS = "index", "replays", "toolchains", "locks"
-"""Folders of questions and answers; of environments; of locks."""
+INDEX, REPLAYS, TOOLCHAINS, LOCKS, EFFECTS = "index", "replays", "toolchains", "locks", "effects"
+"""Folders of questions and answers; of environments; of locks; of what kernels do, see `effects.isolated`."""
 SCRATCH_PREFIX = ".tmp-"
 RUN_PREFIX = "run-"
 _SCRATCH = re.compile(rf"{re.escape(SCRATCH_PREFIX)}(\d+-[0-9a-f]{{12}})-\d+")
@@ -169,7 +170,8 @@ class Cache:
                         shutil.rmtree(path) if path.is_dir() else path.unlink()
                 except OSError:
                     continue
-        for path in (self.root / LOCKS).glob(f"{RUN_PREFIX}*.lock"):
+        unheld = (*(self.root / LOCKS).glob(f"{RUN_PREFIX}*.lock"), *(self.root / EFFECTS).glob(".*"))
+        for path in unheld:
             with suppress(OSError):
                 if not is_held(path):
                     path.unlink()

@@ -31,7 +31,11 @@ class ScratchFolder:
         """kind: stands in its name, for people. Removes what processes that were killed left behind, once a process."""
         remove_stale_folders_once()
         self.path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}-" if kind else PREFIX))
-        self._lock = os.open(self.path / NEW_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._lock = os.open(self.path / NEW_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            self.path.rmdir()
+            raise
         with suppress(OSError):  # a file system without locks: nobody can take this folder for an abandoned one, either
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.rename(self.path / NEW_LOCK, self.path / LOCK)

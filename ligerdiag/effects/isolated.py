@@ -5,11 +5,13 @@ of its own; what a worker's death or timeout costs is that one answer, which is 
 run `EFFECTS_WORKER`: they import neither the caller's `__main__` nor anything of the current folder.
 """
 
+import fcntl
 import hashlib
 import json
 import os
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -156,7 +158,10 @@ def _write_cached(directory: Path | None, key: str, effects: CallEffects) -> Non
         return  # A cache that cannot be written costs time, not the answer.
     try:
         with open(descriptor, "w", encoding="utf-8") as file:
+            with suppress(OSError):  # what is not locked was left by a process that died, see `Cache`
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             file.write(json.dumps({"key": key, "effects": render_effects(effects)}))
-        os.replace(name, directory / f"{key}.json")
+            file.flush()
+            os.replace(name, directory / f"{key}.json")
     except OSError:
         Path(name).unlink(missing_ok=True)

@@ -1,9 +1,11 @@
 """Child side: `python -m ligerdiag.sandbox.child` looks at one module after another, for its parent.
 
 1. It gives up what it can before it imports anything that reads a file: see `confinement`.
-2. Questions come on stdin, answers go into files; to what was stdout goes one line for each. What a library prints, up to
+2. It writes to the folder that it stands in and nowhere else. So nothing that it works out is kept: it reads what kernels
+   do from the cache, and what it adds is its own and goes with it.
+3. Questions come on stdin, answers go into files; to what was stdout goes one line for each. What a library prints, up to
    the message of an abort, goes to stderr, a file of the parent's.
-3. It ends with its parent (see `parent_process`).
+4. It ends with its parent (see `parent_process`).
 """
 
 import os
@@ -17,7 +19,7 @@ from ligerdiag.sandbox.confinement import confine, limit_processor
 
 def main() -> None:
     """Answers questions until stdin closes."""
-    refused = confine()
+    refused = confine(Path.cwd())
     questions = os.fdopen(os.dup(0), encoding="utf-8")
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -38,11 +40,11 @@ def _answer(questions: TextIO, answers: TextIO, refused: tuple[str, ...]) -> Non
 
     say(Ready(refused=refused))
     setup = parse_message(Setup, questions.readline())
-    cache = Cache(setup.cache)
+    cache = Cache(Path("cache"))
+    effects = cache.root / "effects"
+    link_entries(setup.cache / "effects", effects)
     with Translator(cache=cache, timeout=setup.request.timeout) as translator:
-        inspector = ModuleInspector(
-            request=setup.request, translate=translator.translate, effects_cache=cache.root / "effects"
-        )
+        inspector = ModuleInspector(request=setup.request, translate=translator.translate, effects_cache=effects)
         for line in questions:
             question = parse_message(Question, line)
             limit_processor(compute_budget_seconds(setup.request, question.subject))
@@ -52,6 +54,13 @@ def _answer(questions: TextIO, answers: TextIO, refused: tuple[str, ...]) -> Non
                 outcome = inspector.inspect_module(question.subject)
             question.answer.write_text(render_message(outcome), encoding="ascii")
             say(Done(answer=question.answer))
+
+
+def link_entries(known: Path, own: Path) -> None:
+    """What is known so far is found in the own folder, too; what is written there replaces a link, not an entry."""
+    own.mkdir()
+    for entry in known.glob("*.json"):
+        (own / entry.name).symlink_to(entry)
 
 
 if __name__ == "__main__":

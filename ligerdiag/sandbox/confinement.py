@@ -4,7 +4,8 @@
    `dumps.budget`); a process that does not end itself in time is killed (`limit_processor`).
 2. A network namespace of its own, in which there is no network. An ordinary user needs a user namespace for it, which some
    kernels refuse: what is refused is said, and the process goes on without.
-3. When memory runs out, the operating system is told to take this process and not its parent.
+3. The right to change files, but for one folder: see `landlock`.
+4. When memory runs out, the operating system is told to take this process and not its parent.
 
 This has to run before the process has a second thread.
 """
@@ -16,22 +17,29 @@ from contextlib import suppress
 from pathlib import Path
 
 from ligerdiag.limits import SANDBOX_FILE_BYTES, SANDBOX_OPEN_FILES, SANDBOX_SPARE_SECONDS
+from ligerdiag.sandbox.landlock import deny_changes
 
 _OOM_SCORE = "800"
 
 
-def confine() -> tuple[str, ...]:
-    """Gives up what is not needed; returns one line for each thing that the kernel would not take."""
+def confine(folder: Path) -> tuple[str, ...]:
+    """Gives up what is not needed; returns one line for each thing that the kernel would not take.
+
+    folder: the only one that may still be written to.
+    """
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, SANDBOX_FILE_BYTES)
     _limit(resource.RLIMIT_NOFILE, SANDBOX_OPEN_FILES)
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE, encoding="ascii")
-    try:
-        _leave_network()
-    except OSError as error:
-        return (f"the process that reads files could not give up the network: {error.strerror or error}",)
-    return ()
+    refused: list[str] = []
+    for give_up, what in ((_leave_network, "the network"), (lambda: deny_changes(folder), "writing to your files")):
+        try:
+            give_up()
+        except OSError as error:
+            reason = error.strerror or error
+            refused.append(f"the process that reads files could not give up {what}: {reason}")
+    return tuple(refused)
 
 
 def limit_processor(seconds: float) -> None:

@@ -3,7 +3,8 @@
 1. One process takes all modules as long as it behaves. After one that it died of, or whose memory or time ran out, the
    next module gets another process.
 2. A module that ends the process could not be analysed, with the reason; the other modules stand.
-3. Nothing that the process says is believed without a look: each answer is checked against its type (`records`).
+3. Each process has a folder of its own, for its answers and all else that it writes, which goes with it.
+4. Nothing that the process says is believed without a look: each answer is checked against its type (`records`).
 """
 
 import os
@@ -11,9 +12,11 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 from time import monotonic
 from types import TracebackType
 from typing import Self
@@ -78,7 +81,8 @@ class SandboxedInspector:
         """Starts the process, which gets ready while we do something else."""
         if self._child is None:
             try:
-                self._child = _Child(self._folder, worker_environment(describe_interpreter(), self._setup.cache))
+                folder = Path(tempfile.mkdtemp(dir=self._folder))
+                self._child = _Child(folder, worker_environment(describe_interpreter(), folder / "cache"))
             except OSError as error:
                 raise LigerdiagError(f"cannot start a process of `{sys.executable}`: {error}") from error
 
@@ -113,7 +117,7 @@ class SandboxedInspector:
             if is_fresh:
                 self.refused = self._child.wait_until_ready(self._setup)
             seconds = WALL_SECONDS + WALL_FACTOR * compute_budget_seconds(self._setup.request, subject)
-            question = Question(answer=self._folder / "answer.json", subject=subject)
+            question = Question(answer=self._child.folder / "answer.json", subject=subject)
             outcome = self._child.ask(question, seconds)
         except BaseException:
             self._drop()
@@ -132,6 +136,8 @@ class _Child:
     """One process."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        """folder: its own; it goes with the process."""
+        self.folder = folder
         self.is_ready = False
         self._log = folder / "log.txt"
         self._buffer = b""
@@ -142,7 +148,7 @@ class _Child:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 cwd=folder,
-                env=environment,
+                env=environment | {"TMPDIR": str(folder)},
                 start_new_session=True,
             )
 
@@ -173,6 +179,7 @@ class _Child:
             if pipe is not None:
                 with suppress(OSError):
                     pipe.close()
+        rmtree(self.folder, ignore_errors=True)
 
     def _send(self, record: object) -> None:
         assert self._process.stdin is not None

@@ -1,5 +1,6 @@
 """The cache: found without jax, missed when anything changed, never half written."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.compile.artifacts import load_artifact
-from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.cache import EFFECTS, Cache
 from ligerdiag.compile.pool import Pool
 from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
 from ligerdiag.compile.target import Target
@@ -226,6 +227,20 @@ def test_what_a_dead_process_left_is_removed_after_a_day(tmp_path: Path) -> None
     Cache(tmp_path)
     assert not old.exists()
     assert new.exists()
+
+
+def test_effects_that_a_dead_process_was_writing_are_removed_and_those_of_a_living_one_are_not(tmp_path: Path) -> None:
+    Cache(tmp_path)
+    effects = tmp_path / EFFECTS
+    effects.mkdir()
+    (effects / ".aa-dead").write_text("{")
+    (effects / "aa.json").write_text("{}")
+    with (effects / ".aa-alive").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        Cache(tmp_path)
+        assert {path.name for path in effects.iterdir()} == {".aa-alive", "aa.json"}
+    Cache(tmp_path)
+    assert {path.name for path in effects.iterdir()} == {"aa.json"}
 
 
 def children_of(pid: int) -> list[int]:

@@ -18,9 +18,10 @@ CASES = Path(__file__).parents[2] / "cases"
 STALE = Verdict.STALE
 
 
-def require(name: str) -> None:
+def require(name: str, *, may_create: bool = True) -> None:
     directory = locate_environment(find_spec(name), Cache())
-    if not has_environment(directory) and os.environ.get("LIGERDIAG_TEST_TOOLCHAINS") != "create":
+    may_create = may_create and os.environ.get("LIGERDIAG_TEST_TOOLCHAINS") == "create"
+    if not has_environment(directory) and not may_create:
         pytest.skip(f"`{directory}` is not there; LIGERDIAG_TEST_TOOLCHAINS=create makes it")
 
 

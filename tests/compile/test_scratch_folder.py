@@ -1,8 +1,10 @@
 """Temporary folders: removed when their process is gone, and never before."""
 
+import errno
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -60,6 +62,18 @@ def test_a_folder_is_gone_when_it_is_removed(temporary: Path) -> None:
     (folder.path / "log").touch()
     folder.remove()
     folder.remove()
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_locked_is_not_left(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tempfile.gettempdir() == str(temporary)
+
+    def refuse(*arguments: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", arguments[0])
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(OSError, match="No space left"):
+        ScratchFolder()
     assert list(temporary.iterdir()) == []
 
 

@@ -1,5 +1,6 @@
 """Workers and the cache: a kernel that kills its reader costs its own answer, and a warm run starts nothing."""
 
+import os
 import subprocess
 import sys
 import zlib
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ligerdiag.compile.lease import is_held
 from ligerdiag.effects import isolated, triton_call_pb2
 from ligerdiag.effects.access import Access
 from ligerdiag.effects.call import CustomCall
@@ -70,6 +72,19 @@ def warm(payload: bytes, cache: Path) -> Path:
     """A cache that holds the answer for `payload`."""
     compute_effects_isolated([make_call(payload)], cache_directory=cache, timeout=60)
     return cache
+
+
+def test_an_answer_is_locked_while_it_is_written(payload: bytes, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a cache that is opened meanwhile does not take it for one that a dead process left."""
+    replace, held = os.replace, list[bool]()
+
+    def look(source: str, target: Path) -> None:
+        held.append(is_held(Path(source)))
+        replace(source, target)
+
+    monkeypatch.setattr("ligerdiag.effects.isolated.os.replace", look)
+    compute_effects_isolated([make_call(payload)], cache_directory=cache, timeout=60)
+    assert held == [True]
 
 
 def test_a_warm_run_starts_no_worker(payload: bytes, warm: Path, monkeypatch: pytest.MonkeyPatch) -> None:

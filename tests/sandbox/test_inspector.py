@@ -67,6 +67,28 @@ def test_what_the_process_starts_has_a_time_of_its_own(inspector: SandboxedInspe
     assert look(inspector, "delegate").notes == ("0",)
 
 
+def test_a_process_that_is_taken_over_changes_nothing_of_ours(
+    inspector: SandboxedInspector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = tmp_path / "cache" / "effects" / "entry.json"
+    entry.parent.mkdir()
+    entry.write_text("true")
+    monkeypatch.setenv("VICTIM", str(entry))
+    (said,) = look(inspector, "vandal").notes
+    if any("writing to your files" in line for line in inspector.refused):
+        pytest.skip(str(inspector.refused))
+    assert said == "Permission denied"
+    assert entry.read_text() == "true"
+
+
+def test_what_a_process_writes_goes_with_it(inspector: SandboxedInspector) -> None:
+    look(inspector, "a")
+    (folder,) = [path for path in inspector._folder.iterdir() if path.is_dir()]  # pyright: ignore[reportPrivateUsage]
+    assert (folder / "cache" / "effects").is_dir()
+    look(inspector, "kill")
+    assert not folder.exists()
+
+
 def test_a_process_that_sleeps_is_ended_by_the_clock(
     inspector: SandboxedInspector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,8 +136,9 @@ def is_running(process: Path) -> bool:
 
 CONFINED = """
 import resource, socket
+from pathlib import Path
 from ligerdiag.sandbox.confinement import confine
-refused = confine()
+refused = confine(Path.cwd())
 print(resource.getrlimit(resource.RLIMIT_CORE), resource.getrlimit(resource.RLIMIT_NOFILE)[1], bool(refused))
 print(sorted(name for _, name in socket.if_nameindex()))
 """

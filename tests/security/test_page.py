@@ -12,6 +12,7 @@ UNTESTED = ("Reporting a fault",)
 
 FOREIGN = "tests/security/test_foreign_folder.py::"
 SOURCES = "tests/security/test_sources.py::"
+LANDLOCK = "tests/sandbox/test_landlock.py::"
 TEXT = "tests/report/test_source_text.py::"
 
 TESTS: Mapping[str, tuple[str, ...]] = {
@@ -71,6 +72,20 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         "tests/sandbox/test_inspector.py::test_a_process_that_dies_costs_one_module",
         "tests/sandbox/test_inspector.py::test_what_the_kernel_lets_us_give_up_is_given_up",
     ),
+    "Where the kernel offers Landlock": (
+        LANDLOCK + "test_no_file_elsewhere_is_changed",
+        LANDLOCK + "test_no_process_outside_gets_its_signals",
+        "tests/sandbox/test_inspector.py::test_a_process_that_is_taken_over_changes_nothing_of_ours",
+    ),
+    "A kernel that does not offer it": (
+        LANDLOCK + "test_what_the_kernel_refuses_is_said",
+        "tests/security/test_trust.py::test_what_a_stranger_s_kernel_does_is_not_kept",
+    ),
+    "What it works out of a stranger's": (
+        "tests/security/test_trust.py::test_what_a_stranger_s_kernel_does_is_not_kept",
+        "tests/security/test_trust.py::test_what_is_known_of_a_kernel_is_read_and_not_written",
+    ),
+    "The mode and the times": (LANDLOCK + "test_its_own_folder_is_its_own_and_reading_and_modes_go_on",),
     "A name in a report holds": (
         "tests/report/test_printable.py::test_control_is_taken_out_and_text_is_kept",
         "tests/cli/test_command_line.py::test_an_error_cannot_colour_the_terminal",

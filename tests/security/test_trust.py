@@ -11,6 +11,7 @@ from ligerdiag.compile.pool import Pool
 from ligerdiag.compile.toolchain import describe_interpreter
 from ligerdiag.effects.call import CustomCall
 from ligerdiag.effects.job import EFFECTS_WORKER, make_effects_job
+from ligerdiag.sandbox.child import link_entries
 from tests.security.conftest import Run
 
 CASE = "from ligerdiag import Arg, Case\nCASE = Case(name={}, function=abs, args=(Arg(shape=(4,)),))\n"
@@ -64,6 +65,24 @@ def test_a_worker_stands_in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pyt
         assert b"-P" in (process / "cmdline").read_bytes().split(b"\0")
         variables = dict(one.partition(b"=")[::2] for one in (process / "environ").read_bytes().split(b"\0"))
         assert str(tmp_path).encode() not in variables.get(b"PYTHONPATH", b"").split(os.pathsep.encode())
+
+
+def test_what_a_stranger_s_kernel_does_is_not_kept(artifact: Path, run: Run, workplace: Path, tmp_path: Path) -> None:
+    done = run("inspect", str(artifact), cwd=tmp_path, cache="reading")
+    assert done.returncode == 1, done.stderr
+    assert "LD0" in done.stdout
+    assert [path for path in (workplace / "reading").rglob("*") if path.is_file()] == []
+
+
+def test_what_is_known_of_a_kernel_is_read_and_not_written(tmp_path: Path) -> None:
+    known, own = tmp_path / "known", tmp_path / "own"
+    known.mkdir()
+    (known / "a.json").write_text("true")
+    link_entries(known, own)
+    assert (own / "a.json").read_text() == "true"
+    (own / "new").write_text("forged")
+    (own / "new").replace(own / "a.json")
+    assert (known / "a.json").read_text() == "true"
 
 
 def test_reading_needs_no_pickle(artifact: Path, tmp_path: Path) -> None:

@@ -1,11 +1,15 @@
 """A few moments; the nightly size is 50."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tools.kill_runs import check, interrupt, list_left
 
+ROOT = Path(__file__).parents[2]
 TINY = "from ligerdiag import Arg, Case\nCASE = Case(name='tiny', function=lambda x: x + 1, args=(Arg(shape=(4,)),))\n"
 
 
@@ -20,3 +24,29 @@ def test_the_run_after_one_that_was_ended_is_as_if_nothing_had_been(
     status, outputs, error, findings = answer["tiny"]
     assert (status, list(outputs.values()), error, findings) == ("nothing to check", ["fresh"], "", [])
     assert list_left(tmp_path) == ()
+
+
+def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
+    (tmp_path / "tiny.py").write_text(TINY)
+    command = [sys.executable, "-m", "tools.kill_runs", str(tmp_path / "tiny.py"), "--moments", "1", "--kinds", "full"]
+    done = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, check=False)
+    if done.stdout.startswith("no mount namespace"):
+        pytest.skip(done.stdout.splitlines()[0])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("| full | 1 | 1 |\n")
+
+
+def test_what_is_not_whole_counts_as_left(tmp_path: Path) -> None:
+    for name in ("tmp", "cache/artifacts/half", "cache/effects", "cache/triton/key/tmp.pid_7", "cache/locks"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in (
+        "cache/effects/.ab",
+        "cache/effects/half.json",
+        "cache/locks/run-1.lock",
+        "tmp/x",
+        "cache/locks/key.lock",
+    ):
+        (tmp_path / name).write_text("{")
+    assert {Path(name).name for name in list_left(tmp_path)} == {
+        *("half", "tmp.pid_7", ".ab", "half.json", "run-1.lock", "x")
+    }

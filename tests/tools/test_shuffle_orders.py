@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.shuffle_orders import Order, compile_in_order, draw_order, find_difference
+from ligerdiag.compile.target import load_target
+from tools.shuffle_orders import Order, OrderCompiler, draw_order, find_difference
 
 HEAD = """
 import os, sys
@@ -35,20 +36,36 @@ def files(tmp_path: Path) -> tuple[str, ...]:
 
 
 def test_any_order_gives_the_same_bytes(files: tuple[str, ...], tmp_path: Path) -> None:
-    expected = compile_in_order(Order(files=files, jobs=1, warm=0), "h100", tmp_path / "first")
-    assert len([name for name in expected if name.endswith("/optimized.hlo.pb")]) == 2 * len(files)
-    orders = [Order(files=files[::-1], jobs=1, warm=1), Order(files=files[1:] + files[:1], jobs=2, warm=0)]
-    for number, order in enumerate(orders):
-        found = compile_in_order(order, "h100", tmp_path / f"cache-{number}")
-        assert find_difference(expected, found) == (), str(order)
+    with OrderCompiler(load_target("h100"), tmp_path) as compiler:
+        expected = {name: digests for file in files[1:] for name, digests in compiler.compile_alone(file).items()}
+        assert len(expected) == 2 * len(files[1:])
+        assert all("optimized.hlo.pb" in digests for digests in expected.values())
+        orders = [
+            Order(files=files[1:], jobs=1, warm=0),
+            Order(files=files[:0:-1], jobs=2, warm=1),
+            Order(files=files[1:], jobs=1, warm=2, cases=1),
+        ]
+        for order in orders:
+            found = compiler.compile(order)
+            assert len(found) == len(order.files) * (order.cases or 2), str(order)
+            assert find_difference(expected, found) == (), str(order)
 
 
 def test_an_order_is_drawn_from_its_numbers_alone() -> None:
-    files = ("a.py", "b.py", "c.py")
+    files = ("a.py", "b.py", "c.py", "d.py", "e.py")
     orders = [draw_order(files, random.Random(seed)) for seed in (1, 1, 2)]
-    assert orders[0] == orders[1]
-    assert sorted(orders[2].files) == list(files)
+    assert orders[0] == orders[1] != orders[2]
+
+
+def test_a_file_that_takes_long_is_drawn_rarely() -> None:
+    numbers = random.Random(0)
+    orders = [draw_order(("a.py", "b.py", "c.py", "d.py"), numbers, frozenset({"a"})) for _ in range(200)]
+    assert 0 < sum("a.py" in order.files for order in orders) < 40
+    assert all(2 <= len(set(order.files)) <= 4 for order in orders)
 
 
 def test_what_differs_is_named() -> None:
-    assert find_difference({"a": "1", "b": "2"}, {"a": "1", "c": "3"}) == ("b", "c")
+    expected = {"f:a": {"x": "1", "y": "2"}, "f:b": {"x": "1"}}
+    assert find_difference(expected, {"f:a": {"x": "1", "z": "3"}}) == ("f:a/y", "f:a/z")
+    assert find_difference(expected, {"f:b": {"x": "1"}}) == ()
+    assert find_difference(expected, {"f:c": {"x": "1"}}) == ("f:c/x",)

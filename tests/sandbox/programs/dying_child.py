@@ -17,6 +17,15 @@ BURN = "import time\nwhile time.process_time() < 2.5: pass"
 confinement.SANDBOX_SPARE_SECONDS = 0.0  # type: ignore[misc]
 
 
+def damage(victim: Path) -> str:
+    """What came of it, as a stranger's code would try it."""
+    try:
+        victim.write_text("forged")
+    except OSError as error:
+        return str(error.strerror)
+    return "done"
+
+
 def inspect_module(self: ModuleInspector, files: ModuleFiles) -> ModuleOutcome:
     del self
     match files.id:
@@ -36,6 +45,8 @@ def inspect_module(self: ModuleInspector, files: ModuleFiles) -> ModuleOutcome:
             return ModuleOutcome(notes=(str(subprocess.run([sys.executable, "-c", BURN], check=False).returncode),))
         case "swell":
             return ModuleOutcome(notes=(str(os.getpid()),), is_over_budget=True)
+        case "vandal":
+            return ModuleOutcome(notes=(damage(Path(os.environ["VICTIM"])),))
         case "lie":
             Path("answer.json").write_text('{"report": 1, "notes": [], "is_idle": 0, "is_over_budget": 0}')
             os.write(answers, render_message(Done(answer=Path("answer.json"))).encode())

@@ -1,0 +1,62 @@
+"""Workers of other toolchains are forked, too, and what a file does to one reaches no other file.
+
+Their environments are large: a test runs where its environment is there already, see `test_other_toolchains`.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from ligerdiag.compile.cache import Cache
+from ligerdiag.compile.environments import describe_toolchain, locate_environment
+from ligerdiag.compile.pool import Pool
+from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.compile.target import Target
+from ligerdiag.compile.toolchain import Toolchain
+from ligerdiag.compile.toolchain_table import find_spec, known_toolchains
+from tests.compile.test_contamination import COMPARED, CULPRITS, VICTIM
+from tests.compile.test_other_toolchains import require
+
+NAMES = [spec.name for spec in known_toolchains()]
+KERNEL = Path(__file__).parent / "programs" / "doubling.py"
+
+
+def find_toolchain(name: str) -> Toolchain:
+    """Skips the test where its environment is not there."""
+    require(name, may_create=False)
+    spec = find_spec(name)
+    return describe_toolchain(spec, locate_environment(spec, Cache()))
+
+
+def compile_files(folder: Path, target: Target, pool: Pool, *selectors: str) -> dict[str, dict[str, bytes]]:
+    """Case to the bytes of its artifact's files."""
+    found: dict[str, dict[str, bytes]] = {}
+    cases = discover_cases(selectors, pool=pool, directory=folder)
+    for result in compile_cases(cases, [target], pool=pool):
+        assert result.artifact is not None, result.error
+        found[result.case.id] = {name: (result.artifact.directory / name).read_bytes() for name in COMPARED}
+    return found
+
+
+def forks(pool: Pool) -> bool:
+    return pool._starts._template is not None  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_forked_workers_keep_files_apart_and_compile_what_a_process_of_their_own_does(
+    name: str, tmp_path: Path, h100: Target
+) -> None:
+    toolchain = find_toolchain(name)
+    for culprit, line in CULPRITS.items():
+        (tmp_path / f"{culprit}.py").write_text(f"{VICTIM.format(culprit)}\n{line}\n")
+    (tmp_path / "victim.py").write_text(VICTIM.format("victim"))
+    selectors = ("victim.py", f"{KERNEL}::step")
+    with Pool(cache=Cache(tmp_path / "alone"), toolchain=toolchain, jobs=1, forks=False) as pool:
+        expected = compile_files(tmp_path, h100, pool, *selectors)
+        assert not forks(pool)
+    with Pool(cache=Cache(tmp_path / "forked"), toolchain=toolchain, jobs=1) as pool:
+        together = compile_files(tmp_path, h100, pool, *(f"{name}.py" for name in CULPRITS), *selectors)
+        assert forks(pool)
+    assert len(expected) == 2
+    assert {name: together[name] for name in expected} == expected
+    assert b"cosine" in together["rebinding"]["as_written.hlo.pb"]
