@@ -112,6 +112,16 @@ def test_what_is_no_baseline_is_refused(text: str, message: str, tmp_path: Path)
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["a\n::error::b", "\x1b[31m", "a" * 100_000])
+def test_a_name_in_a_file_cannot_break_the_line_that_refuses_it(name: str, tmp_path: Path) -> None:
+    for text in (change("cases.0.outputs", {name: 1}), change("cases.0.outputs", {"loss": name})):
+        (tmp_path / "b.json").write_text(text)
+        with pytest.raises(InputError, match="is no baseline that can be read") as caught:
+            load_baseline(tmp_path / "b.json")
+        assert str(caught.value).isprintable()
+        assert len(str(caught.value)) < 2000
+
+
 def test_a_missing_file_says_how_to_record_one(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no baseline `.*b.json`: record one with `ligerdiag check --record"):
         load_baseline(tmp_path / "b.json")
