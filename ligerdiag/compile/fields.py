@@ -76,6 +76,14 @@ def read_int(fields: Json, name: str) -> int:
     return as_int(fields.get(name), name)
 
 
+def read_count(fields: Json, name: str) -> int:
+    """The field as an integer that is not negative."""
+    value = read_int(fields, name)
+    if value < 0:
+        raise FieldError(f"expected no negative number for `{name}` but got {value!r:.60}")
+    return value
+
+
 def read_bool(fields: Json, name: str) -> bool:
     """The field as a truth value."""
     value = fields.get(name)

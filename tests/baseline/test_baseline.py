@@ -97,6 +97,8 @@ def test_joined_baselines_keep_what_the_newer_one_has_not() -> None:
         (change("cases.0.outputs", {"loss": "fine"}), "expected one of fresh, latent"),
         (change("cases.0.writes.0.readers.0", {"side": "never"}), "`line`"),
         (change("cases.0.writes.0.bytes", "many"), "expected an integer for `bytes`"),
+        (change("cases.0.writes.0.operand", -1), "expected no negative number for `operand`"),
+        (change("cases.0.writes.0.readers.0.line", -(1 << 63)), "expected no negative number for `line`"),
         (change("cases.0.writes.0.shares", [1]), "expected a string for `shares`"),
         (change("toolchains", {"default": {"jax": 1}}), "expected a string for `default`"),
         (change("cases", json.loads(render_baseline(BASELINE))["cases"] * 2), "stands there twice"),
