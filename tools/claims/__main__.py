@@ -1,6 +1,7 @@
 """`python -m tools.claims --count 10000 --seed S`; exit code 1 where a claim is contradicted, or ligerdiag has a bug."""
 
 import argparse
+import signal
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -16,10 +17,16 @@ _SECONDS_BETWEEN = 5.0
 def main() -> int:
     """Runs the mutations and prints what became of them."""
     options = _parse_options()
-    last = 0.0
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell has its background processes ignore Ctrl-C
+        signal.signal(number, signal.default_int_handler)
+    last, told = 0.0, 0
 
     def tell(totals: Totals) -> None:
-        nonlocal last
+        nonlocal last, told
+        found = totals.list_faults()
+        for line in found[told:]:
+            sys.stderr.write(f"{line}\n")
+        told = len(found)
         if monotonic() - last > _SECONDS_BETWEEN:
             last = monotonic()
             counts = totals.render_counts()

@@ -237,4 +237,5 @@ def _mend_manifest(folder: Path) -> None:
     if (folder / MANIFEST).is_file() and not (folder / MANIFEST).is_symlink():
         large = any(path.is_file() and path.stat().st_size > _SMALL for path in folder.iterdir())
         if not large and not any(path.is_char_device() for path in folder.iterdir()):
+            (folder / MANIFEST).unlink()  # it may be a link to a good artifact's
             write_manifest(folder)

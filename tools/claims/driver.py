@@ -50,7 +50,19 @@ class Totals:
     @property
     def is_good(self) -> bool:
         """Whether nothing is wrong."""
-        return not (self.wrong or self.tracebacks or self.invalid or self.slow or self.large)
+        return not self.list_faults()
+
+    def list_faults(self) -> list[str]:
+        """All that is wrong, in words, in the order of the mutations."""
+        named = {
+            "wrong": self.wrong,
+            "---": self.tracebacks,
+            "schema": self.invalid,
+            "slow": self.slow,
+            "large": self.large,
+        }
+        found = [f"{word} {line}" for word, lines in named.items() for line in lines]
+        return sorted(found, key=lambda line: int(line.split(maxsplit=2)[1]))
 
     def render_counts(self) -> str:
         """One line."""
@@ -66,11 +78,7 @@ class Totals:
             + ", ".join(f"{kind} {number} ({self.seconds[kind]:.0f} s)" for kind, number in self.done.items()),
             f"ended: {dict(sorted(self.outcomes.items()))}",
             f"slowest {self.slowest[0]:.1f} s of a processor ({self.slowest[1]}); largest memory {self.memory} MiB",
-            *(f"wrong {line}" for line in self.wrong[:_SHOWN]),
-            *(f"--- {line}" for line in self.tracebacks[:_SHOWN]),
-            *(f"schema {line}" for line in self.invalid[:_SHOWN]),
-            *(f"slow {line}" for line in self.slow[:_SHOWN]),
-            *(f"large {line}" for line in self.large[:_SHOWN]),
+            *self.list_faults()[:_SHOWN],
             self.render_counts(),
         ])  # fmt: skip
 
