@@ -1,6 +1,6 @@
 UV ?= uv
 
-.PHONY: check lint test docs docs-check examples screenshots bench lock proto
+.PHONY: check lint test docs docs-check examples screenshots bench fuzz-nightly lock proto
 
 check: lint docs-check test
 
@@ -34,6 +34,13 @@ screenshots:
 # Cold and warm run of all cases, and the cost of the analysis; make bench CASES="seed_*" for some of them.
 bench:
 	$(UV) run python tools/bench.py $(foreach case,$(CASES),'$(case)')
+
+# 50,000 mutations of what strangers may hand us, with claims about the verdicts afterwards; another thousand each night:
+# make fuzz-nightly SEED=$$(date +%Y%m%d)00000. One that was ended says how to go on.
+SEED ?= 0
+COUNT ?= 50000
+fuzz-nightly:
+	$(UV) run python -m tools.claims --count $(COUNT) --seed $(SEED)
 
 # Pins every package in pyproject.toml anew; what was chosen there by hand is kept.
 lock:

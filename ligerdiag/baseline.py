@@ -23,6 +23,7 @@ from ligerdiag.compile.fields import (
     Json,
     as_object,
     parse_object,
+    read_count,
     read_int,
     read_list,
     read_object,
@@ -140,11 +141,11 @@ def _parse_facts(fields: Json) -> ScheduleFacts:
 def _parse_neighbourhood(fields: Json) -> Neighbourhood:
     return Neighbourhood(
         kernel=read_str(fields, "kernel"),
-        operand=read_int(fields, "operand"),
-        number=read_int(fields, "number"),
+        operand=read_count(fields, "operand"),
+        number=read_count(fields, "number"),
         fate=read_word(Fate, fields, "fate"),
         shape=read_str(fields, "shape"),
-        size=read_int(fields, "bytes"),
+        size=read_count(fields, "bytes"),
         copied_by=read_strs(fields, "copied_by"),
         shares=read_strs(fields, "shares"),
         readers=tuple(_parse_reader(as_object(one, "readers")) for one in read_list(fields, "readers")),
@@ -152,7 +153,7 @@ def _parse_neighbourhood(fields: Json) -> Neighbourhood:
 
 
 def _parse_reader(fields: Json) -> Reader:
-    line = read_int(fields, "line")
+    line = read_count(fields, "line")
     file, function = read_str(fields, "file"), read_str(fields, "function")
     return Reader(
         opcode=read_str(fields, "opcode"),

@@ -235,9 +235,9 @@ def limits() -> Iterator[None]:
 
 
 @contextmanager
-def watched() -> Iterator[None]:
+def watched(asleep: float = ASLEEP) -> Iterator[None]:
     """Raises Hang in this thread after SECONDS of a processor, or asleep: not by the alarm that `inspect` sets."""
-    watch = threading.Timer(ASLEEP, signal.pthread_kill, (threading.get_ident(), signal.SIGUSR1))
+    watch = threading.Timer(asleep, signal.pthread_kill, (threading.get_ident(), signal.SIGUSR1))
     watch.start()
     signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
     try:

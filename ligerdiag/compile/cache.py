@@ -34,7 +34,8 @@ from ligerdiag.compile.artifacts import MAXIMUM_JSON_BYTES, Artifact, compute_fi
 from ligerdiag.compile.fields import FieldError, Json, parse_object, read_object, read_str_map
 from ligerdiag.compile.lease import Lease, hold_lease, is_held
 from ligerdiag.compile.scratch_folder import remove_stale_folders_once
-from ligerdiag.errors import InputError
+from ligerdiag.errors import ArtifactError, InputError
+from ligerdiag.untrusted_files import read_untrusted
 
 INDEX, REPLAYS, TOOLCHAINS, LOCKS, EFFECTS = "index", "replays", "toolchains", "locks", "effects"
 """Folders of questions and answers; of environments; of locks; of what kernels do, see `effects.isolated`."""
@@ -94,15 +95,12 @@ class Cache:
     def find_answer(self, question: Mapping[str, object], folder: str = INDEX) -> Json | None:
         """What was answered to the question, when no file that the answer depended on has changed since."""
         try:
-            path = self._locate(question, folder)
-            if path.stat().st_size > MAXIMUM_JSON_BYTES:
-                return None
-            entry = parse_object(path.read_bytes())
+            entry = parse_object(read_untrusted(self._locate(question, folder), MAXIMUM_JSON_BYTES))
             dependencies = read_str_map(entry, "dependencies")
             answer = read_object(entry, "answer")
             if read_object(entry, "question") != json.loads(json.dumps(question)):
                 return None
-        except (OSError, FieldError):
+        except (ArtifactError, FieldError):
             return None
         if not dependencies or any(self._hash(file) != digest for file, digest in dependencies.items()):
             return None

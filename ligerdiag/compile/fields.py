@@ -8,8 +8,15 @@ from typing import Any, cast
 type Json = Mapping[str, object]
 
 
+MAXIMUM_MESSAGE = 400
+
+
 class FieldError(ValueError):
-    """The JSON is not what was expected; the message names the field."""
+    """The JSON is not what was expected; the message names the field, on one line, whatever the field is called."""
+
+    def __init__(self, message: str) -> None:
+        shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message[:MAXIMUM_MESSAGE])
+        super().__init__(shown + ("…" if len(message) > MAXIMUM_MESSAGE else ""))
 
 
 def parse_object(text: str | bytes) -> Json:
@@ -67,6 +74,14 @@ def read_str(fields: Json, name: str) -> str:
 def read_int(fields: Json, name: str) -> int:
     """The field as an integer."""
     return as_int(fields.get(name), name)
+
+
+def read_count(fields: Json, name: str) -> int:
+    """The field as an integer that is not negative."""
+    value = read_int(fields, name)
+    if value < 0:
+        raise FieldError(f"expected no negative number for `{name}` but got {value!r:.60}")
+    return value
 
 
 def read_bool(fields: Json, name: str) -> bool:

@@ -24,7 +24,9 @@ from ligerdiag.effects.access import CallEffects, create_unknown_effects
 from ligerdiag.effects.call import CustomCall, carries_kernel, compute_call_effects
 from ligerdiag.effects.effects_json import parse_effects, render_effects
 from ligerdiag.effects.job import EFFECTS_WORKER, make_effects_job
-from ligerdiag.errors import LigerdiagError, describe_error
+from ligerdiag.errors import ArtifactError, LigerdiagError, describe_error
+from ligerdiag.limits import MAXIMUM_JSON_BYTES
+from ligerdiag.untrusted_files import read_untrusted
 
 ANALYSIS_VERSION = 6
 """Part of every cache key; raise it with every change that can change an answer."""
@@ -136,15 +138,11 @@ def _load_cached(directory: Path | None, key: str, call: CustomCall) -> CallEffe
     if directory is None:
         return None
     try:
-        text = (directory / f"{key}.json").read_bytes()
-    except OSError:
-        return None
-    try:
-        fields = parse_object(text)
+        fields = parse_object(read_untrusted(directory / f"{key}.json", MAXIMUM_JSON_BYTES))
         if read_str(fields, "key") != key:
             return None  # a file that was moved is no answer
         return parse_effects(read_str(fields, "effects").encode(), operands=call.operands, outputs=call.outputs)
-    except FieldError:
+    except (ArtifactError, FieldError):
         return None
 
 

@@ -45,7 +45,7 @@ def _find_invalid_aliases(context: Context) -> Iterator[Finding]:
                 f" {alias.operand}, which it does not",
                 source=find_user_line(module, call),
                 kernel=kernel,
-                operand=alias.operand,
+                operand=alias.operand if alias.operand >= 0 else None,  # a dump may say anything
                 instructions=(call.name,),
                 evidence=(("declared", alias.reason),),
                 help="mend `output_to_operand_aliasing`: XLA refuses such an entry, and it is taken for no alias here",

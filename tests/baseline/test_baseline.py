@@ -97,6 +97,8 @@ def test_joined_baselines_keep_what_the_newer_one_has_not() -> None:
         (change("cases.0.outputs", {"loss": "fine"}), "expected one of fresh, latent"),
         (change("cases.0.writes.0.readers.0", {"side": "never"}), "`line`"),
         (change("cases.0.writes.0.bytes", "many"), "expected an integer for `bytes`"),
+        (change("cases.0.writes.0.operand", -1), "expected no negative number for `operand`"),
+        (change("cases.0.writes.0.readers.0.line", -(1 << 63)), "expected no negative number for `line`"),
         (change("cases.0.writes.0.shares", [1]), "expected a string for `shares`"),
         (change("toolchains", {"default": {"jax": 1}}), "expected a string for `default`"),
         (change("cases", json.loads(render_baseline(BASELINE))["cases"] * 2), "stands there twice"),
@@ -110,6 +112,16 @@ def test_what_is_no_baseline_is_refused(text: str, message: str, tmp_path: Path)
     with pytest.raises(InputError, match="is no baseline that can be read") as caught:
         load_baseline(path)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["a\n::error::b", "\x1b[31m", "a" * 100_000])
+def test_a_name_in_a_file_cannot_break_the_line_that_refuses_it(name: str, tmp_path: Path) -> None:
+    for text in (change("cases.0.outputs", {name: 1}), change("cases.0.outputs", {"loss": name})):
+        (tmp_path / "b.json").write_text(text)
+        with pytest.raises(InputError, match="is no baseline that can be read") as caught:
+            load_baseline(tmp_path / "b.json")
+        assert str(caught.value).isprintable()
+        assert len(str(caught.value)) < 2000
 
 
 def test_a_missing_file_says_how_to_record_one(tmp_path: Path) -> None:

@@ -3,8 +3,11 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -117,3 +120,36 @@ def test_an_entry_that_names_no_question_is_a_miss(tmp_path: Path) -> None:
     del fields["question"]
     entry.write_text(json.dumps(fields))
     assert cache.find_answer(question) is None
+
+
+@contextmanager
+def no_waiting() -> Generator[None]:
+    """Fails where something waits for a pipe that nobody writes to."""
+
+    def ring(number: int, frame: object) -> None:
+        raise AssertionError("waits for a pipe")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(10)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_an_answer_that_is_a_pipe_is_a_miss(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    cache.keep_answer({"question": "one"}, {str(tmp_path / "file"): ""}, {"answer": "one"})
+    (entry,) = (cache.root / INDEX).iterdir()
+    entry.unlink()
+    os.mkfifo(entry)
+    with no_waiting():
+        assert cache.find_answer({"question": "one"}) is None
+
+
+def test_effects_that_are_a_pipe_are_a_miss(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / f"{'a' * 64}.json")
+    call = CustomCall(target="t", backend_config=b"", operands=1, outputs=1)
+    with no_waiting():
+        assert isolated._load_cached(tmp_path, "a" * 64, call) is None

@@ -1,11 +1,29 @@
 """A small part of `tools.claims`: no mutation of a real pair of modules makes a verdict better than its claim allows."""
 
+import json
 from pathlib import Path
 
-from tools.claims.pairs import load_pair
+import jsonschema
+
+from ligerdiag.hlo.xla_pb2 import HloProto
+from ligerdiag.report.json import load_schema, render_json
+from tests.dumps.conftest import Inspect, Pick
+from tools.claims.pairs import iterate_kernel_calls, load_pair
 from tools.claims.tally import run
 
 COUNT = 250
+
+
+def test_an_operand_that_no_call_can_have_meets_the_schema(pick: Pick, inspect: Inspect) -> None:
+    folder = pick("losses", "optimizations.hlo.pb")
+    for path in folder.iterdir():
+        proto = HloProto.FromString(path.read_bytes())
+        for call in iterate_kernel_calls(proto):
+            call.output_operand_aliasing.add(operand_index=-1, output_shape_index=(0,))
+        path.write_bytes(proto.SerializeToString())
+    report = inspect(folder)
+    assert "LD018" in {finding.rule for finding in report.cases[0].findings}
+    jsonschema.Draft202012Validator(load_schema()).validate(json.loads(render_json(report)))
 
 
 def test_no_mutation_makes_a_verdict_better_than_it_may(dumps: Path, cache: Path) -> None:

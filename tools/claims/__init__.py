@@ -1,15 +1,24 @@
-"""Mutations of what `inspect` reads, each with a claim about the verdict afterwards.
+"""Mutations of what ligerdiag reads, each with a claim about what it says afterwards.
 
-`python -m tools.claims SEED COUNT FOLDER…` mutates the pairs of modules (before and after the optimizations) of real
-compilations, COUNT of them by the random numbers SEED, SEED + 1, …, and judges each in this process through the entry of
-`inspect`. The folders are dumps or artifacts. CI runs what fits into half a minute, the nightly job 50,000.
+`python -m tools.claims --count 10000 --seed S` compiles some cases and runs the mutations with the numbers S, S + 1, …; it
+counts what contradicts a claim, tracebacks, what takes more time or memory than its bound, and JSON output that does not
+meet its schema. CI runs what fits into half a minute, `make fuzz-nightly` 50,000.
 
-    pairs       what is mutated, and how a folder becomes one
-    mutation    a mutation: its name, its claim, how often it is drawn
-    metadata    mutations of names, tags, places in the source: the program means the same
-    buffers     mutations of the buffer assignment: bytes are lost
-    kernels     mutations of kernel calls: writes, aliases, opcodes are lost
-    judging     verdicts before and after, and which of them contradict a claim
+    driver, trial      runs mutations of all kinds and counts; what became of one
+    seeds              the good inputs
+    mutation, judging  a claim, and what contradicts it
 
-Another kind of input (Triton IR, an artifact's folder, a cache) is a module beside these, with a `Mutation` for each change.
+    pairs, tally       pairs of modules as protobuf, and how one is mutated:
+    metadata             names, tags, places in the source: the program means the same
+    buffers              the buffer assignment: bytes are lost
+    kernels              kernel calls: writes, aliases, opcodes are lost
+    payloads, stores   the Triton IR in a call, and which arguments it stores through, told another way
+    texts              HLO text, as people paste and edit it, and as it is printed of mutated pairs
+    artifact_kind      artifact folders
+    cache_kind         caches
+    baseline_kind      baselines
+    json_damage        JSON of any of these
+
+A kind of input is a class with `run`: it mutates a copy of a good input and judges it in this process, through the entry of
+the command that reads it. What runs in a child there (jaxlib's parser, Triton's) does so here.
 """

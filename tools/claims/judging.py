@@ -4,11 +4,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ligerdiag.compile.pool import Pool
 from ligerdiag.dumps.budget import limit_time
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.findings import Verdict
 from ligerdiag.hlo.parse import parse_hlo
-from ligerdiag.inspection import Compilation, inspect_compilation
+from ligerdiag.inspection import Compilation, Inspection, inspect_compilation
 from tools.claims.mutation import Claim
 from tools.claims.pairs import Pair
 
@@ -26,13 +27,18 @@ class Judged:
     """Why it was not judged; empty where it was."""
     notes: tuple[str, ...] = ()
     """What it says was not covered."""
+    inspection: Inspection | None = None
+    """All that it says; None where it was not judged."""
 
     def __str__(self) -> str:
         return self.refusal or " ".join(verdict.value for verdict in self.outputs.values())
 
 
-def judge(pair: Pair, effects_cache: Path) -> Judged:
-    """Reads and judges the pair. Whatever else than a LigerdiagError comes out of it is a bug, and is raised."""
+def judge(pair: Pair, effects_cache: Path, readers: Pool | None = None) -> Judged:
+    """Reads and judges the pair. Whatever else than a LigerdiagError comes out of it is a bug, and is raised.
+
+    readers: workers that read kernels, where many are new; None starts one where it is needed.
+    """
     try:
         with limit_time(SECONDS, pair.name):
             optimized, buffers = parse_hlo(pair.optimized.SerializeToString())
@@ -40,10 +46,10 @@ def judge(pair: Pair, effects_cache: Path) -> Judged:
             compilation = Compilation(
                 name=pair.name, program=program, as_written=False, optimized=optimized, buffers=buffers, output_names=()
             )
-            inspection = inspect_compilation(compilation, effects_cache=effects_cache)
+            inspection = inspect_compilation(compilation, effects_cache=effects_cache, readers=readers)
     except LigerdiagError as error:
         return Judged(refusal=str(error))
-    return Judged(outputs=inspection.outputs, notes=inspection.coverage.not_covered)
+    return Judged(outputs=inspection.outputs, notes=inspection.coverage.not_covered, inspection=inspection)
 
 
 def find_improved(before: Judged, after: Judged, claims: Collection[Claim]) -> list[str]:

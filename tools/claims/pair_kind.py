@@ -1,0 +1,43 @@
+"""Pairs of modules: what `metadata`, `buffers` and `kernels` do to them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+from ligerdiag.errors import LigerdiagError
+from ligerdiag.module_inspector import describe_error, describe_inspection
+from ligerdiag.report.model import CaseReport, Status
+from tools.claims.judging import Judged, judge
+from tools.claims.pairs import Pair
+from tools.claims.tally import mutate
+from tools.claims.trial import Described, Trial, describe, make_trial
+
+
+class PairKind:
+    """Mutates the protobufs of both modules."""
+
+    name = "pairs"
+
+    def __init__(self, pairs: Sequence[Pair], effects_cache: Path) -> None:
+        self._pairs = pairs
+        self._effects_cache = effects_cache
+        self._before = {pair.name: judge(pair, effects_cache) for pair in pairs}
+
+    def run(self, random: Random) -> Trial:
+        """The mutation that this number stands for in `tally`, too."""
+        pair, applied = mutate(self._pairs, random.getrandbits(48))
+        after = judge(pair, self._effects_cache)
+        words = f"{pair.name} {'+'.join(one.name for one in applied)}"
+        claims = [one.claim for one in applied]
+        return make_trial(words, self._before[pair.name], describe_judged(pair.name, after), claims)
+
+    def close(self) -> None:
+        """Nothing is left."""
+
+
+def describe_judged(name: str, judged: Judged) -> Described:
+    """The report that `inspect` makes of it."""
+    report = CaseReport(id=name, target="sm_9.0a", toolchain="", status=Status.ERROR, artifact=name)
+    if judged.inspection is None:
+        return describe(describe_error(report, LigerdiagError(judged.refusal)))
+    return describe(describe_inspection(report, judged.inspection, 0.5))

@@ -1,0 +1,112 @@
+"""What became of one mutation, and what a kind of input offers the driver."""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache
+from random import Random
+from typing import Protocol
+
+from jsonschema import Draft202012Validator
+
+from ligerdiag import api
+from ligerdiag.findings import Verdict
+from ligerdiag.report.json import load_schema, render_json
+from ligerdiag.report.model import CaseReport, CheckReport, Noun
+from ligerdiag.report.terminal import render_terminal
+from tools.claims.judging import Judged, find_improved
+from tools.claims.mutation import Claim
+
+
+class Outcome(StrEnum):
+    """How a look at the mutated input ended."""
+
+    REFUSED = "refused"
+    AS_BEFORE = "as before"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One mutation, judged."""
+
+    words: str
+    """What was mutated, and how."""
+    outcome: Outcome
+    contradictions: tuple[str, ...] = ()
+    """What is better than the mutation's claim allows."""
+    invalid: tuple[str, ...] = ()
+    """Where the JSON output does not meet its schema."""
+    tracebacks: tuple[str, ...] = ()
+    """Bugs that a report already names; another one comes as the exception itself."""
+
+
+class Kind(Protocol):
+    """One kind of input, with its good inputs ready."""
+
+    name: str
+
+    def run(self, random: Random) -> Trial:
+        """Mutates a copy of a good input and judges it."""
+        ...
+
+    def close(self) -> None:
+        """Ends what it started."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """A report as it is printed, for a comparison with the one before."""
+
+    judged: Judged
+    invalid: tuple[str, ...] = ()
+    tracebacks: tuple[str, ...] = field(default_factory=tuple[str, ...])
+
+
+def describe(report: CaseReport, *, noun: Noun = Noun.MODULE) -> Described:
+    """Concludes and renders the report in all detail, and holds its JSON against the schema."""
+    case = api.conclude(report)
+    whole = CheckReport(cases=(case,), targets=(case.target,), toolchain="", noun=noun)
+    render_terminal(whole, width=100, colour=True, verbose=True)
+    bug = (f"{report.error}\n{report.log_tail}",) if "which is a bug" in report.error else ()
+    refusal = report.error or "; ".join(failure.message for failure in case.failures)
+    judged = Judged(outputs=case.outputs, refusal=refusal, notes=case.coverage.not_covered)
+    bug += tuple(f"{failure.message}" for failure in case.failures)
+    return Described(judged=judged, invalid=find_invalid(render_json(whole)), tracebacks=bug)
+
+
+def find_invalid(text: str) -> tuple[str, ...]:
+    """What in the JSON output does not meet the schema."""
+    return tuple(
+        f"{error.json_path}: {error.message:.120}" for error in _make_validator().iter_errors(json.loads(text))
+    )
+
+
+def find_contradictions(
+    before: Mapping[str, Verdict], after: Mapping[str, Verdict], claims: Collection[Claim]
+) -> tuple[str, ...]:
+    """As `find_improved`; nothing where nothing is claimed."""
+    return tuple(find_improved(Judged(outputs=before), Judged(outputs=after), claims)) if claims else ()
+
+
+def make_trial(
+    words: str, before: Judged, described: Described, claims: Collection[Claim], others: tuple[str, ...] = ()
+) -> Trial:
+    """From the verdicts before and after. others: contradictions of another sort."""
+    after = described.judged
+    refused = bool(after.refusal) and not after.outputs
+    outcome = Outcome.REFUSED if refused else Outcome.AS_BEFORE if after.outputs == before.outputs else Outcome.OTHER
+    return Trial(
+        words=words,
+        outcome=outcome,
+        contradictions=(*find_contradictions(before.outputs, after.outputs, claims), *others),
+        invalid=described.invalid,
+        tracebacks=described.tracebacks,
+    )
+
+
+@cache
+def _make_validator() -> Draft202012Validator:
+    return Draft202012Validator(load_schema())
