@@ -138,10 +138,14 @@ def write_filled(steps: Sequence[str]) -> Builder:
     return builder
 
 
-@pytest.mark.parametrize("opcode", ["bitcast", "copy", "domain", "add-dependency", "opt-barrier"])
+@pytest.mark.parametrize("opcode", ["copy", "domain", "add-dependency", "opt-barrier"])
 def test_times_one_is_nothing_however_the_one_is_handed_on(opcode: str) -> None:
     root = read_root(write_filled(["broadcast", opcode]))
     assert find_same_elements(root) is root.operands[0]
+
+
+def test_times_a_one_of_another_element_type_is_something() -> None:
+    assert find_same_elements(read_root(write_filled(["broadcast", "bitcast"]))) is None
 
 
 @pytest.mark.parametrize("opcode", ["copy", "domain", "add-dependency", "opt-barrier"])
