@@ -4,7 +4,7 @@ Spelled as XLA spells them (xla/hlo/ir/hlo_opcode.h). XLA refuses a module with 
 of which nothing is known would else count as one that only reads, a `Custom-Call` as no kernel.
 
 A trait holds of every instruction with the opcode. Where the program and the schedule differ, there are two traits: a
-barrier is an operation of the program (no NO_OPERATION), and nothing in the schedule (LAUNCHES_NOTHING). ADR 11 tells which
+barrier is an operation of the program (BARRIER), and nothing in the schedule (LAUNCHES_NOTHING). ADR 11 tells which
 differences between rooms are meant. Compute a set once, `_SILENT = having(Trait.LAUNCHES_NOTHING)`: a lookup then costs what
 it costs in any frozenset.
 """
@@ -26,6 +26,8 @@ class Trait(Flag):
     """XLA emits no code for it in a schedule: it reads no bytes and writes none."""
     HANDS_ON = auto()
     """The value of the result is that of operand 0 as it is; of a `done`, what its start has computed."""
+    BARRIER = auto()
+    """An operation of the program that hands operand 0 on, leaf by leaf, and only orders; it is nothing in the schedule."""
     HAS_BUFFER = auto()
     """Executed in a schedule, it always has a buffer of its own in the buffer assignment."""
     IN_PLACE = auto()
@@ -117,6 +119,7 @@ _HIDDEN = T.LAUNCHES_NOTHING | T.VIEW
 _ARITHMETIC = T.ELEMENTWISE | T.ONE_ARRAY
 _COMMUTATIVE = _ARITHMETIC | T.COMMUTES
 _FORWARDED = T.FORWARDS | T.NEEDS_OPERAND | _HIDDEN
+_BARRIER = _FORWARDED | T.BARRIER | T.HANDS_ON | T.KEEPS_SCALAR
 _FORM = T.ONE_ARRAY | T.OTHER_FORM | T.RESULT_NOT_SAVED
 _SAME = T.ELEMENTWISE | T.SAME_ELEMENTS | T.OTHER_FORM | T.KEEPS_SCALAR | T.NO_NEW_NAN
 _SHAPED = _FORM | T.MOVES | T.VIEW | T.NO_NEW_NAN
@@ -166,8 +169,8 @@ _ROWS: tuple[tuple[Trait, str], ...] = (
     (T.VIEW, "partition-id replica-id"),
     # names of what stands there already
     (_FORWARDED | _SAME | T.ARRAY_OF_ARRAYS, "bitcast"),
-    (_FORWARDED | T.HANDS_ON | T.KEEPS_SCALAR | T.RESULT_NOT_SAVED | T.UNNAMED, "opt-barrier"),
-    (_FORWARDED | T.HANDS_ON | T.KEEPS_SCALAR, "domain add-dependency"),
+    (_BARRIER | T.RESULT_NOT_SAVED | T.UNNAMED, "opt-barrier"),
+    (_BARRIER, "domain add-dependency"),
     (_HIDDEN | T.TAKES_ELEMENT | T.NO_OPERATION | T.NEEDS_OPERAND | T.RESULT_NOT_SAVED, "get-tuple-element"),
     (_HIDDEN | T.MAKES_TUPLE | T.NO_OPERATION, "tuple"),
     (_HIDDEN | T.NO_OPERATION | T.RESULT_NOT_SAVED, "parameter"),
