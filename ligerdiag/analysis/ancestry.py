@@ -12,10 +12,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.positions import Position
 from ligerdiag.hlo.shape import ShapeIndex
 
-_SAME = frozenset({"bitcast", "opt-barrier", "domain", "add-dependency"})
+_SAME = having(Trait.FORWARDS)
+_TAKES_OPERANDS = having(Trait.CALLEE_TAKES_OPERANDS)
 
 
 class Ancestry:
@@ -88,7 +90,7 @@ class Ancestry:
                     yield self._module.computations[caller.called_computations[0]].root, index
                 case "conditional":
                     yield caller.operands[1 + caller.called_computations.index(owner)], index
-                case "call" | "fusion" | "async-start":
+                case opcode if opcode in _TAKES_OPERANDS:
                     yield caller.operands[parameter.proto.parameter_number], index
                 case _:
                     pass

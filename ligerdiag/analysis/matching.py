@@ -18,11 +18,12 @@ from ligerdiag.analysis.program_order import Intended
 from ligerdiag.analysis.twins import number_values
 from ligerdiag.analysis.writes import EffectsOf, Frames, HiddenWrite, find_hidden_operands, iterate_kernel_calls
 from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.positions import Positions
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 from ligerdiag.hlo.tags import TagPath
 
-_ADDRESS_ONLY = frozenset({"bitcast", "get-tuple-element"})
+_ADDRESS_ONLY = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 _PART_OF = frozenset({"slice", "dynamic-slice"})
 
 

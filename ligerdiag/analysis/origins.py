@@ -13,7 +13,10 @@ from collections.abc import Iterator
 from ligerdiag.analysis.identities import find_same_elements
 from ligerdiag.analysis.writes import Frame, Frames, HiddenWrite
 from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex
+
+_BARRIERS = having(Trait.BARRIER)
 
 type _Name = tuple[Frames, ShapeIndex]
 """An instruction by its call path, and which leaf of its shape."""
@@ -54,7 +57,7 @@ def _follow(module: HloModule, frames: Frames, index: ShapeIndex) -> Iterator[_N
             yield beside(instruction.operands[0], (instruction.proto.tuple_index, *index))
         case "tuple" if index:
             yield beside(instruction.operands[index[0]], index[1:])
-        case "opt-barrier":
+        case opcode if opcode in _BARRIERS:
             yield beside(instruction.operands[0], index)
         case "while":
             yield beside(instruction.operands[0], index)

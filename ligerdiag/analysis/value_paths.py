@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import render_shape
 
 type Path = tuple[HloInstruction, ...]
 
-_SILENT = frozenset({"parameter", "get-tuple-element", "tuple", "fusion"})
+_SILENT = having(Trait.TAKES_ELEMENT, Trait.MAKES_TUPLE) | {"parameter", "fusion"}
 """Not shown between the ends of a path: they compute nothing themselves."""
-_COMMON = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "iota"})
+_COMMON = having(Trait.NO_OPERATION, Trait.FROM_NOTHING)
 """What two values may well have in common without one being a copy of the other."""
 _SHOWN = 8
 

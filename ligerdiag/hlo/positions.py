@@ -14,12 +14,14 @@ from collections.abc import Mapping
 
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.operand_aliases import InvalidAlias
 from ligerdiag.hlo.shape import ShapeIndex, is_tuple, iterate_leaves
 
 type Position = tuple[HloInstruction, ShapeIndex]
 
-_SAME = frozenset({"bitcast", "opt-barrier", "domain", "add-dependency", "async-update"})
+_SAME = having(Trait.FORWARDS)
+_RESULT_FIRST = having(Trait.RESULT_FIRST)
 _MAX_STEPS = 100_000
 
 
@@ -128,7 +130,7 @@ class Positions:
 
     def _follow_done(self, done: HloInstruction, index: ShapeIndex) -> Position | None:
         start = done.operands[0]
-        if start.opcode in ("copy-start", "recv", "send"):
+        if start.opcode in _RESULT_FIRST:
             return start, (0, *index)
         if start.opcode == "all-reduce-start":
             return start, index

@@ -22,6 +22,7 @@ import numpy as np
 from ligerdiag.effects.call import carries_kernel
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaf_shapes
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.replay.cells import (
@@ -44,7 +45,8 @@ from ligerdiag.replay.first_nan import NanWatch
 from ligerdiag.replay.manual_axes import EDGES, ENTRY, EXIT, join, split
 from ligerdiag.replay.opcodes.scope import Array, NotCoveredError, Value
 
-_TOGETHER = frozenset({"tuple", "get-tuple-element", "call", "while", "conditional", "opt-barrier"})
+_BARRIERS = having(Trait.BARRIER)
+_TOGETHER = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CONTROL_FLOW, Trait.BARRIER)
 """Opcodes that are run once for all devices."""
 
 
@@ -145,7 +147,7 @@ class _Run:
             case "conditional":
                 branch = choose_branch(instruction, _read_for_all(operands[0]))
                 return copy_cells(self.run(called[branch], (operands[1 + branch],)))
-            case "opt-barrier":
+            case opcode if opcode in _BARRIERS:
                 return copy_cells(operands[0])
             case "partition-id":
                 return Spread(tuple([Cell(np.array(device, np.uint32)) for device in range(self.devices)]))
