@@ -9,7 +9,7 @@
       `compile.intent`). In a program that MLIR has folded, an operation that autodiff derived from the value before the
       write is taken to read it as it was (see `residuals`).
   (5) Loops run to a fixpoint; what a loop's predicate depends on, its results depend on.
-  (6) In a program that MLIR has folded, what cannot be told is marked (see `doubts`).
+  (6) In a program that MLIR has folded, what cannot be told is marked (see `ambiguities`).
   (7) The edges of a shard_map take and return all its values at once; each result is its own operand's.
 Not modelled: infeed, send and recv are taken for operations on their operands alone.
 """

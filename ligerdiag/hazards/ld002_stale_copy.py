@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.analysis.evidence import Place
-from ligerdiag.analysis.search import ReadFinding
+from ligerdiag.analysis.verdict.blame import ReadFinding
 from ligerdiag.findings import Finding, Severity, Verdict
 from ligerdiag.hazards.examples import ALIASED_BF16, FOLDED_CONVERT
 from ligerdiag.hazards.reports import STALE_COPY
@@ -23,24 +22,18 @@ from ligerdiag.hazards.wording import (
     render_at,
 )
 from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.schedule_view import Place
 
 _GATHERS = frozenset({"all-gather", "all-gather-start", "all-gather-done", "all-to-all", "collective-permute"})
 
 
 def check(context: Context) -> Iterator[Finding]:
     """One finding for each reader of a copy, and one for each stale output that no reader explains."""
-    explained: set[tuple[int, str]] = set()
-    for read in context.stale:
-        explained.update((read.write.index, name) for name in read.outputs)
-        if read.wrong is not None and read.wrong.place is not Place.SAME_MEMORY:
+    for read in context.verdicts.stale:
+        if read.wrong is not None and read.wrong.place is not Place.SAME_BYTES:
             yield _report(context, read)
     for write in context.writes:
-        names = tuple(
-            name
-            for name, output in context.outputs.items()
-            if any(c.write == write.index and c.verdict is Verdict.STALE for c in output.causes)
-            and (write.index, name) not in explained
-        )
+        names = context.verdicts.list_unexplained(write.index, Verdict.STALE)
         if names:
             call = locate_call(context, write)
             yield Finding(
