@@ -2,7 +2,9 @@
 
 import pytest
 
+from ligerdiag.analysis import view_accesses
 from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.schedule_view import compute_schedule_view
 from ligerdiag.analysis.verdict.verdicts import ReadCause, ReadVerdict
 from ligerdiag.findings import Verdict
 from ligerdiag.schedule_view import Place, ReadKind
@@ -101,3 +103,21 @@ def test_a_call_that_is_gone_is_all_that_the_output_misses() -> None:
     assert context.verdicts.outputs["y"].verdict is Verdict.STALE
     assert context.verdicts.misses_only_gone_calls("y")
     assert not context.verdicts.misses_merged_call("y")
+
+
+def test_the_worst_of_what_one_instruction_reads_is_never_what_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view_accesses, "MOST_READS", 1)
+    program, schedule = Program(), Program()
+    for builder in (program, schedule):
+        entry = builder.computation("entry")
+        x = builder.op(entry, "parameter")
+        h = builder.op(entry, "copy", x, tag=1)
+        sums = builder.kernel(entry, h, tag=2)
+        both = builder.op(entry, "add", x, h, tag=3)  # x, which `h` is a copy of, and what the kernel left in `h`
+        both.control_predecessor_ids.append(sums.id)
+        builder.place(x, h, sums, both)
+        builder.op(entry, "tuple", sums, both, shape=PAIR)
+    context = judge(program, schedule, "sums", "both")
+    assert verdicts(context) == ["fresh", "fresh"]
+    (shown,) = [one for one in compute_schedule_view(context).accesses if one.read is not ReadKind.NONE]
+    assert (shown.read, shown.place) == (ReadKind.FRESH, Place.SAME_BYTES)

@@ -158,7 +158,7 @@ def _split(question: _Question, others: int) -> tuple[_Question, ...]:
 def _ask(run: Evaluations, questions: list[_Question], outputs: int) -> list[set[int]]:
     """For each output the numbers of the questions of which it has both marks."""
     found: list[set[int]] = [set() for _ in range(outputs)]
-    plain = replace(run, folded=False)  # doubts add marks of their own and change none of these
+    plain = replace(run, folded=False)  # ambiguities add marks of their own and change none of these
     for first in range(0, len(questions), MARKS):
         some = questions[first : first + MARKS]
         space = run.space.without_marks()
