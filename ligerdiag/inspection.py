@@ -11,11 +11,11 @@ from ligerdiag.analysis.call_effects import TIMEOUT as EFFECTS_TIMEOUT
 from ligerdiag.analysis.call_effects import CallEffectsReader
 from ligerdiag.analysis.context import Context, compute_context
 from ligerdiag.analysis.coverage import TagCoverage, compute_tag_coverage
-from ligerdiag.analysis.doubt_text import describe_doubts
 from ligerdiag.analysis.neighbours import compute_neighbourhoods
 from ligerdiag.analysis.retag import compute_tags
 from ligerdiag.analysis.schedule_view import compute_schedule_view
 from ligerdiag.analysis.vanished import TracedCall, find_hidden_accesses, find_sites
+from ligerdiag.analysis.verdict.unknown_notes import describe_ambiguities, describe_untraced
 from ligerdiag.analysis.without_program import compute_context_without_program
 from ligerdiag.analysis.writes import EffectsOf, find_hidden_operands
 from ligerdiag.compile.artifacts import Artifact, KernelCall, LoneCall, Provenance
@@ -226,7 +226,7 @@ def inspect_compilation(
     coverage = _compute_coverage(compilation, context)
     failed = tuple(failure.message for failure in answers.failures)
     return Inspection(
-        outputs={name: output.verdict for name, output in context.outputs.items()},
+        outputs={name: output.verdict for name, output in context.verdicts.outputs.items()},
         findings=answers.findings,
         failures=answers.failures,
         coverage=replace(coverage, not_covered=(*failed, *coverage.not_covered)),
@@ -349,17 +349,6 @@ def _compute_coverage(compilation: Compilation, context: Context) -> Coverage:
         f"the loop around `{context.writes[index].kernel}` was unrolled or removed: its iterations are not told apart"
         for index in sorted(context.matching.moved)
     )
-    untraced = tuple(
-        f"what operand {write.operand} of `{write.kernel}` held before is not found again: whether its readers see that"
-        " could not be told"
-        for write in context.writes
-        if program is not None  # else nobody knows who should see it
-        and not write.unknown
-        and write.index not in context.actual.traced
-        and any(
-            c.write == write.index and c.verdict is Verdict.UNKNOWN for o in context.outputs.values() for c in o.causes
-        )
-    )
     notes = (*compilation.notes, *_describe_missing(compilation)) if context.writes else compilation.notes
     return Coverage(
         instructions=compilation.optimized.instruction_count + (program.instruction_count if program else 0),
@@ -374,8 +363,8 @@ def _compute_coverage(compilation: Compilation, context: Context) -> Coverage:
             *context.concurrency.notes,
             *unplaced,
             *moved,
-            *dict.fromkeys(untraced),
-            *describe_doubts(context),
+            *(describe_untraced(context, context.verdicts) if program is not None else ()),
+            *describe_ambiguities(context, context.verdicts),
         ),
     )
 

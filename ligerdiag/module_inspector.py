@@ -11,6 +11,7 @@ from pathlib import Path
 from time import perf_counter
 
 from ligerdiag.analysis.joined_views import join_views
+from ligerdiag.analysis.verdict.combination import join_outputs
 from ligerdiag.compile.artifacts import list_artifact_files, load_artifact
 from ligerdiag.dumps.budget import BudgetError, compute_allowance, compute_seconds, limit_memory, limit_time
 from ligerdiag.dumps.find import ModuleFiles
@@ -172,12 +173,9 @@ def _list_sources(subject: ModuleFiles | Path) -> tuple[Path, ...]:
 
 
 def join_inspections(inspections: list[Inspection]) -> Inspection:
-    """What all say of one compilation: an output in which they differ is unknown, a finding that one lacks is left out."""
+    """What all say of one compilation: verdicts as `combination` joins them; a finding that one lacks is left out."""
     first, *others = inspections
-    outputs = {
-        name: verdict if all(other.outputs.get(name) is verdict for other in others) else Verdict.UNKNOWN
-        for name, verdict in first.outputs.items()
-    }
+    outputs = join_outputs([one.outputs for one in inspections])
     if not others or (outputs == first.outputs and all(_keys(o) == _keys(first) for o in others)):
         return first if first.view is None else replace(first, view=_join_views(inspections, outputs))
     missed = dict.fromkeys((*(line for i in inspections for line in i.coverage.not_covered), UNKNOWN_ORDER))

@@ -51,6 +51,18 @@ class ReadKind(StrEnum):
     UNKNOWN = "unknown"
 
 
+READ_KIND_ORDER = (
+    ReadKind.NONE,
+    ReadKind.ORIGINAL,
+    ReadKind.FRESH,
+    ReadKind.LATENT,
+    ReadKind.UNKNOWN,
+    ReadKind.CLOBBERED,
+    ReadKind.STALE,
+)
+"""From good to bad; the worst counts where several apply."""
+
+
 class Place(StrEnum):
     """Where a read finds the value."""
 

@@ -80,7 +80,7 @@ def run_seed(seed: int, archive: tarfile.TarFile, tally: Counter[str], rows: lis
         ]
         for name, *drawn in zip(names, *errors, strict=True):
             error = max(drawn)  # a branch that is not taken shows nothing: several draws
-            verdict = context.outputs[name].verdict
+            verdict = context.verdicts.outputs[name].verdict
             is_right = error <= RIGHT
             agrees = is_right == (verdict in (Verdict.FRESH, Verdict.LATENT))
             tally[f"{verdict.value} {'right' if is_right else 'wrong'}"] += 1

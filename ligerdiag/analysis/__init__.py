@@ -1,5 +1,7 @@
 """Dependence-set equality between the program as written and the schedule as compiled; one analysis per file.
 
+`verdict/` decides what follows from it; the rest evaluates both programs for it, or draws what it says.
+
 Notation used in the comments of this package:
   (1) A *hidden write* W is one (kernel call, operand) pair that the kernel's IR writes and no output aliases.
   (2) *Intended* is the unoptimized module in program order, each value with storage of its own.

@@ -7,22 +7,20 @@ from functools import cached_property
 from ligerdiag.analysis.accesses import Accesses
 from ligerdiag.analysis.actual import Actual
 from ligerdiag.analysis.carriers import compute_carried, compute_carriers
-from ligerdiag.analysis.comparison import Comparison, OutputComparison
-from ligerdiag.analysis.concurrency import Concurrency, find_concurrency
-from ligerdiag.analysis.doubts import Doubt
-from ligerdiag.analysis.evidence import find_differing
+from ligerdiag.analysis.concurrency import find_concurrency
+from ligerdiag.analysis.evaluated_pair import EvaluatedPair
+from ligerdiag.analysis.evaluations import Evaluations
+from ligerdiag.analysis.followed_writes import FollowedWrites, follow_writes
 from ligerdiag.analysis.fusion_summaries import FusionSummaries
 from ligerdiag.analysis.labels import LabelSpace
 from ligerdiag.analysis.matching import Matching, adopt_foreign, find_same, match_writes
-from ligerdiag.analysis.order import compute_logical_times
 from ligerdiag.analysis.places import Places
 from ligerdiag.analysis.program_order import Intended
 from ligerdiag.analysis.retag import Retagged
 from ligerdiag.analysis.roundings import Rounding, find_roundings
-from ligerdiag.analysis.runner import Runner
-from ligerdiag.analysis.search import ReadFinding, Search, find_latent
-from ligerdiag.analysis.settling import Doubter, Doubts, add_crowded, settle
 from ligerdiag.analysis.vanished import TracedCall, VanishedCall, find_vanished
+from ligerdiag.analysis.verdict.reads import judge_reads
+from ligerdiag.analysis.verdict.verdicts import ReadVerdict, Verdicts, judge
 from ligerdiag.analysis.writes import (
     EffectsOf,
     HiddenWrite,
@@ -31,7 +29,6 @@ from ligerdiag.analysis.writes import (
     find_hidden_writes,
     iterate_kernel_calls,
 )
-from ligerdiag.analysis.wrong_edges import find_wrong_edges
 from ligerdiag.effects.access import CallEffects
 from ligerdiag.effects.declared import Contradiction
 from ligerdiag.findings import SourceLine
@@ -44,23 +41,10 @@ from ligerdiag.hlo.thunks import ThunkSequence
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Context:
-    """Input of every rule. `outputs` is in the program's order."""
+class Context(EvaluatedPair):
+    """Input of every rule."""
 
-    program: HloModule
-    """The unoptimized module."""
-    optimized: HloModule
-    buffers: BufferAssignment
-    positions: Positions
-    """Where the optimized module's values stand in `buffers`."""
-    writes: tuple[HiddenWrite, ...]
-    matching: Matching
-    intended: Intended
-    actual: Actual
-    outputs: Mapping[str, OutputComparison]
-    stale: tuple[ReadFinding, ...]
-    clobbered: tuple[ReadFinding, ...]
-    latent: tuple[ReadFinding, ...]
+    verdicts: Verdicts
     vanished: tuple[VanishedCall, ...]
     calls: tuple[tuple[HloInstruction, CallEffects], ...]
     """Every custom call of the program as written, with its effects."""
@@ -69,23 +53,51 @@ class Context:
     contradictions: tuple[tuple[HloInstruction, Contradiction], ...] = ()
     """What is declared of a custom call and is not so, with a call that shows it."""
     roundings: tuple[Rounding, ...] = ()
-    doubts: Doubts = field(default_factory=dict[str, frozenset[Doubt]])
-    """Output name to what cannot be told about it, where the modules are not the compile worker's."""
     accesses: Mapping[int, Accesses] = field(default_factory=dict[int, Accesses])
     """HiddenWrite index to who reads what around it, where there is no program that would say who wants what."""
-    concurrency: Concurrency = field(default_factory=Concurrency)
-    """Who reads while a kernel overwrites what it reads."""
     sites: Mapping[int, SourceLine] = field(default_factory=dict[int, SourceLine])
     """Tag of a kernel's custom call to the line that makes the call, as the trace knows it."""
 
     @cached_property
-    def logical_times(self) -> Mapping[int, int]:
-        """Instruction id in the optimized module to LogicalTime."""
-        return compute_logical_times(self.optimized)
+    def followed(self) -> FollowedWrites:
+        """What is computed from what in the schedule; made when first asked for, as the next one."""
+        return follow_writes(self)
 
-    def optimized_call(self, write: HiddenWrite) -> HloInstruction | None:
-        """The custom call in the optimized module that performs the write."""
-        return next((w.call for w in self.actual.writes if w.write == write.index), None)
+    @cached_property
+    def reads(self) -> tuple[ReadVerdict, ...]:
+        """Every read of an overwritten value, judged."""
+        return judge_reads(self, self.verdicts, self.followed)
+
+
+def create_context(
+    pair: EvaluatedPair,
+    *,
+    verdicts: Verdicts,
+    vanished: tuple[VanishedCall, ...],
+    calls: tuple[tuple[HloInstruction, CallEffects], ...],
+    optimized_calls: tuple[tuple[HloInstruction, CallEffects], ...],
+    roundings: tuple[Rounding, ...] = (),
+    accesses: Mapping[int, Accesses] | None = None,
+) -> Context:
+    """The pair, with its verdicts and with what rules want beside them."""
+    return Context(
+        program=pair.program,
+        optimized=pair.optimized,
+        buffers=pair.buffers,
+        positions=pair.positions,
+        writes=pair.writes,
+        matching=pair.matching,
+        space=pair.space,
+        intended=pair.intended,
+        actual=pair.actual,
+        concurrency=pair.concurrency,
+        verdicts=verdicts,
+        vanished=vanished,
+        calls=calls,
+        optimized_calls=optimized_calls,
+        roundings=roundings,
+        accesses=accesses or {},
+    )
 
 
 def compute_context(
@@ -119,7 +131,7 @@ def compute_context(
     concurrency = find_concurrency(
         optimized, buffers, positions, matching.actual, thunks=thunks, command_order=command_order
     )
-    run = Runner(
+    run = Evaluations(
         program,
         optimized,
         FusionSummaries(optimized, Places(buffers, positions)),
@@ -151,60 +163,25 @@ def compute_context(
             intended = run.run_intended()
         wanted = frozenset(path for path, tagged in intended.tagged.items() if tagged.labels)
         actual = run.run_actual(wanted | candidates.keys())
-    undecided = frozenset(w.index for w in matching.unplaced) | matching.ambiguous
-    comparison = Comparison(writes, space, matching.moved, undecided, actual.traced)
-    outputs = {
-        name: comparison.compare(
-            intended.outputs[n] if n < len(intended.outputs) else 0, actual.outputs[n] if n < len(actual.outputs) else 0
-        )
-        for n, name in enumerate(output_names)
-    }
-    instructions = {i.id: i for c in optimized.computations.values() for i in c.instructions}
-    differing = find_differing(intended, actual, comparison)
-    if retagged is None and not folded:
-        differing += tuple(find_wrong_edges(intended, actual, comparison, run))
-    search = Search(
-        writes=writes,
-        intended=intended,
-        actual=actual,
-        differing=differing,
-        comparison=comparison,
-        run=run,
-        instructions=instructions,
-    )
-    found = search.run_search(outputs)
-    doubts: Doubts = {}
-    if writes:
-        doubts = Doubter(
-            outputs=found.outputs,
-            intended=intended,
-            actual=actual,
-            differing=differing,
-            comparison=comparison,
-            run=run,
-        ).find_doubts()
-    if found.crowded:
-        doubts = add_crowded(doubts, found.crowded)
-    found = settle(found, doubts)
-    return Context(
+    pair = EvaluatedPair(
         program=program,
         optimized=optimized,
         buffers=buffers,
         positions=positions,
         writes=writes,
         matching=matching,
+        space=space,
         intended=intended,
         actual=actual,
-        outputs=found.outputs,
-        stale=found.stale,
-        clobbered=found.clobbered,
-        latent=find_latent(writes, found.outputs, instructions),
+        concurrency=concurrency,
+    )
+    return create_context(
+        pair,
+        verdicts=judge(pair, run, output_names),
         vanished=find_vanished(traced_calls, matching, intended, space),
         calls=tuple([(call, effects_of(call)) for _, call in iterate_kernel_calls(program)]),
         optimized_calls=tuple([(call, effects_of(call)) for call in _list_calls(optimized)]),
         roundings=find_roundings(writes, output_names, run.run_intended, space.mark),
-        doubts=doubts,
-        concurrency=concurrency,
     )
 
 

@@ -1,4 +1,4 @@
-"""What cannot be told of a program that MLIR has folded, as marks on what hangs on it (see `doubts`).
+"""What cannot be told of a program that MLIR has folded, as marks on what hangs on it (see `ambiguities`).
 
 Followed while the program is evaluated in its order:
   (1) what is computed from constants alone: MLIR may have computed it itself, and constants come first;
@@ -9,7 +9,7 @@ Followed while the program is evaluated in its order:
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ligerdiag.analysis.doubts import CONSTANTS, FORMS, Doubt, Reason, is_other_form
+from ligerdiag.analysis.ambiguities import CONSTANTS, FORMS, Ambiguity, Reason, is_other_form
 from ligerdiag.analysis.labels import Labels, LabelSpace
 from ligerdiag.analysis.residuals import ResidualLines, find_file_location, is_derivative, is_differentiated
 from ligerdiag.analysis.values import Storage, Value, list_leaves
@@ -71,16 +71,16 @@ class Folded:
             if storage >= newer:
                 continue  # made after the write, from what it says
             if other != storage:
-                labels |= self.space.mark(Doubt(write, Reason.OTHER_FORM, reader.id))
+                labels |= self.space.mark(Ambiguity(write, Reason.OTHER_FORM, reader.id))
             elif self._may_want_original(reader, self.lines[write]):
-                labels |= self.space.mark(Doubt(write, Reason.DERIVATIVE, reader.id))
+                labels |= self.space.mark(Ambiguity(write, Reason.DERIVATIVE, reader.id))
         return labels
 
     def mark_constants(self, writes: Iterable[int]) -> Labels:
         """Marks for what comes from constants that these hidden writes may overwrite."""
         labels = 0
         for write in writes:
-            labels |= self.space.mark(Doubt(write, Reason.CONSTANT, 0))
+            labels |= self.space.mark(Ambiguity(write, Reason.CONSTANT, 0))
         return labels
 
     def _may_want_original(self, reader: HloInstruction, lines: ResidualLines) -> bool:

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from ligerdiag.analysis.verdict.combination import join_read
 from ligerdiag.findings import Verdict
-from ligerdiag.schedule_view import Access, AccessKind, OutputView, ReadKind, ScheduleView
+from ligerdiag.schedule_view import Access, AccessKind, OutputView, ScheduleView
 
 _UNKNOWN = "in which order the author wrote what no operand orders is not known: where that matters, reads are unknown"
 
@@ -24,12 +25,12 @@ def join_views(views: Sequence[ScheduleView], outputs: Mapping[str, Verdict]) ->
     is_same = all(view.buffers == first.buffers for view in others)
 
     def settle(access: Access) -> Access:
-        agreed = is_same and all(
-            (found := one.get(_key(access))) is not None and found.read is access.read for one in known
-        )
-        if access.kind is not AccessKind.READ or (agreed and differing.isdisjoint(access.outputs)):
+        if access.kind is not AccessKind.READ:
             return access
-        return replace(access, read=ReadKind.UNKNOWN)
+        found = [one.get(_key(access)) if is_same else None for one in known]
+        others = [other.read if other is not None else None for other in found]
+        reaches_unknown = not differing.isdisjoint(access.outputs)
+        return replace(access, read=join_read(access.read, others, reaches_unknown=reaches_unknown))
 
     accesses = tuple([settle(access) for access in first.accesses])
     if accesses == first.accesses and not differing:

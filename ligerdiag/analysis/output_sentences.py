@@ -4,21 +4,17 @@ Said is what the analysis knows: from where a value is read, before or after the
 kernel computes, and what the numbers then are, it does not know.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.definitions import Definition
-from ligerdiag.analysis.doubts import Doubt
-from ligerdiag.analysis.evidence import Place
-from ligerdiag.analysis.read_kinds import ReadJudge
-from ligerdiag.analysis.search import ReadFinding
 from ligerdiag.analysis.value_flow import ValueFlow
 from ligerdiag.analysis.value_sources import name_written
+from ligerdiag.analysis.verdict.blame import ReadFinding
 from ligerdiag.analysis.writes import HiddenWrite
-from ligerdiag.analysis.wrong_reads import Performed
 from ligerdiag.findings import Verdict
 from ligerdiag.hlo.shape import iterate_leaves
-from ligerdiag.schedule_view import Access, ReadKind
+from ligerdiag.schedule_view import Access, Place, ReadKind
 from ligerdiag.words import count_of, join_words
 
 
@@ -27,17 +23,16 @@ class OutputSentences:
     """Writes the sentences of one schedule."""
 
     context: Context
-    flow: ValueFlow
-    performed: tuple[Performed, ...]
     accesses: tuple[Access, ...]
-    _judge: ReadJudge = field(init=False)
 
-    def __post_init__(self) -> None:
-        self._judge = ReadJudge(self.context)
+    @property
+    def flow(self) -> ValueFlow:
+        """What is computed from what."""
+        return self.context.followed.flow
 
     def describe(self, name: str, number: int) -> str:
         """The sentence of the output with this name and number."""
-        match self.context.outputs[name].verdict:
+        match self.context.verdicts.outputs[name].verdict:
             case Verdict.FRESH:
                 text = self._describe_fresh(number)
             case Verdict.LATENT:
@@ -50,16 +45,9 @@ class OutputSentences:
                 text = self._describe_stale(name)
         return f"`{name}` {text}"
 
-    def is_not_run(self, name: str) -> bool:
-        """Whether no call that the output is to see, and does not, is in the schedule, not even as one with another."""
-        matching = self.context.matching
-        gone = {write.index for write in matching.missing} - matching.merged.keys()
-        wrong = {cause.write for cause in self.context.outputs[name].causes if cause.verdict is Verdict.STALE}
-        return bool(wrong) and wrong <= gone
-
     def _describe_fresh(self, number: int) -> str:
         labels = self.context.actual.outputs[number] if number < len(self.context.actual.outputs) else 0
-        space = self._judge.space
+        space = self.context.space
         written = [w for w in self.context.writes if labels & space.all_fresh(w.index)]
         if written:
             by = join_words([f"`{kernel}`" for kernel in dict.fromkeys(w.kernel for w in written)])
@@ -77,7 +65,7 @@ class OutputSentences:
     def _find_returned(self, number: int) -> str:
         """Kernels whose results reach the output."""
         found: dict[str, None] = {}
-        for one in self.performed:
+        for one in self.context.followed.performed:
             nodes = (
                 node for node in self.flow.list_nodes(one.kernel) if node != name_written(one.write.index, one.kernel)
             )
@@ -86,7 +74,7 @@ class OutputSentences:
         return join_words(list(found))
 
     def _describe_latent(self, name: str) -> str:
-        finding = _find_first(self.context.latent, name)
+        finding = _find_first(self.context.verdicts.latent, name)
         if finding is None or finding.lucky is None:
             return "is right in this schedule by luck: nothing forces the order of a kernel and who reads what it overwrites"
         reader, value = self._name_step(finding.reader.id), self._name_value(finding.write)
@@ -99,7 +87,7 @@ class OutputSentences:
         return f"is right in this schedule by luck: {reader} {when}, and nothing forces that order"
 
     def _describe_unknown(self, name: str) -> str:
-        causes = [c for c in self.context.outputs[name].causes if c.verdict is Verdict.UNKNOWN]
+        causes = [c for c in self.context.verdicts.outputs[name].causes if c.verdict is Verdict.UNKNOWN]
         unknown = [w for w in self.context.writes if w.unknown and any(c.write == w.index for c in causes)]
         if any(cause.raced for cause in causes):
             write = self.context.writes[next(cause.write for cause in causes if cause.raced)]
@@ -112,13 +100,12 @@ class OutputSentences:
             return (
                 f"could not be decided: whether `{unknown[0].kernel}` overwrites operand {operands} could not be told"
             )
-        if not self._judge.has_program:
+        if not self.context.has_program:
             return (
                 "could not be decided: it may depend on what a kernel overwrites, and without the program as written it is"
                 " not known which value is meant"
             )
-        doubts: frozenset[Doubt] = self.context.doubts.get(name, frozenset())
-        more = "; see what is not covered" if doubts or not causes else ""
+        more = "; see what is not covered" if self.context.verdicts.ambiguities.get(name) or not causes else ""
         kernels = dict.fromkeys(self.context.writes[cause.write].kernel for cause in causes)
         by = f" `{next(iter(kernels))}`" if kernels else " a kernel"
         return (
@@ -127,7 +114,7 @@ class OutputSentences:
 
     def _describe_clobbered(self, name: str) -> str:
         access = self._find_access(name, ReadKind.CLOBBERED)
-        finding = _find_first(self.context.clobbered, name)
+        finding = _find_first(self.context.verdicts.clobbered, name)
         if finding is not None:
             reader, write = finding.reader.id, finding.write
         elif access is not None:
@@ -143,11 +130,12 @@ class OutputSentences:
 
     def _describe_stale(self, name: str) -> str:
         access = self._find_access(name, ReadKind.STALE)
-        finding = _find_first(self.context.stale, name) or self._find_same(access)
+        finding = _find_first(self.context.verdicts.stale, name) or self._find_same(access)
         kernel = self._name_kernel(name, Verdict.STALE)
-        if self._is_merged(name) and (finding is None or finding.write in self.context.matching.missing):
+        is_unnamed = finding is None or finding.write in self.context.matching.missing
+        if is_unnamed and self.context.verdicts.misses_merged_call(name):
             return f"is wrong: XLA runs two calls of {kernel} as one, and what the second one is to write is missed"
-        if finding is None and self.is_not_run(name):
+        if finding is None and self.context.verdicts.misses_only_gone_calls(name):
             return f"is wrong: {kernel} is not run, and what it is to write is missed"
         if finding is None or finding.wrong is None:
             if access is not None:
@@ -156,14 +144,14 @@ class OutputSentences:
             return f"is wrong: it misses what {kernel} wrote; who reads something else instead could not be told"
         reader, value = self._name_step(finding.reader.id), self._name_value(finding.write)
         match finding.wrong.place:
-            case Place.SAME_MEMORY:
+            case Place.SAME_BYTES:
                 steps = self._count_steps(finding.reader.id, finding.write.index, is_after=False)
                 return (
                     f"is wrong: {reader} reads {value}{steps} before {kernel} overwrites it, and misses what it wrote"
                 )
-            case Place.OTHER_MEMORY:
+            case Place.COPY:
                 return f"is wrong: {reader} reads {self._describe_copy(finding)}: what the kernel wrote is missed"
-            case Place.NOWHERE:
+            case Place.COMPUTED_ANEW:
                 return (
                     f"is wrong: {reader} does not read {value}, which {kernel} overwrites: it computes the value anew, or"
                     " has it from elsewhere"
@@ -176,7 +164,7 @@ class OutputSentences:
         if definition is None:
             return f"other bytes than {value}, which {kernel} overwrites"
         read = self._name_step(definition[0])
-        for one in self.performed:
+        for one in self.context.followed.performed:
             if one.write.index == finding.write.index:
                 overwritten = one.overwritten.definition
                 if self.flow.find_path((overwritten,), lambda node: node == definition):
@@ -190,7 +178,7 @@ class OutputSentences:
 
     def _name_value(self, write: HiddenWrite) -> str:
         """The overwritten value in the schedule, where the schedule overwrites it."""
-        for one in self.performed:
+        for one in self.context.followed.performed:
             if one.write.index == write.index:
                 return self._name_step(one.overwritten.definition[0])
         return f"operand {write.operand} of `{write.kernel}`"
@@ -206,7 +194,7 @@ class OutputSentences:
         return found if found is not None and found[0] in self.flow.instructions else None
 
     def _name_kernel(self, name: str, verdict: Verdict) -> str:
-        causes = [c for c in self.context.outputs[name].causes if c.verdict is verdict]
+        causes = [c for c in self.context.verdicts.outputs[name].causes if c.verdict is verdict]
         return f"`{self.context.writes[causes[0].write].kernel}`" if causes else "a kernel"
 
     def _find_same(self, access: Access | None) -> ReadFinding | None:
@@ -216,17 +204,11 @@ class OutputSentences:
         return next(
             (
                 one
-                for one in self.context.stale
+                for one in self.context.verdicts.stale
                 if self.flow.find_step(one.reader.id) == access.step and one.write.index == access.buffer
             ),
             None,
         )
-
-    def _is_merged(self, name: str) -> bool:
-        """Whether the output is to see a call that XLA took for the same as another."""
-        merged = self.context.matching.merged
-        wrong = {cause.write for cause in self.context.outputs[name].causes if cause.verdict is Verdict.STALE}
-        return not wrong.isdisjoint((*merged, *merged.values()))
 
     def _find_access(self, name: str, kind: ReadKind) -> Access | None:
         """A wrong read of what the compiler made, which no finding names."""
@@ -235,7 +217,7 @@ class OutputSentences:
     def _count_steps(self, reader: int, write: int, *, is_after: bool) -> str:
         """` 3 steps` between the reader and the kernel; "" where these are not in one sequence."""
         times, step = self.flow.readers.times, self.flow.find_step(reader)
-        for one in self.performed:
+        for one in self.context.followed.performed:
             same = self.flow.homes.get(step) is self.flow.homes.get(one.kernel)
             distance = (times[step] - times[one.kernel]) * (1 if is_after else -1)
             if one.write.index == write and same and distance > 0:

@@ -8,7 +8,6 @@ from ligerdiag.analysis.definitions import Definition
 from ligerdiag.analysis.output_sentences import OutputSentences
 from ligerdiag.analysis.value_flow import ValueFlow
 from ligerdiag.analysis.value_sources import name_written
-from ligerdiag.analysis.wrong_reads import Performed
 from ligerdiag.findings import Verdict
 from ligerdiag.schedule_view import Access, MissingEdge, OutputView, ReadKind
 from ligerdiag.words import count_of, join_words
@@ -24,8 +23,6 @@ class OutputViews:
     """Looks at the outputs of one schedule."""
 
     context: Context
-    flow: ValueFlow
-    performed: tuple[Performed, ...]
     accesses: tuple[Access, ...]
     long: list[str] = field(default_factory=list[str])
     """Outputs of whose way the beginning is left out."""
@@ -42,21 +39,30 @@ class OutputViews:
 
     def __post_init__(self) -> None:
         kernels: dict[int, int] = {}
-        for one in self.performed:
+        for one in self.context.followed.performed:
             kernels.setdefault(one.write.index, one.kernel)
         self._kernels = kernels
 
+    @property
+    def flow(self) -> ValueFlow:
+        """What is computed from what."""
+        return self.context.followed.flow
+
     def describe(self) -> tuple[OutputView, ...]:
         """One for each output, in the program's order."""
-        sentences = OutputSentences(self.context, self.flow, self.performed, self.accesses)
-        nodes = list(self.flow.list_output_nodes()) if self.performed else []
+        sentences = OutputSentences(self.context, self.accesses)
+        nodes = list(self.flow.list_output_nodes()) if self.context.followed.performed else []
         found: list[OutputView] = []
-        for number, (name, output) in enumerate(self.context.outputs.items()):
+        for number, (name, output) in enumerate(self.context.verdicts.outputs.items()):
             path: tuple[int, ...] = ()
             if number < len(nodes):
                 path = self._find_path(name, number, output.verdict, nodes[number])
             missing = tuple(dict.fromkeys(self._list_missing(name)))
-            if output.verdict is Verdict.STALE and not missing and not sentences.is_not_run(name):
+            if (
+                output.verdict is Verdict.STALE
+                and not missing
+                and not self.context.verdicts.misses_only_gone_calls(name)
+            ):
                 self.unexplained.append(name)
             sentence = sentences.describe(name, number)
             found.append(OutputView(name=name, verdict=output.verdict, path=path, missing=missing, sentence=sentence))
@@ -72,7 +78,7 @@ class OutputViews:
             yield f"who misses what a kernel wrote on the way to {name_outputs(self.unexplained)} could not be told"
 
     def _list_missing(self, name: str) -> Iterator[MissingEdge]:
-        named = [(one.write.index, one.reader.id) for one in self.context.stale if name in one.outputs]
+        named = [(one.write.index, one.reader.id) for one in self.context.verdicts.stale if name in one.outputs]
         made = [(one.buffer, one.step) for one in self.accesses if one.read is ReadKind.STALE and name in one.outputs]
         for write, reader in named or made:
             kernel = self._kernels.get(write)
@@ -111,8 +117,12 @@ class OutputViews:
 
     def _list_starts(self, name: str, verdict: Verdict) -> Iterator[frozenset[Definition | int]]:
         """Where the way may begin, what tells most first: nodes, or ids of steps."""
-        context = self.context
-        findings = {Verdict.STALE: context.stale, Verdict.CLOBBERED: context.clobbered, Verdict.LATENT: context.latent}
+        context, verdicts = self.context, self.context.verdicts
+        findings = {
+            Verdict.STALE: verdicts.stale,
+            Verdict.CLOBBERED: verdicts.clobbered,
+            Verdict.LATENT: verdicts.latent,
+        }
         for finding in findings.get(verdict, ()):
             if name in finding.outputs:
                 yield frozenset({self.flow.find_step(finding.reader.id)})
@@ -128,7 +138,7 @@ class OutputViews:
     def _list_suspects(self, name: str) -> frozenset[Definition | int]:
         """Steps that may be who misses what a kernel wrote, where no finding says so."""
         verdicts = (Verdict.STALE, Verdict.UNKNOWN)
-        wrong = {cause.write for cause in self.context.outputs[name].causes if cause.verdict in verdicts}
+        wrong = {cause.write for cause in self.context.verdicts.outputs[name].causes if cause.verdict in verdicts}
         doubtful = (ReadKind.UNKNOWN, ReadKind.STALE)
         return frozenset(
             one.step for one in self.accesses if one.buffer in wrong and one.read in doubtful and name in one.outputs

@@ -9,7 +9,7 @@
       `compile.intent`). In a program that MLIR has folded, an operation that autodiff derived from the value before the
       write is taken to read it as it was (see `residuals`).
   (5) Loops run to a fixpoint; what a loop's predicate depends on, its results depend on.
-  (6) In a program that MLIR has folded, what cannot be told is marked (see `doubts`).
+  (6) In a program that MLIR has folded, what cannot be told is marked (see `ambiguities`).
   (7) The edges of a shard_map take and return all its values at once; each result is its own operand's.
 Not modelled: infeed, send and recv are taken for operations on their operands alone.
 """
@@ -17,8 +17,8 @@ Not modelled: infeed, send and recv are taken for operations on their operands a
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ligerdiag.analysis.ambiguities import CONSTANTS
 from ligerdiag.analysis.carriers import Carriers
-from ligerdiag.analysis.doubts import CONSTANTS
 from ligerdiag.analysis.folded import Folded
 from ligerdiag.analysis.kernel_call import transfer_call
 from ligerdiag.analysis.labels import Labels, LabelSpace

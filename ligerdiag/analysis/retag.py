@@ -8,7 +8,7 @@ common, the first of these that leaves some of them decides:
   (2) element type and dimensions are the same; then, as a partitioned module has smaller ones, element type and rank.
 Where a pass has joined two op_names with a semicolon, or has dropped the locations, the first op_name decides alone.
 What is left is *ambiguous*: it keeps its candidates under a tag of its own, a negative one, and whoever depends on which of
-them it is does not know (see `doubts`).
+them it is does not know (see `ambiguities`).
 """
 
 from collections import defaultdict

@@ -4,14 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.followed_writes import Performed
 from ligerdiag.analysis.hlo_text import HloText
 from ligerdiag.analysis.output_views import OutputViews, name_outputs
 from ligerdiag.analysis.value_flow import ValueFlow
-from ligerdiag.analysis.value_readers import ValueReaders
 from ligerdiag.analysis.view_accesses import AccessFinder
 from ligerdiag.analysis.view_steps import MOST_STEPS, StepFinder
 from ligerdiag.analysis.writes import HiddenWrite
-from ligerdiag.analysis.wrong_reads import Performed
 from ligerdiag.findings import Verdict
 from ligerdiag.hlo.shape import compute_byte_size, render_shape
 from ligerdiag.schedule_view import Access, AccessKind, MutatedBuffer, OutputView, ReadKind, ScheduleView
@@ -20,13 +19,10 @@ from ligerdiag.schedule_view import Access, AccessKind, MutatedBuffer, OutputVie
 def compute_schedule_view(context: Context) -> ScheduleView:
     """The neighbourhood of the module's hidden writes, and its whole text."""
     module, text = context.optimized, HloText(context.optimized)
-    flow = ValueFlow(ValueReaders(context))
-    performed = tuple(_list_performed(context, flow)) if module.is_scheduled else ()
-    for one in performed:
-        flow.add_write(one.write.index, one.overwritten)
-    access_finder = AccessFinder(context, flow, performed)
+    flow, performed = context.followed.flow, context.followed.performed
+    access_finder = AccessFinder(context)
     accesses = access_finder.find() if performed else ()
-    output_views = OutputViews(context, flow, performed, accesses)
+    output_views = OutputViews(context, accesses)
     outputs = output_views.describe()
     finder = StepFinder(flow, text, tuple(dict.fromkeys(one.kernel for one in performed)))
     chosen = finder.choose(_rank_steps(accesses, outputs)) if performed else frozenset[int]()
@@ -52,17 +48,6 @@ def compute_schedule_view(context: Context) -> ScheduleView:
             *_list_cuts(chosen, accesses, outputs),
         ),
     )
-
-
-def _list_performed(context: Context, flow: ValueFlow) -> Iterator[Performed]:
-    """The hidden writes that the schedule performs, in program order, each call of a write by LogicalTime."""
-    times = flow.readers.times
-    for write in context.writes:
-        calls = [actual for actual in context.matching.actual if actual.write == write.index]
-        for actual in sorted(calls, key=lambda one: times.get(one.call.id, 0)):
-            overwritten = flow.readers.find_overwritten(write, actual)
-            kernel = flow.find_step(overwritten.kernel.id)
-            yield Performed(write=write, actual=actual, overwritten=overwritten, kernel=kernel)
 
 
 def _describe_buffer(

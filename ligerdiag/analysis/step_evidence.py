@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ligerdiag.analysis.carriers import is_same_operation
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.order import compute_logical_times
-from ligerdiag.analysis.standing import Judgement
+from ligerdiag.analysis.order_independence import Judgement
 from ligerdiag.analysis.synthetic_schedules import SchedulePolicy
 from ligerdiag.analysis.value_paths import ValuePaths, render_instruction, render_path, render_value
 from ligerdiag.analysis.writes import HiddenWrite
@@ -107,7 +107,7 @@ def _find_reader(context: Context, output: str) -> _Reader | None:
     """The first in program order."""
     found = [
         (read.write, read.wrong)
-        for read in (*context.stale, *context.clobbered)
+        for read in (*context.verdicts.stale, *context.verdicts.clobbered)
         if output in read.outputs and read.wrong is not None
     ]
     if not found:

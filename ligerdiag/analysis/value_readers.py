@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from ligerdiag.analysis.actual import Sighting
 from ligerdiag.analysis.carriers import is_same_operation
-from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.definitions import Definition, Definitions, find_operand
+from ligerdiag.analysis.evaluated_pair import EvaluatedPair
 from ligerdiag.analysis.memory import ActualWrite
 from ligerdiag.analysis.origins import find_origins
 from ligerdiag.analysis.reading_operations import find_moves, find_reading
@@ -77,7 +77,7 @@ type _Use = tuple[int, int, Scheduled, ShapeIndex]
 class ValueReaders:
     """Looks for the readers in one schedule."""
 
-    context: Context
+    context: EvaluatedPair
     times: Mapping[int, int] = field(init=False)
     definitions: Definitions = field(init=False)
     scheduled: Mapping[int, Scheduled] = field(init=False)

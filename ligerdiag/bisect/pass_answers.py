@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ligerdiag.analysis.standing import Standing
 from ligerdiag.analysis.step_evidence import (
     Evidence,
     describe_loosening,
@@ -20,6 +19,7 @@ from ligerdiag.analysis.step_evidence import (
     describe_openness,
     describe_order,
 )
+from ligerdiag.analysis.verdict.combination import Standing
 from ligerdiag.bisect.pass_history import History, Moment
 from ligerdiag.bisect.snapshots import Step
 from ligerdiag.findings import Verdict

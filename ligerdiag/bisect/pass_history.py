@@ -10,7 +10,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from ligerdiag.analysis.call_effects import CallEffectsReader
-from ligerdiag.analysis.standing import Judgement, Standing, judge_module
+from ligerdiag.analysis.order_independence import Judgement, judge_module
+from ligerdiag.analysis.verdict.combination import Standing
 from ligerdiag.bisect.snapshots import Step, find_step, list_snapshots
 from ligerdiag.compile.artifacts import Artifact
 from ligerdiag.errors import ArtifactError

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.analysis.evidence import Place
 from ligerdiag.findings import Finding, Severity, Verdict
 from ligerdiag.hazards.examples import ALIASED_CALL, KERNEL
 from ligerdiag.hazards.rule import Example, Reproduction, Rule
@@ -19,13 +18,14 @@ from ligerdiag.hazards.wording import (
     name_outputs,
     render_at,
 )
+from ligerdiag.schedule_view import Place
 
 
 def check(context: Context) -> Iterator[Finding]:
     """One finding for each reader that reads the kernel's operand too early."""
-    for read in context.stale:
+    for read in context.verdicts.stale:
         operand = find_read_operand(read)
-        if read.wrong is None or read.wrong.place is not Place.SAME_MEMORY or operand is None:
+        if read.wrong is None or read.wrong.place is not Place.SAME_BYTES or operand is None:
             continue
         time = context.logical_times.get(read.reader.id)
         value = find_producer(operand)

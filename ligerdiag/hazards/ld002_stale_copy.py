@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.analysis.evidence import Place
-from ligerdiag.analysis.search import ReadFinding
+from ligerdiag.analysis.verdict.blame import ReadFinding
 from ligerdiag.findings import Finding, Severity, Verdict
 from ligerdiag.hazards.examples import ALIASED_CALL, KERNEL
 from ligerdiag.hazards.rule import Example, Reproduction, Rule
@@ -23,6 +22,7 @@ from ligerdiag.hazards.wording import (
 )
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.schedule_view import Place
 
 _GATHERS = having(Trait.GATHERS)
 _PLACES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
@@ -30,18 +30,11 @@ _PLACES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 
 def check(context: Context) -> Iterator[Finding]:
     """One finding for each reader of a copy, and one for each stale output that no reader explains."""
-    explained: set[tuple[int, str]] = set()
-    for read in context.stale:
-        explained.update((read.write.index, name) for name in read.outputs)
-        if read.wrong is not None and read.wrong.place is not Place.SAME_MEMORY:
+    for read in context.verdicts.stale:
+        if read.wrong is not None and read.wrong.place is not Place.SAME_BYTES:
             yield _report(context, read)
     for write in context.writes:
-        names = tuple(
-            name
-            for name, output in context.outputs.items()
-            if any(c.write == write.index and c.verdict is Verdict.STALE for c in output.causes)
-            and (write.index, name) not in explained
-        )
+        names = context.verdicts.list_unexplained(write.index, Verdict.STALE)
         if names:
             call = locate_call(context, write)
             yield Finding(

@@ -20,8 +20,8 @@ from ligerdiag.hazards.wording import (
 
 def check(context: Context) -> Iterator[Finding]:
     """One finding for each lucky reader."""
-    for read in context.latent:
-        names = tuple(name for name in read.outputs if context.outputs[name].verdict is Verdict.LATENT)
+    for read in context.verdicts.latent:
+        names = tuple(name for name in read.outputs if context.verdicts.outputs[name].verdict is Verdict.LATENT)
         if read.lucky is None or not names:
             continue  # an output that is wrong for another reason is not right by luck
         side = "after" if read.lucky.after else "before"

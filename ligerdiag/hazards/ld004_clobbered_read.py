@@ -21,9 +21,7 @@ from ligerdiag.hazards.wording import (
 
 def check(context: Context) -> Iterator[Finding]:
     """One finding for each clobbered reader, and one for each clobbered output that no reader explains."""
-    explained: set[tuple[int, str]] = set()
-    for read in context.clobbered:
-        explained.update((read.write.index, name) for name in read.outputs)
+    for read in context.verdicts.clobbered:
         time = context.logical_times.get(read.reader.id)
         call, place = locate_call(context, read.write), locate_read(context, read)
         yield Finding(
@@ -49,12 +47,7 @@ def check(context: Context) -> Iterator[Finding]:
             reader=place,
         )
     for write in context.writes:
-        names = tuple(
-            name
-            for name, output in context.outputs.items()
-            if any(c.write == write.index and c.verdict is Verdict.CLOBBERED for c in output.causes)
-            and (write.index, name) not in explained
-        )
+        names = context.verdicts.list_unexplained(write.index, Verdict.CLOBBERED)
         if names:
             call = locate_call(context, write)
             yield Finding(

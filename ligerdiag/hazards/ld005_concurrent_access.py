@@ -18,9 +18,8 @@ def check(context: Context) -> Iterator[Finding]:
     """One finding for each reader that nothing keeps apart from a hidden write."""
     for race in context.concurrency.races:
         write = context.writes[race.write]
-        names = tuple(
-            name for name, output in context.outputs.items() if any(race.key in cause.raced for cause in output.causes)
-        )
+        outputs = context.verdicts.outputs
+        names = tuple(name for name, output in outputs.items() if any(race.key in c.raced for c in output.causes))
         call, place = locate_call(context, write), ReadPlace(line=_find_line(context, race))
         yield Finding(
             rule=RULE.id,

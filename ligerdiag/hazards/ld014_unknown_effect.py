@@ -20,7 +20,7 @@ def check(context: Context) -> Iterator[Finding]:
         write = unknown_by_call.get(call.id)
         names = tuple(
             name
-            for name, output in context.outputs.items()
+            for name, output in context.verdicts.outputs.items()
             if any(c.write == write and c.verdict is Verdict.UNKNOWN for c in output.causes)
         )
         yield Finding(

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import islice
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.analysis.search import ReadFinding
+from ligerdiag.analysis.verdict.blame import ReadFinding
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.findings import CallPlace, ReadPlace, SourceLine
 from ligerdiag.hlo.module import HloInstruction, HloModule

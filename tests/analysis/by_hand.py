@@ -81,4 +81,4 @@ def judge(
 
 
 def verdicts(context: Context) -> list[str]:
-    return [output.verdict.value for output in context.outputs.values()]
+    return [output.verdict.value for output in context.verdicts.outputs.values()]

@@ -2,10 +2,11 @@
 
 from ligerdiag.analysis.carriers import Carriers, compute_carriers
 from ligerdiag.analysis.coverage import compute_tag_coverage
-from ligerdiag.analysis.evidence import Place, is_named_after
+from ligerdiag.analysis.evaluations import is_named_after
 from ligerdiag.analysis.writes import find_hidden_writes
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloInstructionProto
+from ligerdiag.schedule_view import Place
 from tests.analysis.by_hand import Program, effects_of, judge, verdicts
 from tests.hlo.building import Builder, array, find, tuple_of
 
@@ -83,9 +84,9 @@ def test_the_first_wrong_operation_is_the_reader_and_not_those_behind_it() -> No
         builder.op(entry, "tuple", sums, z, shape=PAIR)
         builder.place(x, h, y, z, sums)
     context = judge(program, schedule, "sums", "z")
-    (read,) = context.stale
+    (read,) = context.verdicts.stale
     assert read.wrong is not None
-    assert (read.reader.opcode, read.outputs, read.wrong.place) == ("abs", ("z",), Place.SAME_MEMORY)
+    assert (read.reader.opcode, read.outputs, read.wrong.place) == ("abs", ("z",), Place.SAME_BYTES)
 
 
 def test_a_merged_reader_speaks_for_the_operation_that_it_is_named_after() -> None:

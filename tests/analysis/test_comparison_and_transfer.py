@@ -2,10 +2,10 @@
 
 import pytest
 
-from ligerdiag.analysis.comparison import Comparison
 from ligerdiag.analysis.kernel_call import transfer_call
 from ligerdiag.analysis.labels import LabelSpace
 from ligerdiag.analysis.memory import LuckyRead
+from ligerdiag.analysis.verdict.comparison import Comparison
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.hlo.module import HloModule

@@ -66,7 +66,7 @@ def write_pair(*, fused: bool) -> tuple[Program, Program]:
 def test_an_operation_that_should_depend_on_something_is_seen_though_it_is_quiet(*, fused: bool) -> None:
     context = judge(*write_pair(fused=fused), "sums", "y")
     assert verdicts(context) == ["fresh", "stale"]
-    assert [finding.reader.opcode for finding in context.stale] == ["fusion" if fused else "abs"]
+    assert [finding.reader.opcode for finding in context.verdicts.stale] == ["fusion" if fused else "abs"]
 
 
 def test_a_kernel_in_a_fusion_starts_something_whatever_it_reads() -> None:

@@ -68,7 +68,7 @@ def test_a_race_says_what_is_in_flight_and_marks_the_output() -> None:
     assert race.start is race.reader
     assert race.done is not None
     assert race.done.opcode == "async-done"
-    assert [cause.raced for cause in context.outputs["y"].causes] == [(race.key,)]
+    assert [cause.raced for cause in context.verdicts.outputs["y"].causes] == [(race.key,)]
 
 
 @pytest.mark.parametrize("traced", [True, False])
@@ -88,7 +88,7 @@ def test_a_done_that_has_bytes_of_its_own_passes_the_race_on(pair: str, *, trace
     schedule.define(done)
     context = judge(write_original(), schedule, "sums", "y")
     assert verdicts(context)[1] == "unknown"
-    assert [cause.raced for cause in context.outputs["y"].causes] == [(context.concurrency.races[0].key,)]
+    assert [cause.raced for cause in context.verdicts.outputs["y"].causes] == [(context.concurrency.races[0].key,)]
 
 
 def test_without_a_program_a_race_is_known_all_the_same() -> None:
@@ -101,7 +101,7 @@ def test_without_a_program_a_race_is_known_all_the_same() -> None:
         optimized=optimized, buffers=buffers, effects_of=effects_of, output_names=("sums", "y")
     )
     (race,) = context.concurrency.races
-    assert [cause.raced for cause in context.outputs["y"].causes] == [(race.key,)]
+    assert [cause.raced for cause in context.verdicts.outputs["y"].causes] == [(race.key,)]
 
 
 def test_other_bytes_do_not_race() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ligerdiag.analysis.call_effects import CallEffectsReader
-from ligerdiag.analysis.standing import Judgement, judge_module
+from ligerdiag.analysis.order_independence import Judgement, judge_module
 from ligerdiag.bisect.pass_answers import Blame, PassAnswer, describe_answers, explain_output
 from ligerdiag.bisect.pass_history import History, Moment
 from ligerdiag.bisect.snapshots import Step

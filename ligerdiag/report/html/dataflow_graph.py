@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from ligerdiag.findings import VERDICT_ORDER, Verdict
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.schedule_view import AccessKind, OutputView, Place, ReadKind, ScheduleView, Step
+from ligerdiag.schedule_view import READ_KIND_ORDER, AccessKind, OutputView, Place, ReadKind, ScheduleView, Step
 
 MAX_OUTPUTS = 6
 """Ends of the graph; the wrong ones come first."""
@@ -167,12 +167,11 @@ def _contract(edges: tuple[Edge, ...], notable: frozenset[Key]) -> tuple[Edge, .
 
 def _compute_read_kinds(view: ScheduleView) -> dict[int, str]:
     """Step id to the style of what it does to a mutated buffer: the worst read wins, and a wrong one of a kernel's."""
-    worst = (ReadKind.STALE, ReadKind.CLOBBERED, ReadKind.UNKNOWN, ReadKind.LATENT, ReadKind.FRESH, ReadKind.ORIGINAL)
     styles: dict[int, str] = {}
     for access in view.accesses:
         if access.kind is AccessKind.DEFINE:
             styles.setdefault(access.step, "define")
-    for kind in reversed(worst):
+    for kind in READ_KIND_ORDER[1:]:
         for access in view.accesses:
             if access.kind is AccessKind.READ and access.read is kind:
                 styles[access.step] = kind.value

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from ligerdiag.analysis.actual import Actual
 from ligerdiag.analysis.carriers import Carriers
-from ligerdiag.analysis.evidence import is_named_after
 from ligerdiag.analysis.fusion_summaries import FusionSummaries
 from ligerdiag.analysis.labels import Labels, LabelSpace
 from ligerdiag.analysis.matching import Matching
@@ -19,7 +18,7 @@ from ligerdiag.hlo.tags import TagPath
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Runner:
+class Evaluations:
     """Evaluates either program, as often as needed."""
 
     program: HloModule
@@ -84,3 +83,18 @@ class Runner:
             carried=self.carried,
             sights=sights,
         ).run()
+
+
+def is_named_after(path: TagPath, instruction: HloInstruction) -> bool:
+    """Whether the instruction's name holds the operation's tag.
+
+    XLA names an instruction after its op_name when it comes from the program, so the tag is in the name of the operation
+    itself and of its clones, and not in that of an instruction that a pass has made.
+    """
+    sought, name = f"ld{path[-1]}", instruction.name
+    at = name.find(sought)
+    while at >= 0:
+        if not name[at + len(sought) : at + len(sought) + 1].isdecimal():
+            return True
+        at = name.find(sought, at + 1)
+    return False

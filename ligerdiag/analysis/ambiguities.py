@@ -1,7 +1,8 @@
-"""Doubts: values of which it cannot be told what the author meant, or which instruction computes them.
+"""Ambiguities: values of which it cannot be told what the author meant, or which instruction computes them.
 
-Where there is no program as written, there is only what XLA got: folded by MLIR, and without tags. A doubt is a mark on the
-values that depend on what is not known (`settling` makes outputs that have one unknown):
+Where there is no program as written, there is only what XLA got: folded by MLIR, and without tags. An
+ambiguity is a mark on the values that depend on what is not known (`verdict.unknown_propagation` makes outputs that have one
+unknown):
   (1) DERIVATIVE: an operation that autodiff derived from the value before the write reads the overwritten value. It may
       want the original, as a residual; or what it read was the new value times one, or the like, which MLIR has folded away.
       The same of any reader outside of the forward pass, where that may have saved the value: what it reads may be a
@@ -16,9 +17,10 @@ values that depend on what is not known (`settling` makes outputs that have one 
   (5) UNSURE: an instruction of the optimized module is wrong if it is the author's operation, and right if a pass made it.
   (6) NO_METADATA: nothing that carries the overwritten value's original is found again in the optimized module, by any name.
   (7) TOO_MANY: so many operations are wrong that which of them an output depends on was not asked to the end.
-A value folded into the very one that the kernel overwrites, `x + 0` say, leaves no trace: that is a limit, not a doubt.
+A value folded into the very one that the kernel overwrites, `x + 0` say, leaves no trace: that is a limit, and not marked.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -43,7 +45,7 @@ class Reason(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class Ambiguity:
     """Key of a mark: whether the value sees this hidden write as it is meant to cannot be told."""
 
     write: int
@@ -51,6 +53,10 @@ class Doubt:
     reason: Reason
     instruction: int
     """Instruction id: of the reader in the unoptimized module, (1) and (2); in the optimized one, (4) and (5); else 0."""
+
+
+type Ambiguities = Mapping[str, frozenset[Ambiguity]]
+"""Output name to what cannot be told about it."""
 
 
 def is_other_form(instruction: HloInstruction) -> bool:

@@ -1,11 +1,8 @@
 """What a module says about its outputs before anything is scheduled: which hidden writes reach them whatever the order.
 
-The module is judged under the schedules of `synthetic_schedules`, on storage that must be shared (`hlo.must_alias`):
-  forced   right under each of them, and luck has no part in it: a path of data or control leads from the write to the output
-  open     right under one of them: the order decides, and nothing forces it
-  lost     wrong under each: the output is computed from something else than what the kernel wrote, a copy, a shard or the
-           value before a cast; no order can mend that
-  unknown  neither: an effect that is not known, or a read that races with the kernel
+The module is judged under the schedules of `synthetic_schedules`, on storage that must be shared (`hlo.must_alias`);
+`verdict.combination` says what follows. An output that is forced is right by a path of data or control from the write to it;
+one that is lost is computed from something else than what the kernel wrote: a copy, a shard or the value before a cast.
 A module with a schedule is judged under that, too. What XLA's buffer assignment puts into the same bytes by chance is not
 seen here. Not judged is a module that hands several values through one of Shardy's custom calls, round a manual
 computation: which result is which operand is not told apart.
@@ -13,12 +10,12 @@ computation: which result is which operand is not told apart.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
 from ligerdiag.analysis.call_effects import CallEffectsReader
 from ligerdiag.analysis.context import Context, compute_context
 from ligerdiag.analysis.inlined_calls import inline_calls
 from ligerdiag.analysis.synthetic_schedules import SchedulePolicy, schedule_module
+from ligerdiag.analysis.verdict.combination import Standing, choose_verdict, find_standing
 from ligerdiag.analysis.writes import find_hidden_operands
 from ligerdiag.findings import Verdict
 from ligerdiag.hlo.buffers import BufferAssignment
@@ -26,18 +23,7 @@ from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.must_alias import build_must_alias_buffers
 from ligerdiag.hlo.shape import iterate_leaves
 
-_RIGHT = frozenset({Verdict.FRESH, Verdict.LATENT})
-_WRONG = frozenset({Verdict.STALE, Verdict.CLOBBERED})
 _SHARDY = "xla.sdy."
-
-
-class Standing(StrEnum):
-    """How an output stands before the order is decided."""
-
-    FORCED = "forced"
-    OPEN = "open"
-    LOST = "lost"
-    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -57,10 +43,9 @@ class Judgement:
     def verdicts(self) -> Mapping[str, Verdict]:
         """By output name: of the schedule; where there is none, fresh if forced, latent if open, else what it is if lost."""
         if self.scheduled is not None:
-            return {name: output.verdict for name, output in self.scheduled.outputs.items()}
-        early = self.synthetic[SchedulePolicy.EARLY].outputs
-        shown = {Standing.FORCED: Verdict.FRESH, Standing.OPEN: Verdict.LATENT, Standing.UNKNOWN: Verdict.UNKNOWN}
-        return {name: shown.get(standing, early[name].verdict) for name, standing in self.standings.items()}
+            return {name: output.verdict for name, output in self.scheduled.verdicts.outputs.items()}
+        early = self.synthetic[SchedulePolicy.EARLY].verdicts.outputs
+        return {name: choose_verdict(standing, early[name].verdict) for name, standing in self.standings.items()}
 
 
 def judge_module(
@@ -119,13 +104,8 @@ def _has_boundary(module: HloModule) -> bool:
 
 
 def _compare(synthetic: Mapping[SchedulePolicy, Context]) -> Mapping[str, Standing]:
-    names = next(iter(synthetic.values())).outputs
-    return {name: _stand({context.outputs[name].verdict for context in synthetic.values()}) for name in names}
-
-
-def _stand(verdicts: set[Verdict]) -> Standing:
-    if verdicts == {Verdict.FRESH}:
-        return Standing.FORCED
-    if verdicts & _RIGHT:
-        return Standing.OPEN
-    return Standing.LOST if verdicts <= _WRONG else Standing.UNKNOWN
+    names = next(iter(synthetic.values())).verdicts.outputs
+    return {
+        name: find_standing({context.verdicts.outputs[name].verdict for context in synthetic.values()})
+        for name in names
+    }

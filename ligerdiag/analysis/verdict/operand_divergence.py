@@ -16,13 +16,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ligerdiag.analysis.actual import Actual, Sighting
-from ligerdiag.analysis.comparison import Comparison
-from ligerdiag.analysis.evidence import Differing
+from ligerdiag.analysis.evaluations import Evaluations
 from ligerdiag.analysis.identities import find_same_elements
 from ligerdiag.analysis.labels import Labels
 from ligerdiag.analysis.program_order import Intended, TaggedSet
-from ligerdiag.analysis.runner import Runner
 from ligerdiag.analysis.twins import find_one_value, number_values
+from ligerdiag.analysis.verdict.comparison import Comparison
+from ligerdiag.analysis.verdict.first_divergence import Differing
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.tags import TagPath
@@ -33,7 +33,9 @@ _COMMUTATIVE = having(Trait.COMMUTES)
 type Edge = tuple[TagPath, Labels]
 
 
-def find_wrong_edges(intended: Intended, actual: Actual, comparison: Comparison, run: Runner) -> Iterator[Differing]:
+def find_wrong_edges(
+    intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations
+) -> Iterator[Differing]:
     """Operations with a wrong operand, about the writes that the operation as a whole is not wrong about."""
     twins = _Twins(_number_tags(run.program))
     for path, tagged in intended.tagged.items():
@@ -107,7 +109,7 @@ def _judge(tagged: TaggedSet, operands: list[Edge], twins: _Twins, comparison: C
     return max(stale, 0), max(clobbered, 0)
 
 
-def _recognise(operand: HloInstruction, sighting: Sighting, actual: Actual, run: Runner) -> Edge:
+def _recognise(operand: HloInstruction, sighting: Sighting, actual: Actual, run: Evaluations) -> Edge:
     """(1): tag path and dependence set; () where it is not recognised."""
     tags, scheduled = run.optimized.tags, sighting.scheduled
     one = operand
@@ -128,7 +130,7 @@ def _recognise(operand: HloInstruction, sighting: Sighting, actual: Actual, run:
             return (), 0
 
 
-def _find_tag(value: HloInstruction, run: Runner) -> TagPath:
+def _find_tag(value: HloInstruction, run: Evaluations) -> TagPath:
     """The tag of the operation whose bytes the value names; of a fusion's, that of what it computes last."""
     index: int | None = None
     while True:

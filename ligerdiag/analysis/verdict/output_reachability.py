@@ -21,11 +21,11 @@ from itertools import batched
 from math import inf
 
 from ligerdiag.analysis.actual import Sighting
-from ligerdiag.analysis.comparison import Cause
-from ligerdiag.analysis.evidence import Differing, WrongRead
+from ligerdiag.analysis.evaluations import Evaluations
 from ligerdiag.analysis.labels import Labels, WrongAbout
 from ligerdiag.analysis.order import compute_logical_times
-from ligerdiag.analysis.runner import Runner
+from ligerdiag.analysis.verdict.comparison import Cause
+from ligerdiag.analysis.verdict.first_divergence import Differing, WrongRead
 from ligerdiag.hlo.tags import TagPath
 
 MARKS = 4096
@@ -65,7 +65,7 @@ class _Question:
 
 
 def find_reached(
-    run: Runner, outputs: int, wrong: Iterable[tuple[Cause, Differing]], reads: list[WrongRead]
+    run: Evaluations, outputs: int, wrong: Iterable[tuple[Cause, Differing]], reads: list[WrongRead]
 ) -> Reached:
     """The causes of wrong operations, and the reads, that each output depends on."""
     times = compute_logical_times(run.optimized)
@@ -99,7 +99,7 @@ def find_reached(
     return Reached(known, reached)
 
 
-def _find_last_calls(run: Runner, times: Mapping[int, int]) -> Mapping[int, float]:
+def _find_last_calls(run: Evaluations, times: Mapping[int, int]) -> Mapping[int, float]:
     """HiddenWrite index to the LogicalTime after which none of its kernel's calls follows."""
     last: dict[int, float] = {}
     for one in run.matching.actual:
@@ -111,7 +111,7 @@ def _find_last_calls(run: Runner, times: Mapping[int, int]) -> Mapping[int, floa
 
 
 def _find_causes(
-    run: Runner, by_cause: Mapping[Cause, Mapping[_Spot, None]], known: tuple[set[Cause], ...]
+    run: Evaluations, by_cause: Mapping[Cause, Mapping[_Spot, None]], known: tuple[set[Cause], ...]
 ) -> frozenset[Cause]:
     """Adds to `known`, by (1) to (3), and returns what stays open, (4)."""
     size = -(-sum(map(len, by_cause.values())) // MARKS)
@@ -155,10 +155,10 @@ def _split(question: _Question, others: int) -> tuple[_Question, ...]:
     return tuple([_Question(question.write, some, question.cause) for some in batched(question.spots, size)])
 
 
-def _ask(run: Runner, questions: list[_Question], outputs: int) -> list[set[int]]:
+def _ask(run: Evaluations, questions: list[_Question], outputs: int) -> list[set[int]]:
     """For each output the numbers of the questions of which it has both marks."""
     found: list[set[int]] = [set() for _ in range(outputs)]
-    plain = replace(run, folded=False)  # doubts add marks of their own and change none of these
+    plain = replace(run, folded=False)  # ambiguities add marks of their own and change none of these
     for first in range(0, len(questions), MARKS):
         some = questions[first : first + MARKS]
         space = run.space.without_marks()

@@ -3,8 +3,9 @@
 import pytest
 
 from ligerdiag.analysis.call_effects import CallEffectsReader
-from ligerdiag.analysis.standing import Judgement, Standing, judge_module
+from ligerdiag.analysis.order_independence import Judgement, judge_module
 from ligerdiag.analysis.synthetic_schedules import SchedulePolicy
+from ligerdiag.analysis.verdict.combination import Standing
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.findings import Verdict
 from ligerdiag.hlo.parse import parse_hlo
@@ -87,7 +88,7 @@ def test_one_reader_before_the_kernel_and_one_after_it_can_be_right_in_the_autho
     after = module.op(entry, "abs", h, tag=4)
     program = finish(module, entry, sums, module.op(entry, "add", before, after, tag=5))
     judgement = judge(program, program, "sums", "both")
-    wrong = {policy: context.outputs["both"].verdict for policy, context in judgement.synthetic.items()}
+    wrong = {policy: context.verdicts.outputs["both"].verdict for policy, context in judgement.synthetic.items()}
     assert wrong[SchedulePolicy.LATE] is Verdict.STALE
     assert wrong[SchedulePolicy.EARLY] is Verdict.CLOBBERED
     assert judgement.standings["both"] is OPEN

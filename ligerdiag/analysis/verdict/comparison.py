@@ -1,15 +1,15 @@
-"""Intended and actual dependence sets, compared output by output.
+"""What a value is by its two dependence sets: the definitions of stale, clobbered, latent, unknown and fresh.
 
-For each hidden write W and output o, with I and A the two sets:
+For each hidden write W and value v, with I its intended set and A its actual one:
   stale      FRESH(W) is in I and not in A, in any iteration class; or ORIG(W) is in A and not in I
   clobbered  FRESH(W) is in A and not in I; or ORIG(W) is in I and not in A, FRESH(W) is in A, and W's operand was seen to
              hold the original: two readers want the value, one from before and one from after, and both get the latter
   latent     neither, and a read on the way was lucky: nothing but the schedule's order makes it right
   unknown    neither stale nor clobbered, and a read on the way races with the kernel: what it sees is up to the hardware;
-             or W is a kernel of unknown effect and touches o at all; or where W hits memory could not be told; or ORIG(W)
+             or W is a kernel of unknown effect and touches v at all; or where W hits memory could not be told; or ORIG(W)
              is in I and not in A, FRESH(W) is in A, and nothing was seen to hold the original: it may be there unseen
   fresh      otherwise
-The worst over all W is the output's verdict.
+The worst over all W is the value's verdict. An output's may be worse than that of its value, see `blame`.
 """
 
 from collections import defaultdict
@@ -34,16 +34,21 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class OutputComparison:
+class OutputVerdict:
     """One output's verdict and causes (none when fresh)."""
 
     verdict: Verdict
     causes: tuple[Cause, ...]
 
-    def join(self, causes: tuple[Cause, ...]) -> "OutputComparison":
+    def join(self, causes: tuple[Cause, ...]) -> "OutputVerdict":
         """With further causes; the worst verdict wins."""
-        verdict = max((self.verdict, *(c.verdict for c in causes)), key=VERDICT_ORDER.index)
-        return OutputComparison(verdict, tuple(dict.fromkeys((*self.causes, *causes))))
+        verdict = find_worst((self.verdict, *(c.verdict for c in causes)))
+        return OutputVerdict(verdict, tuple(dict.fromkeys((*self.causes, *causes))))
+
+
+def find_worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """The verdict of what several verdicts apply to; fresh where none does."""
+    return max(verdicts, key=VERDICT_ORDER.index, default=Verdict.FRESH)
 
 
 @dataclass(slots=True, eq=False)
@@ -82,7 +87,7 @@ class Comparison:
             moved |= self.space.all_fresh(write)
         object.__setattr__(self, "_moved_fresh", moved)
 
-    def compare(self, intended: Labels, actual: Labels) -> OutputComparison:
+    def compare(self, intended: Labels, actual: Labels) -> OutputVerdict:
         """Verdict on one value."""
         wrong = (self.find_stale(intended, actual), self.find_clobbered(intended, actual))
         raced: defaultdict[int, list[RacedRead]] = defaultdict(list)
@@ -101,8 +106,7 @@ class Comparison:
                 )
             )
         ]
-        verdict = max((c.verdict for c in causes), key=VERDICT_ORDER.index, default=Verdict.FRESH)
-        return OutputComparison(verdict, tuple(causes))
+        return OutputVerdict(find_worst(c.verdict for c in causes), tuple(causes))
 
     def find_stale(self, intended: Labels, actual: Labels) -> Labels:
         """The writes (a bit each, see `LabelSpace.bits_of`) that the value misses, or has a part that does."""

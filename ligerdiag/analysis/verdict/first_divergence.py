@@ -8,27 +8,16 @@ compiler folded away) is where the wrong value is read: its scheduled instructio
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 
 from ligerdiag.analysis.actual import Actual, Sighting
 from ligerdiag.analysis.carriers import is_same_operation
-from ligerdiag.analysis.comparison import Comparison
 from ligerdiag.analysis.labels import Labels
 from ligerdiag.analysis.program_order import Intended, TaggedSet
+from ligerdiag.analysis.verdict.comparison import Comparison
 from ligerdiag.findings import Verdict
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.tags import TagPath
-
-
-class Place(Enum):
-    """Where a stale reader finds the value from before the write."""
-
-    SAME_MEMORY = "same memory"
-    """In the overwritten bytes themselves, before the kernel runs."""
-    OTHER_MEMORY = "other memory"
-    """In a copy, a shard, or the value it was cast or computed from."""
-    NOWHERE = "nowhere"
-    """It computes it anew, or the value is untraceable; what is certain is that the write is missing."""
+from ligerdiag.schedule_view import Place
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -187,28 +176,13 @@ def find_own_sightings(
     )
 
 
-def is_named_after(path: TagPath, instruction: HloInstruction) -> bool:
-    """Whether the instruction's name holds the operation's tag.
-
-    XLA names an instruction after its op_name when it comes from the program, so the tag is in the name of the operation
-    itself and of its clones, and not in that of an instruction that a pass has made.
-    """
-    sought, name = f"ld{path[-1]}", instruction.name
-    at = name.find(sought)
-    while at >= 0:
-        if not name[at + len(sought) : at + len(sought) + 1].isdecimal():
-            return True
-        at = name.find(sought, at + 1)
-    return False
-
-
 def _find_source(write: int, sighting: Sighting, slices: set[int], comparison: Comparison) -> tuple[int | None, Place]:
     """Which operand of the reader brings the value from before, and from where."""
     original = comparison.space.all_original(write)
     carrying = [(number, place) for number, place, labels in sighting.reads if labels & original]
     for number, place in carrying:
         if place in slices:
-            return number, Place.SAME_MEMORY
+            return number, Place.SAME_BYTES
     if carrying:
-        return carrying[0][0], Place.OTHER_MEMORY
-    return None, Place.NOWHERE
+        return carrying[0][0], Place.COPY
+    return None, Place.COMPUTED_ANEW

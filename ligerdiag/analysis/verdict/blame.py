@@ -1,16 +1,26 @@
-"""Which operations make outputs wrong, and which outputs each of them reaches."""
+"""Which operations make outputs wrong, and which outputs each of them reaches.
 
-from collections.abc import Mapping
+The sets of an output can agree although it is wrong. An output is made worse (it never gets better):
+  (1) by a kernel call that XLA merged with an earlier one, where the two do not see the same: what is computed from the
+      later call's result is stale;
+  (2) by an operation upstream that surely is the author's own and whose set is wrong (`first_divergence`,
+      `operand_divergence`): an output that mixes several values can depend on all the right writes and still have one wrong
+      part. Of a kernel that could not be followed, or whose loop nesting differs, no operation says so.
+Blamed for a wrong output are the reads where operations begin to be wrong, and from which the output is computed; for a
+latent one, the lucky reads in its set. Where too many operations are wrong to ask which of them an output depends on, it is
+`crowded` with these writes, and `ambiguities` makes it unknown for them, (7).
+"""
+
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ligerdiag.analysis.actual import Actual
-from ligerdiag.analysis.comparison import Cause, Comparison, OutputComparison
-from ligerdiag.analysis.evidence import Differing, WrongRead, find_own_sightings, find_wrong_reads
+from ligerdiag.analysis.evaluated_pair import EvaluatedPair
+from ligerdiag.analysis.evaluations import Evaluations
 from ligerdiag.analysis.labels import Labels
 from ligerdiag.analysis.memory import LuckyRead
-from ligerdiag.analysis.program_order import Intended
-from ligerdiag.analysis.reaching import find_reached
-from ligerdiag.analysis.runner import Runner
+from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict
+from ligerdiag.analysis.verdict.first_divergence import Differing, WrongRead, find_own_sightings, find_wrong_reads
+from ligerdiag.analysis.verdict.output_reachability import find_reached
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.findings import Verdict
 from ligerdiag.hlo.module import HloInstruction
@@ -33,10 +43,10 @@ class ReadFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What the search found out."""
+class Blamed:
+    """The outputs' verdicts, and the reads behind those that are wrong."""
 
-    outputs: Mapping[str, OutputComparison]
+    outputs: Mapping[str, OutputVerdict]
     stale: tuple[ReadFinding, ...]
     clobbered: tuple[ReadFinding, ...]
     crowded: Mapping[str, set[int]] = field(default_factory=dict[str, set[int]])
@@ -44,22 +54,17 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Search:
+class Blame:
     """Looks for the operations behind wrong outputs, and which outputs each of them reaches."""
 
-    writes: tuple[HiddenWrite, ...]
-    intended: Intended
-    actual: Actual
+    pair: EvaluatedPair
     differing: tuple[Differing, ...]
     comparison: Comparison
-    run: Runner
+    run: Evaluations
     instructions: Mapping[int, HloInstruction]
 
-    def run_search(self, outputs: Mapping[str, OutputComparison]) -> Found:
-        """The outputs' verdicts, made worse where an operation upstream is wrong, and the readers behind them.
-
-        An output that mixes several values can depend on all the right writes and still have one wrong part.
-        """
+    def find(self, outputs: Mapping[str, OutputVerdict]) -> Blamed:
+        """The outputs' verdicts, made worse by (1) and (2), and the readers behind them."""
         outputs = self._blame_merged(outputs)
         own = find_own_sightings(self.differing, self.run.is_own)
         wrong: list[tuple[Cause, Differing]] = []
@@ -80,12 +85,12 @@ class Search:
                     (Cause(write, verdict), one) for one in own for write in space.writes_of(one.wrong(verdict) & open_)
                 ]
             found = find_wrong_reads(
-                concerned, self.intended, self.actual, self.differing, self.comparison, verdict=verdict
+                concerned, self.pair.intended, self.pair.actual, self.differing, self.comparison, verdict=verdict
             )
             reads += [(verdict, read) for read in found if not read.rank]
             spare += [(verdict, read) for read in found if read.rank]
         if not wrong and not reads and not crowded:
-            return Found({**outputs}, (), ())
+            return Blamed({**outputs}, (), ())
         answer = find_reached(self.run, len(outputs), wrong, [read for _, read in reads])
         crowded |= answer.open
         refined = {
@@ -94,33 +99,35 @@ class Search:
         }
         findings = self._report(reads, refined, answer.reads)
         findings += self._report_unnamed(spare, refined, findings)
-        return Found(
+        return Blamed(
             refined,
             tuple([finding for verdict, finding in findings if verdict is Verdict.STALE]),
             tuple([finding for verdict, finding in findings if verdict is Verdict.CLOBBERED]),
             self._find_crowded(crowded, refined),
         )
 
-    def _find_open(self, verdict: Verdict, outputs: Mapping[str, OutputComparison]) -> Labels:
+    def _list_sets(self) -> Iterator[tuple[Labels, Labels]]:
+        """The intended and the actual set of each output."""
+        return zip(self.pair.intended.outputs, self.pair.actual.outputs, strict=False)
+
+    def _find_open(self, verdict: Verdict, outputs: Mapping[str, OutputVerdict]) -> Labels:
         """Writes, a bit each, about which a wrong operation may make some output worse than it is known to be."""
         found = 0
         space = self.run.space
-        for output, intended, actual in zip(outputs.values(), self.intended.outputs, self.actual.outputs, strict=False):
+        for output, (intended, actual) in zip(outputs.values(), self._list_sets(), strict=False):
             touched = space.any_fresh(actual)
             if verdict is Verdict.STALE:
                 touched = space.any_fresh(intended) | space.any_original(actual)
             found |= touched & ~space.bits_of(c.write for c in output.causes if c.verdict is verdict)
-        never = {write.index for write in self.writes if write.unknown} | self.comparison.moved
+        never = {write.index for write in self.pair.writes if write.unknown} | self.comparison.moved
         return found & ~space.bits_of(never)
 
-    def _find_crowded(self, crowded: set[Cause], outputs: Mapping[str, OutputComparison]) -> Mapping[str, set[int]]:
+    def _find_crowded(self, crowded: set[Cause], outputs: Mapping[str, OutputVerdict]) -> Mapping[str, set[int]]:
         """Outputs, with HiddenWrite indices, that one of too many wrong operations may make worse."""
         if not crowded:
             return {}
         found: dict[str, set[int]] = {}
-        for (name, output), intended, actual in zip(
-            outputs.items(), self.intended.outputs, self.actual.outputs, strict=False
-        ):
+        for (name, output), (intended, actual) in zip(outputs.items(), self._list_sets(), strict=False):
             space = self.run.space
             touched = {
                 Verdict.STALE: space.any_fresh(intended) | space.any_original(actual),
@@ -135,7 +142,7 @@ class Search:
         return found
 
     def _report(
-        self, reads: _Reads, outputs: Mapping[str, OutputComparison], reached: tuple[frozenset[int], ...]
+        self, reads: _Reads, outputs: Mapping[str, OutputVerdict], reached: tuple[frozenset[int], ...]
     ) -> list[tuple[Verdict, ReadFinding]]:
         """Readers that make outputs this wrong; those that reach no such output are left out."""
         found: list[tuple[Verdict, ReadFinding]] = []
@@ -152,7 +159,7 @@ class Search:
     def _report_unnamed(
         self,
         spare: _Reads,
-        outputs: Mapping[str, OutputComparison],
+        outputs: Mapping[str, OutputVerdict],
         findings: list[tuple[Verdict, ReadFinding]],
     ) -> list[tuple[Verdict, ReadFinding]]:
         """Where no reader's first wrong operation makes an output wrong, the first of its others that does."""
@@ -178,22 +185,22 @@ class Search:
 
     def _make_finding(self, read: WrongRead, outputs: tuple[str, ...]) -> ReadFinding:
         return ReadFinding(
-            write=self.writes[read.write],
+            write=self.pair.writes[read.write],
             reader=self.instructions[read.reader],
             wrong=read,
             lucky=None,
             outputs=outputs,
         )
 
-    def _blame_merged(self, outputs: Mapping[str, OutputComparison]) -> dict[str, OutputComparison]:
-        """Results of a call that XLA merged with an earlier one are stale where the two calls do not see the same."""
-        tagged = self.intended.tagged
+    def _blame_merged(self, outputs: Mapping[str, OutputVerdict]) -> dict[str, OutputVerdict]:
+        """(1)."""
+        tagged = self.pair.intended.tagged
         gone = {
-            self.writes[late].tag_path: Cause(early, Verdict.STALE)
+            self.pair.writes[late].tag_path: Cause(early, Verdict.STALE)
             for late, early in self.run.matching.merged.items()
             if late not in self.run.matching.same
-            and self.writes[late].tag_path in tagged
-            and tagged[self.writes[late].tag_path].labels != tagged[self.writes[early].tag_path].labels
+            and self.pair.writes[late].tag_path in tagged
+            and tagged[self.pair.writes[late].tag_path].labels != tagged[self.pair.writes[early].tag_path].labels
         }
         if not gone:
             return dict(outputs)
@@ -206,7 +213,7 @@ class Search:
 
 
 def find_latent(
-    writes: tuple[HiddenWrite, ...], outputs: Mapping[str, OutputComparison], instructions: Mapping[int, HloInstruction]
+    writes: tuple[HiddenWrite, ...], outputs: Mapping[str, OutputVerdict], instructions: Mapping[int, HloInstruction]
 ) -> tuple[ReadFinding, ...]:
     """Lucky reads behind latent outputs."""
     reached: dict[LuckyRead, list[str]] = {}

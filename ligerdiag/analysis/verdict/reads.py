@@ -1,0 +1,252 @@
+"""Where it is decided that a read is stale: what each read of an overwritten value gets, against what its author means.
+
+A *read* is a scheduled instruction that reads what a kernel overwrites, reads what that was copied from, or computes the
+value anew (see `value_readers`). It is
+  stale      when it gets what stood there before the kernel, and what the kernel wrote is meant;
+  clobbered  when it gets what the kernel wrote, and what stood there before is meant;
+  unknown    when either of the two is not known;
+  latent     when it gets what is meant, and nothing but the schedule's order makes it so;
+  fresh      when it gets what the kernel wrote, as meant, and something forces the order;
+  original   when it gets what stood there before, as meant.
+For one hidden write and one instruction, the first of these decides:
+  (1) A read that an output is wrong or lucky because of (see `blame`) is what it makes the output.
+  (2) Where an output is wrong for this write and (1) names no read, as where XLA made one call of two: the first operation
+      in program order whose set is wrong, and from which the output is computed, is as wrong as the output.
+  (3) What is decided by hardware, by a kernel that could not be followed, or without the program as written, is unknown; so
+      is what reaches an output that is unknown for this write.
+  (4) Of an operation of the author's, the intended set says what it means, and what stood in the operand's bytes what it
+      gets. Where the two differ and (1) does not name it, it is wrong about the outputs that are wrong for this write, else
+      unknown.
+  (5) What the compiler made has no author: it is right if all outputs that it reaches are right for this write, wrong if
+      all of its users are wrong readers and wrong outputs, else unknown.
+An instruction that reads the value in several ways is what the worst of them is.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from ligerdiag.analysis.actual import Sighting
+from ligerdiag.analysis.carriers import is_same_operation
+from ligerdiag.analysis.evaluated_pair import EvaluatedPair
+from ligerdiag.analysis.followed_writes import FollowedWrites, Performed
+from ligerdiag.analysis.order import Order
+from ligerdiag.analysis.program_order import TaggedSet
+from ligerdiag.analysis.verdict.blamed_reads import WRONG_KINDS, BlamedReads
+from ligerdiag.analysis.verdict.verdicts import ReadCause, ReadVerdict, Verdicts
+from ligerdiag.findings import Verdict
+from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.neighbourhood import Origin
+from ligerdiag.schedule_view import READ_KIND_ORDER, Place, ReadKind
+
+_VERDICTS = {kind: verdict for verdict, kind in WRONG_KINDS.items()}
+_PLACE_OF_ORIGIN = {Origin.VALUE: Place.SAME_BYTES, Origin.SOURCE: Place.COPY, Origin.NOWHERE: Place.COMPUTED_ANEW}
+
+type _Decision = tuple[ReadKind, ReadCause]
+
+
+def judge_reads(pair: EvaluatedPair, verdicts: Verdicts, followed: FollowedWrites) -> tuple[ReadVerdict, ...]:
+    """One verdict for each hidden write that the schedule performs and each instruction that reads its value.
+
+    Write by write in program order; blamed reads first.
+    """
+    return tuple(ReadJudge(pair=pair, verdicts=verdicts, followed=followed).judge()) if followed.performed else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Read:
+    """One reader of one overwritten value that is not blamed."""
+
+    performed: Performed
+    reader: HloInstruction
+    step: int
+    operations: tuple[HloInstruction, ...]
+    """Of the reader, that read."""
+    operand: int | None
+    """operand_number of the reader; None where it computes the value anew."""
+    origin: Origin
+    outputs: tuple[str, ...]
+    """Of the program, that the reader reaches."""
+    taken_by: ReadKind
+    """What (1), (2) and the verdicts say of all that takes the reader's result; NONE where they do not say one thing."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class ReadJudge:
+    """Judges the reads of one schedule."""
+
+    pair: EvaluatedPair
+    verdicts: Verdicts
+    followed: FollowedWrites
+    _order: Order = field(default_factory=Order)
+    _unknown: frozenset[int] = field(init=False)
+    """Indices of the writes about which nothing is known, (3)."""
+    _raced: frozenset[tuple[int, int]] = field(init=False)
+    _by_output: Mapping[tuple[str, int], Verdict] = field(init=False)
+    """(Output name, HiddenWrite index) to what the write does to the output, where it is not fresh."""
+    _reached: Mapping[int, int] = field(init=False)
+    """Id of a step to the outputs that it reaches, a bit for each by its number."""
+    _users: Mapping[int, set[int]] = field(init=False)
+    """Id of a step to those that use its values."""
+    _results: Mapping[int, list[str]] = field(init=False)
+    """Id of a step to the outputs that it computes."""
+
+    def __post_init__(self) -> None:
+        pair, flow = self.pair, self.followed.flow
+        self._unknown = pair.undecided | {w.index for w in pair.writes if w.unknown or not pair.has_program}
+        self._raced = frozenset((race.write, race.reader.id) for race in pair.concurrency.races)
+        outputs = self.verdicts.outputs
+        self._by_output = {(name, c.write): c.verdict for name, output in outputs.items() for c in output.causes}
+        reached: dict[int, int] = {}
+        users: dict[int, set[int]] = {}
+        for node, bits in flow.compute_reach().items():
+            step = flow.find_step(node[0])
+            reached[step] = reached.get(step, 0) | bits
+            for source, _ in flow.list_sources(node):
+                users.setdefault(flow.find_step(source), set()).add(step)
+        results: dict[int, list[str]] = {}
+        for name, nodes in zip(outputs, flow.list_output_nodes(), strict=False):
+            for number, _ in nodes:
+                results.setdefault(flow.find_step(number), []).append(name)
+        self._reached, self._users, self._results = reached, users, results
+
+    def judge(self) -> Iterator[ReadVerdict]:
+        """All of them; see `judge_reads`."""
+        blamed = BlamedReads(pair=self.pair, verdicts=self.verdicts, followed=self.followed, reached=self._reached)
+        for write in self.pair.writes:
+            named = list(blamed.list(write.index))
+            known = {read.step: read.kind for read in named}
+            performed = [one for one in self.followed.performed if one.write.index == write.index]
+            others = [self._judge_read(read) for one in performed for read in self._list_others(one, known)]
+            yield from _merge((*named, *others))
+
+    def _list_others(self, one: Performed, known: Mapping[int, ReadKind]) -> Iterator[_Read]:
+        """Reads that (1) and (2) do not name. known: id of a step to what they say of it."""
+        readers, overwritten = self.followed.flow.readers, one.overwritten
+        seen: set[int] = set()
+        found: list[tuple[HloInstruction, tuple[HloInstruction, ...], int | None, Origin]] = []
+        for read in readers.find_reads(overwritten):
+            seen.add(read.scheduled.instruction.id)
+            found.append((read.scheduled.anchor, read.operations, read.operand, read.origin))
+        for scheduled, sighting in readers.find_recomputing(one.write, overwritten, seen):
+            found.append((scheduled.anchor, (sighting.instruction,), None, Origin.NOWHERE))
+        for reader, operations, operand, origin in found:
+            step = self.followed.flow.find_step(reader.id)
+            if step in known:
+                continue
+            bits = self._reached.get(step, 0)
+            yield _Read(
+                performed=one,
+                reader=reader,
+                step=step,
+                operations=operations,
+                operand=operand,
+                origin=origin,
+                outputs=tuple([name for number, name in enumerate(self.verdicts.outputs) if bits >> number & 1]),
+                taken_by=self._find_taken(step, one.write.index, known),
+            )
+
+    def _find_taken(self, step: int, write: int, known: Mapping[int, ReadKind]) -> ReadKind:
+        """What is known of all that takes the step's result."""
+        kinds = {known.get(user, ReadKind.NONE) for user in self._users.get(step, ())}
+        said = [self._by_output.get((name, write), Verdict.FRESH) for name in self._results.get(step, ())]
+        kinds |= {WRONG_KINDS.get(verdict, ReadKind.NONE) for verdict in said}
+        return kinds.pop() if len(kinds) == 1 else ReadKind.NONE
+
+    def _judge_read(self, read: _Read) -> ReadVerdict:
+        """A read that (1) and (2) do not name."""
+        write = read.performed.write.index
+        decisions = [self._decide(read, one) for one in read.operations]
+        kind, cause = max(decisions, key=lambda one: READ_KIND_ORDER.index(one[0]), default=_UNDECIDED)
+        outputs = read.outputs
+        said = {name: self._by_output.get((name, write)) for name in read.outputs}
+        if kind in _VERDICTS:
+            outputs = tuple([name for name in read.outputs if said[name] is _VERDICTS[kind]])
+            if not outputs:
+                kind, outputs = ReadKind.UNKNOWN, read.outputs
+        elif Verdict.UNKNOWN in said.values():
+            cause = cause if kind is ReadKind.UNKNOWN else ReadCause.UNKNOWN_OUTPUT
+            kind = ReadKind.UNKNOWN
+        elif kind is ReadKind.LATENT:
+            outputs = tuple([name for name in read.outputs if said[name] is Verdict.LATENT])
+        place = _PLACE_OF_ORIGIN[read.origin]
+        return ReadVerdict(write=write, step=read.step, kind=kind, cause=cause, place=place, outputs=outputs)
+
+    def _decide(self, read: _Read, operation: HloInstruction) -> _Decision:
+        write = read.performed.write.index
+        if write in self._unknown or (write, read.reader.id) in self._raced:
+            return _UNDECIDED
+        sighting = self._find_sighting(operation)
+        gets = self._find_gets(read, sighting)
+        if gets is None:
+            return _UNDECIDED
+        seen = self._find_order(read) if gets else ReadKind.ORIGINAL
+        tagged = self.pair.intended.tagged.get(self.pair.optimized.find_tag_path(operation))
+        if tagged is None or not is_same_operation(tagged.opcode, operation):
+            if read.taken_by is (ReadKind.CLOBBERED if gets else ReadKind.STALE):
+                return read.taken_by, ReadCause.USERS
+            return seen if self._are_right(read.outputs, write) else ReadKind.UNKNOWN, ReadCause.USERS
+        return self._compare(write, tagged, sighting, seen, gets=gets), ReadCause.OPERATION
+
+    def _compare(
+        self, write: int, tagged: TaggedSet, sighting: Sighting | None, seen: ReadKind, *, gets: bool
+    ) -> ReadKind:
+        """An operation of the author's, (4)."""
+        space, comparison = self.pair.space, self.verdicts.comparison
+        bit = space.bits_of((write,))
+        fresh = bool(tagged.labels & space.all_fresh(write))
+        original = bool(tagged.labels & space.all_original(write))
+        if fresh == gets and not (gets and original):
+            return seen
+        actual = sighting.labels if sighting is not None else 0
+        if comparison.find_stale(tagged.labels, actual) & bit:
+            return ReadKind.STALE if not gets else ReadKind.UNKNOWN
+        if comparison.find_clobbered(tagged.labels, actual) & bit:
+            return ReadKind.CLOBBERED if gets else ReadKind.UNKNOWN
+        return seen if sighting is not None else ReadKind.UNKNOWN  # it means both, and has both
+
+    def _find_sighting(self, operation: HloInstruction) -> Sighting | None:
+        found = self.pair.actual.sightings.get(self.pair.optimized.find_tag_path(operation), ())
+        return next((one for one in found if one.instruction is operation), None)
+
+    def _find_gets(self, read: _Read, sighting: Sighting | None) -> bool | None:
+        """Whether it reads what the kernel wrote; None where that is not known."""
+        if read.origin is not Origin.VALUE:
+            return False
+        space, write, overwritten = self.pair.space, read.performed.actual, read.performed.overwritten
+        reads = sighting.reads if sighting is not None else ()
+        labels = [one for number, place, one in reads if number == read.operand and place in write.slices]
+        if any(one & space.all_fresh(write.write) for one in labels):
+            return True
+        if any(one & space.all_original(write.write) for one in labels):
+            return False
+        times = self.pair.logical_times
+        is_before = times[read.reader.id] < times[overwritten.kernel.id]
+        may_see = self.followed.flow.is_seen(overwritten.kernel, overwritten.definition, read.reader)
+        return None if is_before and may_see else may_see
+
+    def _find_order(self, read: _Read) -> ReadKind:
+        """What the reader of a kernel's result shows: whether the order is forced."""
+        frames = self.pair.actual.frames.get(read.reader.id)
+        if frames is None:
+            return ReadKind.UNKNOWN
+        return ReadKind.FRESH if self._order.is_forced(read.performed.actual.frames, frames) else ReadKind.LATENT
+
+    def _are_right(self, outputs: tuple[str, ...], write: int) -> bool:
+        """(5)."""
+        right = (None, Verdict.LATENT)
+        return bool(outputs) and all(self._by_output.get((name, write)) in right for name in outputs)
+
+
+_UNDECIDED: _Decision = (ReadKind.UNKNOWN, ReadCause.UNDECIDED)
+
+
+def _merge(reads: Iterable[ReadVerdict]) -> Iterator[ReadVerdict]:
+    """One for each step: the worst."""
+    by_step: dict[int, list[ReadVerdict]] = {}
+    for read in reads:
+        by_step.setdefault(read.step, []).append(read)
+    for same in by_step.values():
+        worst = max([read.kind for read in same], key=READ_KIND_ORDER.index)
+        first = next(read for read in same if read.kind is worst)
+        outputs = dict.fromkeys(name for read in same if read.kind is worst for name in read.outputs)
+        yield replace(first, outputs=tuple(outputs))

@@ -1,0 +1,160 @@
+"""The front door: takes both evaluations and decides, once, what each output is; nothing else changes a verdict.
+
+In this order, each step with a definition of its own:
+  (1) `comparison`          what the output is by its two dependence sets: stale, clobbered, latent, unknown or fresh;
+  (2) `first_divergence`,   the operations and operands whose sets differ,
+      `operand_divergence`
+  (3) `blame`               make outputs worse whose own sets agree, and name the reads where it begins;
+  (4) `ambiguity_search`,   what cannot be told
+      `unknown_propagation` makes outputs unknown, and takes back who was blamed for them.
+Without the program as written, `schedule_alone` takes the place of (1) to (4). `reads` judges every read of an overwritten
+value from these verdicts, so that no read contradicts the output that it makes wrong.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ligerdiag.analysis.ambiguities import Ambiguities, Ambiguity
+from ligerdiag.analysis.evaluated_pair import EvaluatedPair
+from ligerdiag.analysis.evaluations import Evaluations
+from ligerdiag.analysis.verdict.ambiguity_search import AmbiguitySearch
+from ligerdiag.analysis.verdict.blame import Blame, ReadFinding, find_latent
+from ligerdiag.analysis.verdict.comparison import Comparison, OutputVerdict
+from ligerdiag.analysis.verdict.first_divergence import Differing, find_differing
+from ligerdiag.analysis.verdict.operand_divergence import find_wrong_edges
+from ligerdiag.analysis.verdict.schedule_alone import judge_outputs_alone
+from ligerdiag.analysis.verdict.unknown_propagation import add_crowded, propagate
+from ligerdiag.findings import Verdict
+from ligerdiag.schedule_view import Place, ReadKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Verdicts:
+    """Every output of one schedule, judged, and what that rests on."""
+
+    outputs: Mapping[str, OutputVerdict]
+    """By output name, in the program's order."""
+    stale: tuple[ReadFinding, ...] = ()
+    """Reads that outputs are stale because of."""
+    clobbered: tuple[ReadFinding, ...] = ()
+    latent: tuple[ReadFinding, ...] = ()
+    ambiguities: Ambiguities = field(default_factory=dict[str, frozenset[Ambiguity]])
+    """What made outputs unknown for which it cannot be told what they mean, or what computes them."""
+    comparison: Comparison
+    differing: tuple[Differing, ...] = ()
+    """Operations whose set is not the one that they should have."""
+    merged: frozenset[int] = frozenset()
+    """Hidden writes of calls that XLA runs as one with another, and of those others."""
+    gone: frozenset[int] = frozenset()
+    """Hidden writes that the schedule does not perform at all, not even as one with another."""
+
+    def list_unexplained(self, write: int, verdict: Verdict) -> tuple[str, ...]:
+        """Names of the outputs that this write makes stale, or clobbered, and that no read is blamed for."""
+        reads = self.stale if verdict is Verdict.STALE else self.clobbered
+        explained = {name for read in reads if read.write.index == write for name in read.outputs}
+        return tuple(
+            [
+                name
+                for name, output in self.outputs.items()
+                if name not in explained and any(c.write == write and c.verdict is verdict for c in output.causes)
+            ]
+        )
+
+    def misses_merged_call(self, name: str) -> bool:
+        """Whether the output is stale for want of a call that XLA took for the same as another."""
+        return not self.merged.isdisjoint(self._list_missed(name))
+
+    def misses_only_gone_calls(self, name: str) -> bool:
+        """Whether no call that the output is stale for want of is in the schedule, not even as one with another."""
+        missed = self._list_missed(name)
+        return bool(missed) and missed <= self.gone
+
+    def _list_missed(self, name: str) -> set[int]:
+        return {cause.write for cause in self.outputs[name].causes if cause.verdict is Verdict.STALE}
+
+
+class ReadCause(StrEnum):
+    """By which definition of `reads` a read is what it is."""
+
+    BLAMED = "blamed"
+    """(1): an output is wrong, or right by luck, because of it."""
+    DIVERGES_FIRST = "diverges first"
+    """(2): the first operation that is wrong on the way to an output whose wrong read has no other name."""
+    UNDECIDED = "undecided"
+    """(3): nothing tells which value it gets, or which one is meant."""
+    UNKNOWN_OUTPUT = "unknown output"
+    """(3): it reaches an output that is unknown for this write."""
+    OPERATION = "operation"
+    """(4): the operation of the author's means that value, or another one."""
+    USERS = "users"
+    """(5): by all that is computed from it."""
+
+    @property
+    def is_of_outputs(self) -> bool:
+        """Whether verdicts of outputs say it: (1) and (2)."""
+        return self in (ReadCause.BLAMED, ReadCause.DIVERGES_FIRST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ReadVerdict:
+    """One scheduled instruction that reads one overwritten value."""
+
+    write: int
+    """HiddenWrite index."""
+    step: int
+    """Id of the scheduled instruction, as `ValueSources.find_step` names it."""
+    kind: ReadKind
+    cause: ReadCause
+    place: Place
+    """Where it finds the value."""
+    outputs: tuple[str, ...]
+    """Outputs that it reaches; of a wrong or lucky read, those that it makes so."""
+    evidence: ReadFinding | None = None
+    """What the verdict of these outputs rests on, where the read is blamed for it."""
+
+
+def judge(pair: EvaluatedPair, evaluations: Evaluations, output_names: tuple[str, ...]) -> Verdicts:
+    """Decides what each output is. evaluations: runs either program once more, with marks on what is asked about."""
+    comparison = _create_comparison(pair)
+    intended, actual = pair.intended.outputs, pair.actual.outputs
+    outputs = {
+        name: comparison.compare(intended[n] if n < len(intended) else 0, actual[n] if n < len(actual) else 0)
+        for n, name in enumerate(output_names)
+    }
+    differing = find_differing(pair.intended, pair.actual, comparison)
+    if evaluations.retagged is None and not evaluations.folded:
+        differing += tuple(find_wrong_edges(pair.intended, pair.actual, comparison, evaluations))
+    instructions = {i.id: i for c in pair.optimized.computations.values() for i in c.instructions}
+    blamed = Blame(
+        pair=pair, differing=differing, comparison=comparison, run=evaluations, instructions=instructions
+    ).find(outputs)
+    ambiguities: Ambiguities = {}
+    if pair.writes:
+        ambiguities = AmbiguitySearch(
+            outputs=blamed.outputs, pair=pair, differing=differing, comparison=comparison, run=evaluations
+        ).find()
+    if blamed.crowded:
+        ambiguities = add_crowded(ambiguities, blamed.crowded)
+    blamed = propagate(blamed, ambiguities)
+    merged = pair.matching.merged
+    return Verdicts(
+        outputs=blamed.outputs,
+        stale=blamed.stale,
+        clobbered=blamed.clobbered,
+        latent=find_latent(pair.writes, blamed.outputs, instructions),
+        ambiguities=ambiguities,
+        comparison=comparison,
+        differing=differing,
+        merged=frozenset((*merged, *merged.values())),
+        gone=frozenset(write.index for write in pair.matching.missing) - merged.keys(),
+    )
+
+
+def judge_alone(pair: EvaluatedPair, output_names: tuple[str, ...]) -> Verdicts:
+    """Decides what each output is where there is no program to compare the schedule with."""
+    return Verdicts(outputs=judge_outputs_alone(pair, output_names), comparison=_create_comparison(pair))
+
+
+def _create_comparison(pair: EvaluatedPair) -> Comparison:
+    return Comparison(pair.writes, pair.space, pair.matching.moved, pair.undecided, pair.actual.traced)
