@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from ligerdiag.analysis.accesses import find_accesses
 from ligerdiag.analysis.actual import Actual
-from ligerdiag.analysis.ancestry import Ancestry
+from ligerdiag.analysis.backward_slice import BackwardSlices
 from ligerdiag.analysis.carriers import Carriers
 from ligerdiag.analysis.comparison import Cause, OutputComparison
 from ligerdiag.analysis.concurrency import find_concurrency
@@ -105,12 +105,12 @@ def compute_context_without_program(
 
 def _find_unknown(module: HloModule, names: tuple[str, ...], writes: tuple[HiddenWrite, ...]) -> Mapping[str, set[int]]:
     """Output name to indices of the writes for which it has something in common with the overwritten value, (1) and (3)."""
-    ancestry = Ancestry(module, [(write.call, write.operand) for write in writes])
-    overwritten = {w.index: ancestry.find_parameters(w.call.operands[w.operand]) for w in writes}
+    slices = BackwardSlices(module, [(write.call, write.operand) for write in writes])
+    overwritten = {w.index: slices.find_parameters(w.call.operands[w.operand]) for w in writes}
     root = module.entry.root
     found: dict[str, set[int]] = {}
     for name, index in zip(names, iterate_leaves(root.shape), strict=True):
-        own = ancestry.find_parameters(root, index)
+        own = slices.find_parameters(root, index)
         found[name] = {write for write, numbers in overwritten.items() if not numbers or own & numbers}
     return found
 

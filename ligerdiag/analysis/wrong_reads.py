@@ -130,6 +130,6 @@ class WrongReads:
         if kind is not ReadKind.CLOBBERED:
             return _PLACES[finding.wrong.place]
         values = [one.overwritten.definition for one in self.performed if one.write.index == finding.write.index]
-        resolve = self.flow.readers.definitions.resolve
+        resolve = self.flow.readers.positions.resolve
         read = (resolve(operand, at) for operand in finding.reader.operands for at in iterate_leaves(operand.shape))
         return Place.SAME_BYTES if any(one in values for one in read) else Place.COPY
