@@ -7,11 +7,12 @@ from ligerdiag.analysis.memory import ActualWrite
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.dataflow import look_through
 from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.positions import Positions
 from ligerdiag.hlo.shape import is_tuple
 
-_PLACES = frozenset({"bitcast", "get-tuple-element", "opt-barrier"})
-_SILENT = _PLACES | {"tuple", "parameter", "while", "conditional", "call"}
+_PLACES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
+_SILENT = having(Trait.LAUNCHES_NOTHING, Trait.FORWARDS, Trait.CONTROL_FLOW)
 """Opcodes that read nothing themselves."""
 
 

@@ -24,13 +24,13 @@ from ligerdiag.analysis.reaching_definitions import find_origins
 from ligerdiag.analysis.twins import find_one_value, number_values
 from ligerdiag.analysis.writes import HiddenWrite, call_tags_of
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import count_elements, is_tuple
 from ligerdiag.hlo.tags import TagPath
 
-_NOT_OPERATIONS = frozenset(
-    {"parameter", "constant", "iota", "get-tuple-element", "tuple", "while", "call", "conditional"}
-)
+_NOT_OPERATIONS = having(Trait.NO_OPERATION, Trait.FROM_NOTHING, Trait.CONTROL_FLOW)
 _NOT_PARTS = _NOT_OPERATIONS | {"broadcast"}
+_LIBRARY_CALLS = having(Trait.LIBRARY_CALL)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,7 +89,7 @@ def is_same_operation(opcode: str, optimized: HloInstruction) -> bool:
     """Whether an instruction of the optimized module may be what became of an operation with this opcode."""
     if optimized.opcode == opcode:
         return True
-    return opcode in ("dot", "convolution") and optimized.opcode == "custom-call"  # cuBLAS, cuDNN
+    return opcode in _LIBRARY_CALLS and optimized.opcode == "custom-call"  # cuBLAS, cuDNN
 
 
 def is_carrier(operation: HloInstruction, optimized: HloInstruction) -> bool:

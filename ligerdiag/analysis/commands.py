@@ -14,15 +14,11 @@ from dataclasses import dataclass
 
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.positions import Positions
 from ligerdiag.hlo.thunks import ASYNC_DONE, ASYNC_START, COMMAND_BUFFER, Thunk, ThunkSequence
 
-_NOTHING = frozenset({
-    "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "opt-barrier", "domain",
-    "add-dependency",
-})  # fmt: skip
-"""Opcodes that launch nothing."""
-
+_NOTHING = having(Trait.LAUNCHES_NOTHING)
 _OWN_KINDS: Mapping[str, str] = {
     "while": "kWhile",
     "conditional": "kConditional",

@@ -23,13 +23,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import is_tuple
 
-FORMS = frozenset({
-    "bitcast", "bitcast-convert", "broadcast", "convert", "copy", "negate", "not", "reshape", "reverse", "slice",
-    "transpose",
-})  # fmt: skip
-"""Opcodes that give the operand's value another form, and that MLIR composes with one another."""
+FORMS = having(Trait.OTHER_FORM)
+CONSTANTS = having(Trait.FROM_NOTHING)
 
 
 class Reason(Enum):
@@ -60,6 +58,6 @@ def is_other_form(instruction: HloInstruction) -> bool:
     if instruction.opcode not in FORMS or len(instruction.operands) != 1:
         return False
     operand = instruction.operands[0]
-    if operand.opcode in ("constant", "iota") or is_tuple(operand.shape):
+    if operand.opcode in CONSTANTS or is_tuple(operand.shape):
         return False
     return bool(operand.shape.dimensions)

@@ -9,13 +9,11 @@ Followed while the program is evaluated in its order:
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ligerdiag.analysis.doubts import FORMS, Doubt, Reason, is_other_form
+from ligerdiag.analysis.doubts import CONSTANTS, FORMS, Doubt, Reason, is_other_form
 from ligerdiag.analysis.labels import Labels, LabelSpace
 from ligerdiag.analysis.residuals import ResidualLines, find_file_location, is_derivative, is_differentiated
 from ligerdiag.analysis.values import Storage, Value, list_leaves
 from ligerdiag.hlo.module import HloInstruction, HloModule
-
-CONSTANTS = frozenset({"constant", "iota"})
 
 
 @dataclass(slots=True, eq=False)

@@ -10,14 +10,10 @@ from ligerdiag.analysis.labels import Labels
 from ligerdiag.analysis.memory import Read
 from ligerdiag.analysis.parts import PartedValue, Parts, follow_parts, union_of
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import is_tuple, iterate_leaves
 
-_PLAIN = frozenset({
-    "abs", "add", "and", "atan2", "bitcast", "bitcast-convert", "broadcast", "ceil", "clamp", "compare", "constant",
-    "convert", "copy", "cosine", "divide", "dot", "dynamic-slice", "dynamic-update-slice", "exponential", "floor", "gather",
-    "iota", "log", "logistic", "maximum", "minimum", "multiply", "negate", "not", "or", "pad", "power", "reshape", "reverse",
-    "rsqrt", "select", "sign", "sine", "slice", "sqrt", "subtract", "tanh", "transpose", "xor",
-})  # fmt: skip
+_PLAIN = having(Trait.ONE_ARRAY, Trait.ARRAY_OF_ARRAYS, Trait.FROM_NOTHING) - {"concatenate"}
 """Opcodes that compute one array of all their operands: the set is the union, if no pieces are told apart."""
 
 

@@ -16,11 +16,13 @@ from ligerdiag.analysis.labels import Labels
 from ligerdiag.analysis.places import Places
 from ligerdiag.analysis.quiet import Nesting
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
-from ligerdiag.hlo.shape import ARRAY_OPCODES, is_tuple
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import is_tuple
 from ligerdiag.hlo.tags import TagPath
 
-_FOLLOWED = frozenset({"concatenate", "custom-call", "fusion", "call", "get-tuple-element", "tuple"})
+_FOLLOWED = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CALLEE_TAKES_OPERANDS) | {"concatenate", "custom-call"}
 """Opcodes that are not of (1) to (3), but for a root's."""
+_ONE_ARRAY = having(Trait.ONE_ARRAY)
 
 type _Mask = int
 """Parameter numbers, a bit each."""
@@ -115,7 +117,7 @@ def _find_masks(fusion: HloInstruction, computation: HloComputation) -> dict[int
             if not 0 <= number < len(fusion.operands):
                 return None
             masks[instruction.id] = 1 << number
-        elif opcode not in _FOLLOWED and (opcode in ARRAY_OPCODES or not is_tuple(instruction.shape)):
+        elif opcode not in _FOLLOWED and (opcode in _ONE_ARRAY or not is_tuple(instruction.shape)):
             mask = 0
             for operand in instruction.operands:
                 if operand.id not in masks:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import count_elements, is_tuple, render_shape
 from ligerdiag.hlo.xla_pb2 import HloInstructionProto, LiteralProto, ShapeProto
 
-_ONE_CALLEE = {"fusion": "calls", "call": "to_apply", "async-start": "calls"}
+_CALLS = having(Trait.CALLEE_TAKES_OPERANDS) - {"call"}
 _MOST_CHARACTERS = 2000
 """Of one line: a tuple of a thousand values is cut."""
 
@@ -96,7 +97,7 @@ class HloText:
         elif instruction.opcode == "conditional":
             yield f"branch_computations={{{', '.join(names)}}}"
         else:
-            yield f"{_ONE_CALLEE.get(instruction.opcode, 'to_apply')}={names[0]}"
+            yield f"{'calls' if instruction.opcode in _CALLS else 'to_apply'}={names[0]}"
 
     def _find_names(self) -> Mapping[int, str]:
         if self._names is None:

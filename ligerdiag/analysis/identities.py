@@ -7,13 +7,14 @@ A kernel that overwrites the result then overwrites the operand, too.
 
 from ligerdiag.hlo.dataflow import look_through
 from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.xla_pb2 import LiteralProto
 
-_FORMS = frozenset({"bitcast", "copy", "reshape", "transpose"})
+_FORMS = having(Trait.SAME_ELEMENTS)
 _NEUTRAL = {"multiply": 1.0, "divide": 1.0, "add": 0.0, "subtract": 0.0}
 ARITHMETIC = frozenset(_NEUTRAL)
 _ONE_SIDED = frozenset({"divide", "subtract"})
-_PASSED = frozenset({"broadcast", "convert", "opt-barrier", "reshape"})
+_PASSED = having(Trait.KEEPS_SCALAR)
 _NUMBERS = ("f32s", "f64s", "s32s", "s64s", "u32s", "u64s")
 _BYTES = {"f16s": (b"\x00\x3c", b"\x00\x00"), "bf16s": (b"\x80\x3f", b"\x00\x00")}
 """Field to one and zero."""

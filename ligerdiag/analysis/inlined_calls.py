@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.tags import TagPath
 
-_RUNS = frozenset({"call", "while", "conditional", "async-start"})
+_RUNS = having(Trait.RUNS_SCHEDULED)
 """Opcodes whose called computations run where the caller stands."""
 _MOST = 1_000_000
 """Instructions of an inlined module: calls of calls multiply."""

@@ -12,12 +12,12 @@ from typing import Final
 
 from ligerdiag.hlo.frame_numbers import Chain, FrameNumbers
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.tags import TagPath
 
-_ENTERED = frozenset({"call", "while", "conditional", "async-start"})
-_PIECES = frozenset({"broadcast", "reshape"})
-"""What a broadcast_in_dim is translated to."""
-_NOT_OPERATIONS = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "after-all"})
+_ENTERED = having(Trait.RUNS_SCHEDULED)
+_PIECES = having(Trait.BROADCAST_IN_DIM)
+_NOT_OPERATIONS = having(Trait.NO_OPERATION, Trait.TOKEN)
 
 
 @dataclass(slots=True, eq=False)

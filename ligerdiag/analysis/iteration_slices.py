@@ -11,8 +11,9 @@ from typing import Any
 
 from ligerdiag.analysis.writes import Frames
 from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.opcodes import Trait, having
 
-_NAMES = frozenset({"bitcast", "get-tuple-element"})
+_NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 
 
 def takes_slices_apart(frames: Frames, operand: int) -> bool:

@@ -11,6 +11,7 @@ from ligerdiag.analysis.value_readers import Scheduled, ValueReaders
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.dataflow import look_through
 from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.positions import Definition
 from ligerdiag.hlo.shape import compute_byte_size, render_shape
 from ligerdiag.hlo.source import find_user_line
@@ -19,6 +20,7 @@ from ligerdiag.neighbourhood import Fate, Neighbourhood, Origin, Reader, Side
 
 _SHOWN_RESULTS = 3
 _BITCASTS = frozenset({"bitcast"})
+_STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
 
 
 def compute_neighbourhoods(context: Context) -> tuple[Neighbourhood, ...]:
@@ -102,7 +104,7 @@ class _Survey:
 
     def _make_reader(self, operation: HloInstruction, one: Scheduled, kernel: HloInstruction, origin: Origin) -> Reader:
         computations = self.context.optimized.computations
-        if operation.opcode == "async-start" and operation.called_computations:
+        if operation.opcode in _STARTS_COMPUTATION and operation.called_computations:
             operation = computations[operation.called_computations[0]].root
         return Reader(
             opcode=operation.opcode,

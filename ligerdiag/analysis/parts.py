@@ -14,14 +14,9 @@ from dataclasses import dataclass
 
 from ligerdiag.analysis.labels import Labels
 from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.opcodes import Trait, having
 
-_ELEMENTWISE = frozenset({
-    "abs", "add", "all-reduce", "and", "bitcast", "cbrt", "ceil", "clamp", "compare", "convert", "copy", "cosine", "divide",
-    "erf", "exponential", "exponential-minus-one", "floor", "log", "log-plus-one", "logistic", "maximum", "minimum",
-    "multiply", "negate", "not", "or", "power", "reduce-precision", "remainder", "reshape", "round-nearest-afz",
-    "round-nearest-even", "rsqrt", "select", "sign", "sine", "sqrt", "subtract", "tan", "tanh", "xor",
-})  # fmt: skip
-"""Element i of the result depends on element i of the operands, if the dimensions are the same."""
+_ELEMENTWISE = having(Trait.ELEMENTWISE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ligerdiag.analysis.carriers import Carriers
-from ligerdiag.analysis.folded import CONSTANTS, Folded
+from ligerdiag.analysis.doubts import CONSTANTS
+from ligerdiag.analysis.folded import Folded
 from ligerdiag.analysis.kernel_call import transfer_call
 from ligerdiag.analysis.labels import Labels, LabelSpace
 from ligerdiag.analysis.residuals import (
@@ -30,7 +31,8 @@ from ligerdiag.analysis.residuals import (
 from ligerdiag.analysis.values import Value, list_leaves
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
-from ligerdiag.hlo.shape import ARRAY_OPCODES, is_tuple
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import is_tuple
 from ligerdiag.hlo.tags import TagPath
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 
@@ -38,7 +40,8 @@ _ELEMENT_BY_ELEMENT = frozenset({"xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToG
 """Custom calls whose result k is operand k in another sharding (xla/service/spmd/shardy/constants.h)."""
 
 _NOTHING = frozenset[TagPath]()
-_STRUCTURE = frozenset({"tuple", "get-tuple-element", "call", "while", "conditional"})
+_STRUCTURE = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CONTROL_FLOW)
+_ONE_ARRAY = having(Trait.ONE_ARRAY)
 
 
 @dataclass(slots=True)
@@ -220,7 +223,7 @@ class _Evaluation:
             labels |= self.marked.get(path, 0)
         if self.to_constants and opcode in CONSTANTS:
             labels |= self.doubts.mark_constants(self.to_constants)
-        if opcode in ARRAY_OPCODES:
+        if opcode in _ONE_ARRAY:
             value = len(self._storage)
             self._storage.append(labels)
         else:

@@ -9,13 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.tags import TagPath
 
-_FOLLOWED = frozenset({
-    "while", "conditional", "call", "custom-call", "async-start", "async-update", "async-done",
-})  # fmt: skip
+_FOLLOWED = having(Trait.RUNS_SCHEDULED, Trait.UPDATE) | {"custom-call", "async-done"}
 """Opcodes that are never quiet: they run others, or change memory in ways of their own."""
-_NOT_SIGHTED = frozenset({"parameter", "tuple", "get-tuple-element"})
+_NOT_SIGHTED = having(Trait.NO_OPERATION) - having(Trait.FROM_NOTHING)
 """Opcodes of fused instructions that compute nothing."""
 
 

@@ -23,14 +23,14 @@ from ligerdiag.analysis.memory import ActualWrite
 from ligerdiag.analysis.writes import Frame
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloComputation, HloInstruction
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.positions import Positions
 
-_STARTS = frozenset({"send", "recv"})
-_PASSES = frozenset({"async-update", "get-tuple-element", "bitcast", "opt-barrier"})
+_STARTS = having(Trait.START, Trait.PEER_TO_PEER)
+_DONES = having(Trait.DONE)
+_PASSES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 """What may stand between a start and its done, along the first operand."""
-_READS_NOTHING = frozenset(
-    {"parameter", "tuple", "get-tuple-element", "bitcast", "after-all", "opt-barrier", "constant"}
-)
+_READS_NOTHING = having(Trait.LAUNCHES_NOTHING, Trait.UPDATE, Trait.DONE)
 _SYNCHRONOUS = b'"is_sync":true'
 
 
@@ -95,7 +95,7 @@ def find_spans(computation: HloComputation) -> tuple[Span, ...]:
                 started[instruction.id] = at
         elif instruction.operands and instruction.operands[0].id in started:
             first = started[instruction.operands[0].id]
-            if opcode.endswith("-done"):
+            if opcode in _DONES:
                 done[first] = at
             elif opcode in _PASSES:
                 started[instruction.id] = first
@@ -158,7 +158,7 @@ class _Search:
                         yield _make(write, RaceKind.ONE_COMMAND_BUFFER, kernel, reader, None)
 
     def _reads(self, reader: HloInstruction, overwritten: frozenset[int]) -> bool:
-        if reader.opcode in _READS_NOTHING or reader.opcode.endswith("-done"):
+        if reader.opcode in _READS_NOTHING:
             return False
         return any(not overwritten.isdisjoint(self._positions.locate(operand)) for operand in reader.operands)
 
@@ -188,7 +188,7 @@ def join_marks(one: Mapping[int, Labels], other: Mapping[int, Labels]) -> Mappin
 
 
 def _is_start(instruction: HloInstruction) -> bool:
-    return instruction.opcode.endswith("-start") or instruction.opcode in _STARTS
+    return instruction.opcode in _STARTS
 
 
 def _make(

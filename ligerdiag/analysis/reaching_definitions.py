@@ -22,7 +22,7 @@ _NAMES = Through(bitcasts=True, tuples=True, arguments=True)
 _MADE_FROM = Through(
     barriers=True, tuples=True, calls=True, branches=True, loop_entry=True, loop_back=True, arguments=True
 )
-_ADDRESSES = Through(bitcasts=True, tuples=True)
+_ADDRESSES = Through(bitcasts=True, barriers=True, tuples=True)
 _PART_OF = frozenset({"slice", "dynamic-slice"})
 
 type _Node = tuple[Frames, ShapeIndex]

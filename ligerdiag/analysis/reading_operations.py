@@ -8,20 +8,11 @@
 from collections.abc import Iterator
 
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having, strip_phase
 from ligerdiag.hlo.shape import ShapeIndex
 
-NAMES = frozenset({"bitcast", "get-tuple-element", "tuple", "opt-barrier"})
-"""Opcodes that give what is there another name."""
-MOVES = frozenset({
-    "all-gather", "all-to-all", "broadcast", "collective-permute", "convert", "copy", "dynamic-slice", "reshape", "reverse",
-    "slice", "transpose",
-})  # fmt: skip
-"""Opcodes whose result holds the operand's elements and nothing else."""
-
-
-def strip_phase(opcode: str) -> str:
-    """The operation that an asynchronous instruction is a part of: `all-gather` for `all-gather-done`."""
-    return opcode.removesuffix("-start").removesuffix("-done")
+NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT, Trait.MAKES_TUPLE)
+MOVES = having(Trait.MOVES, Trait.CASTS)
 
 
 def find_reading(

@@ -12,13 +12,9 @@ from dataclasses import dataclass
 
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 
-_RESULT_NOT_SAVED = frozenset({
-    "add", "broadcast", "concatenate", "convert", "convolution", "custom-call", "dot", "dynamic-slice",
-    "dynamic-update-slice", "gather", "iota", "multiply", "negate", "pad", "parameter", "reshape", "reverse", "scatter",
-    "select", "slice", "subtract", "transpose", "constant", "get-tuple-element", "opt-barrier", "while", "call",
-})  # fmt: skip
-"""Opcodes whose derivatives need their operands at most; others, such as `exponential` or `tanh`, save their result."""
+_RESULT_NOT_SAVED = having(Trait.RESULT_NOT_SAVED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,11 +20,11 @@ from functools import cached_property
 from ligerdiag.analysis.instances import Instance, list_instances, number_operations
 from ligerdiag.hlo.frame_numbers import Chain, FrameNumbers
 from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import is_tuple
 from ligerdiag.hlo.tags import TagPath
 
-_LIBRARY_CALLS = ("dot", "convolution")
-"""What may have become a custom-call to cuBLAS or cuDNN."""
+_LIBRARY_CALLS = sorted(having(Trait.LIBRARY_CALL), reverse=True)
 
 
 class Descent(Enum):

@@ -16,9 +16,10 @@ from ligerdiag.analysis.twins import number_values
 from ligerdiag.analysis.writes import HiddenWrite, call_tags_of
 from ligerdiag.hlo.dataflow import list_operands, look_through, look_through_forward, search
 from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.tags import TagPath
 
-_LOOKED_THROUGH = frozenset({"opt-barrier", "broadcast", "reshape", "convert", "bitcast"})
+_LOOKED_THROUGH = having(Trait.KEEPS_SCALAR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -28,16 +28,13 @@ from ligerdiag.analysis.places import Places
 from ligerdiag.analysis.quiet import QuietOnes
 from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.tags import TagPath
 
-_SILENT = frozenset({"parameter", "tuple", "get-tuple-element", "bitcast", "after-all", "opt-barrier"})
-"""Opcodes that move no bytes."""
+_SILENT = having(Trait.LAUNCHES_NOTHING) - having(Trait.FROM_NOTHING)
+"""Opcodes that move no bytes; labels may start at a constant."""
 
-_ELEMENT_BY_ELEMENT = frozenset({
-    "all-reduce", "all-gather", "reduce-scatter", "collective-permute", "collective-broadcast",
-    "all-reduce-start", "all-gather-start", "collective-permute-start",
-})  # fmt: skip
-"""Collectives of several operands, as the combiners make them: result k depends on operand k alone."""
+_OPERANDWISE = having(Trait.OPERANDWISE)
 
 
 @dataclass(slots=True, eq=False)
@@ -185,7 +182,7 @@ class ScheduleEvaluation:
             extra = marks & ~union_of(value)
             for number in self.places.list_defined(instruction):
                 self.memory.put(number, value | extra if isinstance(value, int) else value.add(extra))
-        elif instruction.opcode in _ELEMENT_BY_ELEMENT and len(instruction.operands) > 1:
+        elif instruction.opcode in _OPERANDWISE and len(instruction.operands) > 1:
             self._define_elements(instruction, reads)
         else:
             self._define(instruction, labels)

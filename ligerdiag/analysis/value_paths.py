@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 
 from ligerdiag.hlo.dataflow import Dataflow, Position, Through, find_way, search
 from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, render_shape
 
 type Path = tuple[HloInstruction, ...]
 
-_SILENT = frozenset({"parameter", "get-tuple-element", "tuple", "fusion"})
+_SILENT = having(Trait.TAKES_ELEMENT, Trait.MAKES_TUPLE) | {"parameter", "fusion"}
 """Not shown between the ends of a path: they compute nothing themselves."""
-_PASSED_ON = frozenset({"parameter", "get-tuple-element", "fusion"})
-_COMMON = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "iota"})
+_PASSED_ON = having(Trait.TAKES_ELEMENT) | {"parameter", "fusion"}
+_COMMON = having(Trait.NO_OPERATION, Trait.FROM_NOTHING)
 """What two values may well have in common without one being a copy of the other."""
 _SHOWN = 8
 

@@ -20,16 +20,16 @@ from ligerdiag.analysis.reaching_definitions import find_origins, find_scheduled
 from ligerdiag.analysis.reading_operations import find_moves, find_reading
 from ligerdiag.analysis.writes import HiddenWrite, tag_path_of
 from ligerdiag.hlo.module import HloComputation, HloInstruction
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.positions import Definition, Positions
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes, iterate_leaves
 from ligerdiag.hlo.tags import TagPath
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.neighbourhood import Origin
 
-NO_READERS = frozenset({
-    "bitcast", "get-tuple-element", "opt-barrier", "tuple", "parameter", "while", "conditional", "call", "after-all",
-})  # fmt: skip
-"""Opcodes that read nothing themselves."""
+NO_READERS = having(Trait.LAUNCHES_NOTHING, Trait.CONTROL_FLOW) - having(Trait.FROM_NOTHING)
+"""Opcodes that read nothing themselves, and define nothing that a kernel could overwrite: a constant does."""
+_STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,7 +97,7 @@ class ValueReaders:
             callee: (computation, one)
             for computation in computations.values()
             for one in computation.sequence
-            if one.opcode == "async-start"
+            if one.opcode in _STARTS_COMPUTATION
             for callee in one.called_computations
             if computations[callee].sequence
         }

@@ -17,10 +17,12 @@ from dataclasses import dataclass, field
 from ligerdiag.analysis.value_readers import Overwritten, ValueReaders
 from ligerdiag.hlo.dataflow import list_operands, search
 from ligerdiag.hlo.module import HloComputation, HloInstruction
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.positions import Definition
 from ligerdiag.hlo.shape import ShapeIndex, is_tuple, iterate_leaves
 
-_ELEMENT_BY_ELEMENT = ("all-reduce", "all-gather", "reduce-scatter", "collective-permute", "collective-broadcast")
+_OPERANDWISE = having(Trait.OPERANDWISE)
+_STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
 
 
 def name_written(write: int, kernel: int) -> Definition:
@@ -71,7 +73,7 @@ class ValueSources:
         caller = self.callers.get(home.id) if home is not None else None
         if caller is None:
             return number
-        if caller.opcode == "async-start":
+        if caller.opcode in _STARTS_COMPUTATION:
             return self.find_step(caller.id)
         is_carried = caller.opcode == "while" and self.instructions[number].opcode == "parameter"
         return self.find_step(caller.id) if is_carried else number
@@ -149,7 +151,7 @@ class ValueSources:
         elif instruction.opcode == "fusion":
             operands = self._find_fused(instruction).get(index)
             yield from self._list_read(instruction, operands or range(len(instruction.operands)))
-        elif instruction.opcode.startswith(_ELEMENT_BY_ELEMENT) and len(instruction.operands) > 1 and index:
+        elif instruction.opcode in _OPERANDWISE and len(instruction.operands) > 1 and index:
             yield from self._list_read(instruction, (index[-1],))
         elif instruction.opcode != "parameter":
             yield from self._list_read(instruction, range(len(instruction.operands)))

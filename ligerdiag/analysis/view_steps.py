@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 
 from ligerdiag.analysis.hlo_text import HloText
 from ligerdiag.analysis.races import Span, find_spans
-from ligerdiag.analysis.reading_operations import MOVES, NAMES, strip_phase
+from ligerdiag.analysis.reading_operations import MOVES, NAMES
 from ligerdiag.analysis.value_flow import ValueFlow
 from ligerdiag.analysis.value_readers import NO_READERS
 from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.opcodes import Trait, having, strip_phase
 from ligerdiag.hlo.shape import iterate_leaves, render_shape
 from ligerdiag.hlo.source import find_user_line
 from ligerdiag.hlo.tags import strip_tags
@@ -24,13 +25,11 @@ _NEAREST = 100
 _MOST_FUSED = 200
 """Lines of one fused computation."""
 _PHASES = ("-done", "-update")
-_COLLECTIVES = frozenset({
-    "all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute", "ragged-all-to-all", "recv",
-    "reduce-scatter", "send",
-})  # fmt: skip
-_NO_STEPS = NO_READERS - {"while", "conditional", "call"} | {"constant"}
+_COLLECTIVES = having(Trait.COLLECTIVE)
+_STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
+_NO_STEPS = having(Trait.LAUNCHES_NOTHING)
 """Opcodes that are steps only if somebody needs them."""
-_MOVED = MOVES | NAMES | {"parameter", "constant", "dynamic-update-slice", "fusion"}
+_MOVED = MOVES | NAMES | having(Trait.LAUNCHES_NOTHING) | {"dynamic-update-slice", "fusion"}
 """What an asynchronous computation that only copies holds."""
 
 
@@ -110,7 +109,7 @@ class StepFinder:
     def _list_inner(self, step: int) -> list[tuple[int, tuple[int, ...]]]:
         """Nodes of what runs inside of an asynchronous computation."""
         instruction = self.flow.instructions[step]
-        if instruction.opcode != "async-start":
+        if instruction.opcode not in _STARTS_COMPUTATION:
             return []
         computations = self.flow.readers.context.optimized.computations
         return [
@@ -161,7 +160,7 @@ class StepFinder:
 
     def _find_inner(self, instruction: HloInstruction) -> HloInstruction:
         """What an asynchronous computation computes; the instruction itself where it is none."""
-        if instruction.opcode == "async-start" and instruction.called_computations:
+        if instruction.opcode in _STARTS_COMPUTATION and instruction.called_computations:
             return self.flow.readers.context.optimized.computations[instruction.called_computations[0]].root
         return instruction
 

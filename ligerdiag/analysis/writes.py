@@ -11,13 +11,14 @@ from typing import Final
 from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.tags import TagPath
 
 type EffectsOf = Callable[[HloInstruction], CallEffects]
 """From a custom-call to what it does to its buffers."""
 
 LOOPS = frozenset({"while"})
-CALLERS = frozenset({"call", "while", "conditional", "async-start", "fusion"})
+CALLERS = having(Trait.CONTROL_FLOW, Trait.CALLEE_TAKES_OPERANDS)
 """Opcodes whose called computations are part of the program's own flow (a reduction's to_apply is not)."""
 
 _MOST_STEPS = 200_000

@@ -24,10 +24,11 @@ from ligerdiag.analysis.program_order import Intended, TaggedSet
 from ligerdiag.analysis.runner import Runner
 from ligerdiag.analysis.twins import find_one_value, number_values
 from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.tags import TagPath
 
-_NAMES = frozenset({"bitcast", "get-tuple-element"})
-_COMMUTATIVE = frozenset({"add", "and", "maximum", "minimum", "multiply", "or", "xor"})
+_NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
+_COMMUTATIVE = having(Trait.COMMUTES)
 
 type Edge = tuple[TagPath, Labels]
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ligerdiag.hlo.fingerprint import StructureLine, fingerprint_lines
 from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.shape import render_shape
 
@@ -23,7 +24,7 @@ _NAME = re.compile(
     r"module_(?P<module>\d+)\..+?\.(?P<number>\d{4,})\.(?P<pipeline>.+?)\.after_(?P<done>.+?)(?:\.before_.+)?\.hlo\.pb"
 )
 _START = "pipeline-start"
-_NOT_EXECUTED = frozenset({"parameter", "get-tuple-element", "tuple", "bitcast", "constant"})
+_NOT_EXECUTED = having(Trait.LAUNCHES_NOTHING)
 """Opcodes that run nothing: where one of these stands in a schedule means nothing."""
 
 

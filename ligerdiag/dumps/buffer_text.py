@@ -15,6 +15,7 @@ import re
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.buffers import BufferAssignment, parse_buffer_assignment
 from ligerdiag.hlo.module import HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.xla_pb2 import BufferAllocationProto, BufferAssignmentProto
 
 HEADING = "BufferAssignment:"
@@ -28,7 +29,7 @@ _VALUE = re.compile(
     r" value: <(?P<id>\d{1,18}) (?P<name>[^\s{}<>]+)(?:\{(?P<place>[\d,]*)\})?(?: \(phi\))?(?: @\d+)?> "
     r"\(size=(?P<size>\d{1,18}),offset=(?P<offset>\d{1,18})\): .+"
 )
-_DEFINING = frozenset({"fusion", "custom-call", "copy", "constant"})
+_DEFINING = having(Trait.HAS_BUFFER)
 """Opcodes that always define a value of their own."""
 _FLAGS = frozenset({"constant", "thread-local", "maybe-live-out", "preallocated-temp"})
 

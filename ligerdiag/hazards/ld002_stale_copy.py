@@ -23,8 +23,10 @@ from ligerdiag.hazards.wording import (
     render_at,
 )
 from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.opcodes import Trait, having
 
-_GATHERS = frozenset({"all-gather", "all-gather-start", "all-gather-done", "all-to-all", "collective-permute"})
+_GATHERS = having(Trait.GATHERS)
+_PLACES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 
 
 def check(context: Context) -> Iterator[Finding]:
@@ -104,7 +106,7 @@ def _relate(context: Context, read: ReadFinding, value: object) -> str:
     path = find_path(start, end)
     if path:
         gathered = any(_is_gather(context, step) for step in path)
-        steps = ", ".join(f"%{step.name}" for step in path if step.opcode not in ("get-tuple-element", "bitcast"))
+        steps = ", ".join(f"%{step.name}" for step in path if step.opcode not in _PLACES)
         made = "gathered into" if gathered else "copied or cast into"
         return f"{made} the kernel's operand by {steps}"
     if find_path(end, start):
@@ -113,7 +115,7 @@ def _relate(context: Context, read: ReadFinding, value: object) -> str:
 
 
 def _is_gather(context: Context, step: HloInstruction) -> bool:
-    """Also where the collective stands in the computation of an async-start."""
+    """Also where the collective stands in a computation that is run asynchronously."""
     callees = (context.optimized.computations[number].root.opcode for number in step.called_computations)
     return not _GATHERS.isdisjoint((step.opcode, *callees))
 

@@ -10,10 +10,11 @@ from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.findings import CallPlace, ReadPlace, SourceLine
 from ligerdiag.hlo.dataflow import find_way, list_operands, look_through
 from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaves, render_shape
 from ligerdiag.hlo.source import find_user_line, iterate_user_frames
 
-_PLACES = frozenset({"bitcast", "get-tuple-element"})
+_PLACES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 _MAX_PATH = 256
 _MAX_READERS = 8
 _MAX_CALLERS = 8

@@ -17,13 +17,13 @@ from collections.abc import Iterable, Mapping
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.must_alias import build_must_alias_buffers
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.positions import Positions
 from ligerdiag.hlo.shape import TOKEN, ShapeIndex, compute_byte_size, iterate_leaf_shapes
 
-_PLACES_ONLY = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "opt-barrier", "after-all",
-                          "domain", "add-dependency"})  # fmt: skip
+_PLACES_ONLY = having(Trait.LAUNCHES_NOTHING)
 """Opcodes that read and fill nothing when their turn comes."""
-_INNER = frozenset({"while", "call", "conditional", "async-start"})
+_INNER = having(Trait.RUNS_SCHEDULED)
 _SPOILED = -1
 _MOST_STEPS = 20
 """Times that the instructions of a module may be walked over, on average; XLA gives each computation a caller of its own."""

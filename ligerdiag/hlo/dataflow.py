@@ -20,13 +20,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex
 
 type Position = tuple[HloInstruction, ShapeIndex]
 
-_BARRIERS = frozenset({"opt-barrier", "domain", "add-dependency"})
-_TAKES_OPERANDS = frozenset({"call", "fusion", "async-start"})
-_RESULT_FIRST = frozenset({"copy-start", "recv", "send"})
+_FORWARDS = having(Trait.FORWARDS)
+_TAKES_OPERANDS = having(Trait.CALLEE_TAKES_OPERANDS)
+_RESULT_FIRST = having(Trait.RESULT_FIRST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,7 @@ class Dataflow:
                     yield self._find_root(instruction, number), index
             case "async-update" if through.asynchronous:
                 yield operands[0], index
-            case opcode if opcode in _BARRIERS:
+            case opcode if opcode in _FORWARDS:
                 if through.barriers:
                     yield operands[0], index
             case opcode if through.asynchronous and opcode.endswith("-start"):

@@ -17,12 +17,14 @@ from dataclasses import replace
 from ligerdiag.hlo.buffers import BufferAssignment, Slice
 from ligerdiag.hlo.dataflow import Dataflow, Position, Through
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.positions import PASSED_ON
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 
 type _Key = tuple[int, ShapeIndex]
 
-_CALLERS = frozenset({"call", "while", "conditional", "async-start"})
+_CALLERS = having(Trait.RUNS_SCHEDULED)
+_IN_PLACE = having(Trait.IN_PLACE)
 _SHARED = replace(PASSED_ON, loop_back=True)
 
 
@@ -123,7 +125,7 @@ def _find_in_place(module: HloModule, instruction: HloInstruction) -> Iterator[t
     for alias in instruction.proto.output_operand_aliasing:
         if alias.operand_index < len(operands):
             yield tuple(alias.output_shape_index), (operands[alias.operand_index], tuple(alias.operand_shape_index))
-    if opcode in ("dynamic-update-slice", "scatter", "all-reduce-start"):
+    if opcode in _IN_PLACE:
         for number, index in enumerate(iterate_leaves(instruction.shape)):
             if number < len(operands):
                 yield index, (operands[number], ())

@@ -1,26 +1,214 @@
-"""The opcodes that XLA has, spelled as it spells them (xla/hlo/ir/hlo_opcode.h).
+"""The opcodes that XLA has, and what each of them is: the one place that says it.
 
-XLA refuses a module with any other. So does the parser: an instruction of which nobody knows what it is would else count as
-one that only reads, a `Custom-Call` as no kernel.
+Spelled as XLA spells them (xla/hlo/ir/hlo_opcode.h). XLA refuses a module with any other. So does the parser: an instruction
+of which nothing is known would else count as one that only reads, a `Custom-Call` as no kernel.
+
+A trait holds of an opcode whatever the instruction is. Where the program and the schedule differ, there are two traits: a
+barrier is an operation of the program, which the replay hands on, and launches nothing in the schedule.
+Ask for sets at import, `_SILENT = having(Trait.LAUNCHES_NOTHING)`, and for their members where it is hot.
 """
 
-# fmt: off
-OPCODES = frozenset({
-    "abs", "acos", "acosh", "add", "add-dependency", "after-all", "all-gather", "all-gather-done", "all-gather-start",
-    "all-reduce", "all-reduce-done", "all-reduce-start", "all-to-all", "and", "asin", "asinh", "async-done", "async-start",
-    "async-update", "atan2", "atanh", "batch-norm-grad", "batch-norm-inference", "batch-norm-training", "bitcast",
-    "bitcast-convert", "broadcast", "call", "cbrt", "ceil", "cholesky", "clamp", "collective-broadcast",
-    "collective-permute", "collective-permute-done", "collective-permute-start", "compare", "complex", "concatenate",
-    "conditional", "constant", "convert", "convolution", "copy", "copy-done", "copy-start", "cosh", "cosine",
-    "count-leading-zeros", "custom-call", "divide", "domain", "dot", "dynamic-reshape", "dynamic-slice",
-    "dynamic-update-slice", "erf", "exponential", "exponential-minus-one", "fft", "floor", "fusion", "gather",
-    "get-dimension-size", "get-tuple-element", "imag", "infeed", "iota", "is-finite", "log", "log-plus-one", "logistic",
-    "map", "maximum", "minimum", "mulhi", "multiply", "negate", "not", "opt-barrier", "or", "outfeed", "pad", "parameter",
-    "partition-id", "popcnt", "power", "ragged-all-to-all", "ragged-dot", "real", "recv", "recv-done", "reduce",
-    "reduce-precision", "reduce-scatter", "reduce-window", "remainder", "replica-id", "reshape", "reverse", "rng",
-    "rng-bit-generator", "rng-get-and-update-state", "round-nearest-afz", "round-nearest-even", "rsqrt", "scaled-dot",
-    "scan", "scatter", "select", "select-and-scatter", "send", "send-done", "set-dimension-size", "shift-left",
-    "shift-right-arithmetic", "shift-right-logical", "sign", "sine", "sinh", "slice", "sort", "sqrt",
-    "stochastic-convert", "subtract", "tan", "tanh", "topk", "transpose", "triangular-solve", "tuple", "while", "xor",
-})
-# fmt: on
+from enum import Flag, auto
+
+
+class Trait(Flag):
+    """What an opcode is, each told in a line."""
+
+    # where a value stands
+    FORWARDS = auto()
+    """The result is operand 0 by another name: the same buffer, leaf by leaf."""
+    TAKES_ELEMENT = auto()
+    """The result is an element of the operand's tuple, by another name."""
+    MAKES_TUPLE = auto()
+    """The result's elements are the operands, by another name."""
+    LAUNCHES_NOTHING = auto()
+    """XLA emits no code for it in a schedule: it reads no bytes and writes none."""
+    HANDS_ON = auto()
+    """The value of the result is that of operand 0 as it is; of a `done`, what its start has computed."""
+    HAS_BUFFER = auto()
+    """Executed in a schedule, it always has a buffer of its own in the buffer assignment."""
+    IN_PLACE = auto()
+    """XLA makes result k share the buffer of operand k where the operand is not needed any more."""
+    DECLARES_ALIASES = auto()
+    """It may declare which operand a result shares its buffer with."""
+    NEEDS_OPERAND = auto()
+    """We follow its first operand without asking: a module where it has none is refused."""
+
+    # what a value is
+    NO_OPERATION = auto()
+    """No operation of the author: the translation from StableHLO makes it, without a tag."""
+    TOKEN = auto()
+    """The result is a token: an order, and no bytes."""
+    FROM_NOTHING = auto()
+    """The value needs no input: it is written in the program."""
+    ONE_ARRAY = auto()
+    """The result is one array, and never a tuple."""
+    ARRAY_OF_ARRAYS = auto()
+    """The result is one array where all operands are; XLA has had such of tuples, too."""
+    ELEMENTWISE = auto()
+    """Element i of the result depends on element i of the operands, where the dimensions are the same."""
+    MOVES = auto()
+    """The result holds elements of operand 0 and nothing else: rearranged, repeated, chosen or exchanged among devices."""
+    CASTS = auto()
+    """The result holds operand 0's elements in another element type."""
+    SAME_ELEMENTS = auto()
+    """The result has the operand's elements as they are, each once and in their order: XLA may make the two one value."""
+    OTHER_FORM = auto()
+    """Gives the operand's value another form; MLIR composes two such operations, or cancels them."""
+    KEEPS_SCALAR = auto()
+    """If all of the operand's elements are one number, so are the result's, and the same one."""
+    NO_NEW_NAN = auto()
+    """Makes no NaN of its own: it has been in the operand, or is written in the program."""
+    VIEW = auto()
+    """numpy computes it without touching the elements, or it is a number alone."""
+    COMMUTES = auto()
+    """Two operands that may be exchanged (HloOpcodeIsBinaryCommutative in XLA)."""
+    RESULT_NOT_SAVED = auto()
+    """JAX's derivative needs the operands at most; others, as `exponential` or `tanh`, save their result."""
+    LIBRARY_CALL = auto()
+    """XLA may make it a custom call of cuBLAS or cuDNN."""
+    REDUCES = auto()
+    """Work is counted by its operands' elements."""
+    SORTS = auto()
+    """Work is more than linear in the elements."""
+    BROADCAST_IN_DIM = auto()
+    """What a StableHLO broadcast_in_dim is translated to, with others of its kind."""
+    UNNAMED = auto()
+    """MLIR adds such without a name to what the author wrote."""
+
+    # devices and time
+    COLLECTIVE = auto()
+    """Exchanges values with other devices, or begins to."""
+    PEER_TO_PEER = auto()
+    """Sends to one other device, or receives: asynchronous, although it is not called a start."""
+    OPERANDWISE = auto()
+    """A collective of several operands, as the combiners make them: result k depends on operand k alone."""
+    GATHERS = auto()
+    """A collective that brings elements from other devices as they are."""
+    NAMES_DEVICES = auto()
+    """A collective with `use_global_device_ids`."""
+    REPLAYED = auto()
+    """The replay computes it across devices."""
+    START = auto()
+    """Begins what its done ends."""
+    STARTS_WITH_OPERANDS = auto()
+    """A start whose result is a tuple of operands and results, not the results alone."""
+    RESULT_FIRST = auto()
+    """Begins with a tuple that has what the done gives at {0}, not at {1}."""
+    STARTS_COMPUTATION = auto()
+    """A start that runs a computation of its own meanwhile."""
+    UPDATE = auto()
+    """Stands between a start and its done, and does nothing."""
+    DONE = auto()
+    """Waits for a start: it reads nothing that the start has not read."""
+
+    # computations
+    CONTROL_FLOW = auto()
+    """Runs computations where it stands, and does nothing itself."""
+    CALLEE_TAKES_OPERANDS = auto()
+    """Runs one computation, whose parameter k is operand k."""
+    RUNS_SCHEDULED = auto()
+    """The computations that it runs have a schedule and buffers of their own."""
+
+
+T = Trait
+_HIDDEN = T.LAUNCHES_NOTHING | T.VIEW
+_ARITHMETIC = T.ELEMENTWISE | T.ONE_ARRAY
+_COMMUTATIVE = _ARITHMETIC | T.COMMUTES
+_FORWARDED = T.FORWARDS | T.NEEDS_OPERAND | _HIDDEN
+_FORM = T.ONE_ARRAY | T.OTHER_FORM | T.RESULT_NOT_SAVED
+_SAME = T.ELEMENTWISE | T.SAME_ELEMENTS | T.OTHER_FORM | T.KEEPS_SCALAR | T.NO_NEW_NAN
+_SHAPED = _FORM | T.MOVES | T.VIEW | T.NO_NEW_NAN
+_RUNS = T.CONTROL_FLOW | T.RUNS_SCHEDULED
+_EXCHANGE = T.COLLECTIVE | T.REPLAYED
+_COMBINED = _EXCHANGE | T.OPERANDWISE
+_DONE = T.DONE | T.NEEDS_OPERAND | T.VIEW
+
+_ROWS: tuple[tuple[Trait, str], ...] = (
+    # arithmetic
+    (
+        _ARITHMETIC,
+        "abs acos acosh asin asinh atan2 atanh cbrt ceil clamp compare complex cosh cosine count-leading-zeros",
+    ),
+    (_ARITHMETIC, "divide erf exponential exponential-minus-one floor imag is-finite log log-plus-one logistic mulhi"),
+    (_ARITHMETIC, "popcnt power real reduce-precision remainder round-nearest-afz round-nearest-even rsqrt shift-left"),
+    (_ARITHMETIC, "shift-right-arithmetic shift-right-logical sign sine sinh sqrt stochastic-convert tan tanh"),
+    (_ARITHMETIC | T.RESULT_NOT_SAVED, "subtract"),
+    (_ARITHMETIC | T.RESULT_NOT_SAVED | T.OTHER_FORM, "negate"),
+    (_ARITHMETIC | T.OTHER_FORM, "not"),
+    (_COMMUTATIVE | T.RESULT_NOT_SAVED, "add multiply"),
+    (_COMMUTATIVE, "and maximum minimum or xor"),
+    (T.ARRAY_OF_ARRAYS | T.ELEMENTWISE | T.RESULT_NOT_SAVED, "select"),
+    (_ARITHMETIC | T.CASTS | T.OTHER_FORM | T.KEEPS_SCALAR | T.NO_NEW_NAN | T.RESULT_NOT_SAVED, "convert"),
+    (T.ONE_ARRAY | T.OTHER_FORM, "bitcast-convert"),
+    # the same elements
+    (_SAME | T.ARRAY_OF_ARRAYS | T.MOVES | T.HAS_BUFFER, "copy"),
+    (_SHAPED | T.KEEPS_SCALAR | T.BROADCAST_IN_DIM | T.UNNAMED, "broadcast"),
+    (_SHAPED | _SAME | T.BROADCAST_IN_DIM, "reshape"),
+    (_SHAPED | T.SAME_ELEMENTS, "transpose"),
+    (_SHAPED, "slice"),
+    (_SHAPED, "reverse"),
+    (T.ONE_ARRAY | T.MOVES | T.RESULT_NOT_SAVED | T.NO_NEW_NAN, "dynamic-slice"),
+    (T.ONE_ARRAY | T.IN_PLACE | T.RESULT_NOT_SAVED, "dynamic-update-slice"),
+    (T.ONE_ARRAY | T.RESULT_NOT_SAVED, "concatenate gather pad"),
+    (T.ONE_ARRAY | T.RESULT_NOT_SAVED | T.LIBRARY_CALL, "dot convolution"),
+    (T.ONE_ARRAY | T.FROM_NOTHING | T.RESULT_NOT_SAVED, "iota"),
+    (T.IN_PLACE | T.REDUCES | T.RESULT_NOT_SAVED, "scatter"),
+    (T.REDUCES, "map reduce reduce-window select-and-scatter"),
+    (T.SORTS, "sort topk"),
+    (T(0), "batch-norm-grad batch-norm-inference batch-norm-training cholesky dynamic-reshape fft get-dimension-size"),
+    (
+        T(0),
+        "infeed outfeed ragged-dot rng rng-bit-generator rng-get-and-update-state scaled-dot scan set-dimension-size",
+    ),
+    (T(0), "triangular-solve"),
+    (T.VIEW, "partition-id replica-id"),
+    # names of what stands there already
+    (_FORWARDED | _SAME | T.ARRAY_OF_ARRAYS, "bitcast"),
+    (_FORWARDED | T.HANDS_ON | T.KEEPS_SCALAR | T.RESULT_NOT_SAVED | T.UNNAMED, "opt-barrier"),
+    (_FORWARDED | T.HANDS_ON | T.KEEPS_SCALAR, "domain add-dependency"),
+    (_HIDDEN | T.TAKES_ELEMENT | T.NO_OPERATION | T.NEEDS_OPERAND | T.RESULT_NOT_SAVED, "get-tuple-element"),
+    (_HIDDEN | T.MAKES_TUPLE | T.NO_OPERATION, "tuple"),
+    (_HIDDEN | T.NO_OPERATION | T.RESULT_NOT_SAVED, "parameter"),
+    (_HIDDEN | T.NO_OPERATION | T.RESULT_NOT_SAVED | T.FROM_NOTHING | T.HAS_BUFFER | T.NO_NEW_NAN, "constant"),
+    (_HIDDEN | T.TOKEN, "after-all"),
+    # devices
+    (_COMBINED | T.NAMES_DEVICES | T.ELEMENTWISE, "all-reduce"),
+    (_COMBINED | T.NAMES_DEVICES | T.GATHERS | T.MOVES, "all-gather"),
+    (_COMBINED | T.NAMES_DEVICES, "reduce-scatter"),
+    (_COMBINED | T.GATHERS | T.MOVES, "collective-permute"),
+    (_COMBINED | T.MOVES, "collective-broadcast"),
+    (_EXCHANGE | T.GATHERS | T.MOVES, "all-to-all"),
+    (T.COLLECTIVE, "collective-reduce ragged-all-to-all"),
+    (T.COLLECTIVE | T.PEER_TO_PEER | T.RESULT_FIRST, "recv send"),
+    # asynchronous pairs
+    (_COMBINED | T.NAMES_DEVICES | T.START | T.IN_PLACE, "all-reduce-start"),
+    (_COMBINED | T.NAMES_DEVICES | T.START | T.STARTS_WITH_OPERANDS | T.GATHERS, "all-gather-start"),
+    (_COMBINED | T.START | T.STARTS_WITH_OPERANDS | T.GATHERS, "collective-permute-start"),
+    (_DONE, "all-reduce-done recv-done send-done"),
+    (_DONE | T.GATHERS, "all-gather-done collective-permute-done"),
+    (T.START | T.NEEDS_OPERAND | T.RESULT_FIRST, "copy-start"),
+    (_DONE | T.HANDS_ON, "copy-done async-done"),
+    (T.FORWARDS | T.HANDS_ON | T.UPDATE | T.NEEDS_OPERAND | T.VIEW, "async-update"),
+    # computations
+    (T.START | T.STARTS_COMPUTATION | T.RUNS_SCHEDULED | T.CALLEE_TAKES_OPERANDS | T.DECLARES_ALIASES, "async-start"),
+    (T.CALLEE_TAKES_OPERANDS | T.DECLARES_ALIASES | T.HAS_BUFFER, "fusion"),
+    (_RUNS | T.CALLEE_TAKES_OPERANDS | T.RESULT_NOT_SAVED | T.UNNAMED, "call"),
+    (_RUNS | T.NEEDS_OPERAND | T.RESULT_NOT_SAVED, "while"),
+    (_RUNS | T.NEEDS_OPERAND, "conditional"),
+    (T.DECLARES_ALIASES | T.HAS_BUFFER | T.RESULT_NOT_SAVED, "custom-call"),
+)
+
+TRAITS = {opcode: traits for traits, opcodes in _ROWS for opcode in opcodes.split()}
+"""Opcode to all of its traits. Every opcode of XLA has an entry, and only one."""
+OPCODES = frozenset(TRAITS)
+
+
+def having(*traits: Trait) -> frozenset[str]:
+    """Returns the opcodes that have at least one of these traits; of `A | B` it has to have both."""
+    return frozenset(opcode for opcode, own in TRAITS.items() if any(trait in own for trait in traits))
+
+
+def strip_phase(opcode: str) -> str:
+    """Returns the operation that an asynchronous instruction is a part of: `all-gather` for `all-gather-done`."""
+    return opcode.removesuffix("-start").removesuffix("-done")

@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.buffers import BufferAssignment, parse_buffer_assignment
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
-from ligerdiag.hlo.opcodes import OPCODES
+from ligerdiag.hlo.opcodes import OPCODES, Trait, having
 from ligerdiag.hlo.operand_aliases import InvalidAlias, take_invalid_aliases
 from ligerdiag.hlo.tags import TagPath, parse_tag_path
 from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloModuleProto, HloProto
@@ -102,14 +102,11 @@ def _take_invalid_aliases(computation: HloComputation) -> Iterator[InvalidAlias]
             yield from take_invalid_aliases(instruction.proto, [operand.shape for operand in instruction.operands])
 
 
-_ALIASING = frozenset({"custom-call", "fusion", "async-start"})
-"""Opcodes that may declare which operand an output shares its buffer with."""
-_AT_LEAST_ONE_OPERAND = frozenset(
-    {"get-tuple-element", "bitcast", "opt-barrier", "domain", "add-dependency", "while", "conditional", "copy-start"}
-)
+_ALIASING = having(Trait.DECLARES_ALIASES)
+_NEEDS_OPERAND = having(Trait.NEEDS_OPERAND)
 _CALLEES = {"while": 2, "call": 1, "fusion": 1, "conditional": 1, "async-start": 1}
 """How many computations an instruction calls, at least."""
-_OPERANDS_ARE_PARAMETERS = frozenset({"call", "fusion", "async-start"})
+_OPERANDS_ARE_PARAMETERS = having(Trait.CALLEE_TAKES_OPERANDS)
 
 
 def _check_form(instruction: HloInstruction, callees: dict[int, HloComputation]) -> None:
@@ -119,7 +116,7 @@ def _check_form(instruction: HloInstruction, callees: dict[int, HloComputation])
         raise ArtifactError(f"`{name}` has the opcode `{opcode:.40}`, which XLA does not have")
     if opcode not in _ALIASING and instruction.proto.output_operand_aliasing:
         raise ArtifactError(f"`{name}` is a {opcode} that declares aliases")
-    if not operands and (opcode in _AT_LEAST_ONE_OPERAND or opcode.endswith(("-done", "-update"))):
+    if not operands and opcode in _NEEDS_OPERAND:
         raise ArtifactError(f"`{name}` is a {opcode} without operands")
     called = instruction.called_computations
     if len(called) < _CALLEES.get(opcode, 0):

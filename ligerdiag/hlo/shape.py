@@ -23,15 +23,6 @@ DTYPE_NAMES = {
 """xla::PrimitiveType by number (xla/xla_data.proto)."""
 
 
-ARRAY_OPCODES = frozenset({
-    "abs", "add", "and", "broadcast", "ceil", "clamp", "compare", "concatenate", "convert", "cosine", "divide", "dot",
-    "dynamic-slice", "dynamic-update-slice", "exponential", "floor", "gather", "iota", "log", "logistic", "maximum",
-    "minimum", "multiply", "negate", "not", "or", "pad", "power", "reshape", "reverse", "rsqrt", "sign", "sine", "slice",
-    "sqrt", "subtract", "tanh", "transpose", "xor",
-})  # fmt: skip
-"""Opcodes whose result is an array: its shape, which is far away in memory, need not be looked at."""
-
-
 def is_tuple(shape: ShapeProto) -> bool:
     """Whether the shape is a tuple (possibly empty)."""
     return shape.element_type == TUPLE

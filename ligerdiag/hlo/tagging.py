@@ -9,11 +9,11 @@ where only such as MLIR adds (barriers, broadcasts, calls) have no name. Otherwi
 import re
 
 from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 
 _TAGGED = re.compile(r"(?:[^#;]*#ld\d{1,18};)*[^#;]*#ld\d{1,18}")
-_UNTAGGED = frozenset({"parameter", "constant", "tuple", "get-tuple-element"})
-"""Opcodes that are no operation of the author."""
-_UNNAMED = frozenset({"opt-barrier", "broadcast", "call"})
+_UNTAGGED = having(Trait.NO_OPERATION)
+_UNNAMED = having(Trait.UNNAMED)
 
 
 def is_tagged(program: HloModule) -> bool:

@@ -19,6 +19,7 @@ import numpy as np
 
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import is_tuple
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.replay.device_groups import Groups, compute_groups, names_partitions
@@ -29,21 +30,9 @@ type Call = Callable[[int, Sequence[Value]], Value]
 type Column = list[Array]
 """One operand or result, device by device."""
 
-COLLECTIVES = frozenset(
-    {
-        "all-reduce",
-        "all-gather",
-        "reduce-scatter",
-        "all-to-all",
-        "collective-permute",
-        "collective-broadcast",
-        "all-reduce-start",
-        "all-gather-start",
-        "collective-permute-start",
-    }
-)
+COLLECTIVES = having(Trait.REPLAYED)
 
-_OPERANDS_FIRST = frozenset({"all-gather-start", "collective-permute-start"})
+_OPERANDS_FIRST = having(Trait.STARTS_WITH_OPERANDS)
 
 
 def exchange(instruction: HloInstruction, operands: Sequence[tuple[Value, ...]], call: Call) -> list[Value]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.xla_pb2 import (
     HloInstructionProto,
     IotaReplicaGroupListProto,
@@ -32,7 +33,7 @@ type Groups = tuple[tuple[int, ...], ...]
 MAX_DEVICES = 1 << 20
 """More than any machine has; an artifact that says so is damaged."""
 
-_MAY_NAME_DEVICES = frozenset({"all-reduce", "all-gather", "reduce-scatter", "all-reduce-start", "all-gather-start"})
+_MAY_NAME_DEVICES = having(Trait.NAMES_DEVICES)
 
 
 def check_replicas(module: HloModule) -> None:

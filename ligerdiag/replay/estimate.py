@@ -24,6 +24,7 @@ from ligerdiag.effects.call import carries_kernel
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.shape import DTYPE_NAMES, count_elements, is_tuple, render_shape
 from ligerdiag.hlo.xla_pb2 import ShapeProto
@@ -46,32 +47,10 @@ KERNEL_ELEMENT_SECONDS = 1e-7
 LIVE_VALUES = 4
 """How many of the program's largest values are alive at a time, beside its arguments."""
 
-_VIEWS = frozenset(
-    {
-        "parameter",
-        "constant",
-        "get-tuple-element",
-        "tuple",
-        "bitcast",
-        "opt-barrier",
-        "after-all",
-        "domain",
-        "add-dependency",
-        "partition-id",
-        "broadcast",
-        "reshape",
-        "transpose",
-        "slice",
-        "async-update",
-        "async-done",
-        "copy-done",
-        "all-reduce-done",
-        "all-gather-done",
-        "collective-permute-done",
-    }
-)
-_OVER_OPERANDS = frozenset({"reduce", "reduce-window", "scatter", "select-and-scatter", "map"})
-_SORTS = frozenset({"sort", "topk"})
+_VIEWS = having(Trait.VIEW)
+_RUNS_ONCE = having(Trait.CALLEE_TAKES_OPERANDS)
+_OVER_OPERANDS = having(Trait.REDUCES)
+_SORTS = having(Trait.SORTS)
 
 type KernelSeconds = Callable[[HloInstruction], float]
 
@@ -177,7 +156,7 @@ def _compute_cost(module: HloModule, kernel_seconds: KernelSeconds, unknown_trip
             cost.other_seconds += INSTRUCTION_SECONDS
             called = instruction.called_computations
             match instruction.opcode:
-                case "fusion" | "call" | "async-start":
+                case opcode if opcode in _RUNS_ONCE:
                     cost.add(costs[called[0]])
                 case "while":
                     trips = find_trip_count(module, instruction)

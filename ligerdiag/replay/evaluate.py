@@ -14,10 +14,12 @@ import numpy as np
 
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.replay.opcodes.scope import NotCoveredError, Value
 from ligerdiag.replay.opcodes.table import OPCODES
 
-PASSED_ON = frozenset({"opt-barrier", "domain", "add-dependency", "async-update", "async-done", "copy-done"})
+PASSED_ON = having(Trait.HANDS_ON)
+_RUNS_ONCE = having(Trait.CALLEE_TAKES_OPERANDS)
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +61,7 @@ class Evaluator:
             return whole[instruction.proto.tuple_index]
         if opcode in PASSED_ON:
             return operands[0]
-        if opcode in ("call", "fusion", "async-start"):
+        if opcode in _RUNS_ONCE:
             return self.call(called[0], operands)
         if opcode == "copy-start":
             return operands[0]

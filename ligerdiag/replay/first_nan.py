@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.source import find_user_line
 from ligerdiag.outcomes import Attribution, OutputNumbers
 from ligerdiag.replay.cells import Cells, list_cells
 from ligerdiag.replay.opcodes.scope import Array
 
-_MOVES = frozenset({"constant", "broadcast", "convert", "reshape", "copy", "bitcast", "transpose", "slice"})
+_MOVES = having(Trait.NO_NEW_NAN)
 
 
 @dataclass(slots=True, eq=False)

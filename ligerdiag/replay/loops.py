@@ -4,9 +4,10 @@ import json
 from typing import cast
 
 from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import is_tuple
 
-_SAME_VALUE = frozenset({"opt-barrier", "copy", "convert", "reshape", "bitcast"})
+_SAME_VALUE = having(Trait.KEEPS_SCALAR)
 
 
 def find_trip_count(module: HloModule, loop: HloInstruction) -> int | None:

@@ -22,6 +22,7 @@ import numpy as np
 from ligerdiag.effects.call import carries_kernel
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaf_shapes
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.replay import manual_axes
@@ -44,7 +45,7 @@ from ligerdiag.replay.evaluate import Evaluator, choose_branch, is_true
 from ligerdiag.replay.first_nan import NanWatch
 from ligerdiag.replay.opcodes.scope import Array, NotCoveredError, Value
 
-_TOGETHER = frozenset({"tuple", "get-tuple-element", "call", "while", "conditional", "opt-barrier"})
+_TOGETHER = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CONTROL_FLOW) | {"opt-barrier"}
 """Opcodes that are run once for all devices."""
 
 

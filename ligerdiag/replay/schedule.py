@@ -18,6 +18,7 @@ from ligerdiag.effects.call import carries_kernel
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.positions import Positions
 from ligerdiag.hlo.shape import iterate_leaf_shapes, iterate_leaves
 from ligerdiag.replay.collectives import COLLECTIVES, exchange
@@ -26,10 +27,7 @@ from ligerdiag.replay.memory import Memory
 from ligerdiag.replay.opcodes.scope import Array, NotCoveredError, Value
 from ligerdiag.replay.program import Kernels, compute_payload_key
 
-_PLACES = frozenset({
-    "parameter", "tuple", "get-tuple-element", "bitcast", "opt-barrier", "domain", "add-dependency", "after-all",
-    "constant", "async-update", "async-done", "copy-done",
-})  # fmt: skip
+_PLACES = having(Trait.LAUNCHES_NOTHING, Trait.HANDS_ON)
 """Opcodes that name a place of something that stands there already."""
 
 

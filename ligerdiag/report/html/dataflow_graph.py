@@ -7,12 +7,13 @@ from enum import StrEnum
 from itertools import pairwise
 
 from ligerdiag.findings import VERDICT_ORDER, Verdict
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.schedule_view import AccessKind, OutputView, Place, ReadKind, ScheduleView, Step
 
 MAX_OUTPUTS = 6
 """Ends of the graph; the wrong ones come first."""
 
-_PASSING = frozenset({"while", "tuple", "get-tuple-element"})
+_PASSING = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT) | {"while"}
 """Opcodes that only hand values on: drawn, all ways would meet in them."""
 
 type Key = tuple[str, str]
