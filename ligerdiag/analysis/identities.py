@@ -14,7 +14,8 @@ _FORMS = having(Trait.SAME_ELEMENTS)
 _NEUTRAL = {"multiply": 1.0, "divide": 1.0, "add": 0.0, "subtract": 0.0}
 ARITHMETIC = frozenset(_NEUTRAL)
 _ONE_SIDED = frozenset({"divide", "subtract"})
-_PASSED = having(Trait.KEEPS_SCALAR)
+_PASSED = having(Trait.KEEPS_SCALAR) - {"bitcast"}
+"""A bitcast may read the bits of one as those of another element type."""
 _NUMBERS = ("f32s", "f64s", "s32s", "s64s", "u32s", "u64s")
 _BYTES = {"f16s": (b"\x00\x3c", b"\x00\x00"), "bf16s": (b"\x80\x3f", b"\x00\x00")}
 """Field to one and zero."""

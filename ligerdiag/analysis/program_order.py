@@ -42,6 +42,7 @@ _ELEMENT_BY_ELEMENT = frozenset({"xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToG
 _NOTHING = frozenset[TagPath]()
 _STRUCTURE = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CONTROL_FLOW)
 _ONE_ARRAY = having(Trait.ONE_ARRAY)
+_BARRIERS = having(Trait.BARRIER)
 
 
 @dataclass(slots=True)
@@ -198,7 +199,7 @@ class _Evaluation:
     def _compute(self, instruction: HloInstruction, operands: list[Value], prefix: TagPath) -> Value:
         opcode = instruction.opcode
         doubts = self.doubts.find(instruction, operands) if self.doubts.overwritten else 0
-        if opcode == "opt-barrier":
+        if opcode in _BARRIERS:
             return self._add(self._copy(operands[0]), doubts)
         tags = self.module.tags.get(instruction.id, ())
         path = (*prefix, *tags) if prefix else tags

@@ -25,7 +25,7 @@ from ligerdiag.hlo.shape import ShapeIndex
 
 type Position = tuple[HloInstruction, ShapeIndex]
 
-_FORWARDS = having(Trait.FORWARDS)
+_BARRIERS = having(Trait.BARRIER)
 _TAKES_OPERANDS = having(Trait.CALLEE_TAKES_OPERANDS)
 _RESULT_FIRST = having(Trait.RESULT_FIRST)
 
@@ -82,7 +82,7 @@ class Dataflow:
                     yield self._find_root(instruction, number), index
             case "async-update" if through.asynchronous:
                 yield operands[0], index
-            case opcode if opcode in _FORWARDS:
+            case opcode if opcode in _BARRIERS:
                 if through.barriers:
                     yield operands[0], index
             case opcode if through.asynchronous and opcode.endswith("-start"):

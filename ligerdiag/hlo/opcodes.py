@@ -3,9 +3,10 @@
 Spelled as XLA spells them (xla/hlo/ir/hlo_opcode.h). XLA refuses a module with any other. So does the parser: an instruction
 of which nothing is known would else count as one that only reads, a `Custom-Call` as no kernel.
 
-A trait holds of an opcode whatever the instruction is. Where the program and the schedule differ, there are two traits: a
-barrier is an operation of the program, which the replay hands on, and launches nothing in the schedule.
-Ask for sets at import, `_SILENT = having(Trait.LAUNCHES_NOTHING)`, and for their members where it is hot.
+A trait holds of every instruction with the opcode. Where the program and the schedule differ, there are two traits: a
+barrier is an operation of the program (BARRIER), and nothing in the schedule (LAUNCHES_NOTHING). ADR 11 tells which
+differences between rooms are meant. Compute a set once, `_SILENT = having(Trait.LAUNCHES_NOTHING)`: a lookup then costs what
+it costs in any frozenset.
 """
 
 from enum import Flag, auto
@@ -25,6 +26,8 @@ class Trait(Flag):
     """XLA emits no code for it in a schedule: it reads no bytes and writes none."""
     HANDS_ON = auto()
     """The value of the result is that of operand 0 as it is; of a `done`, what its start has computed."""
+    BARRIER = auto()
+    """An operation of the program that hands operand 0 on, leaf by leaf, and only orders; it is nothing in the schedule."""
     HAS_BUFFER = auto()
     """Executed in a schedule, it always has a buffer of its own in the buffer assignment."""
     IN_PLACE = auto()
@@ -38,7 +41,7 @@ class Trait(Flag):
     NO_OPERATION = auto()
     """No operation of the author: the translation from StableHLO makes it, without a tag."""
     TOKEN = auto()
-    """The result is a token: an order, and no bytes."""
+    """The result is a token: an author may write one, and it computes nothing that could be wrong."""
     FROM_NOTHING = auto()
     """The value needs no input: it is written in the program."""
     ONE_ARRAY = auto()
@@ -52,11 +55,11 @@ class Trait(Flag):
     CASTS = auto()
     """The result holds operand 0's elements in another element type."""
     SAME_ELEMENTS = auto()
-    """The result has the operand's elements as they are, each once and in their order: XLA may make the two one value."""
+    """The result has each of the operand's elements once: with a layout that fits, XLA makes the two one value."""
     OTHER_FORM = auto()
     """Gives the operand's value another form; MLIR composes two such operations, or cancels them."""
     KEEPS_SCALAR = auto()
-    """If all of the operand's elements are one number, so are the result's, and the same one."""
+    """Where all of the operand's elements are one number, the result's are that number, too."""
     NO_NEW_NAN = auto()
     """Makes no NaN of its own: it has been in the operand, or is written in the program."""
     VIEW = auto()
@@ -98,7 +101,7 @@ class Trait(Flag):
     STARTS_COMPUTATION = auto()
     """A start that runs a computation of its own meanwhile."""
     UPDATE = auto()
-    """Stands between a start and its done, and does nothing."""
+    """Stands between a start and its done, reads nothing and does nothing."""
     DONE = auto()
     """Waits for a start: it reads nothing that the start has not read."""
 
@@ -116,6 +119,7 @@ _HIDDEN = T.LAUNCHES_NOTHING | T.VIEW
 _ARITHMETIC = T.ELEMENTWISE | T.ONE_ARRAY
 _COMMUTATIVE = _ARITHMETIC | T.COMMUTES
 _FORWARDED = T.FORWARDS | T.NEEDS_OPERAND | _HIDDEN
+_BARRIER = _FORWARDED | T.BARRIER | T.HANDS_ON | T.KEEPS_SCALAR
 _FORM = T.ONE_ARRAY | T.OTHER_FORM | T.RESULT_NOT_SAVED
 _SAME = T.ELEMENTWISE | T.SAME_ELEMENTS | T.OTHER_FORM | T.KEEPS_SCALAR | T.NO_NEW_NAN
 _SHAPED = _FORM | T.MOVES | T.VIEW | T.NO_NEW_NAN
@@ -165,8 +169,8 @@ _ROWS: tuple[tuple[Trait, str], ...] = (
     (T.VIEW, "partition-id replica-id"),
     # names of what stands there already
     (_FORWARDED | _SAME | T.ARRAY_OF_ARRAYS, "bitcast"),
-    (_FORWARDED | T.HANDS_ON | T.KEEPS_SCALAR | T.RESULT_NOT_SAVED | T.UNNAMED, "opt-barrier"),
-    (_FORWARDED | T.HANDS_ON | T.KEEPS_SCALAR, "domain add-dependency"),
+    (_BARRIER | T.RESULT_NOT_SAVED | T.UNNAMED, "opt-barrier"),
+    (_BARRIER, "domain add-dependency"),
     (_HIDDEN | T.TAKES_ELEMENT | T.NO_OPERATION | T.NEEDS_OPERAND | T.RESULT_NOT_SAVED, "get-tuple-element"),
     (_HIDDEN | T.MAKES_TUPLE | T.NO_OPERATION, "tuple"),
     (_HIDDEN | T.NO_OPERATION | T.RESULT_NOT_SAVED, "parameter"),
@@ -202,11 +206,13 @@ _ROWS: tuple[tuple[Trait, str], ...] = (
 TRAITS = {opcode: traits for traits, opcodes in _ROWS for opcode in opcodes.split()}
 """Opcode to all of its traits. Every opcode of XLA has an entry, and only one."""
 OPCODES = frozenset(TRAITS)
+_BITS = {opcode: traits.value for opcode, traits in TRAITS.items()}
 
 
 def having(*traits: Trait) -> frozenset[str]:
-    """Returns the opcodes that have at least one of these traits; of `A | B` it has to have both."""
-    return frozenset(opcode for opcode, own in TRAITS.items() if any(trait in own for trait in traits))
+    """Returns the opcodes that have at least one of these traits."""
+    wanted = sum({trait.value for trait in traits})
+    return frozenset([opcode for opcode, bits in _BITS.items() if bits & wanted])
 
 
 def strip_phase(opcode: str) -> str:

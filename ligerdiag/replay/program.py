@@ -45,7 +45,8 @@ from ligerdiag.replay.evaluate import Evaluator, choose_branch, is_true
 from ligerdiag.replay.first_nan import NanWatch
 from ligerdiag.replay.opcodes.scope import Array, NotCoveredError, Value
 
-_TOGETHER = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CONTROL_FLOW) | {"opt-barrier"}
+_BARRIERS = having(Trait.BARRIER)
+_TOGETHER = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CONTROL_FLOW, Trait.BARRIER)
 """Opcodes that are run once for all devices."""
 
 
@@ -148,7 +149,7 @@ class _Run:
             case "conditional":
                 branch = choose_branch(instruction, _read_for_all(operands[0]))
                 return copy_cells(self.run(called[branch], (operands[1 + branch],)))
-            case "opt-barrier":
+            case opcode if opcode in _BARRIERS:
                 return copy_cells(operands[0])
             case "partition-id":
                 return Spread(tuple([Cell(np.array(device, np.uint32)) for device in range(self.devices)]))

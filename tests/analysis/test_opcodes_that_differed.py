@@ -11,6 +11,7 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.identities import find_same_elements
 from ligerdiag.analysis.neighbours import compute_neighbourhoods
 from ligerdiag.analysis.parts import Parts, follow_parts
+from ligerdiag.analysis.reaching_definitions import find_origins
 from ligerdiag.analysis.reading_operations import find_moves
 from ligerdiag.analysis.roundings import find_roundings
 from ligerdiag.analysis.without_program import compute_context_without_program
@@ -27,6 +28,7 @@ from tests.analysis.test_races_by_hand import ASYNC
 from tests.analysis.test_schedules_by_hand import PAIR, write_program
 from tests.hlo.building import Builder, array
 
+BARRIERS = ["opt-barrier", "domain", "add-dependency"]
 NAMES = ["bitcast", "opt-barrier", "domain", "add-dependency"]
 """Give what stands there another name."""
 
@@ -72,6 +74,42 @@ def test_a_name_is_nobody_who_reads_the_memory(opcode: str) -> None:
     )
     (accesses,) = context.accesses.values()
     assert [one.opcode for one in (*accesses.before, *accesses.after)] == ["abs"]
+
+
+def write_barred(opcode: str) -> Program:
+    """The kernel on h, and y = |x| where x and what the kernel leaves in h have gone through one barrier."""
+    program = Program()
+    entry = program.computation("entry")
+    x = program.op(entry, "parameter")
+    h = program.op(entry, "negate", x, tag=1)
+    sums = program.kernel(entry, h, tag=2)
+    pair = program.op(entry, opcode, program.op(entry, "tuple", h, x, shape=PAIR), shape=PAIR, tag=3)
+    y = program.op(entry, "abs", program.op(entry, "get-tuple-element", pair, tuple_index=1), tag=4)
+    program.op(entry, "tuple", sums, y, shape=PAIR)
+    return program
+
+
+@pytest.mark.parametrize("opcode", BARRIERS)
+def test_what_a_barrier_of_the_program_hands_on_depends_on_itself_alone(opcode: str) -> None:
+    schedule = Program()
+    entry = schedule.computation("entry")
+    x = schedule.op(entry, "parameter")
+    h = schedule.op(entry, "negate", x, tag=1)
+    y = schedule.op(entry, "abs", x, tag=4)
+    sums = schedule.kernel(entry, h, tag=2)
+    schedule.place(x, h, y, sums)
+    schedule.op(entry, "tuple", sums, y, shape=PAIR)
+    assert verdicts(judge(write_barred(opcode), schedule, "sums", "y")) == ["fresh", "fresh"]
+
+
+@pytest.mark.parametrize("opcode", BARRIERS)
+def test_the_origin_of_what_a_barrier_hands_on_is_behind_it(opcode: str) -> None:
+    program = Program()
+    entry = program.computation("entry")
+    h = program.op(entry, "negate", program.op(entry, "parameter"), tag=1)
+    program.kernel(entry, program.op(entry, opcode, h, tag=2), tag=3)
+    (write,) = find_hidden_writes(parse_hlo(program.bytes())[0], effects_of)
+    assert [frames[-1].instruction.opcode for frames in find_origins(write)] == ["negate"]
 
 
 def write_kernel_in_flight(between: str, *, passes: str = "") -> Program:
@@ -138,10 +176,14 @@ def write_filled(steps: Sequence[str]) -> Builder:
     return builder
 
 
-@pytest.mark.parametrize("opcode", ["bitcast", "copy", "domain", "add-dependency", "opt-barrier"])
+@pytest.mark.parametrize("opcode", ["copy", "domain", "add-dependency", "opt-barrier"])
 def test_times_one_is_nothing_however_the_one_is_handed_on(opcode: str) -> None:
     root = read_root(write_filled(["broadcast", opcode]))
     assert find_same_elements(root) is root.operands[0]
+
+
+def test_times_a_one_of_another_element_type_is_something() -> None:
+    assert find_same_elements(read_root(write_filled(["broadcast", "bitcast"]))) is None
 
 
 @pytest.mark.parametrize("opcode", ["copy", "domain", "add-dependency", "opt-barrier"])
