@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ligerdiag.analysis.memory import ActualWrite
 from ligerdiag.analysis.writes import HiddenWrite
+from ligerdiag.hlo.dataflow import look_through
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.positions import Positions
@@ -60,7 +61,7 @@ def find_accesses(
                 [
                     (reader, source)
                     for reader in readers
-                    for source in dict.fromkeys(_skip_places(operand) for operand in reader.operands)
+                    for source in dict.fromkeys(look_through(operand, _PLACES) for operand in reader.operands)
                     if source in sources and reader not in sources and reader is not kernel
                 ]
             ),
@@ -72,15 +73,9 @@ def _find_sources(kernel: HloInstruction, write: HiddenWrite) -> list[HloInstruc
     """Values that the overwritten one is made from in steps of one array operand each, the nearest first."""
     if kernel is not write.call:
         return []  # inside of a fusion, the kernel gets an address in what the fusion is given
-    value = _skip_places(kernel.operands[write.operand])
+    value = look_through(kernel.operands[write.operand], _PLACES)
     found: list[HloInstruction] = []
     while len(value.operands) == 1 and not is_tuple(value.operands[0].shape):
-        value = _skip_places(value.operands[0])
+        value = look_through(value.operands[0], _PLACES)
         found.append(value)
     return found[:-1] if found and found[-1].opcode == "parameter" else found
-
-
-def _skip_places(value: HloInstruction) -> HloInstruction:
-    while value.opcode in _PLACES:
-        value = value.operands[0]
-    return value

@@ -3,7 +3,7 @@
 A schedule can be stale without missing the write: a global norm over two gradients, one fresh and one stale, depends on
 the write all the same. What gives it away is that it *also* depends on the value from before, by a path that does not lead
 through the kernel. Carriers are the operations where such a path can start:
-  (1) the operation that defines the overwritten operand, looked for through its other names (see `origins`);
+  (1) the operation that defines the overwritten operand, looked for through its other names (see `reaching_definitions`);
   (2) each operation all of whose users are carriers (the bf16 logits before the convert, the product before the bias);
       not a broadcast, which holds fewer elements than it has, and which everyone makes anew where it is needed.
 Not a carrier, because the optimized module may share it with others for good reason:
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ligerdiag.analysis.labels import Labels, LabelSpace
-from ligerdiag.analysis.origins import find_origins
+from ligerdiag.analysis.reaching_definitions import find_origins
 from ligerdiag.analysis.twins import find_one_value, number_values
 from ligerdiag.analysis.writes import HiddenWrite, call_tags_of
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule

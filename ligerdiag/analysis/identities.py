@@ -5,6 +5,7 @@
 A kernel that overwrites the result then overwrites the operand, too.
 """
 
+from ligerdiag.hlo.dataflow import look_through
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.xla_pb2 import LiteralProto
@@ -36,8 +37,7 @@ def find_same_elements(instruction: HloInstruction) -> HloInstruction | None:
 
 
 def _is_constant(value: HloInstruction, number: float) -> bool:
-    while value.opcode in _PASSED and value.operands:
-        value = value.operands[0]
+    value = look_through(value, _PASSED)
     return value.opcode == "constant" and _holds_only(value.proto.literal, number)
 
 

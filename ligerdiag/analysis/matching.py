@@ -15,16 +15,13 @@ from ligerdiag.analysis.iteration_slices import takes_slices_apart
 from ligerdiag.analysis.labels import LabelSpace
 from ligerdiag.analysis.memory import ActualWrite
 from ligerdiag.analysis.program_order import Intended
+from ligerdiag.analysis.reaching_definitions import find_scheduled_operand
 from ligerdiag.analysis.twins import number_values
 from ligerdiag.analysis.writes import EffectsOf, Frames, HiddenWrite, find_hidden_operands, iterate_kernel_calls
 from ligerdiag.hlo.module import HloInstruction, HloModule
-from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.positions import Positions
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 from ligerdiag.hlo.tags import TagPath
-
-_ADDRESS_ONLY = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
-_PART_OF = frozenset({"slice", "dynamic-slice"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +92,7 @@ def match_writes(
         for write in found:
             if depth != write.loop_depth:
                 moved.add(write.index)
-            place = _locate(frames, write.operand, positions)
+            place = _locate(module, frames, write.operand, positions)
             if place is None:
                 unplaced.append(write)
             else:
@@ -151,7 +148,7 @@ def adopt_foreign(matching: Matching, writes: tuple[HiddenWrite, ...], positions
         own = tuple([write for write in writes if write.frames is frames])
         by_call[call.id] = own
         for write in own:
-            place = _locate(frames, write.operand, positions)
+            place = _locate(write.module, frames, write.operand, positions)
             if place is None:
                 unplaced.append(write)
             else:
@@ -204,25 +201,14 @@ def _match_payload(
     return candidates if len({w.call.id for w in candidates}) == 1 else []
 
 
-def _locate(frames: Frames, operand: int, positions: Positions) -> tuple[tuple[int, ...], bool] | None:
-    """(slice numbers, whether the kernel gets a part only) of the memory that the call's operand stands in.
-
-    Inside fusions the operand is followed to the parameter it is an address in, and so outward to the scheduled
-    instruction's operand.
-    """
-    value, partial, index = frames[-1].instruction.operands[operand], False, ()
-    for outer in reversed(frames[:-1]):
-        if outer.instruction.opcode != "fusion":
-            break
-        while value.opcode != "parameter":
-            if value.opcode == "get-tuple-element":
-                index = (value.proto.tuple_index, *index)
-            elif value.opcode in _PART_OF:
-                partial = True
-            elif value.opcode not in _ADDRESS_ONLY:
-                return None
-            value = value.operands[0]
-        value = outer.instruction.operands[value.proto.parameter_number]
+def _locate(
+    module: HloModule, frames: Frames, operand: int, positions: Positions
+) -> tuple[tuple[int, ...], bool] | None:
+    """(slice numbers, whether the kernel gets a part only) of the memory that the call's operand stands in."""
+    found = find_scheduled_operand(module, frames, operand)
+    if found is None:
+        return None
+    (value, index), partial = found
     leaves: list[ShapeIndex] = [index] if index else list(iterate_leaves(value.shape))
     numbers = [positions.find(value, leaf) for leaf in leaves]
     places = tuple([number for number in numbers if number is not None])

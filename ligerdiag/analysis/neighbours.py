@@ -4,20 +4,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.analysis.definitions import Definition
 from ligerdiag.analysis.memory import ActualWrite
 from ligerdiag.analysis.reading_operations import find_moves
 from ligerdiag.analysis.sharing import find_sharing
 from ligerdiag.analysis.value_readers import Scheduled, ValueReaders
 from ligerdiag.analysis.writes import HiddenWrite
+from ligerdiag.hlo.dataflow import look_through
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.positions import Definition
 from ligerdiag.hlo.shape import compute_byte_size, render_shape
 from ligerdiag.hlo.source import find_user_line
 from ligerdiag.hlo.tags import strip_tags
 from ligerdiag.neighbourhood import Fate, Neighbourhood, Origin, Reader, Side
 
 _SHOWN_RESULTS = 3
+_BITCASTS = frozenset({"bitcast"})
 _STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
 
 
@@ -86,7 +88,7 @@ class _Survey:
             shares=find_sharing(
                 self.context.optimized,
                 self.context.buffers,
-                self.readers.definitions,
+                self.readers.positions,
                 actual,
                 definition=overwritten.definition,
                 maker=maker.instruction if maker is not None else None,
@@ -132,15 +134,9 @@ class _Survey:
         if sum(one.opcode not in ("parameter", "bitcast") for one in fused.instructions) <= 1:
             return ""
         results = fused.root.operands if fused.root.opcode == "tuple" else (fused.root,)
-        names = [f"`{_name_primitive(_skip_names(result))}`" for result in results]
+        names = [f"`{_name_primitive(look_through(result, _BITCASTS))}`" for result in results]
         shown = list(dict.fromkeys(names))[:_SHOWN_RESULTS]
         return f"fusion to {' and '.join(shown)}" + (" and others" if len(set(names)) > len(shown) else "")
-
-
-def _skip_names(value: HloInstruction) -> HloInstruction:
-    while value.opcode == "bitcast":
-        value = value.operands[0]
-    return value
 
 
 def _name_primitive(instruction: HloInstruction) -> str:

@@ -7,12 +7,12 @@ kernel computes, and what the numbers then are, it does not know.
 from dataclasses import dataclass
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.analysis.definitions import Definition
 from ligerdiag.analysis.value_flow import ValueFlow
 from ligerdiag.analysis.value_sources import name_written
 from ligerdiag.analysis.verdict.blame import ReadFinding
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.findings import Verdict
+from ligerdiag.hlo.positions import Definition
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.schedule_view import Access, Place, ReadKind
 from ligerdiag.words import count_of, join_words
@@ -190,7 +190,7 @@ class OutputSentences:
             return None
         value = finding.reader.operands[wrong.operand]
         leaves = list(iterate_leaves(value.shape))
-        found = self.flow.readers.definitions.resolve(value, leaves[0]) if len(leaves) == 1 else None
+        found = self.flow.readers.positions.resolve(value, leaves[0]) if len(leaves) == 1 else None
         return found if found is not None and found[0] in self.flow.instructions else None
 
     def _name_kernel(self, name: str, verdict: Verdict) -> str:

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.analysis.definitions import Definition
 from ligerdiag.analysis.output_sentences import OutputSentences
 from ligerdiag.analysis.value_flow import ValueFlow
 from ligerdiag.analysis.value_sources import name_written
 from ligerdiag.findings import Verdict
+from ligerdiag.hlo.positions import Definition
 from ligerdiag.schedule_view import Access, MissingEdge, OutputView, ReadKind
 from ligerdiag.words import count_of, join_words
 

@@ -14,6 +14,7 @@ from ligerdiag.analysis.labels import Labels
 from ligerdiag.analysis.program_order import Intended
 from ligerdiag.analysis.twins import number_values
 from ligerdiag.analysis.writes import HiddenWrite, call_tags_of
+from ligerdiag.hlo.dataflow import list_operands, look_through, look_through_forward, search
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.tags import TagPath
@@ -74,15 +75,15 @@ def _find_pairs(write: HiddenWrite) -> Iterator[Rounding]:
         if addition.opcode != "add" or len(addition.operands) != 2:
             continue
         other = addition.operands[1] if addition.operands[0] is value else addition.operands[0]
-        term = _look_through(other)
-        if not _depends_on(term, call):
+        term = look_through(other, _LOOKED_THROUGH)
+        if call not in search([term], list_operands):
             continue
-        for subtraction in _find_uses(addition, users):
+        for subtraction in look_through_forward(addition, _LOOKED_THROUGH, users):
             if subtraction.opcode != "subtract":
                 continue
-            if numbers[_look_through(subtraction.operands[1]).id] != numbers[term.id]:
+            if numbers[look_through(subtraction.operands[1], _LOOKED_THROUGH).id] != numbers[term.id]:
                 continue
-            if _look_through(subtraction.operands[0]) is not addition:
+            if look_through(subtraction.operands[0], _LOOKED_THROUGH) is not addition:
                 continue
             own = write.module.find_tag_path(subtraction)
             yield Rounding(
@@ -92,31 +93,3 @@ def _find_pairs(write: HiddenWrite) -> Iterator[Rounding]:
                 term=term,
                 path=(*call_tags_of(write.module, write.frames[:-1]), *own) if own else (),
             )
-
-
-def _find_uses(value: HloInstruction, users: Mapping[int, tuple[HloInstruction, ...]]) -> Iterator[HloInstruction]:
-    """Who uses the value, also by another name, (2)."""
-    for user in users[value.id]:
-        if user.opcode in _LOOKED_THROUGH:
-            yield from _find_uses(user, users)
-        else:
-            yield user
-
-
-def _look_through(value: HloInstruction) -> HloInstruction:
-    while value.opcode in _LOOKED_THROUGH:
-        value = value.operands[0]
-    return value
-
-
-def _depends_on(value: HloInstruction, source: HloInstruction) -> bool:
-    pending, seen = [value], {value.id}
-    while pending:
-        current = pending.pop()
-        if current is source:
-            return True
-        for operand in current.operands:
-            if operand.id not in seen:
-                seen.add(operand.id)
-                pending.append(operand)
-    return False

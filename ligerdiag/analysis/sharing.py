@@ -6,10 +6,10 @@ program's arguments, constants and outputs. XLA also gives the bytes to others b
 
 from collections.abc import Iterable
 
-from ligerdiag.analysis.definitions import Definition, Definitions
 from ligerdiag.analysis.memory import ActualWrite
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.positions import Definition, Positions
 from ligerdiag.hlo.shape import iterate_leaves
 
 ARGUMENT = "an argument of the program"
@@ -23,7 +23,7 @@ SOURCE = "what it is computed from"
 def find_sharing(
     module: HloModule,
     buffers: BufferAssignment,
-    definitions: Definitions,
+    positions: Positions,
     write: ActualWrite,
     *,
     definition: Definition,
@@ -37,10 +37,10 @@ def find_sharing(
     facts = {
         ARGUMENT: not allocations.isdisjoint(buffers.parameters),
         CONSTANT: not allocations.isdisjoint(buffers.constants),
-        OUTPUT: any(definitions.resolve(root, index) == definition for index in iterate_leaves(root.shape)),
+        OUTPUT: any(positions.resolve(root, index) == definition for index in iterate_leaves(root.shape)),
         RESULT: not hit.isdisjoint(_list_defined(buffers, write.call)),
         READERS_RESULT: any(not hit.isdisjoint(_list_defined(buffers, reader)) for reader in readers),
-        SOURCE: maker is not None and any(not hit.isdisjoint(definitions.find_slices(o)) for o in maker.operands),
+        SOURCE: maker is not None and any(not hit.isdisjoint(positions.locate(o)) for o in maker.operands),
     }
     return tuple(sorted(phrase for phrase, holds in facts.items() if holds))
 

@@ -1,12 +1,12 @@
 """Ways through a schedule: from a kernel or a reader to the program's outputs, along what is computed from what."""
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from ligerdiag.analysis.definitions import Definition
 from ligerdiag.analysis.value_sources import ValueSources
+from ligerdiag.hlo.dataflow import find_way, search
+from ligerdiag.hlo.positions import Definition
 
 
 @dataclass(slots=True, eq=False)
@@ -21,20 +21,7 @@ class ValueFlow(ValueSources):
         self, starts: tuple[Definition, ...], is_target: Callable[[Definition], bool]
     ) -> tuple[Definition, ...]:
         """A shortest way from a target to one of `starts`, both ends included; () where there is none."""
-        before: dict[Definition, Definition | None] = dict.fromkeys(starts)
-        pending = deque(starts)
-        while pending:
-            node = pending.popleft()
-            if is_target(node):
-                path = [node]
-                while (following := before[path[-1]]) is not None:
-                    path.append(following)
-                return tuple(path)
-            for source in self.list_sources(node):
-                if source not in before:
-                    before[source] = node
-                    pending.append(source)
-        return ()
+        return find_way(starts, self.list_sources, is_target)[::-1]
 
     def name_steps(self, path: tuple[Definition, ...]) -> tuple[int, ...]:
         """Ids of the steps on a path, neighbours that are one step once."""
@@ -81,12 +68,5 @@ class ValueFlow(ValueSources):
             for node in self.compute_reach():
                 for source in self.list_sources(node):
                     self._users.setdefault(source, []).append(node)
-        before: dict[Definition, Definition | None] = dict.fromkeys(starts)
-        pending = deque(before)
-        while pending:
-            node = pending.popleft()
-            for user in self._users.get(node, ()):
-                if user not in before:
-                    before[user] = node
-                    pending.append(user)
-        return before
+        users = self._users
+        return search(starts, lambda node: users.get(node, ()))

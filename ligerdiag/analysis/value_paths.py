@@ -5,18 +5,19 @@ a parameter of a fused computation stands for the fusion's operand, and a fusion
 what a loop returns, which is what its body returns. A loop's parameter ends a path; branches are single steps.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from ligerdiag.hlo.dataflow import Dataflow, Position, Through, find_way, search
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import render_shape
+from ligerdiag.hlo.shape import ShapeIndex, render_shape
 
 type Path = tuple[HloInstruction, ...]
 
 _SILENT = having(Trait.TAKES_ELEMENT, Trait.MAKES_TUPLE) | {"parameter", "fusion"}
 """Not shown between the ends of a path: they compute nothing themselves."""
+_PASSED_ON = having(Trait.TAKES_ELEMENT) | {"parameter", "fusion"}
 _COMMON = having(Trait.NO_OPERATION, Trait.FROM_NOTHING)
 """What two values may well have in common without one being a copy of the other."""
 _SHOWN = 8
@@ -27,19 +28,10 @@ class ValuePaths:
     """Looks for paths in one module."""
 
     module: HloModule
-    _fusions: Mapping[int, HloInstruction] = field(init=False)
-    """Id of a fused computation to the fusion."""
-    _homes: Mapping[int, int] = field(init=False)
-    """Id of a fused instruction to its computation's."""
+    _flow: Dataflow = field(init=False)
 
     def __post_init__(self) -> None:
-        self._fusions = {
-            i.called_computations[0]: i
-            for c in self.module.computations.values()
-            for i in c.instructions
-            if i.opcode == "fusion"
-        }
-        self._homes = {i.id: c.id for c in self.module.computations.values() for i in c.instructions if c.is_fusion}
+        self._flow = Dataflow(self.module, Through(tuples=True, fusions=True, loop_back=True, arguments=True))
 
     def find(
         self,
@@ -52,18 +44,7 @@ class ValuePaths:
 
         around: an instruction that no path leads through.
         """
-        before: dict[int, HloInstruction | None] = {start.id: None}
-        pending = deque([start])
-        while pending:
-            current = pending.popleft()
-            for source in self.list_sources(current):
-                if source.id in before or source is around:
-                    continue
-                before[source.id] = current
-                if is_target(source):
-                    return self._trace(source, before)
-                pending.append(source)
-        return ()
+        return find_way([start], self._step_around(around), lambda one: one is not start and is_target(one))
 
     def find_common(
         self, start: HloInstruction, other: HloInstruction, *, around: HloInstruction | None = None
@@ -72,51 +53,27 @@ class ValuePaths:
 
         around: an instruction that no path leads through. What moves bytes alone, parameters and constants do not count.
         """
-        distances = {one.id: number for number, one in enumerate(self._walk(other, None)) if one.opcode not in _COMMON}
-        shared = [one for one in self._walk(start, around) if one.id in distances and one is not start]
-        nearest = min(shared, key=lambda one: distances[one.id], default=None)
+        reached = search([start], self._step_around(around)).keys() - {start}
+        shared = (one for one in search([other], self.list_sources) if one in reached and one.opcode not in _COMMON)
+        nearest = next(shared, None)
         return () if nearest is None else self.find(start, lambda one: one is nearest, around=around)
 
-    def _walk(self, start: HloInstruction, around: HloInstruction | None) -> Iterator[HloInstruction]:
-        """All that `start` may be computed from, itself first, then step by step further back."""
-        seen = {start.id}
-        pending = deque([start])
-        while pending:
-            current = pending.popleft()
-            yield current
-            for source in self.list_sources(current):
-                if source.id not in seen and source is not around:
-                    seen.add(source.id)
-                    pending.append(source)
+    def _step_around(self, around: HloInstruction | None) -> Callable[[HloInstruction], Iterator[HloInstruction]]:
+        return lambda current: (source for source in self.list_sources(current) if source is not around)
 
-    def list_sources(self, instruction: HloInstruction) -> Iterator[HloInstruction]:
-        """What the instruction reads, one step back."""
-        match instruction.opcode:
-            case "parameter":
-                fusion = self._fusions.get(self._homes.get(instruction.id, -1))
-                if fusion is not None:
-                    yield fusion.operands[instruction.proto.parameter_number]
-            case "fusion":
-                yield self.module.computations[instruction.called_computations[0]].root
-            case "get-tuple-element" if instruction.operands[0].opcode == "fusion":
-                root = self.module.computations[instruction.operands[0].called_computations[0]].root
-                yield root.operands[instruction.proto.tuple_index] if root.opcode == "tuple" else root
-            case "get-tuple-element" if instruction.operands[0].opcode == "while":
-                root = self.module.computations[instruction.operands[0].called_computations[0]].root
-                yield root.operands[instruction.proto.tuple_index] if root.opcode == "tuple" else root
-            case "get-tuple-element" if instruction.operands[0].opcode == "tuple":
-                yield instruction.operands[0].operands[instruction.proto.tuple_index]
-            case _:
-                yield from instruction.operands
+    def list_sources(self, instruction: HloInstruction) -> tuple[HloInstruction, ...]:
+        """What the instruction reads, one step back; of a tuple only the element that is taken."""
+        if instruction.opcode not in _PASSED_ON:
+            return instruction.operands
+        position = self._pass_on(instruction, ())
+        while position is not None and position[1] and (following := self._pass_on(*position)) is not None:
+            position = following
+        return () if position is None else position[:1]
 
-    @staticmethod
-    def _trace(end: HloInstruction, before: Mapping[int, HloInstruction | None]) -> Path:
-        path: list[HloInstruction] = []
-        current: HloInstruction | None = end
-        while current is not None:
-            path.append(current)
-            current = before[current.id]
-        return tuple(reversed(path))
+    def _pass_on(self, instruction: HloInstruction, index: ShapeIndex) -> Position | None:
+        callers = self.module.callers.get(self.module.homes[instruction.id].id, ())
+        fusions = [caller for caller in callers if caller.opcode == "fusion"]
+        return next(self._flow.list_sources(instruction, index, fusions), None)
 
 
 def render_instruction(instruction: HloInstruction) -> str:

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 
 from ligerdiag.analysis.actual import Sighting
 from ligerdiag.analysis.carriers import is_same_operation
-from ligerdiag.analysis.definitions import Definition, Definitions, find_operand
 from ligerdiag.analysis.evaluated_pair import EvaluatedPair
 from ligerdiag.analysis.memory import ActualWrite
-from ligerdiag.analysis.origins import find_origins
+from ligerdiag.analysis.reaching_definitions import find_origins, find_scheduled_operand
 from ligerdiag.analysis.reading_operations import find_moves, find_reading
 from ligerdiag.analysis.writes import HiddenWrite, tag_path_of
 from ligerdiag.hlo.module import HloComputation, HloInstruction
 from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.positions import Definition, Positions
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes, iterate_leaves
 from ligerdiag.hlo.tags import TagPath
 from ligerdiag.hlo.xla_pb2 import ShapeProto
@@ -79,7 +79,7 @@ class ValueReaders:
 
     context: EvaluatedPair
     times: Mapping[int, int] = field(init=False)
-    definitions: Definitions = field(init=False)
+    positions: Positions = field(init=False)
     scheduled: Mapping[int, Scheduled] = field(init=False)
     """By instruction id, in the order of the schedule."""
     _uses: Mapping[Definition, list[_Use]] | None = None
@@ -87,7 +87,7 @@ class ValueReaders:
 
     def __post_init__(self) -> None:
         self.times = self.context.logical_times
-        self.definitions = Definitions(self.context.optimized, self.context.buffers)
+        self.positions = self.context.positions
         found = sorted(self._list_scheduled(), key=lambda one: (self.times[one.anchor.id], one.instruction.id))
         self.scheduled = {one.instruction.id: one for one in found}
 
@@ -111,8 +111,9 @@ class ValueReaders:
 
     def find_overwritten(self, write: HiddenWrite, actual: ActualWrite) -> Overwritten:
         """The value that this call overwrites."""
-        value, index = find_operand(actual.frames, write.operand)
-        definition = self.definitions.resolve(value, index)
+        located = find_scheduled_operand(self.context.optimized, actual.frames, write.operand)
+        value, index = located[0] if located is not None else (actual.call.operands[write.operand], ())
+        definition = self.positions.resolve(value, index)
         return Overwritten(
             kernel=next(f.instruction for f in reversed(actual.frames) if f.instruction.id in self.times),
             around=frozenset(frame.instruction.id for frame in actual.frames),
@@ -166,7 +167,7 @@ class ValueReaders:
                 seen: set[Definition] = set()
                 for operand, value in enumerate(one.instruction.operands):
                     for index in iterate_leaves(value.shape):
-                        definition = self.definitions.resolve(value, index)
+                        definition = self.positions.resolve(value, index)
                         if definition not in seen:
                             seen.add(definition)
                             found[definition].append((position, operand, one, index))
@@ -195,5 +196,5 @@ class ValueReaders:
             leaves = list(iterate_leaves(moving.operands[0].shape))
             if len(leaves) != 1:
                 break
-            definition = found[moving.id] = self.definitions.resolve(moving.operands[0], leaves[0])
+            definition = found[moving.id] = self.positions.resolve(moving.operands[0], leaves[0])
         return found

@@ -14,10 +14,11 @@ What decides how often a loop runs, or which branch, is no source.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ligerdiag.analysis.definitions import Definition
 from ligerdiag.analysis.value_readers import Overwritten, ValueReaders
+from ligerdiag.hlo.dataflow import list_operands, search
 from ligerdiag.hlo.module import HloComputation, HloInstruction
 from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.positions import Definition
 from ligerdiag.hlo.shape import ShapeIndex, is_tuple, iterate_leaves
 
 _OPERANDWISE = having(Trait.OPERANDWISE)
@@ -108,7 +109,7 @@ class ValueSources:
         key = (value.id, index)
         found = self._resolved.get(key)
         if found is None:
-            found = self._resolved[key] = self.readers.definitions.resolve(value, index)
+            found = self._resolved[key] = self.readers.positions.resolve(value, index)
         return found
 
     def _see(self, definition: Definition, reader: HloInstruction | None) -> tuple[Definition, ...]:
@@ -177,15 +178,9 @@ class ValueSources:
         computation = self.readers.context.optimized.computations[fusion.called_computations[0]]
         result: dict[ShapeIndex, tuple[int, ...]] = {}
         if computation.root.opcode == "tuple":
-            bits: dict[int, int] = {}
-            for one in computation.instructions:
-                own = 1 << one.proto.parameter_number if one.opcode == "parameter" else 0
-                for operand in one.operands:
-                    own |= bits[operand.id]
-                bits[one.id] = own
             for number, value in enumerate(computation.root.operands):
                 if not is_tuple(value.shape):
-                    used = bits[value.id]
-                    result[number,] = tuple([n for n in range(len(fusion.operands)) if used >> n & 1])
+                    used = {o.proto.parameter_number for o in search([value], list_operands) if o.opcode == "parameter"}
+                    result[number,] = tuple([n for n in range(len(fusion.operands)) if n in used])
         self._fused[fusion.id] = result
         return result

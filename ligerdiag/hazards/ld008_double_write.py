@@ -5,8 +5,8 @@ from itertools import combinations
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.memory import ActualWrite
-from ligerdiag.analysis.names import are_exclusive, resolve_name
-from ligerdiag.analysis.writes import HiddenWrite
+from ligerdiag.analysis.reaching_definitions import resolve_operand
+from ligerdiag.analysis.writes import Frames, HiddenWrite
 from ligerdiag.findings import Finding, Severity
 from ligerdiag.hazards.examples import ALIASED_CALL, KERNEL
 from ligerdiag.hazards.rule import Example, Reproduction, Rule
@@ -31,7 +31,7 @@ def _find_shared(context: Context) -> Iterator[Finding]:
             or a.write == b.write
             or first.unknown
             or second.unknown
-            or are_exclusive(a.frames, b.frames)
+            or _are_exclusive(a.frames, b.frames)
         ):
             continue
         if _resolve_actual(context, a) != _resolve_actual(context, b) or _is_one_value(first, second):
@@ -71,7 +71,7 @@ def _find_duplicated(context: Context) -> Iterator[Finding]:
         write = context.writes[a.write]
         if a.write != b.write or a.call is b.call or write.unknown or write.loop_depth:
             continue
-        if are_exclusive(a.frames, b.frames) or write.index in context.matching.merged.values():
+        if _are_exclusive(a.frames, b.frames) or write.index in context.matching.merged.values():
             continue
         yield _report(
             context,
@@ -111,12 +111,22 @@ def _name_kernels(first: HiddenWrite, second: HiddenWrite) -> str:
 
 
 def _resolve_actual(context: Context, write: ActualWrite) -> object:
-    return resolve_name(write.frames, context.writes[write.write].operand)
+    return resolve_operand(context.optimized, write.frames, context.writes[write.write].operand)
 
 
 def _is_one_value(a: HiddenWrite, b: HiddenWrite) -> bool:
     """Whether the author handed the very same value to both calls."""
-    return resolve_name(a.frames, a.operand) == resolve_name(b.frames, b.operand)
+    return resolve_operand(a.module, a.frames, a.operand) == resolve_operand(b.module, b.frames, b.operand)
+
+
+def _are_exclusive(a: Frames, b: Frames) -> bool:
+    """Whether of two call paths only one can be run at a time: they part in the branches of one conditional."""
+    for one, other in zip(a, b, strict=False):
+        if one.computation is not other.computation:
+            return True
+        if one.instruction is not other.instruction:
+            return False
+    return False
 
 
 TWO_ROWS = Example(

@@ -8,13 +8,14 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.verdict.blame import ReadFinding
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.findings import CallPlace, ReadPlace, SourceLine
+from ligerdiag.hlo.dataflow import find_way, list_operands, look_through
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaves, render_shape
 from ligerdiag.hlo.source import find_user_line, iterate_user_frames
 
 _PLACES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
-_MAX_PATH = 64
+_MAX_PATH = 256
 _MAX_READERS = 8
 _MAX_CALLERS = 8
 _BACKWARD = "transpose("
@@ -38,9 +39,7 @@ def conjugate(names: Sequence[str], singular: str, plural: str) -> str:
 
 def find_producer(value: HloInstruction) -> HloInstruction:
     """The instruction that computes this value: behind bitcasts and tuple elements."""
-    while value.opcode in _PLACES:
-        value = value.operands[0]
-    return value
+    return look_through(value, _PLACES)
 
 
 def describe_write(context: Context, write: HiddenWrite) -> tuple[str, str]:
@@ -163,23 +162,8 @@ def name_instructions(context: Context, read: ReadFinding) -> tuple[str, ...]:
 
 def find_path(start: HloInstruction, end: HloInstruction) -> tuple[HloInstruction, ...]:
     """Instructions from `start` (excluded) to `end` (included) along operands, shortest first; () when there is no path."""
-    came_from: dict[int, tuple[HloInstruction, HloInstruction | None]] = {end.id: (end, None)}
-    pending = [end]
-    for current in pending:
-        if current is start or len(came_from) > _MAX_PATH * 4:
-            break
-        for operand in current.operands:
-            if operand.id not in came_from:
-                came_from[operand.id] = (operand, current)
-                pending.append(operand)
-    if start.id not in came_from or start is end:
-        return ()
-    path: list[HloInstruction] = []
-    step = came_from[start.id][1]
-    while step is not None:
-        path.append(step)
-        step = came_from[step.id][1]
-    return tuple(path)
+    path = find_way([end], list_operands, lambda one: one is start, most=_MAX_PATH)
+    return path[-2::-1]
 
 
 def describe_value(value: HloInstruction) -> str:

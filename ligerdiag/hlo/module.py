@@ -115,6 +115,21 @@ class HloModule:
         """Instructions of all computations, fused ones included."""
         return sum(len(c.instructions) for c in self.computations.values())
 
+    @cached_property
+    def homes(self) -> Mapping[int, HloComputation]:
+        """Instruction id to the computation that holds it."""
+        return {i.id: computation for computation in self.computations.values() for i in computation.instructions}
+
+    @cached_property
+    def callers(self) -> Mapping[int, tuple[HloInstruction, ...]]:
+        """Computation id to the instructions that call it, each once, callees before callers."""
+        found: dict[int, list[HloInstruction]] = {}
+        for computation in self.computations.values():
+            for instruction in computation.instructions:
+                for callee in dict.fromkeys(instruction.called_computations):
+                    found.setdefault(callee, []).append(instruction)
+        return {callee: tuple(callers) for callee, callers in found.items()}
+
     def find_tag_path(self, instruction: HloInstruction) -> TagPath:
         """Which operation of the author an instruction of this module is; () when that is not known."""
         return self.tags.get(instruction.id, ())

@@ -1,7 +1,7 @@
 """Storage that values must share, worked out from XLA's rules where there is no buffer assignment.
 
 Every value gets storage of its own, except what XLA's buffer assignment always puts together:
-  (1) what passes a value on (tuples, bitcasts, calls; see `positions`), and the operand, the parameters, the body's result
+  (1) what passes a value on (tuples, bitcasts, calls; see `dataflow`), and the operand, the parameters, the body's result
       and the result of a loop; the results of a conditional's branches and its own;
   (2) in-place operations: dynamic-update-slice and scatter with what they update, a fusion that returns one of these with
       the parameter that it updates, all-reduce-start with its operands
@@ -12,18 +12,20 @@ Not known is which values XLA puts into the same bytes because it holds the one 
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ligerdiag.hlo.buffers import BufferAssignment, Slice
+from ligerdiag.hlo.dataflow import Dataflow, Position, Through
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.positions import Position, Positions
+from ligerdiag.hlo.positions import PASSED_ON
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 
 type _Key = tuple[int, ShapeIndex]
 
 _CALLERS = having(Trait.RUNS_SCHEDULED)
 _IN_PLACE = having(Trait.IN_PLACE)
-_NONE = BufferAssignment(slices=(), definitions={}, overlapping={}, parameters={})
+_SHARED = replace(PASSED_ON, loop_back=True)
 
 
 def build_must_alias_buffers(module: HloModule) -> BufferAssignment:
@@ -54,7 +56,7 @@ class _Sharing:
 
     def __init__(self, module: HloModule) -> None:
         self._module = module
-        self._positions = Positions(module, _NONE)
+        self._flow = Dataflow(module, _SHARED)
         self._parent: dict[_Key, _Key] = {}
         self.defined: list[_Key] = []
         self.constants: list[int] = []
@@ -99,19 +101,17 @@ class _Sharing:
 
     def _place(self, instruction: HloInstruction, index: ShapeIndex) -> None:
         """(1) for one leaf."""
-        passed_on = None if instruction.opcode == "all-reduce-start" else self._positions.follow(instruction, index)
-        if passed_on is None:
+        shared = [] if instruction.opcode == "all-reduce-start" else self._list_shared(instruction, index)
+        if not shared:
             self.defined.append((instruction.id, index))
-        else:
-            self._join((instruction, index), passed_on)
-        called = [self._module.computations[callee] for callee in instruction.called_computations]
-        if instruction.opcode == "while":
-            self._join((instruction, index), (called[0].root, index))
-            for one in called:
-                self._join((instruction, index), (one.parameters[0], index))
-        elif instruction.opcode == "conditional":
-            for one in called:
-                self._join((instruction, index), (one.root, index))
+        for position in shared:
+            self._join((instruction, index), position)
+
+    def _list_shared(self, instruction: HloInstruction, index: ShapeIndex) -> list[Position]:
+        """What it passes on; a parameter that of its first caller, and of every loop."""
+        callers = self._module.callers.get(self._module.homes[instruction.id].id, ())
+        asked = [caller for caller in callers if caller is callers[0] or caller.opcode == "while"]
+        return list(self._flow.list_sources(instruction, index, asked))
 
     def _join(self, one: Position, other: Position) -> None:
         a, b = self.find((one[0].id, one[1])), self.find((other[0].id, other[1]))
@@ -134,21 +134,12 @@ def _find_in_place(module: HloModule, instruction: HloInstruction) -> Iterator[t
 
 
 def _find_fused_in_place(module: HloModule, fusion: HloInstruction) -> Iterator[tuple[ShapeIndex, Position]]:
+    flow = Dataflow(module, Through(tuples=True))
     root = module.computations[fusion.called_computations[0]].root
     for index in iterate_leaves(fusion.shape):
-        value, rest = _follow_tuples(root, index)
+        value, rest = flow.find_definition(root, index)
         if value.opcode not in ("dynamic-update-slice", "scatter") or (value.opcode == "scatter" and len(rest) > 1):
             continue
-        updated, inner = _follow_tuples(value.operands[rest[0] if rest else 0], ())
+        updated, inner = flow.find_definition(value.operands[rest[0] if rest else 0])
         if updated.opcode == "parameter":
             yield index, (fusion.operands[updated.proto.parameter_number], inner)
-
-
-def _follow_tuples(value: HloInstruction, index: ShapeIndex) -> Position:
-    while True:
-        if value.opcode == "tuple" and index:
-            value, index = value.operands[index[0]], index[1:]
-        elif value.opcode == "get-tuple-element":
-            value, index = value.operands[0], (value.proto.tuple_index, *index)
-        else:
-            return value, index

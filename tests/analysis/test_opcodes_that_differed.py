@@ -10,8 +10,8 @@ import pytest
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.identities import find_same_elements
 from ligerdiag.analysis.neighbours import compute_neighbourhoods
-from ligerdiag.analysis.origins import find_origins
 from ligerdiag.analysis.parts import Parts, follow_parts
+from ligerdiag.analysis.reaching_definitions import find_origins
 from ligerdiag.analysis.reading_operations import find_moves
 from ligerdiag.analysis.roundings import find_roundings
 from ligerdiag.analysis.without_program import compute_context_without_program

@@ -3,7 +3,7 @@
 import pytest
 
 from ligerdiag.analysis.order import Order, compute_logical_times
-from ligerdiag.analysis.origins import find_origins
+from ligerdiag.analysis.reaching_definitions import find_origins
 from ligerdiag.analysis.twins import number_values
 from ligerdiag.analysis.writes import Frame, find_hidden_writes
 from ligerdiag.hlo.module import HloModule
@@ -155,6 +155,27 @@ def test_a_branchs_operand_is_its_own() -> None:
     a, b = program.op(entry, "negate", x), program.op(entry, "abs", x)
     program.op(entry, "conditional", x, a, b, calls=[first, second])
     assert origins(program) == [([], b.id)]
+
+
+def test_a_fused_kernels_operand_is_the_fusions_operand_of_its_parameters_number() -> None:
+    program = Program()
+    fused = program.computation("fused")
+    program.op(fused, "parameter", parameter_number=0)
+    program.kernel(fused, program.op(fused, "parameter", parameter_number=1), tag=1)
+    entry = program.computation("entry")
+    x = program.op(entry, "parameter")
+    a, b = program.op(entry, "negate", x), program.op(entry, "abs", x)
+    program.op(entry, "fusion", a, b, calls=[fused])
+    assert origins(program) == [([], b.id)]
+
+
+@pytest.mark.parametrize("opcode", ["opt-barrier", "domain", "add-dependency"])
+def test_what_only_orders_is_no_origin(opcode: str) -> None:
+    program = Program()
+    entry = program.computation("entry")
+    h = program.op(entry, "negate", program.op(entry, "parameter"))
+    program.kernel(entry, program.op(entry, opcode, h), tag=1)
+    assert origins(program) == [([], h.id)]
 
 
 def test_twins_have_the_same_opcode_shape_and_operands() -> None:

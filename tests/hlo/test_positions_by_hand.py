@@ -1,4 +1,4 @@
-"""Positions in modules made by hand; the numbers in the names are those of the module's docstring."""
+"""Positions in modules made by hand; the numbers in the names are those of `hlo.dataflow`."""
 
 from ligerdiag.hlo.positions import Positions
 from tests.hlo.building import Builder, array, find, tuple_of
@@ -68,13 +68,13 @@ def build_loop(define_phi: bool) -> tuple[Positions, list[tuple[int | None, ...]
     return positions, [positions.locate(find(module, i)) for i in (state, seen, still, loop)], places
 
 
-def test_a_loop_invariant_is_the_operands_place_3_4() -> None:
+def test_a_loop_invariant_is_the_operands_place_4() -> None:
     _, (state, seen, still, loop), (at_x, at_y) = build_loop(define_phi=False)
     assert state == seen == loop == (at_x, at_y)
     assert still == (at_y,)
 
 
-def test_a_phi_is_a_place_of_its_own_3() -> None:
+def test_a_phi_is_a_place_of_its_own_4() -> None:
     _, (state, seen, still, loop), (at_x, at_y, phi, result) = build_loop(define_phi=True)
     assert state == (phi, at_y)
     assert seen == (at_x, at_y)
@@ -82,7 +82,7 @@ def test_a_phi_is_a_place_of_its_own_3() -> None:
     assert loop == (result, at_y)
 
 
-def test_a_call_is_its_root_and_its_parameters_are_operands_3_4() -> None:
+def test_a_call_is_its_root_and_its_parameters_are_operands_3_5() -> None:
     builder = Builder()
     callee = builder.computation("callee")
     builder.add(callee, "parameter")
@@ -97,7 +97,7 @@ def test_a_call_is_its_root_and_its_parameters_are_operands_3_4() -> None:
     assert positions.locate(find(module, call)) == (at_y,)
 
 
-def test_a_branchs_parameter_is_the_branchs_own_operand_4() -> None:
+def test_a_branchs_parameter_is_the_branchs_own_operand_5() -> None:
     builder = Builder()
     branches = [builder.computation("then"), builder.computation("else")]
     parameters = [builder.add(branch, "parameter") for branch in branches]
@@ -110,7 +110,7 @@ def test_a_branchs_parameter_is_the_branchs_own_operand_4() -> None:
     assert [positions.locate(find(module, p)) for p in parameters] == [(places[0],), (places[1],)]
 
 
-def test_an_async_call_has_operands_and_results_5() -> None:
+def test_an_async_call_has_operands_and_results_6() -> None:
     builder = Builder()
     callee = builder.computation("callee")
     inner = builder.add(callee, "parameter")

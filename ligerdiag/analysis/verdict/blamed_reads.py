@@ -103,6 +103,6 @@ class BlamedReads:
             return finding.wrong.place
         written = [one for one in self.followed.performed if one.write.index == finding.write.index]
         values = [one.overwritten.definition for one in written]
-        resolve = self.followed.flow.readers.definitions.resolve
+        resolve = self.followed.flow.readers.positions.resolve
         read = (resolve(operand, at) for operand in finding.reader.operands for at in iterate_leaves(operand.shape))
         return Place.SAME_BYTES if any(one in values for one in read) else Place.COPY

@@ -12,7 +12,7 @@ Without a schedule there is no order either, and every output is unknown as soon
 
 from collections.abc import Mapping
 
-from ligerdiag.analysis.ancestry import Ancestry
+from ligerdiag.analysis.backward_slice import BackwardSlices
 from ligerdiag.analysis.evaluated_pair import EvaluatedPair
 from ligerdiag.analysis.labels import Labels
 from ligerdiag.analysis.races import RacedRead
@@ -38,12 +38,12 @@ def judge_outputs_alone(pair: EvaluatedPair, output_names: tuple[str, ...]) -> M
 
 def _find_unknown(module: HloModule, names: tuple[str, ...], writes: tuple[HiddenWrite, ...]) -> Mapping[str, set[int]]:
     """Output name to indices of the writes for which it has something in common with the overwritten value, (1) and (3)."""
-    ancestry = Ancestry(module, [(write.call, write.operand) for write in writes])
-    overwritten = {w.index: ancestry.find_parameters(w.call.operands[w.operand]) for w in writes}
+    slices = BackwardSlices(module, [(write.call, write.operand) for write in writes])
+    overwritten = {w.index: slices.find_parameters(w.call.operands[w.operand]) for w in writes}
     root = module.entry.root
     found: dict[str, set[int]] = {}
     for name, index in zip(names, iterate_leaves(root.shape), strict=True):
-        own = ancestry.find_parameters(root, index)
+        own = slices.find_parameters(root, index)
         found[name] = {write for write, numbers in overwritten.items() if not numbers or own & numbers}
     return found
 

@@ -1,0 +1,213 @@
+"""Data flow: where a value comes from, and who uses it.
+
+A position is an instruction and an index into its shape. One of the positions that hold a value defines it, all others
+pass it on. `Dataflow.list_sources` is the step from a position to those whose value it passes on; every walk is made of such
+steps. Walks differ in what they look through (`Through`), and in which callers they ask:
+  (1) bitcasts: the operand. barriers (opt-barrier, domain, add-dependency): the first operand.
+  (2) tuples: a tuple's element, and that of a get-tuple-element.
+  (3) calls, fusions: what the called computation returns. branches of a conditional: what each of them returns.
+  (4) Loops, of the result and of a parameter alike; loop_entry: what the loop starts from; loop_back: what its body returns.
+  (5) arguments: a parameter of a call, a fusion, an asynchronous computation or a branch: the operand of each caller asked.
+  (6) asynchronous operations, as HloDataflowAnalysis has it (xla/hlo/analysis/hlo_dataflow_analysis.h).
+      async-start {0}: its operands; {1}: what the callee returns; async-update and async-done: those of their start.
+      Other -start and -done pairs: operands at {0}, results at {1}, where the start does not have the shape of the done.
+The parameter of a reducer or a comparator is an element of an operand, not the operand: nothing is passed on there.
+"""
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import ShapeIndex
+
+type Position = tuple[HloInstruction, ShapeIndex]
+
+_BARRIERS = having(Trait.BARRIER)
+_TAKES_OPERANDS = having(Trait.CALLEE_TAKES_OPERANDS)
+_RESULT_FIRST = having(Trait.RESULT_FIRST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Through:
+    """What a walk looks through; everything else defines what it gives. See the numbers above."""
+
+    bitcasts: bool = False
+    barriers: bool = False
+    tuples: bool = False
+    calls: bool = False
+    fusions: bool = False
+    branches: bool = False
+    loop_entry: bool = False
+    loop_back: bool = False
+    arguments: bool = False
+    asynchronous: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Dataflow:
+    """The data flow of one module, as far as `through` says."""
+
+    module: Final[HloModule]
+    through: Final[Through]
+
+    def list_sources(
+        self, instruction: HloInstruction, index: ShapeIndex, callers: Iterable[HloInstruction] | None = None
+    ) -> Iterator[Position]:
+        """The positions whose value this one passes on; none where it is defined.
+
+        callers: of the instruction's computation, those to ask for a parameter's value; all of them where it is None.
+        """
+        through, operands = self.through, instruction.operands
+        match instruction.opcode:
+            case "get-tuple-element" if through.tuples:
+                yield operands[0], (instruction.proto.tuple_index, *index)
+            case "tuple" if through.tuples:
+                if index and index[0] < len(operands):
+                    yield operands[index[0]], index[1:]
+            case "bitcast" if through.bitcasts:
+                yield operands[0], index
+            case "parameter":
+                yield from self._leave(instruction, index, callers)
+            case "while":
+                yield from self._list_carried(instruction, index)
+            case "call" if through.calls:
+                yield self._find_root(instruction), index
+            case "fusion" if through.fusions:
+                yield self._find_root(instruction), index
+            case "conditional" if through.branches:
+                for number in range(len(instruction.called_computations)):
+                    yield self._find_root(instruction, number), index
+            case "async-update" if through.asynchronous:
+                yield operands[0], index
+            case opcode if opcode in _BARRIERS:
+                if through.barriers:
+                    yield operands[0], index
+            case opcode if through.asynchronous and opcode.endswith("-start"):
+                yield from self._list_started(instruction, index)
+            case opcode if through.asynchronous and opcode.endswith("-done"):
+                start = operands[0]
+                if start.opcode == "all-reduce-start":
+                    yield start, index
+                else:
+                    yield start, (0 if start.opcode in _RESULT_FIRST else 1, *index)
+            case _:
+                pass
+
+    def find_definition(self, instruction: HloInstruction, index: ShapeIndex = ()) -> Position:
+        """The position that defines the value; of several sources the first is taken."""
+        position = instruction, index
+        while (source := next(self.list_sources(*position), None)) is not None:
+            position = source
+        return position
+
+    def _leave(
+        self, parameter: HloInstruction, index: ShapeIndex, callers: Iterable[HloInstruction] | None
+    ) -> Iterator[Position]:
+        """(4) and (5) for a parameter."""
+        home, number = self.module.homes[parameter.id].id, parameter.proto.parameter_number
+        for caller in self.module.callers.get(home, ()) if callers is None else callers:
+            if caller.opcode == "while":
+                yield from self._list_carried(caller, index)
+            elif not self.through.arguments:
+                continue
+            elif caller.opcode == "conditional":
+                for branch, callee in enumerate(caller.called_computations):
+                    if callee == home:
+                        yield caller.operands[1 + branch], index
+            elif caller.opcode in _TAKES_OPERANDS and number < len(caller.operands):
+                yield caller.operands[number], index
+
+    def _list_carried(self, loop: HloInstruction, index: ShapeIndex) -> Iterator[Position]:
+        """(4)."""
+        if self.through.loop_entry:
+            yield loop.operands[0], index
+        if self.through.loop_back:
+            yield self._find_root(loop), index
+
+    def _list_started(self, start: HloInstruction, index: ShapeIndex) -> Iterator[Position]:
+        """(6) for a start."""
+        head, rest, operands = index[:1], index[1:], start.operands
+        if head == (1,) and start.called_computations:
+            yield self._find_root(start), rest
+        elif start.opcode == "copy-start":
+            if head == (1,):
+                yield operands[0], rest
+        elif head == (0,):
+            if len(operands) == 1 and start.opcode != "async-start":
+                yield operands[0], rest
+            elif rest and rest[0] < len(operands):
+                yield operands[rest[0]], rest[1:]
+
+    def _find_root(self, caller: HloInstruction, number: int = 0) -> HloInstruction:
+        return self.module.computations[caller.called_computations[number]].root
+
+
+def look_through(value: HloInstruction, opcodes: frozenset[str]) -> HloInstruction:
+    """The first instruction that has none of these opcodes, along first operands and whatever the tuple index."""
+    while value.opcode in opcodes and value.operands:
+        value = value.operands[0]
+    return value
+
+
+def look_through_forward(
+    value: HloInstruction, opcodes: frozenset[str], users: Mapping[int, tuple[HloInstruction, ...]]
+) -> Iterator[HloInstruction]:
+    """The users of the value; in the place of one that has one of these opcodes its own users."""
+    for user in users[value.id]:
+        if user.opcode in opcodes:
+            yield from look_through_forward(user, opcodes, users)
+        else:
+            yield user
+
+
+def list_operands(instruction: HloInstruction) -> tuple[HloInstruction, ...]:
+    """The step backward that stays in one computation and looks at everything."""
+    return instruction.operands
+
+
+def search[Node: Hashable](
+    starts: Iterable[Node],
+    list_next: Callable[[Node], Iterable[Node]],
+    is_target: Callable[[Node], bool] | None = None,
+    *,
+    most: int | None = None,
+) -> Mapping[Node, Node | None]:
+    """Each node that can be reached, the nearest first, to the one before it on a shortest way; None for a start.
+
+    Ends with the first target, which is the last node then. most: goes no further when it knows more nodes than that.
+    """
+    before: dict[Node, Node | None] = {}
+    for start in starts:
+        before[start] = None
+        if is_target is not None and is_target(start):
+            return before
+    pending = deque(before)
+    while pending and (most is None or len(before) <= most):
+        node = pending.popleft()
+        for following in list_next(node):
+            if following not in before:
+                before[following] = node
+                if is_target is not None and is_target(following):
+                    return before
+                pending.append(following)
+    return before
+
+
+def find_way[Node: Hashable](
+    starts: Iterable[Node],
+    list_next: Callable[[Node], Iterable[Node]],
+    is_target: Callable[[Node], bool],
+    *,
+    most: int | None = None,
+) -> tuple[Node, ...]:
+    """A shortest way from one of `starts` to a target, both included; () where there is none. most: see `search`."""
+    before = search(starts, list_next, is_target, most=most)
+    way = list(before)[-1:]
+    if not way or not is_target(way[0]):
+        return ()
+    while (following := before[way[-1]]) is not None:
+        way.append(following)
+    return tuple(reversed(way))
