@@ -6,6 +6,7 @@ from functools import cached_property
 
 from ligerdiag.analysis.accesses import Accesses
 from ligerdiag.analysis.actual import Actual
+from ligerdiag.analysis.belief import Belief
 from ligerdiag.analysis.carriers import compute_carried, compute_carriers
 from ligerdiag.analysis.comparison import Comparison, OutputComparison
 from ligerdiag.analysis.concurrency import Concurrency, find_concurrency
@@ -22,6 +23,7 @@ from ligerdiag.analysis.roundings import Rounding, find_roundings
 from ligerdiag.analysis.runner import Runner
 from ligerdiag.analysis.search import ReadFinding, Search, find_latent
 from ligerdiag.analysis.settling import Doubter, Doubts, add_crowded, settle
+from ligerdiag.analysis.unidentified import add_unidentified
 from ligerdiag.analysis.vanished import TracedCall, VanishedCall, find_vanished
 from ligerdiag.analysis.writes import (
     EffectsOf,
@@ -98,13 +100,15 @@ def compute_context(
     traced_calls: tuple[TracedCall, ...],
     retagged: Retagged | None = None,
     folded: bool = False,
+    belief: Belief | None = None,
     thunks: ThunkSequence | None = None,
     command_order: CommandOrder = CommandOrder.SCHEDULE,
 ) -> Context:
     """Run every analysis on one compilation.
 
     retagged: what the tags of both modules rest on, when it is not the compile worker. folded: `program` is not as
-    written, but as MLIR has folded it. thunks and command_order: see `concurrency`.
+    written, but as MLIR has folded it. belief: what the tags of the optimized module stand, where it came from elsewhere;
+    those that cannot be true are not in it any more. thunks and command_order: see `concurrency`.
     """
     writes = find_hidden_writes(program, effects_of)
     positions = Positions(optimized, buffers)
@@ -183,6 +187,9 @@ def compute_context(
             comparison=comparison,
             run=run,
         ).find_doubts()
+        if belief is not None:
+            possible = belief.find_possible_carriers(optimized, carriers, space)
+            doubts = add_unidentified(doubts, possible, found.outputs, intended, comparison, run)
     if found.crowded:
         doubts = add_crowded(doubts, found.crowded)
     found = settle(found, doubts)

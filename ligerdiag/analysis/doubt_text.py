@@ -25,7 +25,7 @@ def describe_doubts(context: Context) -> tuple[str, ...]:
     )
 
 
-_OF_OPTIMIZED = frozenset({Reason.AMBIGUOUS, Reason.UNSURE})
+_OF_OPTIMIZED = frozenset({Reason.AMBIGUOUS, Reason.UNSURE, Reason.UNIDENTIFIED})
 
 
 def _describe(context: Context, doubt: Doubt, instruction: HloInstruction | None, names: list[str]) -> str:
@@ -50,4 +50,6 @@ def _describe(context: Context, doubt: Doubt, instruction: HloInstruction | None
             why = f"which operations of the optimized module are which, and so who reads what `{write.kernel}` wrote"
         case Reason.TOO_MANY:
             why = f"on which of very many operations that `{write.kernel}` makes wrong these outputs depend"
+        case Reason.UNIDENTIFIED:
+            why = f"whether {reader} computes what `{write.kernel}` overwrites, which no name says that can be believed"
     return f"{why}, cannot be told: {listed}"
