@@ -15,12 +15,11 @@ Two operations of one opcode, size and footprint that have each other's tags are
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
 from ligerdiag.analysis.carriers import Carriers, is_carrier, is_same_operation
 from ligerdiag.analysis.footprints import Footprint, compute_footprints, get_kernel, number_kernels
 from ligerdiag.analysis.labels import Labels, LabelSpace
-from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.shape import count_elements, is_tuple
 
 LIBRARY_CALLS = ("dot", "convolution")
@@ -111,16 +110,28 @@ class Belief:
 
 
 def are_in_order(program: HloModule) -> bool:
-    """Whether the tags rise in each computation, one StableHLO operation after the other; constants come first."""
+    """Whether the tags rise in each computation, one StableHLO operation after the other, and none is before its operands.
+
+    Constants come first, wherever they are used.
+    """
     footprints = compute_footprints(program, number_kernels(program))
-    for computation in program.computations.values():
-        tags = [
-            program.tags[one.id][-1]
-            for one in sorted(computation.instructions, key=lambda one: one.id)
-            if one.opcode not in _NOT_OPERATIONS and one.id in program.tags and footprints.get(one.id)
-        ]
-        if any(late < early for early, late in pairwise(tags)):
+    return all(_is_in_order(program, computation, footprints) for computation in program.computations.values())
+
+
+def _is_in_order(program: HloModule, computation: HloComputation, footprints: Mapping[int, Footprint]) -> bool:
+    keys: dict[int, int] = {}
+    last = 0
+    for one in computation.instructions:
+        path = program.tags.get(one.id)
+        before = max([keys[operand.id] for operand in one.operands], default=0)
+        if path and before > path[-1]:
             return False
+        keys[one.id] = path[-1] if path else before
+    for one in sorted(computation.instructions, key=lambda one: one.id):
+        if one.id in program.tags and one.opcode not in _NOT_OPERATIONS and footprints.get(one.id):
+            if keys[one.id] < last:
+                return False
+            last = keys[one.id]
     return True
 
 
