@@ -374,6 +374,11 @@ def _compute_coverage(compilation: Compilation, context: Context) -> Coverage:
             c.write == write.index and c.verdict is Verdict.UNKNOWN for o in context.outputs.values() for c in o.causes
         )
     )
+    refuted = ()
+    if context.refuted:
+        refuted = (
+            f"{len(context.refuted)} of the tags are of operations that the instructions cannot be: they are not used",
+        )
     notes = (*compilation.notes, *_describe_missing(compilation)) if context.writes else compilation.notes
     return Coverage(
         instructions=compilation.optimized.instruction_count + (program.instruction_count if program else 0),
@@ -384,6 +389,7 @@ def _compute_coverage(compilation: Compilation, context: Context) -> Coverage:
         buffer_assignment=compilation.buffers is not None,
         not_covered=(
             *notes,
+            *refuted,
             *context.matching.notes,
             *context.concurrency.notes,
             *unplaced,
@@ -403,7 +409,11 @@ def _describe_missing(compilation: Compilation) -> Iterator[str]:
         yield "there is no module from before the optimizations: who is meant to see what a kernel wrote is not known"
     elif not compilation.as_written:
         yield _FOLDED
-    if compilation.program is not None and compilation.program.tags and not _are_tags_used(compilation, compilation.program):
+    if (
+        compilation.program is not None
+        and compilation.program.tags
+        and not _are_tags_used(compilation, compilation.program)
+    ):
         yield _CUT_TAGS
     if compilation.buffers is None:
         yield "there is no buffer assignment: values that share bytes by chance are not seen"

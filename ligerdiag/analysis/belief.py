@@ -8,7 +8,8 @@ itself, so:
 (3) An instruction that has the opcode of another operation than its tag's, or has grown, was made by a pass that gave it
     somebody's name: it is nobody's operation, and says nothing.
 (4) What is nobody's operation, by (2), (3) or for want of a tag, may still be a carrier of what a kernel overwrites: of its
-    opcode and sizes (in a partitioned module: no larger), with a footprint within the carrier's. An output that would be worse if it were is unknown.
+    opcode and sizes (in a partitioned module: no larger), with a footprint within the carrier's. An output that would be
+    worse if it were is unknown (see `unidentified`).
 Two operations of one opcode, size and footprint that have each other's tags are not told apart.
 """
 
@@ -77,7 +78,9 @@ class Belief:
             return optimized
         return replace(optimized, tags={key: path for key, path in optimized.tags.items() if key not in self.refuted})
 
-    def find_possible_carriers(self, optimized: HloModule, carriers: Carriers, space: LabelSpace) -> Mapping[int, Labels]:
+    def find_possible_carriers(
+        self, optimized: HloModule, carriers: Carriers, space: LabelSpace
+    ) -> Mapping[int, Labels]:
         """Instruction id to the ORIG labels that may start there, (4)."""
         sought: defaultdict[str, list[tuple[HloInstruction, int]]] = defaultdict(list)
         for found in carriers.paths.values():

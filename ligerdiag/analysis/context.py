@@ -77,6 +77,8 @@ class Context:
     """HiddenWrite index to who reads what around it, where there is no program that would say who wants what."""
     concurrency: Concurrency = field(default_factory=Concurrency)
     """Who reads while a kernel overwrites what it reads."""
+    refuted: frozenset[int] = frozenset()
+    """Ids of optimized instructions whose tags the operands contradict (see `belief`)."""
     sites: Mapping[int, SourceLine] = field(default_factory=dict[int, SourceLine])
     """Tag of a kernel's custom call to the line that makes the call, as the trace knows it."""
 
@@ -189,7 +191,9 @@ def compute_context(
         ).find_doubts()
         if belief is not None:
             possible = belief.find_possible_carriers(optimized, carriers, space)
-            doubts = add_unidentified(doubts, possible, found.outputs, intended, comparison, run)
+            doubts = add_unidentified(
+                doubts, possible, found.outputs, intended=intended, comparison=comparison, run=run
+            )
     if found.crowded:
         doubts = add_crowded(doubts, found.crowded)
     found = settle(found, doubts)
@@ -212,6 +216,7 @@ def compute_context(
         roundings=find_roundings(writes, output_names, run.run_intended, space.mark),
         doubts=doubts,
         concurrency=concurrency,
+        refuted=frozenset() if belief is None else belief.refuted,
     )
 
 

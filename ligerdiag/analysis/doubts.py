@@ -55,7 +55,7 @@ class Doubt:
     """HiddenWrite index."""
     reason: Reason
     instruction: int
-    """Instruction id: of the reader in the unoptimized module, (1) and (2); in the optimized one, (4), (5) and (8); else 0."""
+    """Instruction id: of the reader in the unoptimized module, (1) and (2); in the optimized one, (4), (5), (8); else 0."""
 
 
 def is_other_form(instruction: HloInstruction) -> bool:

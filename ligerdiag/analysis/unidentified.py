@@ -1,7 +1,7 @@
 """Outputs that would be worse if what is nobody's operation carried the original of a write: they are unknown.
 
-The schedule is evaluated once more, with the ORIG labels of `Belief.find_possible_carriers`. Where an output is then worse about
-a write than it was, whether it is right hangs on a name that is missing, or that cannot be believed.
+The schedule is evaluated once more, with the ORIG labels of `Belief.find_possible_carriers`. Where an output is then worse
+about a write than it was, whether it is right hangs on a name that is missing, or that cannot be believed.
 """
 
 from collections.abc import Mapping
@@ -20,6 +20,7 @@ def add_unidentified(
     doubts: Doubts,
     possible: Mapping[int, Labels],
     outputs: Mapping[str, OutputComparison],
+    *,
     intended: Intended,
     comparison: Comparison,
     run: Runner,
@@ -27,9 +28,7 @@ def add_unidentified(
     """The doubts, with those about what may carry an original. outputs: as they are without doubts."""
     if not possible:
         return doubts
-    carried = {
-        number: run.carried.get(number, 0) | possible.get(number, 0) for number in (*run.carried, *possible)
-    }
+    carried = {number: run.carried.get(number, 0) | possible.get(number, 0) for number in (*run.carried, *possible)}
     actual = replace(run, carried=carried).run_actual(frozenset(), sights=False)
     added = dict(doubts)
     for (name, output), wanted, seen in zip(outputs.items(), intended.outputs, actual.outputs, strict=False):
