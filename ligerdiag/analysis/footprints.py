@@ -13,6 +13,7 @@ where a name cannot be true.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from ligerdiag.analysis.writes import CALLERS
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
@@ -60,6 +61,8 @@ class _Evaluation:
     values: dict[int, _Leaves] = field(default_factory=dict[int, _Leaves])
     _arguments: dict[int, list[_Leaves]] = field(default_factory=dict[int, list[_Leaves]])
     """Computation id to what its parameters had when it was looked at last."""
+    _begins: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
+    """Id of a tuple to where the leaves of its elements begin, and the last one's end."""
     _first_kernel: int = 0
 
     def run_entry(self) -> None:
@@ -92,9 +95,9 @@ class _Evaluation:
             case "tuple":
                 return [one for operand in operands for one in values[operand.id]]
             case "get-tuple-element":
-                return _take(operands[0], instruction.proto.tuple_index, values[operands[0].id])
+                return self._take(operands[0], instruction.proto.tuple_index)
             case "async-done":
-                return _take(operands[0], 1, values[operands[0].id])
+                return self._take(operands[0], 1)
             case "async-update" | "copy" | "domain" | "opt-barrier":
                 return values[operands[0].id]
             case "while":
@@ -120,6 +123,14 @@ class _Evaluation:
                 if opcode == "custom-call" and (number := self.kernels.get(get_kernel(instruction))) is not None:
                     union |= 1 << (self._first_kernel + number)
                 return [union] * _count_leaves(instruction)
+
+    def _take(self, whole: HloInstruction, index: int) -> _Leaves:
+        """The leaves of an element of a tuple."""
+        begins = self._begins.get(whole.id)
+        if begins is None:
+            counts = [sum(1 for _ in iterate_leaves(child)) for child in whole.shape.tuple_shapes]
+            begins = self._begins[whole.id] = [0, *accumulate(counts)]
+        return self.values[whole.id][begins[index] : begins[index + 1]]
 
     def _run_loop(self, loop: HloInstruction) -> _Leaves:
         body, condition = (self.module.computations[c] for c in loop.called_computations)
@@ -151,16 +162,6 @@ def _finish(started: _Leaves, count: int) -> _Leaves:
     if len(started) % count == 0 and len(started) > count:
         return started[-count:]
     return started if len(started) == count else [_unite(started)] * count
-
-
-def _take(whole: HloInstruction, index: int, leaves: _Leaves) -> _Leaves:
-    before = 0
-    for number, child in enumerate(whole.shape.tuple_shapes):
-        count = sum(1 for _ in iterate_leaves(child))
-        if number == index:
-            return leaves[before : before + count]
-        before += count
-    return leaves
 
 
 def _join(one: _Leaves, other: _Leaves) -> _Leaves:
