@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from ligerdiag.analysis.belief import are_in_order, compute_belief
 from ligerdiag.analysis.call_effects import TIMEOUT as EFFECTS_TIMEOUT
 from ligerdiag.analysis.call_effects import CallEffectsReader
 from ligerdiag.analysis.context import Context, compute_context
@@ -107,6 +108,8 @@ class Compilation:
     """What is launched, with its command buffers; None where XLA wrote nothing of it, or nothing that could be read."""
     command_order: CommandOrder | None = None
     """What order its command buffers keep, by XLA's flags; None where these are not known."""
+    is_foreign: bool = True
+    """It came from elsewhere: tags count as far as the operands agree with them (see `belief`). Else our worker put them."""
 
 
 _CUT_TAGS = "some operations have tags and others have none, or one of another's: no tag is used"
@@ -122,12 +125,13 @@ def inspect_artifact(
     readers: Pool | None = None,
     neighbourhoods: bool = False,
     view: bool = False,
+    is_foreign: bool = False,
 ) -> Inspection:
     """Judge one artifact. Raises ArtifactError when a file of it cannot be read as what it should be.
 
     declared: what is believed of operands whose effects are unknown. readers: workers that read kernels with the Triton
     that made them, where that is not ours; see `open_readers`. neighbourhoods: look at who reads what is overwritten, too.
-    view: compute what an HTML report draws.
+    view: compute what an HTML report draws. is_foreign: see `Compilation`.
     """
     program, _ = load_hlo(artifact.program)
     optimized, buffers = load_hlo(artifact.optimized)
@@ -147,6 +151,7 @@ def inspect_artifact(
         notes=notes,
         thunks=thunks,
         command_order=_find_command_order(artifact.provenance),
+        is_foreign=is_foreign,
     )
     return inspect_compilation(
         compilation,
@@ -309,10 +314,13 @@ def _compute_context(
             thunks=compilation.thunks,
             command_order=compilation.command_order or CommandOrder.SCHEDULE,
         )
-    retagged = None
-    if writes_something and not is_tagged(program):
+    retagged, belief = None, None
+    if writes_something and not _are_tags_used(compilation, program):
         retagged = compute_tags(program, optimized, named=not compilation.as_written)
         program, optimized = retagged.program, retagged.optimized
+    if writes_something and compilation.is_foreign:
+        belief = compute_belief(program, optimized)
+        optimized = belief.without_refuted(optimized)
     return compute_context(
         program=program,
         optimized=optimized,
@@ -321,10 +329,16 @@ def _compute_context(
         output_names=names,
         traced_calls=traced_calls,
         retagged=retagged,
+        belief=belief,
         folded=not compilation.as_written or retagged is not None,  # without tags the snapshots have no place
         thunks=compilation.thunks,
         command_order=compilation.command_order or CommandOrder.SCHEDULE,
     )
+
+
+def _are_tags_used(compilation: Compilation, program: HloModule) -> bool:
+    """Whether the tags in its names are believed to be those that our worker gave the program's operations."""
+    return is_tagged(program) and (not compilation.is_foreign or are_in_order(program))
 
 
 def _list_contradictions(
@@ -349,6 +363,11 @@ def _compute_coverage(compilation: Compilation, context: Context) -> Coverage:
         f"the loop around `{context.writes[index].kernel}` was unrolled or removed: its iterations are not told apart"
         for index in sorted(context.matching.moved)
     )
+    refuted = ()
+    if context.refuted:
+        refuted = (
+            f"{len(context.refuted)} of the tags are of operations that the instructions cannot be: they are not used",
+        )
     notes = (*compilation.notes, *_describe_missing(compilation)) if context.writes else compilation.notes
     return Coverage(
         instructions=compilation.optimized.instruction_count + (program.instruction_count if program else 0),
@@ -359,6 +378,7 @@ def _compute_coverage(compilation: Compilation, context: Context) -> Coverage:
         buffer_assignment=compilation.buffers is not None,
         not_covered=(
             *notes,
+            *refuted,
             *context.matching.notes,
             *context.concurrency.notes,
             *unplaced,
@@ -378,7 +398,11 @@ def _describe_missing(compilation: Compilation) -> Iterator[str]:
         yield "there is no module from before the optimizations: who is meant to see what a kernel wrote is not known"
     elif not compilation.as_written:
         yield _FOLDED
-    if compilation.program is not None and compilation.program.tags and not is_tagged(compilation.program):
+    if (
+        compilation.program is not None
+        and compilation.program.tags
+        and not _are_tags_used(compilation, compilation.program)
+    ):
         yield _CUT_TAGS
     if compilation.buffers is None:
         yield "there is no buffer assignment: values that share bytes by chance are not seen"

@@ -106,6 +106,7 @@ class ModuleInspector:
                 declared=self.request.declared,
                 neighbourhoods=self.request.neighbourhoods,
                 view=self.request.view,
+                is_foreign=True,
             )
 
         outcome = self._look_within(_list_sources(directory), report, look)

@@ -17,6 +17,8 @@ unknown):
   (5) UNSURE: an instruction of the optimized module is wrong if it is the author's operation, and right if a pass made it.
   (6) NO_METADATA: nothing that carries the overwritten value's original is found again in the optimized module, by any name.
   (7) TOO_MANY: so many operations are wrong that which of them an output depends on was not asked to the end.
+  (8) UNIDENTIFIED: an instruction of the optimized module whose name is missing, or cannot be believed, may carry the
+      original (see `belief`), and the output is wrong if it does.
 A value folded into the very one that the kernel overwrites, `x + 0` say, leaves no trace: that is a limit, and not marked.
 """
 
@@ -42,6 +44,7 @@ class Reason(Enum):
     UNSURE = "unsure"
     NO_METADATA = "no metadata"
     TOO_MANY = "too many"
+    UNIDENTIFIED = "unidentified"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class Ambiguity:
     """HiddenWrite index."""
     reason: Reason
     instruction: int
-    """Instruction id: of the reader in the unoptimized module, (1) and (2); in the optimized one, (4) and (5); else 0."""
+    """Instruction id: of the reader in the unoptimized module, (1) and (2); in the optimized one, (4), (5), (8); else 0."""
 
 
 type Ambiguities = Mapping[str, frozenset[Ambiguity]]

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from ligerdiag.analysis.accesses import Accesses
 from ligerdiag.analysis.actual import Actual
+from ligerdiag.analysis.belief import Belief
 from ligerdiag.analysis.carriers import compute_carried, compute_carriers
 from ligerdiag.analysis.concurrency import find_concurrency
 from ligerdiag.analysis.evaluated_pair import EvaluatedPair
@@ -55,6 +56,8 @@ class Context(EvaluatedPair):
     roundings: tuple[Rounding, ...] = ()
     accesses: Mapping[int, Accesses] = field(default_factory=dict[int, Accesses])
     """HiddenWrite index to who reads what around it, where there is no program that would say who wants what."""
+    refuted: frozenset[int] = frozenset()
+    """Ids of optimized instructions whose tags the operands contradict (see `belief`)."""
     sites: Mapping[int, SourceLine] = field(default_factory=dict[int, SourceLine])
     """Tag of a kernel's custom call to the line that makes the call, as the trace knows it."""
 
@@ -78,6 +81,7 @@ def create_context(
     optimized_calls: tuple[tuple[HloInstruction, CallEffects], ...],
     roundings: tuple[Rounding, ...] = (),
     accesses: Mapping[int, Accesses] | None = None,
+    refuted: frozenset[int] = frozenset(),
 ) -> Context:
     """The pair, with its verdicts and with what rules want beside them."""
     return Context(
@@ -97,6 +101,7 @@ def create_context(
         optimized_calls=optimized_calls,
         roundings=roundings,
         accesses=accesses or {},
+        refuted=refuted,
     )
 
 
@@ -110,13 +115,15 @@ def compute_context(
     traced_calls: tuple[TracedCall, ...],
     retagged: Retagged | None = None,
     folded: bool = False,
+    belief: Belief | None = None,
     thunks: ThunkSequence | None = None,
     command_order: CommandOrder = CommandOrder.SCHEDULE,
 ) -> Context:
     """Run every analysis on one compilation.
 
     retagged: what the tags of both modules rest on, when it is not the compile worker. folded: `program` is not as
-    written, but as MLIR has folded it. thunks and command_order: see `concurrency`.
+    written, but as MLIR has folded it. belief: what the tags of the optimized module stand, where it came from elsewhere;
+    those that cannot be true are not in it any more. thunks and command_order: see `concurrency`.
     """
     writes = find_hidden_writes(program, effects_of)
     positions = Positions(optimized, buffers)
@@ -175,13 +182,15 @@ def compute_context(
         actual=actual,
         concurrency=concurrency,
     )
+    possible = belief.find_possible_carriers(optimized, carriers, space) if belief is not None and writes else {}
     return create_context(
         pair,
-        verdicts=judge(pair, run, output_names),
+        verdicts=judge(pair, run, output_names, possible),
         vanished=find_vanished(traced_calls, matching, intended, space),
         calls=tuple([(call, effects_of(call)) for _, call in iterate_kernel_calls(program)]),
         optimized_calls=tuple([(call, effects_of(call)) for call in _list_calls(optimized)]),
         roundings=find_roundings(writes, output_names, run.run_intended, space.mark),
+        refuted=frozenset() if belief is None else belief.refuted,
     )
 
 

@@ -1,58 +1,61 @@
 """Slices of an array that a loop takes one after another, so that no iteration touches the bytes of another one.
 
 XLA lets a kernel work on a slice of a larger array in place, by a fusion of the call with `dynamic-slice`. The slices of a
-loop are apart where (1) the start in one dimension is the loop's induction variable, and all others are constants; (2) a
-slice is no longer there than the variable's step; (3) the last one ends within the array, so that none is moved to fit.
-XLA says the variable, its start and step and the number of iterations in the loop's backend_config (WhileLoopBackendConfig).
+loop are apart where (1) the start in one dimension is the loop's counter, and all others are constants; (2) a slice is no
+longer there than the counter's step; (3) the last one ends within the array, so that none is moved to fit.
+What the counter is, the loop itself says (`loop_counters`).
 """
 
-import json
-from typing import Any
+from collections.abc import Sequence
 
-from ligerdiag.analysis.writes import Frames
-from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.analysis.labels import Labels, LabelSpace
+from ligerdiag.analysis.loop_counters import find_counter, find_linear
+from ligerdiag.analysis.memory import ActualWrite
+from ligerdiag.analysis.writes import Frames, HiddenWrite
+from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 
 _NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 
 
-def takes_slices_apart(frames: Frames, operand: int) -> bool:
+def takes_slices_apart(module: HloModule, frames: Frames, operand: int) -> bool:
     """Whether the call at the end of the path gets another part of an array in each iteration of the loop around it."""
     if len(frames) < 3 or frames[-2].instruction.opcode != "fusion" or frames[-3].instruction.opcode != "while":
         return False
     call, fusion, loop = (frame.instruction for frame in (frames[-1], frames[-2], frames[-3]))
+    if frames[-2].computation.id != loop.called_computations[0]:
+        return False  # the loop's condition runs once more than its body
     value = call.operands[operand]
     while value.opcode in _NAMES:
         value = value.operands[0]
     if value.opcode != "dynamic-slice":
         return False
     starts = [(axis, start) for axis, start in enumerate(value.operands[1:]) if start.opcode != "constant"]
-    if len(starts) != 1 or starts[0][1].opcode != "parameter":
+    if len(starts) != 1:
         return False
     axis, start = starts[0]
-    given = fusion.operands[start.proto.parameter_number]
-    config = _read_config(loop)
-    if config is None or not _is_variable(given, config["index"]):
+    given = find_linear(module, start, (fusion,))
+    if given is None or given.element is None:
+        return False
+    counter = find_counter(module, loop, given.element)
+    if counter is None:
         return False
     size, length = value.proto.dynamic_slice_sizes[axis], value.operands[0].shape.dimensions[axis]
-    last = config["init"] + config["step"] * (config["count"] - 1)
-    return 0 < size <= config["step"] and config["init"] >= 0 and last + size <= length
+    first, last = counter.first + given.offset, counter.last + given.offset
+    return 0 < size <= counter.step and first >= 0 and last + size <= length
 
 
-def _is_variable(value: HloInstruction, index: int) -> bool:
-    """Whether it is that element of the loop's state."""
-    is_element = value.opcode == "get-tuple-element" and value.operands[0].opcode == "parameter"
-    return is_element and value.proto.tuple_index == index
+def forget_other_slices(
+    operands: Sequence[Labels], writes: Sequence[HiddenWrite], actual: Sequence[ActualWrite], space: LabelSpace
+) -> list[Labels]:
+    """A call's operand sets without what it wrote into parts of them that this iteration does not read.
 
-
-def _read_config(loop: HloInstruction) -> dict[str, int] | None:
-    try:
-        said: Any = json.loads(loop.proto.backend_config)
-        return {
-            "index": int(said["known_induction_variable"]["tuple_index"]),
-            "init": int(said["known_init_step"]["init"]),
-            "step": int(said["known_init_step"]["step"]),
-            "count": int(said["known_trip_count"]["n"]),
-        }
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
+    writes: the call's own; actual: where these stand.
+    """
+    found = list(operands)
+    by_index = {write.index: write for write in writes}
+    for one in actual:
+        write = by_index[one.write]
+        if one.apart and write.loop_depth:
+            found[write.operand] &= ~(space.fresh(write.index) << write.loop_depth)
+    return found

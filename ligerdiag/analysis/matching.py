@@ -96,7 +96,9 @@ def match_writes(
             if place is None:
                 unplaced.append(write)
             else:
-                actual.append(ActualWrite(write.index, frames, *place, takes_slices_apart(frames, write.operand)))
+                actual.append(
+                    ActualWrite(write.index, frames, *place, takes_slices_apart(module, frames, write.operand))
+                )
     first = _find_merged(writes, by_call)
     by_call = {call: tuple([first.get(w.index, w) for w in found]) for call, found in by_call.items()}
     actual = [replace(w, write=first[w.write].index) if w.write in first else w for w in actual]

@@ -19,6 +19,7 @@ from ligerdiag.analysis.actual import Actual, Sighting
 from ligerdiag.analysis.carriers import Carriers
 from ligerdiag.analysis.fused import FusionEvaluator
 from ligerdiag.analysis.fusion_summaries import FusionSummaries, FusionSummary
+from ligerdiag.analysis.iteration_slices import forget_other_slices
 from ligerdiag.analysis.kernel_call import transfer_call
 from ligerdiag.analysis.labels import Labels, LabelSpace
 from ligerdiag.analysis.memory import ActualWrite, Memory, Read
@@ -303,7 +304,7 @@ class ScheduleEvaluation:
     def call_fused(self, call: HloInstruction, operands: list[Labels]) -> Labels:
         """Run a custom call, (6): hidden writes change memory; returns the set of its results."""
         own = self.writes.get(call.id, ())
-        operands = self._forget_other_slices(call, operands)
+        operands = forget_other_slices(operands, own, self._by_call.get(call.id, ()), self.space)
         transfer = transfer_call(self.effects_of(call), operands, own, self.space)
         for (_, dropped, added), write in zip(transfer.written, own, strict=True):
             self._met.add(write.index)
@@ -313,15 +314,6 @@ class ScheduleEvaluation:
                 if actual.call is call and actual.write == write.index:
                     self.memory.overwrite(actual, dropped, added | self.marked.get(call.id, 0))
         return transfer.results
-
-    def _forget_other_slices(self, call: HloInstruction, operands: list[Labels]) -> list[Labels]:
-        """The operands' sets without what the call wrote into parts of them that this iteration does not read."""
-        found = list(operands)
-        for actual in self._by_call.get(call.id, ()):
-            write = next(w for w in self.writes[call.id] if w.index == actual.write)
-            if actual.apart and write.loop_depth:
-                found[write.operand] &= ~(self.space.fresh(write.index) << write.loop_depth)
-        return found
 
     def _start_async(self, instruction: HloInstruction, frames: Frames, level: int) -> None:
         callee = self.module.computations[instruction.called_computations[0]]

@@ -17,59 +17,96 @@ part {{
   flat = f32[{elements}] bitcast(some)
   ROOT k = f32[4] custom-call(flat), custom_call_target="triton_kernel_call"
 }}
+rise {{
+  before = s32[] parameter(0)
+  by = s32[] constant({step})
+  ROOT after = s32[] add(by, before)
+}}
 body {{
   state = (s32[], f32[8,4], s32[]) parameter(0)
   i = s32[] get-tuple-element(state), index=0
   h = f32[8,4] get-tuple-element(state), index=1
   other = s32[] get-tuple-element(state), index=2
   sums = f32[4] fusion(h, {start}), kind=kCustom, calls=part
-  one = s32[] constant({step})
-  j = s32[] add(i, one)
-  ROOT next = (s32[], f32[8,4], s32[]) tuple(j, h, other)
+  risen = s32[] fusion(i), kind=kLoop, calls=rise
+  doubled = s32[] add(i, i)
+  ROOT next = (s32[], f32[8,4], s32[]) tuple({next}, h, other)
 }}
 condition {{
   cs = (s32[], f32[8,4], s32[]) parameter(0)
   ci = s32[] get-tuple-element(cs), index=0
-  most = s32[] constant(8)
-  ROOT less = pred[] compare(ci, most), direction=LT
+  most = s32[] constant({bound})
+  ROOT less = pred[] compare({compared}), direction={direction}
 }}
 ENTRY main {{
-  begin = (s32[], f32[8,4], s32[]) parameter(0)
+  h0 = f32[8,4] parameter(0)
+  given = s32[] parameter(1)
+  i0 = s32[] constant({first})
+  i1 = s32[] copy(i0)
+  begin = (s32[], f32[8,4], s32[]) tuple({begin}, h0, given)
   ROOT w = (s32[], f32[8,4], s32[]) while(begin), condition=condition, body=body
 }}
 """
+USUAL = {
+    "size": 2, "step": 2, "first": 0, "bound": 8, "start": "i", "starts": "start, zero", "next": "risen", "begin": "i1",
+    "compared": "ci, most", "direction": "LT",
+}  # fmt: skip
 
 
-def ask(
-    *, size: int = 2, step: int = 2, count: int = 4, start: str = "i", starts: str = "start, zero", said: bool = True
-) -> bool:
-    module = parse_text(MODULE.format(size=size, elements=size * 4, step=step, start=start, starts=starts))
-    config = {
-        "known_trip_count": {"n": str(count)},
-        "known_init_step": {"init": "0", "step": str(step)},
-        "known_induction_variable": {"tuple_index": "0"},
-    }
+def ask(config: object = None, **changed: object) -> bool:
+    """config: what XLA is said to know of the loop."""
+    words = USUAL | changed
+    module = parse_text(MODULE.format(**words, elements=4 * int(str(words["size"]))))
     ((frames, _),) = iterate_kernel_calls(module)
     loop = next(frame.instruction for frame in frames if frame.instruction.opcode == "while")
-    loop.proto.backend_config = json.dumps(config).encode() if said else b"{}"
-    return takes_slices_apart(frames, 0)
+    loop.proto.backend_config = json.dumps(config or {}).encode()
+    return takes_slices_apart(module, frames, 0)
 
 
-def test_slices_of_a_step_each_are_apart() -> None:
-    assert ask()
-    assert ask(size=1, step=1, count=8)
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"size": 1, "step": 1},
+        {"size": 1, "step": 1, "first": 3},
+        {"bound": 6, "direction": "LE"},
+        {"compared": "most, ci", "direction": "GT"},
+    ],
+)
+def test_slices_of_a_step_each_are_apart(changed: dict[str, object]) -> None:
+    assert ask(**changed)
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
         {"size": 3},  # they overlap
-        {"count": 5},  # the last one is moved to fit
-        {"start": "other"},  # not the loop's variable
+        {"bound": 9},  # the last one is moved to fit
+        {"bound": 8, "direction": "LE"},
+        {"first": -2},
+        {"first": 1},
+        {"bound": 0},  # it is never run
+        {"step": -2},
+        {"start": "other"},  # not the loop's counter
         {"starts": "zero, start"},  # along a dimension of 4, of which a slice takes 4
         {"starts": "start, start"},
-        {"said": False},
+        {"begin": "given"},  # where it begins is not known
+        {"next": "doubled"},
+        {"next": "other"},
+        {"compared": "most, ci"},
+        {"direction": "NE"},
     ],
 )
 def test_others_are_not(wrong: dict[str, object]) -> None:
-    assert not ask(**wrong)  # type: ignore[arg-type]
+    assert not ask(**wrong)
+
+
+def test_what_a_file_says_of_a_loop_is_not_asked() -> None:
+    said = {
+        "known_trip_count": {"n": "4"},
+        "known_init_step": {"init": "0", "step": "2"},
+        "known_induction_variable": {"tuple_index": "0"},
+    }
+    assert not ask(said, bound=100)
+    assert not ask(said, step=1)
+    assert not ask(said, begin="given")

@@ -22,7 +22,9 @@ def find_block(page: Path, language: str, start: str) -> list[str]:
 def test_the_function_of_yours_runs_as_printed(tmp_path: Path, run_cli: RunCli) -> None:
     (tmp_path / "mine.py").write_text("\n".join(find_block(README, "python", "# mine.py")) + "\n")
     outcome = run_cli("check", "mine.py", cwd=tmp_path)
-    assert find_block(README, "text", "mine ") == [line for line in outcome.out.splitlines() if line.startswith("mine ")]
+    assert find_block(README, "text", "mine ") == [
+        line for line in outcome.out.splitlines() if line.startswith("mine ")
+    ]
     assert "error[LD002]: `gradient`" in outcome.out
     assert outcome.code == 1
 

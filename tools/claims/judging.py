@@ -25,6 +25,8 @@ class Judged:
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
     refusal: str = ""
     """Why it was not judged; empty where it was."""
+    meant: frozenset[str] = frozenset()
+    """Outputs that are meant to see the program's only hidden write; none where there are several."""
     notes: tuple[str, ...] = ()
     """What it says was not covered."""
     inspection: Inspection | None = None
@@ -49,15 +51,31 @@ def judge(pair: Pair, effects_cache: Path, readers: Pool | None = None) -> Judge
             inspection = inspect_compilation(compilation, effects_cache=effects_cache, readers=readers)
     except LigerdiagError as error:
         return Judged(refusal=str(error))
-    return Judged(outputs=inspection.outputs, notes=inspection.coverage.not_covered, inspection=inspection)
+    return Judged(
+        outputs=inspection.outputs,
+        meant=_find_meant(inspection),
+        notes=inspection.coverage.not_covered,
+        inspection=inspection,
+    )
+
+
+def _find_meant(inspection: Inspection) -> frozenset[str]:
+    if len(inspection.written) != 1:
+        return frozenset()
+    first = 1  # FRESH of the only write, as long as no loop has gone on since (see `labels`)
+    return frozenset([name for name, labels in inspection.meant.items() if labels & first])
 
 
 def find_improved(before: Judged, after: Judged, claims: Collection[Claim]) -> list[str]:
     """Outputs that contradict the weakest of the claims: fresh and were not, or right by luck and were wrong."""
     improved: list[str] = []
+    moves_write = bool({Claim.STALE_STAYS, Claim.MISSED} & set(claims))
     for name, verdict in after.outputs.items():
         was = before.outputs.get(name, Verdict.FRESH)
-        if Claim.STALE_STAYS in claims and was is not Verdict.STALE:
+        if Claim.MISSED in claims and verdict is Verdict.FRESH and name in before.meant:
+            improved.append(f"{name}: {was.value} -> {verdict.value}, and misses a write")
+            continue
+        if moves_write and was not in (Verdict.STALE, Verdict.UNKNOWN):
             continue
         if (verdict is Verdict.FRESH and was is not Verdict.FRESH) or (verdict is Verdict.LATENT and was in _WRONG):
             improved.append(f"{name}: {was.value} -> {verdict.value}")

@@ -71,7 +71,7 @@ def spoil_payload(pair: Pair, random: Random) -> bool:
     return bool(calls)
 
 
-@mutation(Claim.STALE_STAYS, weight=3)
+@mutation(Claim.MISSED, weight=3, is_last=True)
 def lose_call(pair: Pair, random: Random) -> bool:
     """The optimized module computes something else in a call's place."""
     calls = list(iterate_kernel_calls(pair.optimized))
@@ -84,7 +84,7 @@ def lose_call(pair: Pair, random: Random) -> bool:
     return True
 
 
-@mutation(Claim.STALE_STAYS, weight=2)
+@mutation(Claim.NOT_FRESH, weight=2, is_last=True)
 def lose_operand(pair: Pair, random: Random) -> bool:
     """The calls of one side lack their first operand; on both sides it would be another program."""
     calls = [call for call in iterate_kernel_calls(random.choice(pair.protos)) if call.operand_ids]
@@ -93,7 +93,7 @@ def lose_operand(pair: Pair, random: Random) -> bool:
     return bool(calls)
 
 
-@mutation(Claim.STALE_STAYS, weight=4)
+@mutation(Claim.STALE_STAYS, weight=4, is_last=True)
 def overwrite_copy(pair: Pair, random: Random) -> bool:
     """The optimized call gets a copy of its operand, and overwrites that; with a place for it, or without."""
     calls = {call.id: call for call in iterate_kernel_calls(pair.optimized) if call.operand_ids}

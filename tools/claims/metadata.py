@@ -99,14 +99,36 @@ def add_scope(pair: Pair, random: Random) -> bool:
     return True
 
 
-@mutation(Claim.NOT_BETTER, weight=0)
+@mutation(Claim.NOT_BETTER, weight=4)
 def join_name(pair: Pair, random: Random) -> bool:
-    """Some names get another one's in front. Not drawn: a tag that names another operation is believed, a known gap."""
+    """Some names get another one's in front: a tag in it is the other's."""
     for proto in pair.choose_sides(random):
         instructions = list_instructions(proto)
         for one in choose_some(random, instructions):
             one.metadata.op_name = f"{random.choice(instructions).metadata.op_name};{one.metadata.op_name}"
     return True
+
+
+@mutation(Claim.NOT_BETTER, weight=4)
+def exchange_names(pair: Pair, random: Random) -> bool:
+    """Two instructions have each other's framework name, or some pairs do; at times with their places in the source."""
+    changed, whole = False, random.random() < 0.5
+    for proto in pair.choose_sides(random):
+        named = [one for one in list_instructions(proto) if one.metadata.op_name]
+        if not named:
+            continue
+        opcode = random.choice(named).opcode
+        alike = [one for one in named if one.opcode == opcode] if random.random() < 0.5 else named
+        for one in choose_some(random, alike):
+            other = random.choice(alike)
+            changed = changed or one.metadata.op_name != other.metadata.op_name
+            if whole:
+                kept = one.metadata.SerializeToString()
+                one.metadata.CopyFrom(other.metadata)
+                other.metadata.ParseFromString(kept)
+            else:
+                one.metadata.op_name, other.metadata.op_name = other.metadata.op_name, one.metadata.op_name
+    return changed
 
 
 @mutation(Claim.NOT_BETTER, weight=2)

@@ -42,7 +42,7 @@ def describe_ambiguities(pair: EvaluatedPair, verdicts: Verdicts) -> tuple[str, 
     )
 
 
-_OF_OPTIMIZED = frozenset({Reason.AMBIGUOUS, Reason.UNSURE})
+_OF_OPTIMIZED = frozenset({Reason.AMBIGUOUS, Reason.UNSURE, Reason.UNIDENTIFIED})
 
 
 def _describe(pair: EvaluatedPair, ambiguity: Ambiguity, instruction: HloInstruction | None, names: list[str]) -> str:
@@ -67,4 +67,6 @@ def _describe(pair: EvaluatedPair, ambiguity: Ambiguity, instruction: HloInstruc
             why = f"which operations of the optimized module are which, and so who reads what `{write.kernel}` wrote"
         case Reason.TOO_MANY:
             why = f"on which of very many operations that `{write.kernel}` makes wrong these outputs depend"
+        case Reason.UNIDENTIFIED:
+            why = f"whether {reader} computes what `{write.kernel}` overwrites, which no name says that can be believed"
     return f"{why}, cannot be told: {listed}"

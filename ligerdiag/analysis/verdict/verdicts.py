@@ -6,6 +6,7 @@ In this order, each step with a definition of its own:
       `operand_divergence`
   (3) `blame`               make outputs worse whose own sets agree, and name the reads where it begins;
   (4) `ambiguity_search`,   what cannot be told
+      `unidentified`,
       `unknown_propagation` makes outputs unknown, and takes back who was blamed for them.
 Without the program as written, `schedule_alone` takes the place of (1) to (4). `reads` judges every read of an overwritten
 value from these verdicts, so that no read contradicts the output that it makes wrong.
@@ -18,12 +19,14 @@ from enum import StrEnum
 from ligerdiag.analysis.ambiguities import Ambiguities, Ambiguity
 from ligerdiag.analysis.evaluated_pair import EvaluatedPair
 from ligerdiag.analysis.evaluations import Evaluations
+from ligerdiag.analysis.labels import Labels
 from ligerdiag.analysis.verdict.ambiguity_search import AmbiguitySearch
 from ligerdiag.analysis.verdict.blame import Blame, ReadFinding, find_latent
 from ligerdiag.analysis.verdict.comparison import Comparison, OutputVerdict
 from ligerdiag.analysis.verdict.first_divergence import Differing, find_differing
 from ligerdiag.analysis.verdict.operand_divergence import find_wrong_edges
 from ligerdiag.analysis.verdict.schedule_alone import judge_outputs_alone
+from ligerdiag.analysis.verdict.unidentified import add_unidentified
 from ligerdiag.analysis.verdict.unknown_propagation import add_crowded, propagate
 from ligerdiag.findings import Verdict
 from ligerdiag.schedule_view import Place, ReadKind
@@ -114,8 +117,14 @@ class ReadVerdict:
     """What the verdict of these outputs rests on, where the read is blamed for it."""
 
 
-def judge(pair: EvaluatedPair, evaluations: Evaluations, output_names: tuple[str, ...]) -> Verdicts:
-    """Decides what each output is. evaluations: runs either program once more, with marks on what is asked about."""
+def judge(
+    pair: EvaluatedPair, evaluations: Evaluations, output_names: tuple[str, ...], possible: Mapping[int, Labels]
+) -> Verdicts:
+    """Decides what each output is.
+
+    evaluations: runs either program once more, with marks on what is asked about. possible: ORIG labels that instructions
+    without a name that can be believed may carry, by instruction id (see `belief`).
+    """
     comparison = _create_comparison(pair)
     intended, actual = pair.intended.outputs, pair.actual.outputs
     outputs = {
@@ -134,6 +143,9 @@ def judge(pair: EvaluatedPair, evaluations: Evaluations, output_names: tuple[str
         ambiguities = AmbiguitySearch(
             outputs=blamed.outputs, pair=pair, differing=differing, comparison=comparison, run=evaluations
         ).find()
+        ambiguities = add_unidentified(
+            ambiguities, possible, blamed.outputs, pair=pair, comparison=comparison, run=evaluations
+        )
     if blamed.crowded:
         ambiguities = add_crowded(ambiguities, blamed.crowded)
     blamed = propagate(blamed, ambiguities)
