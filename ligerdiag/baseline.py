@@ -1,4 +1,4 @@
-"""Baselines: schedules that were recorded as right enough, to be compared with later ones.
+"""Baselines: schedules that were accepted and recorded, to compare later ones with.
 
 A file is JSON, sorted and indented so that a version control system shows what changed. It holds no names or ids of
 instructions, no folders, no times.
@@ -7,7 +7,7 @@ instructions, no folders, no times.
 |---|---|
 | `format` | version of this form |
 | `ligerdiag` | version that recorded |
-| `toolchains` | name of the toolchain, as it is asked for, to its packages' versions |
+| `toolchains` | name of the toolchain, as the user gives it, to its packages' versions |
 | `cases` | `id`, `target`, `toolchain`, `outputs` (name to verdict) and `writes` |
 
 Each of `writes` is a `Neighbourhood`.
@@ -41,17 +41,17 @@ MAX_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class EntryKey:
-    """Which compile an entry is about."""
+    """Identifies the compile that an entry belongs to."""
 
     case: str
     target: str
     toolchain: str
-    """As it is asked for, such as `default`: an upgrade keeps the name."""
+    """The name that the user gives, such as `default`: an upgrade keeps the name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """What a file holds."""
+    """The contents of a baseline file."""
 
     ligerdiag: str
     """Version that recorded."""

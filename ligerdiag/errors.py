@@ -1,7 +1,7 @@
-"""What can keep ligerdiag from looking: input, compile, artifact. Findings live in `findings`, bugs are tracebacks.
+"""Errors that keep ligerdiag from looking: input, compile, artifact. Findings live in `findings`, bugs are tracebacks.
 
-Each error is one line for the user: it names the thing and says what would be right. Its exit code is part of the
-command line's contract (`ligerdiag check --help`).
+Each error is one line for the user: it names the thing and says what is expected. Its exit code is part of the command
+line's contract (`ligerdiag check --help`).
 """
 
 import os
@@ -64,4 +64,5 @@ def describe_bug(fault: Exception) -> str:
 
 
 class UsedWorkerError(LigerdiagError):
-    """A worker that holds one source was asked for another one, or for a changed file; a fresh one has to be asked."""
+    """A worker that holds one source was asked for another one, or for a changed file; the caller needs a fresh
+    worker."""

@@ -63,7 +63,7 @@ class WrittenOperand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """What the static analysis says about one artifact."""
+    """The result of the static analysis of one artifact."""
 
     outputs: Mapping[str, Verdict]
     findings: tuple[Finding, ...]
@@ -71,13 +71,13 @@ class Inspection:
     failures: tuple[RuleFailure, ...] = ()
     """Rules that failed; the coverage names them, too."""
     written: tuple[WrittenOperand, ...] = ()
-    """What kernels overwrite behind XLA's back, in the program's order."""
+    """The operands that kernels overwrite without XLA's knowledge, in program order."""
     meant: Mapping[str, int] = field(default_factory=dict[str, int])
     """Output name to what its author wants it to depend on, as `labels` of hidden writes; empty without any."""
     neighbourhoods: tuple[Neighbourhood, ...] = ()
-    """Around each hidden write, if that was asked for."""
+    """The neighbourhood of each hidden write, if requested."""
     view: ScheduleView | None = None
-    """What an HTML report draws, if that was asked for."""
+    """The data for an HTML report, if requested."""
 
 
 NO_BUFFERS = BufferAssignment(slices=(), definitions={}, overlapping={}, parameters={})
@@ -86,7 +86,7 @@ NO_BUFFERS = BufferAssignment(slices=(), definitions={}, overlapping={}, paramet
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Compilation:
-    """What there is of one compilation, from wherever."""
+    """The parts of one compilation, whatever their origin."""
 
     name: str
     """For messages: the module's name, or a directory."""
@@ -102,11 +102,11 @@ class Compilation:
     kernel_calls: tuple[KernelCall, ...] = ()
     """The calls that the program asks for, as the worker traced it; () where it was traced elsewhere."""
     notes: tuple[str, ...] = ()
-    """What the reader of the files wants said under "not covered"."""
+    """Notes of the file reader for "not covered"."""
     thunks: ThunkSequence | None = None
-    """What is launched, with its command buffers; None where XLA wrote nothing of it, or nothing that could be read."""
+    """The launches with their command buffers; None if XLA wrote none or they could not be read."""
     command_order: CommandOrder | None = None
-    """What order its command buffers keep, by XLA's flags; None where these are not known."""
+    """The order that its command buffers keep, by XLA's flags; None if the flags are not known."""
 
 
 _CUT_TAGS = "some operations have tags and others have none, or one of another's: no tag is used"
@@ -123,7 +123,7 @@ def inspect_artifact(
     neighbourhoods: bool = False,
     view: bool = False,
 ) -> Inspection:
-    """Judge one artifact. Raises ArtifactError when a file of it cannot be read as what it should be.
+    """Judges one artifact. Raises ArtifactError when one of its files cannot be read as the expected kind.
 
     declared: what is believed of operands whose effects are unknown. readers: workers that read kernels with the Triton
     that made them, where that is not ours; see `open_readers`. neighbourhoods: look at who reads what is overwritten, too.
@@ -353,7 +353,7 @@ def _compute_coverage(compilation: Compilation, context: Context) -> Coverage:
         f"what operand {write.operand} of `{write.kernel}` held before is not found again: whether its readers see that"
         " could not be told"
         for write in context.writes
-        if program is not None  # else nobody knows who should see it
+        if program is not None  # else the intended readers are unknown
         and not write.unknown
         and write.index not in context.actual.traced
         and any(
@@ -381,7 +381,7 @@ def _compute_coverage(compilation: Compilation, context: Context) -> Coverage:
 
 
 def _describe_missing(compilation: Compilation) -> Iterator[str]:
-    """What a compilation with hidden writes lacks, a line each."""
+    """Yields the parts that a compilation with hidden writes lacks, a line each."""
     if not compilation.optimized.is_scheduled:
         yield "the module has no schedule: what runs before what is not known"
         return

@@ -1,7 +1,7 @@
 """From the files of one module, or one artifact, to its report: read, judged and described within its budget.
 
-A program whose order of operations is not known stands for several. What they agree in is said; an output in which they
-differ is unknown.
+A program whose order of operations is not known stands for several programs. The report says what they agree on; an
+output on which they differ is unknown.
 """
 
 import traceback
@@ -27,7 +27,7 @@ from ligerdiag.schedule_view import ScheduleView
 MOST_FRAMES = 8
 """Of a traceback, in a report."""
 UNKNOWN_TARGET = "unknown target"
-"""Where neither names nor provenance say what a module was compiled for."""
+"""The target's name if neither names nor provenance say what a module was compiled for."""
 UNKNOWN_ORDER = (
     "HLO text of the module before optimizations does not say in which order the author wrote what no operand orders:"
     " dump it with --xla_dump_hlo_as_proto"
@@ -36,26 +36,26 @@ UNKNOWN_ORDER = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectionRequest:
-    """How modules are to be looked at."""
+    """How to inspect modules."""
 
     timeout: float | None = None
-    """Seconds of a processor that one may take; None means by its size."""
+    """Seconds of processor time for one module; None means by its size."""
     declared: tuple[DeclaredEffects, ...] = ()
-    """What is believed of operands whose effects are unknown."""
+    """The declared effects of operands whose effects are unknown."""
     neighbourhoods: bool = False
-    """Look at who reads what kernels overwrite, too."""
+    """Also compute which instructions read the values that kernels overwrite."""
     view: bool = False
     """Compute what an HTML report draws, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleOutcome:
-    """What became of one module or artifact."""
+    """The outcome of one module or artifact."""
 
     report: CaseReport | None = None
     """Without status: see `api.conclude`. None where there is nothing to report."""
     notes: tuple[str, ...] = ()
-    """What was found and is in no report."""
+    """Notes on what was found and is in no report."""
     is_idle: bool = False
     """It holds no custom calls."""
     is_over_budget: bool = False
@@ -117,7 +117,7 @@ class ModuleInspector:
     def _look_within(
         self, sources: Sequence[Path], report: CaseReport, look: Callable[[], Inspection | None]
     ) -> ModuleOutcome:
-        """What `look` finds within the budget of those files; None of it is a module without custom calls."""
+        """Returns what `look` finds within the budget of those files; None if it is a module without custom calls."""
         started = perf_counter()
         seconds = self.request.timeout or compute_seconds(sources)
         try:
@@ -172,7 +172,8 @@ def _list_sources(subject: ModuleFiles | Path) -> tuple[Path, ...]:
 
 
 def join_inspections(inspections: list[Inspection]) -> Inspection:
-    """What all say of one compilation: an output in which they differ is unknown, a finding that one lacks is left out."""
+    """Joins several inspections of one compilation: an output on which they differ is unknown, and a finding that one
+    of them lacks is left out."""
     first, *others = inspections
     outputs = {
         name: verdict if all(other.outputs.get(name) is verdict for other in others) else Verdict.UNKNOWN

@@ -20,7 +20,7 @@ class RecordError(ValueError):
 
 
 def encode_record(value: object) -> object:
-    """What `json.dumps` can write; `decode_record` makes an equal value of it."""
+    """Returns a value that `json.dumps` can write; `decode_record` makes an equal value of it."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str | Path):
