@@ -1,4 +1,4 @@
-"""What a report says of declarations."""
+"""The notes of a report about declared effects."""
 
 from collections.abc import Sequence
 

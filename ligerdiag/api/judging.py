@@ -65,7 +65,7 @@ def judge_result(
     neighbourhoods: bool = False,
     view: bool = False,
 ) -> CaseReport:
-    """What the schedule says; the status is that of an error until `conclude`.
+    """Returns the report on what the schedule says; its status is that of an error until `conclude`.
 
     neighbourhoods, view: as in `inspect_artifact`.
     """

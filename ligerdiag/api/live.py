@@ -1,4 +1,4 @@
-"""From a function that somebody has at hand to a source that a worker can load."""
+"""From a Python function in the caller's process to a source that a worker can load."""
 
 import os
 import sys
@@ -36,7 +36,7 @@ _SETTINGS = (
     "jax_numpy_rank_promotion",
     "jax_softmax_custom_jvp",
 )
-"""What a program can depend on beside its function."""
+"""The settings that a program can depend on, beside its function."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
