@@ -1,7 +1,7 @@
 """Rungs for a case that has no siblings: as it is written, and `trivial`, with every reader tied to its kernel.
 
-What `trivial` stands for is what `--over edges` ties one by one: `value + s - s` in the place of each value that is read
-after a kernel has overwritten it. The other rungs are other programs, which nobody but their author can write.
+`trivial` means what `--over edges` ties one by one: `value + s - s` replaces each value that is read after a kernel has
+overwritten it. The other rungs are other programs, which only their author can write.
 """
 
 from ligerdiag.bisect.draft import Draft
@@ -47,7 +47,7 @@ def name_rung(trial: Trial) -> str:
 
 
 def _describe_siblings(case: CaseSpec) -> str:
-    """What to write for more rungs, to copy."""
+    """Returns the text to copy for more rungs."""
     name = case.name if not case.params else case.id
     return (
         "other cures are programs of your own: for more rungs write the case once for each, such as `CASES ="

@@ -23,7 +23,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes[V]:
-    """What a search found."""
+    """The result of a search."""
 
     changes: tuple[Change, ...]
     """In the order of the list."""

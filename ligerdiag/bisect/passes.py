@@ -1,4 +1,5 @@
-"""Which pass of XLA makes outputs wrong: the snapshots of one compile, and a compile without each pass that is to blame."""
+"""Finds the XLA pass that makes outputs wrong: judges the snapshots of one compile, and compiles without each pass to
+blame."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -28,7 +29,7 @@ DUMP = {"xla_dump_hlo_pass_re": ".*"}
 DISABLE = "xla_disable_hlo_passes"
 COLUMNS = ("snapshot", "without it")
 _ONE_FLAG = "Field is repeated"
-"""What an older XLA says to a list among the options of one compile."""
+"""An older XLA's error for a list among the options of one compile."""
 _NO_COMPILE = " does not compile: "
 """In the error of a compile that XLA has refused."""
 
@@ -153,7 +154,7 @@ def _write_rows(
 
 
 def _join_evidence(answers: Iterable[PassAnswer]) -> list[tuple[str, str]]:
-    """What is the same for several outputs once, after their names."""
+    """Joins evidence that several outputs share into one entry, after their names."""
     groups: dict[Evidence, list[str]] = {}
     for answer in answers:
         groups.setdefault(answer.evidence, []).append(answer.output)
@@ -177,7 +178,7 @@ def _describe_word(name: str, outcome: Outcome | None) -> str:
 
 
 def _still_runs(name: str, outcome: Outcome) -> bool:
-    """Whether the pass has changed something although it was disabled."""
+    """Returns whether the pass has changed something although it was disabled."""
     passes = () if outcome.artifact is None else outcome.artifact.passes
     return any(
         name == (snapshot.after if snapshot.before else snapshot.pipeline) for snapshot in list_snapshots(passes)
@@ -187,7 +188,7 @@ def _still_runs(name: str, outcome: Outcome) -> bool:
 def _describe_without(
     laboratory: Laboratory, name: str, outcome: Outcome, answers: Sequence[PassAnswer], effects: CallEffectsReader
 ) -> list[str]:
-    """What becomes of the outputs that the pass is to blame for when it does not run, a sentence for each answer."""
+    """Describes the outputs that the pass is to blame for when it does not run, a sentence for each answer."""
     blamed = [answer.output for answer in answers if any(step.name == name for step in answer.steps)]
     head = f"without `{name}` (`{DISABLE}={name}`)"
     if outcome.error or outcome.artifact is None:

@@ -36,8 +36,8 @@ class Rung:
 
     @property
     def errors(self) -> Mapping[str, float]:
-        """Output name to relative error by replay: against program order, or that of program order against the case's
-        own reference, whichever is larger. Empty without numbers."""
+        """Returns output name to relative error by replay: against program order, or of program order against the
+        case's own reference, whichever is larger. Empty without numbers."""
         if self.replay is None or self.replay.state is not ReplayState.DONE:
             return {}
         return {
@@ -76,7 +76,7 @@ class Rung:
 
     @property
     def is_wrong_on_device(self) -> bool:
-        """The device computed something else, whatever the schedule for the described target says."""
+        """Returns whether the device computed other values, whatever the schedule for the described target says."""
         wrong = (Attribution.STALE, Attribution.PARTLY_STALE, Attribution.NEITHER)
         return self.device is not None and any(one.attribution in wrong for one in self.device.outputs.values())
 

@@ -115,7 +115,7 @@ def _describe_change(one: Outcome, others: Sequence[Outcome]) -> str:
 
 
 def _explain(draft: Draft, laboratory: Laboratory, one: Outcome, other: Outcome) -> str:
-    """Where the two compiles part, in a sentence."""
+    """Returns a sentence that says where the two compiles diverge."""
     names = one.trial.target.name, other.trial.target.name
     where = f"where `{names[0]}` and `{names[1]}` part"
     trials = [

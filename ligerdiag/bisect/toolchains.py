@@ -20,9 +20,9 @@ from ligerdiag.report.bisection import Axis, Bisection
 from ligerdiag.words import join_words
 
 PACKAGES = ("jax", "jaxlib", "jax-triton", "triton")
-"""What of a toolchain is named."""
+"""The packages by which a toolchain is described."""
 LINEAR = 8
-"""Up to so many toolchains all are tried, and every change is found."""
+"""Up to this number of toolchains all are tried, and every change is found."""
 
 type Verdicts = tuple[tuple[str, Verdict], ...]
 
@@ -98,7 +98,7 @@ def _write_rows(
     replay: bool,
     answers: frozenset[int] | set[int] = frozenset(),
 ) -> None:
-    """The rows of what was tried so far, in the order of the list."""
+    """Writes the rows of what was tried so far, in the order of the list."""
     positions = sorted(outcomes)
     replays = replay_outcomes(laboratory, draft, [outcomes[p] for p in positions], options if replay else None)
     draft.rows[:] = [
