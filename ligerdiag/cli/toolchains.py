@@ -42,7 +42,7 @@ Exit codes:
 
 
 class Action(StrEnum):
-    """What to do."""
+    """The action of `ligerdiag toolchains`."""
 
     LIST = "list"
     CREATE = "create"
