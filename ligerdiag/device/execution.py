@@ -33,7 +33,7 @@ from ligerdiag.replay.compare import compute_error
 from ligerdiag.replay.run import compute_reference
 
 LEAST_DIFFERENCE = 1e-300
-"""What stands for a difference in bits without one in numbers, as between 0 and -0."""
+"""The error that is reported for a difference in bits without one in numbers, as between 0 and -0."""
 
 type Arrays = dict[str, np.ndarray[Any, Any]]
 

@@ -1,6 +1,6 @@
-"""What crosses the boundary between ligerdiag and the two workers that `--device` needs.
+"""The messages between ligerdiag and the two workers that `--device` needs.
 
-One compiles and runs on the GPUs; the other one replays the artifact that came of it on the same inputs, on the CPU.
+One compiles and runs on the GPUs; the other one replays the resulting artifact on the same inputs, on the CPU.
 """
 
 import json
@@ -38,14 +38,14 @@ class DeviceRequest:
     results: str
     """Directory for what the devices compute; exists."""
     draws: int
-    """How many different draws of the arguments."""
+    """Number of different draws of the arguments."""
     runs: int
-    """How often each."""
+    """Number of runs of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceAnswer:
-    """What was run."""
+    """The result of running a case on the devices."""
 
     key: str
     """The artifact's."""
@@ -79,7 +79,7 @@ class ComparisonAnswer:
 
     outputs: Mapping[str, DeviceOutput] = field(default_factory=dict[str, DeviceOutput])
     not_covered: str = ""
-    """What replay does not compute."""
+    """The operations that replay does not compute."""
 
 
 def make_device_job(request: DeviceRequest, timeout: float) -> Job[DeviceAnswer]:

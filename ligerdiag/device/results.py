@@ -1,6 +1,6 @@
-"""What a device computed, on its way to the process that compares it: one file per draw, NumPy's own format.
+"""The results of a device, on their way to the process that compares them: one file per draw, in NumPy's own format.
 
-Arrays are kept as bytes: the format does not know bfloat16. Who reads them knows their dtype and shape.
+Arrays are kept as bytes: the format does not know bfloat16. The reader knows their dtype and shape.
 """
 
 from collections.abc import Mapping
