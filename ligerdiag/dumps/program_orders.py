@@ -1,10 +1,10 @@
 """HLO text does not say in which order the author wrote the operations: it lists them as the root's operands ask for them.
 
-The protobuf of the module before optimizations has ids that rise in program order, text has none. What is certain is less:
-an operation comes after its operands, and calls whose names differ only in XLA's counter come in its order. So the program
-is given in the orders that are furthest apart: every kernel call as early as it can be, and as late. Whatever comes
-out the same for both does not depend on the order; the rest is not known. Where calls have names of several kinds, either
-kind may be first.
+The protobuf of the module before optimizations has ids that rise in program order, text has none. What is certain is
+less: an operation comes after its operands, and calls whose names differ only in XLA's counter come in its order. So
+the program is given in the two orders that are furthest apart: every kernel call as early as possible, and as late as
+possible. A result that is the same for both does not depend on the order; the rest is unknown. Where calls have names
+of several kinds, either kind may be first.
 """
 
 import re
@@ -49,7 +49,7 @@ def _is_kernel_call(instruction: HloInstructionProto) -> bool:
 
 
 def _find_holders(module: HloModuleProto) -> frozenset[int]:
-    """Ids of the computations that hold a kernel call, be it in what they call."""
+    """Returns the ids of the computations that hold a kernel call, directly or in a computation that they call."""
     found: set[int] = set()
     for computation in module.computations:
         if any(
@@ -76,7 +76,7 @@ def _sort_calls(computation: HloComputationProto, holders: frozenset[int], *, ba
 
 
 def _arrange_early(computation: HloComputationProto, calls: Sequence[int]) -> list[int]:
-    """What a call needs, then the call, call by call; then the rest."""
+    """Returns an order with each call right after the operations it needs, call by call; then the rest."""
     needs = {i.id: (*i.operand_ids, *i.control_predecessor_ids) for i in computation.instructions}
     return _emit(needs, (*calls, *needs))
 

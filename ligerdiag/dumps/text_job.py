@@ -1,4 +1,4 @@
-"""What crosses the boundary between ligerdiag and the worker that parses HLO text: names of two files."""
+"""The messages between ligerdiag and the worker that parses HLO text: names of two files."""
 
 import json
 from dataclasses import asdict, dataclass

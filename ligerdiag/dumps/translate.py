@@ -29,7 +29,7 @@ class Translator:
     """Turns HLO text into protobuf; a context manager."""
 
     def __init__(self, *, cache: Cache, timeout: float | None = None) -> None:
-        """timeout: seconds of a processor for one text; None means by its size."""
+        """timeout: seconds of processor time for one text; None means by its size."""
         self._cache = cache
         self._timeout = timeout
         self._stack = ExitStack()
