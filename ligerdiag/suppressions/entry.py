@@ -31,11 +31,11 @@ class ConfigEntry:
     """For people: which file, which entry."""
 
     def concerns(self, case_id: str) -> bool:
-        """Whether the entry can match a finding of this case."""
+        """Returns whether the entry can match a finding of this case."""
         return not self.case or _matches(self.case, case_id)
 
     def matches(self, case_id: str, finding: Finding) -> bool:
-        """Whether the entry allows this finding of this case."""
+        """Returns whether the entry allows this finding of this case."""
         return (
             finding.rule == self.rule
             and self.concerns(case_id)

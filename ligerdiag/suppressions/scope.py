@@ -24,7 +24,7 @@ class Scope:
     ids: frozenset[str] = frozenset()
     """Cases that were in the run."""
     files: Mapping[str, tuple[CaseReport, ...]] = field(default_factory=dict[str, tuple[CaseReport, ...]])
-    """Files with cases, all of which were in the run, to what was found out about them."""
+    """Files with cases, all of which were in the run, to the reports of these cases."""
 
 
 def compute_scope(
