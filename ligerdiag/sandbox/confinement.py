@@ -1,10 +1,10 @@
-"""What a sandboxed process takes from itself before it reads anything, with the kernel's own means.
+"""The rights that a sandboxed process gives up before it reads anything, by means of the kernel.
 
 1. Limits of resources: no core file, few open files, no endless files. Memory and time are limited module by module (see
    `dumps.budget`); a process that does not end itself in time is killed (`limit_processor`).
-2. A network namespace of its own, in which there is no network. An ordinary user needs a user namespace for it, which some
-   kernels refuse: what is refused is said, and the process goes on without.
-3. When memory runs out, the operating system is told to take this process and not its parent.
+2. A network namespace of its own, in which there is no network. An ordinary user needs a user namespace for it, which
+   some kernels refuse: the process reports a refusal and goes on without.
+3. When memory runs out, the operating system is asked to kill this process and not its parent.
 
 This has to run before the process has a second thread.
 """

@@ -1,9 +1,10 @@
 """Parent side: modules are looked at by a sandboxed process, which costs one module when it dies.
 
-1. One process takes all modules as long as it behaves. After one that it died of, or whose memory or time ran out, the
-   next module gets another process.
-2. A module that ends the process could not be analysed, with the reason; the other modules stand.
-3. Nothing that the process says is believed without a look: each answer is checked against its type (`records`).
+1. One process inspects all modules. After a module that it died of, or that ran out of memory or time, the next module
+   gets another process.
+2. A module that ends the process is reported as "could not analyse", with the reason; the results of other modules are
+   kept.
+3. The process is not trusted: each of its answers is checked against its type (`records`).
 """
 
 import os
@@ -55,7 +56,7 @@ class SandboxedInspector:
         self._scratch: ScratchFolder | None = None
         self._child: _Child | None = None
         self.refused: tuple[str, ...] = ()
-        """What the kernel would not take from the process, one line each; known after the first answer."""
+        """Limits that the kernel refused, one line each; known after the first answer."""
 
     def __enter__(self) -> Self:
         return self
