@@ -1,9 +1,9 @@
 """Finds the compiler step to blame for an output, from its state after each pass.
 
-For an output that is not fresh in the end, the state that lasts counts: lost     since the first snapshot of those at
-  the end under which it is lost: the step before it has lost it ordered  not lost, and wrong under the schedule since
-  that snapshot: the step before it has fixed the order latent   not lost, and the schedule has it right by luck: no
-  step is to blame for the order
+For an output that is not fresh in the end, the state that lasts counts:
+  lost     since the first snapshot of those at the end under which it is lost: the step before it has lost it
+  ordered  not lost, and wrong under the schedule since that snapshot: the step before it has fixed the order
+  latent   not lost, and the schedule has it right by luck: no step is to blame for the order
 An output that is not lost may have been forced at first: then the step after which it is no longer forced has loosened
 it.
 """
