@@ -13,7 +13,7 @@ from ligerdiag.compile.worker_faults import describe_fault
 from ligerdiag.errors import CaseError, InputError
 
 NEXT_DRAW = 1_000_003
-"""What each further draw adds to the seeds."""
+"""Added to the seeds for each further draw."""
 
 
 def draw_arguments(case: Case, draw: int = 0) -> tuple[Any, ...]:

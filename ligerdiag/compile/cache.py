@@ -7,11 +7,11 @@
     <root>/locks, <root>/packages, <root>/triton
 
 An index entry answers "the cases of this file" or "the artifact of this case on this target". It holds as long as each
-file of the project that was imported for the answer has the sha256 that it had. Whatever cannot be read is a miss, and so is
-what says another question or key than it was looked for by. Failures are never kept.
+file of the project that was imported for the answer has the sha256 that it had. A file that cannot be read is a miss,
+and so is one that holds another question or key than the one it was looked up by. Failures are never kept.
 
-What others can write is not believed: a cache folder of another user's, or one that others may write to, is refused.
-What a process left that died is removed by the next one, see `lease`.
+Files that others can write are not trusted: a cache folder of another user, or one that others may write to, is
+refused. The remains of a process that died are removed by the next one, see `lease`.
 """
 
 import json
@@ -91,7 +91,7 @@ class Cache:
         return find_artifact(self.artifacts, key)
 
     def find_answer(self, question: Mapping[str, object], folder: str = INDEX) -> Json | None:
-        """What was answered to the question, when no file that the answer depended on has changed since."""
+        """Returns the answer to the question, if no file that it depended on has changed since."""
         try:
             path = self._locate(question, folder)
             if path.stat().st_size > MAXIMUM_JSON_BYTES:
@@ -175,6 +175,6 @@ class Cache:
                     path.unlink()
 
     def _is_left(self, name: str) -> bool:
-        """Whether the run is over that made the scratch file or folder of that name."""
+        """Returns whether the run that made the scratch file or folder of that name is over."""
         found = _SCRATCH.match(name)
         return found is not None and not is_held(self._locate_lease(found[1]))

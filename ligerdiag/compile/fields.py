@@ -1,4 +1,4 @@
-"""Reads fields of decoded JSON with the type that is expected, whoever wrote it: a worker, a cache, somebody else."""
+"""Reads fields of decoded JSON with the expected type, from any source: a worker, a cache, an untrusted file."""
 
 import json
 from collections.abc import Mapping

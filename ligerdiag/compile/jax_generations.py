@@ -1,6 +1,6 @@
-"""Worker side: what JAX calls differently in the versions that compile here, each difference in one function.
+"""Worker side: differences between the JAX versions that compile here, each in one function.
 
-Where MLIR's own Python bindings differ, see `locations`; jax-triton's differences to who calls it are the caller's.
+Where MLIR's own Python bindings differ, see `locations`; jax-triton's differences are handled where it is called.
 """
 
 import importlib

@@ -40,6 +40,6 @@ def unwrap_jitted(function: Any, arguments: tuple[Any, ...]) -> Unwrapped:
 
 
 def has_shardings(jitted: Any) -> bool:
-    """Whether a function of `jax.jit` was given shardings."""
+    """Returns whether a function of `jax.jit` was given shardings."""
     leaves = [leaf for name in _SHARDINGS for leaf in getattr(jitted._jit_info, name, ())]
     return any(type(leaf).__name__ != "UnspecifiedValue" for leaf in leaves)

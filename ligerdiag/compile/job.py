@@ -1,4 +1,4 @@
-"""What crosses the boundary between ligerdiag and its compile workers: plain records, one JSON object per line."""
+"""The messages between ligerdiag and its compile workers: plain records, one JSON object per line."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -26,7 +26,8 @@ type Flag = str | int | float | bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where cases are defined: a file, a name in an importable module, or a function that the caller has at hand."""
+    """The place where cases are defined: a file, a name in an importable module, or a function in the caller's
+    process."""
 
     file: str = ""
     """Absolute path; empty for a module."""
@@ -53,25 +54,25 @@ class CaseSpec:
     expected: str | Mapping[str, str] | None
     about: str
     draws: str
-    """sha256 of the arguments' records and of which reference the case has: two cases with the same program and the same
-    `draws` compute the same numbers."""
+    """sha256 of the arguments' records and of the identity of the case's reference: two cases with the same program and
+    the same `draws` compute the same numbers."""
     expected_rules: tuple[str, ...] | None = None
     effects: Mapping[str, object] = field(default_factory=dict[str, object])
-    """What the case declares of custom calls, as JSON has it; nobody has looked at it yet."""
+    """The effects of custom calls that the case declares, as in JSON; not validated yet."""
     expected_elsewhere: Mapping[str, str | Mapping[str, str]] = field(
         default_factory=dict[str, str | Mapping[str, str]]
     )
     """Name of a toolchain to what is expected of it, in the place of the two."""
     mitigation: str = ""
-    """What the case does about a hidden write, as `Case.mitigation`."""
+    """The case's measure against a hidden write, as `Case.mitigation`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job[A]:
-    """One thing to ask a worker, whatever its kind: all that the pool needs to know of it."""
+    """One request to a worker, of any kind: everything that the pool needs to know of it."""
 
     source: Source
-    """Which the worker has to load; a worker takes jobs of one source only."""
+    """The source that the worker has to load; a worker takes jobs of one source only."""
     name: str
     """For messages, such as "case `a`"."""
     render: Callable[[str], str]
@@ -83,7 +84,7 @@ class Job[A]:
     timeout: float | None = None
     """Seconds; None means the pool's."""
     imports_only: bool = False
-    """Whether nothing runs but the import of the source: a worker that ends with an exit code was ended by that file."""
+    """Whether only the import of the source runs: a worker that ends with an exit code was ended by that file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,11 +134,11 @@ class CompileRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileAnswer:
-    """Where the artifact is, and what it was made from."""
+    """The place of the artifact, and its origin."""
 
     key: str
     reused: bool
-    """Somebody else had compiled the same program already."""
+    """Whether another process had compiled the same program already."""
     dependencies: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -222,7 +223,7 @@ def render_refusal() -> str:
 
 
 def is_refusal(line: str) -> bool:
-    """Whether the job has to be given to a fresh worker."""
+    """Returns whether the job has to be given to a fresh worker."""
     return line == _REFUSAL
 
 

@@ -17,7 +17,7 @@ from ligerdiag.compile.settled_case import settle_case
 from ligerdiag.errors import InputError
 
 _settings: dict[str, object] = {}
-"""What `jax.config` had before the caller's own settings."""
+"""The settings of `jax.config` before the caller's own were applied."""
 
 
 def list_live_files(source: Source) -> tuple[str, ...]:
@@ -27,7 +27,7 @@ def list_live_files(source: Source) -> tuple[str, ...]:
 
 
 def load_live_case(source: Source) -> Case:
-    """Unpickles the case among its surroundings. Raises InputError, or whatever the user's modules raise."""
+    """Unpickles the case with its surroundings. Raises InputError, and any exception of the user's modules."""
     surroundings, pickled = read_function_file(Path(source.pickled))
     python = "{}.{}".format(*sys.version_info)
     if surroundings.python != python:

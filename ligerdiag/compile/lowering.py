@@ -207,7 +207,7 @@ def _pallas_library() -> Any:
 
 @contextmanager
 def _assume_compute_capability(compute_capability: int) -> Generator[None]:
-    """jax-triton asks device 0 for it unless the call says it: here there is no device."""
+    """Sets the compute capability, which jax-triton would ask of device 0: there is no device here."""
     library = _triton_library().triton_kernel_call_lib
     original = library.get_compute_capability
 

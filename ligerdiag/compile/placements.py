@@ -1,4 +1,5 @@
-"""Where the shards of a program's inputs and outputs lie. Device numbers are the partition ids of the SPMD module."""
+"""The placement of the shards of a program's inputs and outputs. Device numbers are the partition ids of the SPMD
+module."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

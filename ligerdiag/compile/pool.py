@@ -1,9 +1,11 @@
 """Parent side: a few workers that take one job after another.
 
-1. A worker is started when a job finds none idle, so there are never more than jobs at once, and never more than asked.
+1. A worker is started when a job finds none idle, so there are never more workers than jobs at once, and never more
+   than the given number.
 2. A job that a worker dies of, or that takes too long, fails alone; the next job gets another worker.
-3. A worker takes the jobs of one source only, as a case can change whatever it runs in; for another source there is
-   another worker, see `worker_starts`. One whose answer cannot be read, or that says more than it was asked, is ended.
+3. A worker takes the jobs of one source only, as a case can change the process that it runs in; another source gets
+   another worker, see `worker_starts`. A worker whose answer cannot be read, or that sends more than one answer, is
+   ended.
 4. `close` ends all workers at once, busy ones too: their jobs fail, and what they left in progress is removed.
 """
 
@@ -86,7 +88,7 @@ class Pool:
 
     @cached_property
     def cache(self) -> Cache:
-        """Where answers are kept; opened when it is first asked for, unless it was given."""
+        """The cache of the answers; opened on first use, unless it was given."""
         return self._cache or Cache()
 
     def __enter__(self) -> Self:

@@ -81,7 +81,7 @@ def _split_type(value: Any) -> tuple[list[str], str]:
 
 
 def _name_type(element: str) -> str:
-    """As XLA writes it: `s32`, `u8`, `pred`; MLIR's own name where they are the same."""
+    """Returns the type's name in XLA: `s32`, `u8`, `pred`; MLIR's own name where they are the same."""
     if element in _NAMES:
         return _NAMES[element]
     return f"s{element[1:]}" if re.match(r"i\d", element) else element.replace("ui", "u").lower()

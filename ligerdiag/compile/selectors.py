@@ -25,7 +25,7 @@ FOLDER = "cases"
 NAMES = ("CASE", "CASES")
 
 type Selector = str | Source | CaseSpec
-"""What a user writes; a source, for all of its cases; or a case that was found before."""
+"""A selector as the user writes it; a source, for all of its cases; or a case that was found before."""
 
 _MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
@@ -39,7 +39,7 @@ class Selection:
     pattern: str
     """Glob over ids; `*` for all."""
     place: str
-    """Where the pattern is looked for, for messages."""
+    """The place where the pattern is looked for, for messages."""
 
 
 def parse_selectors(selectors: Sequence[Selector], directory: Path) -> tuple[Selection, ...]:
@@ -143,7 +143,8 @@ def _select_path(text: str, place: str, pattern: str, directory: Path) -> Select
 
 
 def _defines_cases(file: Path) -> bool:
-    """Whether the file binds CASE or CASES at its top; true when it cannot be parsed, so that its import says why."""
+    """Returns whether the file binds CASE or CASES at its top; true when it cannot be parsed, so that its import
+    reports why."""
     try:
         body = ast.parse(file.read_bytes()).body
     except (OSError, SyntaxError, ValueError):

@@ -1,4 +1,4 @@
-"""Worker side: how JAX and the environment are set at this moment, by whatever the case's file did when it was imported."""
+"""Worker side: the current settings of JAX and the environment, including changes by the import of the case's file."""
 
 from typing import Any
 

@@ -3,10 +3,10 @@
 A tie replaces one use of a value by `value + s - s`, s being the sum of the kernel's first floating-point output, cast to
 the value's type: what the `trivial` mode of kernels/ does for all readers at once.
 
-1. The sum stands behind the kernel and is shared by its ties; cast, addition and subtraction stand before the reader.
-2. Where the reader is in a function that calls the kernel's, each function on the way returns the sum, too.
-3. A new operation has the location of the reader, that of the sum the kernel's, and `ligerdiag tie` at the end of its name:
-   it is autodiff's where the reader is. The module is tagged anew afterwards.
+1. The sum stands after the kernel and is shared by its ties; cast, addition and subtraction stand before the reader.
+2. If the reader is in a function that calls the kernel's, each function on the way returns the sum, too.
+3. A new operation has the location of the reader, that of the sum the kernel's, and `ligerdiag tie` at the end of its
+   name: it belongs to autodiff if the reader does. The module is tagged anew afterwards.
 """
 
 import re

@@ -1,15 +1,15 @@
-"""Toolchains: which jax, plugin, jax-triton and triton compile, and in what environment their worker runs.
+"""Toolchains: the jax, plugin, jax-triton and triton that compile, and the environment in which their worker runs.
 
 1. jax, jaxlib and the CUDA plugin's two packages must be of one version: else JAX ignores the plugin with a warning.
 2. XLA takes ptxas and nvlink from PATH, and a system's older CUDA there refuses the PTX of a newer Triton: the
-   environment's own binaries come first. Where it has none, a CUDA installation's may do: see `ptxas`.
-3. A compilation cache of JAX's would leave no dump behind, so it is off. A thread of numpy's would make a fork unsafe, see
+   environment's own binaries come first. If it has none, those of a CUDA installation may be used: see `ptxas`.
+3. JAX's compilation cache would leave no dump behind, so it is off. A thread of numpy would make a fork unsafe, see
    `worker_template`.
-4. A worker runs ligerdiag's own source, whichever interpreter it has. Where ligerdiag is an installed package, another
-   toolchain's worker finds it through a folder that holds nothing else: beside it lies another jax.
-5. Of the user's PYTHONPATH a worker starts with the folders of installed packages alone, and only under our own interpreter:
-   a `signal.py` in another one would run before the worker does. The whole of it is in CASE_PATH, in absolute paths, and
-   comes onto sys.path when a case is imported.
+4. A worker runs ligerdiag's own source, whichever interpreter it has. If ligerdiag is an installed package, another
+   toolchain's worker finds it through a folder that holds nothing else: beside the package lies another jax.
+5. A worker starts only with those folders of the user's PYTHONPATH that hold installed packages, and only under our own
+   interpreter: a `signal.py` in another one would run before the worker does. The whole of it is in CASE_PATH, in
+   absolute paths, and comes onto sys.path when a case is imported.
 """
 
 import os
@@ -39,7 +39,8 @@ _SETTLED = {
     "TF_CPP_MIN_LOG_LEVEL": "1",
 }
 _NO_GPU_CHECK = "JAX_SKIP_CUDA_CONSTRAINTS_CHECK"
-"""Without it the plugin of jax 0.5 to 0.8 or so does not load where no CUDA library is, whatever JAX_PLATFORMS says."""
+"""Without it the plugin of jax 0.5 to 0.8 or so does not load if there is no CUDA library, whatever JAX_PLATFORMS
+says."""
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _IMPORTANT = ("JAX_", "XLA_", "TRITON_")
 _UNIMPORTANT = ("TRITON_CACHE_DIR", "TRITON_HOME", "TRITON_DUMP_DIR")
@@ -63,7 +64,7 @@ class Toolchain:
 
     @property
     def is_own(self) -> bool:
-        """Whether it is that of this interpreter."""
+        """Returns whether it is the one of this interpreter."""
         return self.python == sys.executable
 
 

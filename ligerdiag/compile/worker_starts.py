@@ -124,11 +124,11 @@ class ForkedProcess:
         self._code: int | None = None
 
     def poll(self) -> int | None:
-        """As of `Process`."""
+        """As in `Process`."""
         return self._code if self._code is not None else self._read(0)
 
     def wait(self, timeout: float | None = None) -> int:
-        """As of `Process`."""
+        """As in `Process`."""
         end = None if timeout is None else monotonic() + timeout
         while self._code is None:
             self._read(None if end is None else max(0.0, end - monotonic()))
@@ -137,7 +137,7 @@ class ForkedProcess:
         return self._code
 
     def _read(self, timeout: float | None) -> int | None:
-        """Where the template died itself, nobody knows; its workers are killed then."""
+        """Reads the exit code. If the template itself died, the code is unknown; its workers are killed then."""
         if not select.select([self._status], [], [], timeout)[0]:
             return None
         text = os.read(self._status, 64)
