@@ -1,4 +1,4 @@
-"""What the operations of Triton IR do to the numbers of `index_values`; Unknown where it is not followed.
+"""The operations of Triton IR on the numbers of `index_values`; Unknown where they are not followed.
 
 Sources: the `arith` dialect's definitions in MLIR (two's complement, division that rounds to zero) and Triton 3.6's
 TritonOps.td. An operation that would be undefined in some program, as a division by zero, gives Unknown.

@@ -116,7 +116,7 @@ def compare(predicate: str, left: Value, right: Value, budget: Budget) -> Value:
 
 
 def _compare_linear(predicate: str, difference: Linear) -> Box | None:
-    """Where the difference compares so with zero; None where that is no box."""
+    """Returns where the difference compares so with zero; None if that is no box."""
     base, shape = difference.base, difference.shape
     moving = [axis for axis, step in enumerate(difference.steps) if step is not None]
     everywhere: list[tuple[Array, Array] | None] = [None] * len(shape)

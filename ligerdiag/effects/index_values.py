@@ -33,7 +33,8 @@ class TooManyElementsError(TooLargeError):
 
 
 class Budget:
-    """How many array elements and operations one launch may cost; a count, so that the answer is always the same."""
+    """The number of array elements and operations that one launch may cost; a count, so that the answer is always the
+    same."""
 
     def __init__(self, *, elements: int, operations: int, array: int) -> None:
         """array: elements of the largest single array."""
@@ -51,7 +52,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """A value of which nothing is known but the arguments that it may point into."""
+    """An unknown value, with the arguments that it may point into."""
 
     roots: frozenset[int] = frozenset()
     """Of a pointer: the kernel's arguments it may come from, ELSEWHERE among them."""
@@ -75,7 +76,7 @@ class Linear:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether all elements of a program's tensor are equal."""
+        """Returns whether all elements of a program's tensor are equal."""
         return all(step is None for step in self.steps)
 
 
@@ -91,7 +92,7 @@ class Box:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether all elements of a program's tensor are equal."""
+        """Returns whether all elements of a program's tensor are equal."""
         return all(interval is None for interval in self.intervals)
 
 

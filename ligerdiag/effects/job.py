@@ -1,6 +1,6 @@
-"""What crosses the boundary to a worker that reads kernels with another Triton than ours: one call, and its effects.
+"""The messages to a worker that reads kernels with another Triton than ours: one call, and its effects.
 
-Triton's IR changes from version to version: what one writes the next may refuse. So it is read by the one that wrote it.
+Triton's IR changes from version to version: the next version may refuse it. So the version that wrote it reads it.
 """
 
 from base64 import b64decode, b64encode

@@ -1,4 +1,4 @@
-"""Where the memory operations of a kernel reach, as bytes of the arguments' buffers.
+"""The bytes of the arguments' buffers that the memory operations of a kernel reach.
 
 Sources: Triton 3.6's TritonOps.td for the order of operands; triton/runtime/interpreter.py for the bounds of descriptors
 (always checked) and block pointers (checked in the dimensions of `boundaryCheck`).
@@ -28,7 +28,7 @@ from ligerdiag.effects.index_values import (
 )
 
 type Reach = tuple[Pointer, Box | Dense | Unknown | None]
-"""Addresses of elements, and where they are used: everywhere for None, nobody knows for Unknown."""
+"""Addresses of elements, and where they are used: everywhere for None, unknown for Unknown."""
 
 
 def scale(offset: Value, width: int, budget: Budget) -> Linear | Dense | None:

@@ -1,4 +1,4 @@
-"""What each operation without regions computes, for all programs of a launch: numbers, masks and addresses."""
+"""The results of each operation without regions, for all programs of a launch: numbers, masks and addresses."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -40,7 +40,7 @@ class Block(Protocol):
 
 
 class Operation(Protocol):
-    """`mlir::Operation`; successors cannot be asked for."""
+    """`mlir::Operation`; its successors are not accessible."""
 
     def get_name(self) -> str: ...
     def get_num_operands(self) -> int: ...
@@ -93,10 +93,10 @@ def print_module(module: Module) -> str:
 
 
 def parse_module(source: bytes) -> tuple[Module, _Context]:
-    """The verified MLIR module in `source` (text or bytecode) and the context that must outlive it.
+    """Returns the verified MLIR module in `source` (text or bytecode) and the context that must outlive it.
 
-    Bytecode is bound to the version of the dialects that wrote it. Pallas's is written by jaxlib, and where Triton refuses
-    it, jaxlib is asked for its text. Raises ArtifactError where Triton's parser or verifier refuses that, too. Hostile
+    Bytecode is bound to the version of the dialects that wrote it. Pallas's is written by jaxlib, and if Triton refuses
+    it, jaxlib is asked for its text. Raises ArtifactError when Triton's parser or verifier refuses that, too. Hostile
     input can also kill the process: see `isolated`.
     """
     try:

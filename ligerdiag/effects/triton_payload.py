@@ -28,7 +28,7 @@ class Parameter:
     is_buffer: bool
     """Whether it takes the next of the call's buffers (as a pointer or as a tensor descriptor); a scalar otherwise."""
     bytes_to_zero: int = 0
-    """How many bytes of the buffer the launcher sets to zero before the kernel runs."""
+    """Number of bytes of the buffer that the launcher sets to zero before the kernel runs."""
     value: int | None = None
     """Of a scalar that is an integer or a truth value."""
     is_descriptor: bool = False

@@ -4,10 +4,10 @@
    owns the region.
 2. A value is the number of its MLIR implementation, unique in its module. Only values whose type contains a pointer or
    a tensor descriptor are kept apart as `pointers`; integers never are, so an address that went through an integer is
-   the analysis's business (`pointer_flow`, 4).
-3. Neither attributes nor successors of branches are visible through Triton's bindings. Where an operation's line of the
-   printed module could be told, `text` holds it (`ttir_text`); `pointer_flow` does without. The same goes for `place`,
-   the line of the kernel's Python source.
+   left to the analysis (`pointer_flow`, 4).
+3. Neither attributes nor successors of branches are visible through Triton's bindings. If an operation's line of the
+   printed module could be found, `text` holds it (`ttir_text`); `pointer_flow` does not need it. The same goes for
+   `place`, the line of the kernel's Python source.
 """
 
 from dataclasses import dataclass, field
@@ -53,7 +53,7 @@ class Operation:
     assembly: str
     """Of inline assembly: its text. Empty otherwise."""
     is_pure: bool
-    """What the operation's `pure` attribute says; false where it has none."""
+    """The operation's `pure` attribute; false if it has none."""
     place: SourceLine | None = None
     """The kernel's own line; None where the module does not say it, and for operations with regions."""
 
@@ -92,7 +92,7 @@ class TtirModule:
 
     functions: dict[str, Function]
     has_lines: bool
-    """Whether the operations without regions know their lines."""
+    """Whether the lines of the operations without regions are known."""
 
 
 @dataclass(slots=True)

@@ -1,8 +1,8 @@
-"""What only the printed form of Triton IR says: attributes, and the targets of branches.
+"""Parses what only the printed form of Triton IR shows: attributes, and the targets of branches.
 
 Triton's bindings give neither attributes of integer kind nor successors. MLIR prints one operation a line; operations
-without regions stand in the text in the order of the walk, and so each finds its line. A text that does not fit gives no
-lines at all, and what needs them is unknown.
+without regions are in the text in the order of the walk, so each can be matched with its line. A text that does not fit
+gives no lines at all, and results that need them are unknown.
 """
 
 import re
@@ -59,7 +59,7 @@ def parse_integers(line: str, name: str) -> tuple[int, ...] | None:
 
 
 def parse_word(line: str, name: str) -> str:
-    """The word after the operation's name: the predicate of a comparison, the axis of a program id."""
+    """Returns the word after the operation's name: the predicate of a comparison, the axis of a program id."""
     match = re.search(rf"{re.escape(name)} (\w+)", line)
     return match[1] if match else ""
 
@@ -111,7 +111,7 @@ def parse_bits(element: str) -> int | None:
 
 
 def parse_pointee(type_text: str) -> str:
-    """What a pointer, tensor of pointers, block pointer or descriptor points to: the type of one element."""
+    """Returns the type of one element that a pointer, tensor of pointers, block pointer or descriptor points to."""
     element = parse_element(type_text)
     match = re.match(r"!tt\.(?:ptr|tensordesc)<(.*)>\Z", element, re.DOTALL)
     if match is None:
