@@ -90,7 +90,7 @@ def count_devices(cells: Cells) -> int:
 
 
 def pick_cells(cells: Cells, device: int) -> Cells:
-    """What this device has of it."""
+    """Returns this device's part of the cells."""
     match cells:
         case Cell():
             return cells

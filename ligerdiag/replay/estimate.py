@@ -1,12 +1,12 @@
-"""How long a replay will take and how much memory it needs, from the modules alone.
+"""Estimates a replay's time and memory, from the modules alone.
 
 (1) Program order and isolated memory run the program as written, once for all devices; the schedule runs the optimized
     module on each device.
 (2) A product costs its flops, everything else an element's time for each element that it makes or reduces, and each
-    instruction something for being looked at. Views cost nothing but that.
-(3) A loop's body counts as often as it runs: as XLA says, or as `i < constant` in its condition says, from the constant
-    that it starts at; for the program as written else as the optimized module's longest loop. Once where nothing
-    says it, which `notes` tells. Of a conditional's branches the dearest counts.
+    instruction a fixed amount. Views cost only that.
+(3) A loop's body counts as often as it runs: by XLA's count, or by `i < constant` in its condition, from the constant
+    that it starts at; else, for the program as written, by the optimized module's longest loop. Without any of these it
+    counts once, and `notes` says so. Of a conditional's branches the most expensive one counts.
 (4) A kernel's launches in both runs of the program are remembered, so they count once. In the schedule they count again:
     rounding differs. Devices that run the kernel on the whole of the program's operand all get the same bytes, and
     count once.
@@ -44,7 +44,7 @@ PROGRAM_SECONDS = 3e-3
 KERNEL_ELEMENT_SECONDS = 1e-7
 """By the element of operands and outputs: 13 ms for a program on 50 to 100 thousand, less the time above."""
 LIVE_VALUES = 4
-"""How many of the program's largest values are alive at a time, beside its arguments."""
+"""Number of the program's largest values that are alive at a time, beside its arguments."""
 
 _VIEWS = frozenset(
     {
@@ -78,12 +78,12 @@ type KernelSeconds = Callable[[HloInstruction], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What a replay costs."""
+    """The estimated cost of a replay."""
 
     seconds: float
     bytes: int
     notes: tuple[str, ...] = ()
-    """What had to be assumed, one line each."""
+    """Assumptions of the estimate, one line each."""
 
 
 def estimate(
@@ -146,7 +146,7 @@ def count_allocated_bytes(buffers: BufferAssignment) -> int:
 
 @dataclass(slots=True)
 class _Cost:
-    """What one execution of a computation costs, on one core."""
+    """The cost of one execution of a computation, on one core."""
 
     flops: float = 0.0
     other_seconds: float = 0.0

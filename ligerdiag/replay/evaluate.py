@@ -87,7 +87,7 @@ class Evaluator:
 
 
 def compute_opcode(instruction: HloInstruction, operands: tuple[Value, ...], scope: Evaluator) -> Value:
-    """What the opcode's family says."""
+    """Computes the instruction by the family of its opcode."""
     compute = OPCODES.get(instruction.opcode)
     if compute is None:
         raise NotCoveredError(instruction.opcode)

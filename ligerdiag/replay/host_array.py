@@ -58,10 +58,10 @@ class HostArray:
         return self
 
     def set_(self, storage: "HostArray", offset: int, size: Any, stride: Any) -> None:
-        """Nothing to do: it stands in that memory already."""
+        """Does nothing: the array is in that memory already."""
 
     def copy_(self, other: "HostArray") -> None:
-        """Nothing to do: the kernel wrote to this memory."""
+        """Does nothing: the kernel wrote to this memory."""
 
     def storage_offset(self) -> int:
         """Elements between memory and array."""

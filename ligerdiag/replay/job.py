@@ -1,4 +1,4 @@
-"""What crosses the boundary between ligerdiag and its replay workers."""
+"""The messages between ligerdiag and its replay workers."""
 
 import json
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class ReplayRequest:
     artifact: str
     """Its directory."""
     processes: int
-    """How many may share the programs of a kernel's grid."""
+    """Number of processes that may share the programs of a kernel's grid."""
     rows: bool
     """Whether fresh and stale rows are counted."""
 

@@ -1,4 +1,4 @@
-"""How often a loop runs, as far as the module says it."""
+"""The number of iterations of a loop, as far as the module gives it."""
 
 import json
 from typing import cast
@@ -16,7 +16,7 @@ def find_trip_count(module: HloModule, loop: HloInstruction) -> int | None:
 
 
 def find_longest_loop(module: HloModule) -> int:
-    """Iterations of the longest loop of the module of which they are known; 1 when there is none."""
+    """Returns the largest known number of iterations of a loop of the module; 1 when there is none."""
     loops = [i for c in module.computations.values() for i in c.instructions if i.opcode == "while"]
     return max([find_trip_count(module, loop) or 1 for loop in loops], default=1)
 

@@ -35,7 +35,7 @@ class Memory:
         self._bytes = {index: np.full(size, 0xFF, np.uint8) for index, size in compute_sizes(buffers).items()}
 
     def locate(self, instruction: HloInstruction, index: ShapeIndex) -> Slice | None:
-        """Where the leaf stands; None where it has no place, as a token has none."""
+        """Returns the place of the leaf; None if it has none, like a token."""
         number = self._positions.find(instruction, index)
         return None if number is None else self._slices[number]
 

@@ -29,7 +29,8 @@ def render_replay(replay: Replay) -> dict[str, object]:
 
 
 def parse_replay(fields: Json) -> Replay:
-    """The record of a JSON object; FieldError when it is none. `cached` is false: who reads a cache says so."""
+    """Parses the record from a JSON object; raises FieldError when it is none. `cached` is false: the reader of a cache
+    sets it."""
     return Replay(
         state=read_word(ReplayState, fields, "state"),
         reason=read_str(fields, "reason"),

@@ -1,8 +1,8 @@
 """One case on numbers: program order, isolated memory and the schedule on its own bytes, compared output by output.
 
-The three runs get the same arguments, drawn as the case says. What stands for right is program order; a case's
-`reference` puts program order itself to the test. Runs in a process that was started with TRITON_INTERPRET=1 and where
-JAX computes on the CPU.
+The three runs get the same arguments, drawn as the case says. Program order gives the intended result; a case's
+`reference` tests program order itself. Runs in a process that was started with TRITON_INTERPRET=1 and where JAX
+computes on the CPU.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ type Outputs = tuple[Array, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Runs:
-    """What came out, by output name."""
+    """The results of the three runs, by output name."""
 
     intended: Mapping[str, Array]
     """Program order."""
@@ -72,7 +72,7 @@ class Runs:
 
 
 def replay_case(case: Case, artifact: Artifact, *, processes: int, rows: bool) -> Replay:
-    """Replays the case's artifact. What is not covered is said in the record, nothing of it is raised.
+    """Replays the case's artifact. Limits of coverage are in the record and are not raised.
 
     processes: how many may share the programs of a kernel's grid. rows: count fresh and stale rows.
     Raises LigerdiagError when the artifact cannot be read or the case's arguments or reference cannot be computed.

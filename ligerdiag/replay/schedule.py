@@ -188,7 +188,7 @@ class Schedule:
                 memory.write(instruction, value)
 
     def _exchange_wrapped(self, caller: HloInstruction, wrapped: HloComputation, active: Sequence[int]) -> None:
-        """A computation without places of its own, of which one instruction is a collective: XLA fuses small ones."""
+        """Runs a computation without places of its own that contains a collective: XLA fuses small ones."""
         if len(active) != self.devices:
             raise NotCoveredError(f"`{caller.name}`: a collective that not all devices reach")
         operands = [tuple([memory.read(o) for o in caller.operands]) for memory in self._memories]

@@ -10,7 +10,8 @@ from ligerdiag.replay.opcodes.scope import Array
 
 
 def take_shard(array: Array, placement: Placement, device: int) -> Array:
-    """What this device, numbered by partition id, holds of the array; raises ArtifactError when it is another array."""
+    """Returns the part of the array on this device, numbered by partition id; raises ArtifactError when it is another
+    array."""
     if array.shape != placement.shape:
         raise ArtifactError(f"an argument of shape {list(array.shape)} was compiled as {list(placement.shape)}")
     return array[tuple([slice(start, stop) for start, stop in placement.shards[device]])]

@@ -13,7 +13,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Where each buffer stands in one block of bytes that holds them all."""
+    """The place of each buffer in one block of bytes that holds them all."""
 
     offsets: tuple[int, ...]
     size: int
@@ -21,7 +21,7 @@ class Layout:
 
 
 def do_share(one: Array, other: Array) -> bool:
-    """Whether two flat, contiguous arrays have a byte in common."""
+    """Returns whether two flat, contiguous arrays have a byte in common."""
     start, begin = one.ctypes.data, other.ctypes.data
     return start < begin + other.nbytes and begin < start + one.nbytes
 

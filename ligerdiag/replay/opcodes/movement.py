@@ -1,7 +1,7 @@
 """Values that move, unchanged, to other places.
 
 (1) Results may be views of operands: no value is ever changed in place.
-(2) A layout says where elements lie in memory, not which are which; only `bitcast` looks at it, for it keeps bytes
+(2) A layout says where elements are in memory, not which element is which; only `bitcast` uses it, for it keeps bytes
     and not elements. A missing layout is row-major.
 (3) In a computation of scalars that is called with arrays, what keeps a scalar a scalar keeps the array.
 """

@@ -1,4 +1,4 @@
-"""`sort` and `topk`. Both keep the order of equal elements, whether or not that was asked for."""
+"""`sort` and `topk`. Both keep the order of equal elements, whether or not the instruction requires it."""
 
 from collections.abc import Mapping
 

@@ -39,5 +39,5 @@ def widen(array: Array) -> Array:
 
 
 def round_to(computed: Any, instruction: HloInstruction) -> Array:
-    """What was computed, in the instruction's own element type."""
+    """Returns the computed values in the instruction's own element type."""
     return np.asarray(computed).astype(get_dtype(instruction.shape), copy=False)
