@@ -1,4 +1,4 @@
-"""Do the schedule and the numbers say the same about an output? Where they do not, one of them is wrong: ours.
+"""Compares what the schedule and the numbers say about an output. If they differ, one of them is wrong: a bug of ours.
 
 | the schedule says | the numbers agree | they say nothing | they disagree |
 |---|---|---|---|
@@ -6,14 +6,14 @@
 | stale, clobbered | stale, partly stale, neither | undecided, lossy; fresh where they cannot tell | fresh |
 | unknown | | all | |
 
-A clobbered read saw what it should not: its numbers are wrong in whatever way. A sum with one stale term looks lossy
+A clobbered read saw the wrong bytes: its numbers may be wrong in any way. A sum with one stale term looks lossy
 (`replay.compare`, 6): numbers that are lossy against program order contradict no verdict and confirm none. Those that
-equal program order and are lossy against the case's reference only are what the schedule should give. Numbers cannot tell
-where intended and stale are one, nor where an output misses some of the hidden writes and not all: the stale prediction, in
-which nobody sees any, is then not what its schedule computes, and a sign or a maximum may swallow what is. A device is held
-against the verdict on its own artifact, and against the replay of that. Where a finding says that an output races
-(LD005), the device may compute one thing or the other: it contradicts nobody there. Where all that makes an output wrong
-lies in branches or loops that the drawn arguments do not enter, right numbers contradict nobody.
+equal program order and are lossy only against the case's reference are what the schedule should give. Numbers cannot
+decide if intended and stale are equal, nor if an output misses some of the hidden writes and not all: the schedule then
+does not compute the stale prediction, in which no read sees any of them, and a sign or a maximum may hide what it does
+compute. A device is compared with the verdict on its own artifact, and with the replay of that. If a finding says that
+an output races (LD005), the device may compute either value: it contradicts nothing there. If everything that makes an
+output wrong lies in branches or loops that the drawn arguments do not enter, right numbers contradict nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ _WRONG_READS = frozenset({"LD001", "LD002", "LD004"})
 
 
 class Agreement(StrEnum):
-    """What numbers say to a verdict."""
+    """How numbers compare with a verdict."""
 
     AGREES = "agrees"
     SILENT = "says nothing"
@@ -92,7 +92,8 @@ def compute_replay_agreements(
 
 
 def find_unreached(findings: Sequence[Finding], replay: Replay | None) -> frozenset[str]:
-    """Names of the outputs of which every finding has an instruction that the replay's arguments do not reach."""
+    """Returns the names of the outputs of which every finding has an instruction that the replay's arguments do not
+    reach."""
     if replay is None or not replay.unreached:
         return frozenset()
     unreached = frozenset(replay.unreached)
@@ -167,9 +168,9 @@ def compute_disagreements(
 
 
 def contradicts_replay(output: DeviceOutput) -> bool:
-    """Whether the replay of the device's own artifact is something else than what the device computed.
+    """Returns whether the replay of the device's own artifact differs from the device's results.
 
-    Nothing is said where the device itself is not steady, or where precision was lost: there replay rounds differently.
+    False if the device itself is not steady, or if precision was lost: there replay rounds differently.
     """
     if output.replay_error is None or not isfinite(output.replay_error) or output.unsteady > output.tolerance:
         return False

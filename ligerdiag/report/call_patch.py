@@ -1,7 +1,7 @@
-"""How a kernel call has to be written so that XLA knows what it overwrites: a patch of that very line.
+"""Makes a patch of a kernel call's line, so that XLA knows what the call overwrites.
 
-jax-triton before 0.4 aliases an output, which is a pointer parameter of the kernel behind those of the other outputs; since
-0.4 a Ref is passed, and the kernel stays as it is. Where the call cannot be read, there is no patch.
+jax-triton before 0.4 aliases an output, which is a pointer parameter of the kernel after those of the other outputs;
+since 0.4 a Ref is passed, and the kernel stays as it is. If the call cannot be read, there is no patch.
 """
 
 import ast
@@ -56,7 +56,7 @@ def render_patch(call: CallPlace, *, kernel: str, operand: int, source_roots: Se
 
 
 def _find_out_shape(node: ast.Call, outputs: int) -> str:
-    """What stands in the parentheses of `out_shape=(…)` so far."""
+    """Returns the present text in the parentheses of `out_shape=(…)`."""
     for keyword in node.keywords:
         if keyword.arg == "input_output_aliases":
             return ""

@@ -1,13 +1,14 @@
-"""One finding per cause: what the rules say of one kernel call, at one source line, that goes wrong in one way.
+"""One finding per cause: joins the findings of one kernel call, at one source line, that goes wrong in one way.
 
-1. A rule speaks of one read in one call of one layer. The author made one mistake, at one line: all findings of the same
+1. A rule reports one read in one call of one layer. The author made one mistake, at one line: all findings of the same
    kernel, operand and line of the call that go wrong in the same *way* are one cause, with the readers under it.
-2. Ways: what the kernel wrote is not seen (LD001, LD002, LD003); it is seen where the original is needed (LD004); any other
-   rule is a way of its own. LD006, the root of all, is a note of the first way that the call goes wrong in, and a
-   finding of its own where it goes wrong in none.
+2. Ways: the kernel's write is not seen (LD001, LD002, LD003); it is seen where the original is needed (LD004); any
+   other rule is a way of its own. LD006, the root of all, is a note of the first way in which the call goes wrong, and
+   a finding of its own if there is none.
 3. A cause has the id and severity of its worst rule, the first by number; the other rules are notes.
-4. Findings of other rules that say the same of the same line, but for names of instructions and outputs, are one, too.
-5. What somebody allows and what nobody does is never one cause.
+4. Findings of other rules that say the same about the same line, except for names of instructions and outputs, are one,
+   too.
+5. An allowed finding and one that is not allowed are never one cause.
 6. Each finding belongs to exactly one cause, as one of its `parts`; a cause of one part is that finding itself.
 """
 

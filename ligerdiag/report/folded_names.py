@@ -1,14 +1,14 @@
 """Many names of outputs in few words: `28 of 30 outputs`, `params.*, opt_state.0.mu.*`.
 
-A name is a path with dots. A part of the tree all of whose leaves are meant becomes `path.*`; siblings that are numbers and
-have the same folded parts become one, as in `layers.{0-6}.norm`.
+A name is a path with dots. A part of the tree of which all leaves are selected becomes `path.*`; siblings that are
+numbers and have the same folded parts become one, as in `layers.{0-6}.norm`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 type _Pattern = tuple[str, str]
-"""A path with stars, and `48 of 51` where not all of it is meant."""
+"""A path with stars, and `48 of 51` if not all of it is selected."""
 
 FEW = 6
 """Up to so many outputs are named one by one."""
@@ -23,9 +23,9 @@ class _Node:
 
 
 def fold_names(names: Collection[str], every: Sequence[str], *, coarse: bool = False) -> tuple[str, ...]:
-    """Patterns that hold exactly these of all names, in the order of `every`; names that are not in it stay.
+    """Returns patterns that hold exactly these of all names, in the order of `every`; names that are not in it stay.
 
-    coarse: a part of the tree most of which is meant becomes one pattern, with its count behind it.
+    coarse: a part of the tree of which most is selected becomes one pattern, with its count after it.
     """
     root, meant = _Node(), frozenset(names)
     for name in every:
@@ -87,7 +87,7 @@ def _fold_root(root: _Node, *, coarse: bool) -> tuple[_Pattern, ...]:
 
 
 def _fold(node: _Node, *, coarse: bool) -> tuple[_Pattern, ...]:
-    """What stands behind the node's own path; an empty text is the node itself."""
+    """Returns the patterns below the node's own path; an empty text is the node itself."""
     if not node.meant:
         return ()
     if not node.children:

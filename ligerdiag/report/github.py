@@ -27,7 +27,7 @@ _NAMES = {rule.id: rule.name for rule in RULES}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotation:
-    """What GitHub shows beside a line."""
+    """The annotation that GitHub shows beside a line."""
 
     severity: Severity
     title: str

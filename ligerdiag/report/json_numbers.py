@@ -1,4 +1,4 @@
-"""Replays and device runs as JSON for programs. A number that is not finite is null: JSON has no other word for it."""
+"""Replays and device runs as JSON for programs. A number that is not finite is null: JSON has no other value for it."""
 
 from collections.abc import Mapping
 from math import isfinite

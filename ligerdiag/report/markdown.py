@@ -24,7 +24,7 @@ from ligerdiag.words import count_of
 
 HEADING = "## ligerdiag"
 _CAPS = (None, 500, 100, 20, 3, 0)
-"""Most rows and findings that are shown, tried one after the other."""
+"""Limits on the number of rows and findings, tried one after the other."""
 _QUIET = frozenset({Status.EXPECTED, Status.ALLOWED, Status.CLEAN, Status.NOTHING})
 
 
@@ -60,7 +60,7 @@ def _render_page(report: CheckReport, exit_code: int, meaning: str, cap: int | N
 
 
 def needs_attention(case: CaseReport) -> bool:
-    """Whether a reader has to look at the case."""
+    """Returns whether a reader has to look at the case."""
     return case.status not in _QUIET or bool(list_troubles(case)) or any(list_unexcused(case))
 
 
@@ -109,7 +109,7 @@ def _render_findings(report: CheckReport, watched: Sequence[CaseReport], cap: in
 
 
 def _render_excused(report: CheckReport) -> list[str]:
-    """How many findings do not count, so that none is lost."""
+    """Renders how many findings do not count, so that none is lost."""
 
     def count(select: Callable[[CaseReport], Sequence[Finding]]) -> int:
         return sum(len(compute_causes(select(case), tuple(case.outputs))) for case in report.cases)

@@ -1,4 +1,4 @@
-"""What numbers say about an output, in words."""
+"""Describes in words what numbers say about an output."""
 
 from collections.abc import Mapping
 from math import isfinite, isnan

@@ -1,4 +1,4 @@
-"""What replay and device say, beside a case's verdicts: one word a case, or one line an output."""
+"""The cell of replay and device, beside a case's verdicts: one word a case, or one line an output."""
 
 from collections.abc import Mapping, Sequence
 from math import isnan
@@ -73,7 +73,7 @@ def find_worse(case: CaseReport) -> tuple[str, ...]:
 
 
 def is_lossy(attribution: Attribution) -> bool:
-    """Whether precision was lost."""
+    """Returns whether precision was lost."""
     return attribution is Attribution.LOSSY
 
 
@@ -116,7 +116,7 @@ def render_output_lines(case: CaseReport, *, width: int | None, label: str) -> t
 
 
 def render_verdict(verdict: Verdict) -> str:
-    """The word, in capitals where the user has to look."""
+    """Returns the verdict's word, in capitals if it needs the user's attention."""
     return "STALE" if verdict is Verdict.STALE else verdict.value
 
 

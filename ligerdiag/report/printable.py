@@ -1,6 +1,6 @@
-"""Text that a terminal may be given: no escape sequence, no control character, one line.
+"""Text that is safe to print on a terminal: no escape sequence, no control character, one line.
 
-Names of cases, outputs, kernels and instructions come from files that somebody else may have written.
+Names of cases, outputs, kernels and instructions come from files that are not trusted.
 """
 
 import re

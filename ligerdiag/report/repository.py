@@ -1,4 +1,4 @@
-"""Where a file stands in the user's repository: the path by which a code host knows it."""
+"""A file's path in the user's repository, by which a code host knows it."""
 
 import os
 from collections.abc import Mapping

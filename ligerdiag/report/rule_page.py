@@ -89,7 +89,7 @@ def _sections(rule: Rule) -> tuple[tuple[str, str], ...]:
 
 
 def _render_allowing(rule: Rule) -> str:
-    """How to allow the rule's findings, as Markdown."""
+    """Renders how to allow the rule's findings, as Markdown."""
     return f"`# ligerdiag: allow {rule.name} REASON` on the line that the finding names, or an entry in pyproject.toml"
 
 

@@ -53,7 +53,8 @@ def render_logical(case: CaseReport, finding: Finding) -> list[Json]:
 
 
 def compute_stable_name(file: str, repository: Repository) -> str:
-    """What a file is called on every machine: its path below the root or below `site-packages`, else its name."""
+    """Returns a file's name that is the same on every machine: its path below the root or below `site-packages`, else
+    its name."""
     below = repository.find(file)
     parts: Sequence[str] = PurePosixPath(below or file).parts
     if "site-packages" in parts:

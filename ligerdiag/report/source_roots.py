@@ -1,6 +1,6 @@
-"""Below which folders the user's sources lie: no other file is read for a report.
+"""The folders that hold the user's sources: a report reads no other file.
 
-Where a file lies is asked of its real path, and so is where a folder lies: a link leads nowhere that nobody named.
+Files and folders count by their real paths: a link does not lead out of the folders that the user named.
 """
 
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 from ligerdiag.errors import InputError
 
 _MARKS = (".git", ".hg", ".jj", ".svn")
-"""What a repository's folder holds."""
+"""Entries of a folder that mark it as a repository."""
 
 
 def find_usual_root(directory: Path) -> str:
@@ -35,5 +35,5 @@ def list_foreign_folders(paths: Iterable[Path]) -> tuple[str, ...]:
 
 
 def is_below(path: str, roots: Sequence[str]) -> bool:
-    """Whether a real path is one of the roots, which are real paths, or lies below one."""
+    """Returns whether a real path is one of the roots, which are real paths, or lies below one."""
     return any(path == root or path.startswith(root.rstrip(os.sep) + os.sep) for root in roots)

@@ -12,7 +12,7 @@ from ligerdiag.report.printable import compute_cells, compute_printable
 
 
 class Style(StrEnum):
-    """What a span means; how it looks is the painter's choice, and never the only sign."""
+    """The meaning of a span; the painter chooses its look, which is never the only sign."""
 
     PLAIN = "plain"
     STRONG = "strong"
@@ -32,7 +32,7 @@ class Style(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Printable text and its meaning; text that is not printable is made so, whoever wrote it."""
+    """Printable text and its meaning; text from any source is made printable."""
 
     text: str
     style: Style = Style.PLAIN
@@ -73,7 +73,7 @@ def compute_padded(line: Line, width: int) -> Line:
 
 
 def compute_wrapped(line: Line, width: int | None, indent: int) -> tuple[Line, ...]:
-    """The line broken between words to at most `width` columns, continued at column `indent`.
+    """Breaks the line between words to at most `width` columns, continued at column `indent`.
 
     A word is never broken, so an id or a path can be copied; it may stick out. `width` None never breaks.
     """

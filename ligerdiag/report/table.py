@@ -39,7 +39,7 @@ STATUS_WORDS: Mapping[Status, str] = {
     Status.ERROR: "could not analyse",
     Status.NOT_CHECKED: "not checked",
 }
-"""How a status reads in a row; capitals where the user has to look."""
+"""The word for a status in a row; in capitals if it needs the user's attention."""
 
 STATUS_STYLES: Mapping[Status, Style] = {
     Status.CLEAN: Style.GOOD,
@@ -183,7 +183,7 @@ def _status_cell(row: Row) -> Line:
 
 
 def _witness_cell(row: Row, render: Callable[[CaseReport], Line]) -> Line:
-    """One word for all targets where they have the same, else each target's."""
+    """Returns one word for all targets if they have the same, else each target's."""
     words = {target: render(case) for target, case in row.items()}
     if len(set(words.values())) <= 1:
         return next(iter(words.values()), ())

@@ -165,7 +165,7 @@ def _list_legend(pictures: tuple[BufferPicture, ...]) -> list[Sign]:
 
 
 def _describe_expected(expected: str | Mapping[str, str] | None) -> str:
-    """What the case says about its outputs, in words; empty where it says nothing."""
+    """Returns the case's expectation of its outputs, in words; empty if it has none."""
     if expected is None:
         return ""
     if isinstance(expected, str):

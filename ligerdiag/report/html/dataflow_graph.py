@@ -1,4 +1,4 @@
-"""What stands between the kernel and the outputs, as a small graph: the steps on the way, and the edge that is missing."""
+"""The way from the kernel to the outputs as a small graph: the steps on it, and the edge that is missing."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ type Key = tuple[str, str]
 
 
 class EdgeKind(StrEnum):
-    """What leads from one node to another."""
+    """The connection from one node to another."""
 
     FLOW = "flow"
     """A value is used."""

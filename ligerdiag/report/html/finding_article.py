@@ -32,7 +32,7 @@ class Article:
     """(label, sentence) pairs."""
     help: tuple[Part, ...]
     allowed: str
-    """Who allows it and why, empty when nobody does."""
+    """The suppression and its reason; empty if the finding is not allowed."""
 
 
 def compute_articles(case: CaseReport, steps: Mapping[str, int]) -> tuple[Article, ...]:

@@ -1,4 +1,5 @@
-"""Why outputs are what they are, in two sentences about one kernel: in plain words, and with the instruction."""
+"""The reasons for the outputs' verdicts, in two sentences about one kernel: in plain words, and with the
+instruction."""
 
 import re
 
@@ -86,7 +87,8 @@ def _name_reader(view: ScheduleView, subject: Subject) -> str:
 
 
 def _is_about(output: OutputView, view: ScheduleView, subject: Subject) -> bool:
-    """Whether the sentence speaks of what the subject overwrites, and its finding reaches the output."""
+    """Returns whether the sentence is about the buffer that the subject overwrites, and its finding reaches the
+    output."""
     if subject.finding is not None and output.name not in subject.finding.outputs:
         return False
     if subject.buffer is None:

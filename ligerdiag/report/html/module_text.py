@@ -1,4 +1,4 @@
-"""The whole module's text, small enough to travel inside of a page: the browser unpacks it when it is asked for."""
+"""The whole module's text, small enough to be part of a page: the browser unpacks it on request."""
 
 import gzip
 from base64 import b64encode

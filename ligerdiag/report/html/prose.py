@@ -26,7 +26,7 @@ def compute_step_ids(view: ScheduleView | None) -> dict[str, int]:
 
 
 def compute_parts(text: str, steps: Mapping[str, int]) -> tuple[Part, ...]:
-    """The whole of `text` without its backticks; a name that is no step of the page is code all the same."""
+    """Splits the whole of `text`, without its backticks; a name that is no step of the page is still code."""
     parts: list[Part] = []
     at = 0
     for match in _CODE.finditer(text):
