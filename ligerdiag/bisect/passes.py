@@ -188,7 +188,7 @@ def _still_runs(name: str, outcome: Outcome) -> bool:
 def _describe_without(
     laboratory: Laboratory, name: str, outcome: Outcome, answers: Sequence[PassAnswer], effects: CallEffectsReader
 ) -> list[str]:
-    """Describes the outputs that the pass is to blame for when it does not run, a sentence for each answer."""
+    """Describes how the outputs that the pass is to blame for come out without it, a sentence for each answer."""
     blamed = [answer.output for answer in answers if any(step.name == name for step in answer.steps)]
     head = f"without `{name}` (`{DISABLE}={name}`)"
     if outcome.error or outcome.artifact is None:
