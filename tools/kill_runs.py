@@ -45,7 +45,7 @@ def interrupt(files: Sequence[str], kind: str, moment: float, size: int, home: P
 
 
 def check(files: Sequence[str], home: Path) -> Answer:
-    """What an undisturbed run says of each case: its status, verdicts and findings."""
+    """Returns what an undisturbed run says of each case: its status, verdicts and findings."""
     output, errors = _start(files, home).communicate()
     if not output:
         return {"error": errors[-2000:]}
@@ -54,7 +54,7 @@ def check(files: Sequence[str], home: Path) -> Answer:
 
 
 def list_left(home: Path) -> tuple[str, ...]:
-    """What a run has left behind: processes, temporary files, files that are not finished, locks of runs."""
+    """Returns what a run has left behind: processes, temporary files, unfinished files, locks of runs."""
     end = time.monotonic() + _SETTLE_SECONDS
     while _find_processes(home) and time.monotonic() < end:
         time.sleep(0.2)

@@ -48,7 +48,7 @@ def render_pyproject(pyproject: str, choices: str, resolved: list[str]) -> str:
 
 
 def run_uv_export(pyproject: str) -> str:
-    """What uv resolves for this pyproject.toml, with nothing of an earlier resolution."""
+    """Returns uv's resolution of this pyproject.toml, without the results of an earlier one."""
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "pyproject.toml").write_text(pyproject, encoding="utf-8")
         Path(directory, "README.md").touch()

@@ -1,4 +1,5 @@
-"""What `fuzz_inspect` does to good input: bytes, fields, tokens, packing and structure. `random` alone decides."""
+"""The mutations that `fuzz_inspect` makes to good input: bytes, fields, tokens, packing and structure. `random` alone
+decides."""
 
 import gzip
 import re

@@ -1,8 +1,8 @@
-"""Whether case files compile to the same bytes in any order: `python -m tools.shuffle_orders [FILES] --orders 200`.
+"""Checks that case files compile to the same bytes in any order: `python -m tools.shuffle_orders [FILES] --orders 200`.
 
 Each order is a random sequence of the files with a random number of workers, cold or on a cache that another order has
-filled in part. Every file of every artifact has to be the same as in the first order, but for the seconds that were
-measured. Prints a line for each order; exits with 1 after the first that differs, and says in what.
+filled in part. Every file of every artifact has to be the same as in the first order, except for the measured seconds.
+Prints a line for each order; exits with 1 after the first that differs, and says how.
 """
 
 import argparse
@@ -35,7 +35,7 @@ class Order:
     files: tuple[str, ...]
     jobs: int
     warm: int
-    """How many of the files, from the front, an earlier run has compiled."""
+    """Number of files, from the front, that an earlier run has compiled."""
 
     def __str__(self) -> str:
         names = " ".join(Path(file).stem for file in self.files)
@@ -86,7 +86,7 @@ def compute_digests(artifact: Artifact) -> Digests:
 
 
 def find_difference(expected: Digests, found: Digests) -> tuple[str, ...]:
-    """What the two do not have alike."""
+    """Returns the differences between the two."""
     return tuple(sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name)))
 
 

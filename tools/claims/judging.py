@@ -19,20 +19,20 @@ _WRONG = frozenset({Verdict.STALE, Verdict.CLOBBERED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What `inspect` says of a pair."""
+    """The answer of `inspect` for a pair."""
 
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
     refusal: str = ""
-    """Why it was not judged; empty where it was."""
+    """The reason why it was not judged; empty if it was."""
     notes: tuple[str, ...] = ()
-    """What it says was not covered."""
+    """Its notes on what was not covered."""
 
     def __str__(self) -> str:
         return self.refusal or " ".join(verdict.value for verdict in self.outputs.values())
 
 
 def judge(pair: Pair, effects_cache: Path) -> Judged:
-    """Reads and judges the pair. Whatever else than a LigerdiagError comes out of it is a bug, and is raised."""
+    """Reads and judges the pair. Any exception other than a LigerdiagError is a bug, and is raised."""
     try:
         with limit_time(SECONDS, pair.name):
             optimized, buffers = parse_hlo(pair.optimized.SerializeToString())
