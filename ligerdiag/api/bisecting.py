@@ -77,7 +77,7 @@ def _choose_cases(laboratory: Laboratory, options: BisectOptions) -> tuple[CaseS
 
 
 def _find_axis(axis: Axis) -> BisectAxis:
-    """The function that varies along it; only that axis is imported."""
+    """Returns the function that varies along it; only that axis is imported."""
     match axis:
         case Axis.MITIGATION:
             from ligerdiag.bisect.mitigation import bisect_mitigation as run

@@ -29,5 +29,5 @@ def list_cases(
 
 
 def list_rules() -> tuple[Rule, ...]:
-    """All rules, by id."""
+    """Returns all rules, by id."""
     return RULES

@@ -132,7 +132,7 @@ def check(
 def check_live(
     live: LiveFunction, options: CheckOptions, root: Path, on_progress: OnProgress | None = None
 ) -> CheckReport:
-    """The report of one function, with one case on each target; `options` choose none.
+    """Returns the report of one function, with one case on each target; `options` choose none.
 
     root: folder that a worker's imports start from.
 
@@ -147,7 +147,7 @@ def check_live(
 def check_chosen(
     choice: Source | CaseSpec, options: CheckOptions, on_progress: OnProgress | None = None
 ) -> CheckReport:
-    """The report of a case that is known already; as `check_live`."""
+    """Returns the report of a case that is known already; as `check_live`."""
     report = check_cases(replace(options, selectors=(choice,)), on_progress)
     if report.interrupted:
         raise KeyboardInterrupt

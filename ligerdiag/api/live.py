@@ -95,7 +95,7 @@ def name_function(function: Callable[..., Any]) -> str:
 
 
 def _offer_cloudpickle(cache: Cache) -> str:
-    """A folder that has cloudpickle and nothing else, for a toolchain that lacks it."""
+    """Returns a folder that has cloudpickle and nothing else, for a toolchain that lacks it."""
     spec = find_spec("cloudpickle")
     assert spec is not None
     assert spec.origin is not None

@@ -75,7 +75,7 @@ def render_record(report: CheckReport, options: CheckOptions, path: Path) -> str
 
 
 def list_recordable(report: CheckReport) -> tuple[CaseReport, ...]:
-    """The compiles that a baseline can hold: those that were analysed."""
+    """Returns the compiles that a baseline can hold: those that were analysed."""
     return tuple(case for case in report.cases if case.status is not Status.ERROR)
 
 

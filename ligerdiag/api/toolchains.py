@@ -10,7 +10,7 @@ from ligerdiag.toolchain_doctor import ToolchainStatus, diagnose, list_statuses
 
 
 def list_toolchains(cache_directory: Path | None = None) -> tuple[ToolchainStatus, ...]:
-    """The toolchains, the default one first, by what is on the disk: nothing is started."""
+    """Returns the toolchains, the default one first, by what is on the disk: nothing is started."""
     return list_statuses(Cache(cache_directory))
 
 
