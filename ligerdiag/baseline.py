@@ -60,7 +60,7 @@ class Baseline:
     entries: Mapping[EntryKey, ScheduleFacts] = field(default_factory=dict[EntryKey, ScheduleFacts])
 
     def join(self, newer: "Baseline") -> "Baseline":
-        """The newer one, with what only the older one has."""
+        """Returns the newer one, with what only the older one has."""
         return Baseline(
             ligerdiag=newer.ligerdiag,
             toolchains={**self.toolchains, **newer.toolchains},
@@ -110,7 +110,7 @@ def parse_baseline(text: str) -> Baseline:
 
 
 def render_baseline(baseline: Baseline) -> str:
-    """The file's text: ASCII, with a final newline, the same for the same content."""
+    """Returns the file's text: ASCII, with a final newline, the same for the same content."""
     top = {
         "format": FORMAT,
         "ligerdiag": baseline.ligerdiag,

@@ -175,7 +175,7 @@ def _read_shape(shape: Any) -> tuple[int, ...]:
 
 
 def _read_dtype(dtype: object) -> str:
-    """Its name; of a scalar type of JAX's the name of its dtype."""
+    """Returns its name; for a scalar type of JAX the name of its dtype."""
     names = (dtype, getattr(dtype, "name", None), getattr(getattr(dtype, "dtype", None), "name", None))
     name = next((name for name in (*names, getattr(dtype, "__name__", None)) if isinstance(name, str)), None)
     if name is None:
@@ -203,7 +203,7 @@ def _describe(value: object) -> str:
 
 
 def _refuse(message: str) -> Exception:
-    """An InputError."""
+    """Returns an InputError."""
     from ligerdiag.errors import InputError
 
     return InputError(message)

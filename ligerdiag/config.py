@@ -94,7 +94,7 @@ def _came_with(file: Path, inspected: Sequence[Path]) -> bool:
 
 
 def _read_table(file: Path) -> Mapping[str, object] | None:
-    """The table [tool.ligerdiag], None where there is none."""
+    """Returns the table [tool.ligerdiag], None where there is none."""
     try:
         with file.open("rb") as stream:
             top = cast("dict[str, object]", tomllib.load(stream))
@@ -179,7 +179,7 @@ def _parse_entry(value: object, where: str, file: Path) -> ConfigEntry:
 
 
 def _read_words(value: object, key: str, where: str) -> str:
-    """A string with something in it, on one line."""
+    """Returns a string with something in it, on one line."""
     if not isinstance(value, str) or not value.strip():
         raise InputError(f"expected a string with something in it for `{key}` in {where} but got {_describe(value)}")
     return " ".join(value.split())

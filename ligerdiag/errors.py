@@ -39,7 +39,7 @@ class CompileError(LigerdiagError):
 
 
 def describe_error(error: LigerdiagError) -> str:
-    """One line: the error, with the last thing that the worker said where a worker failed."""
+    """Returns one line: the error, with the last thing that the worker said where a worker failed."""
     said = error.log_tail.strip().splitlines() if isinstance(error, CompileError) else []
     return f"{error}: {said[-1].strip()}" if said else str(error)
 

@@ -159,7 +159,7 @@ def inspect_artifact(
 
 
 def _read_thunks(path: Path) -> tuple[ThunkSequence | None, tuple[str, ...]]:
-    """The sequence, and what is to be said where it could not be read."""
+    """Returns the sequence, and what is to be said where it could not be read."""
     try:
         text = read_untrusted(path, MAXIMUM_TEXT_BYTES).decode("utf-8")
         return (parse_thunks(text) if text.strip() else None), ()
@@ -246,7 +246,7 @@ def inspect_compilation(
 
 
 def open_readers(toolchain: Toolchain, cache: Cache) -> Pool | None:
-    """A pool of one worker that reads kernels with the toolchain's Triton; None where that is our own."""
+    """Returns a pool of one worker that reads kernels with the toolchain's Triton; None where that is our own."""
     if toolchain.is_own:
         return None
     return Pool(cache=cache, toolchain=toolchain, jobs=1, timeout=EFFECTS_TIMEOUT, module=EFFECTS_WORKER)
@@ -274,7 +274,8 @@ def _describe(call: KernelCall, alone: LoneCall) -> CustomCall:
 
 
 def _check_buffers(compilation: Compilation) -> Compilation:
-    """The compilation without a buffer assignment that does not hold, and without aliases that it shows to be none."""
+    """Returns the compilation without a buffer assignment that does not hold, and without aliases that it shows to be
+    none."""
     buffers = compilation.buffers
     if buffers is None or not any(True for _ in compilation.optimized.iterate_custom_calls()):
         return compilation

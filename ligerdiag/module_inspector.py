@@ -165,7 +165,7 @@ def compute_budget_seconds(request: InspectionRequest, subject: ModuleFiles | Pa
 
 
 def _list_sources(subject: ModuleFiles | Path) -> tuple[Path, ...]:
-    """The files by whose bytes a module's budget is computed."""
+    """Returns the files by whose bytes a module's budget is computed."""
     if isinstance(subject, ModuleFiles):
         return (*subject.optimized[:1], *subject.program[:1])
     return list_artifact_files(subject)
@@ -205,7 +205,7 @@ def _key(finding: Finding) -> tuple[object, ...]:
 
 
 def describe_inspection(report: CaseReport, inspection: Inspection, seconds: float) -> CaseReport:
-    """The report, with what was found. seconds: wall time of it all."""
+    """Returns the report, with the findings. seconds: wall time of it all."""
     return replace(
         report,
         outputs=inspection.outputs,
@@ -219,24 +219,24 @@ def describe_inspection(report: CaseReport, inspection: Inspection, seconds: flo
 
 
 def describe_error(report: CaseReport, error: LigerdiagError) -> CaseReport:
-    """The report, with what kept us from looking."""
+    """Returns the report, with the error that prevented the analysis."""
     return replace(report, error=str(error), error_exit_code=error.exit_code)
 
 
 def describe_failed(report: CaseReport, fault: Exception) -> CaseReport:
-    """The report of a module that a bug of ours keeps from being analysed; the other modules stand."""
+    """Returns the report of a module that a bug of ours keeps from being analysed; the other modules stand."""
     tail = "".join(traceback.format_exception(fault)[-MOST_FRAMES:])
     error = f"ligerdiag failed on it, which is a bug: {describe_bug(fault)}"
     return replace(report, error=error, error_exit_code=LigerdiagError.exit_code, log_tail=tail)
 
 
 def create_module_report(files: ModuleFiles) -> CaseReport:
-    """The report of a module that nothing is known of."""
+    """Returns the report of a module that nothing is known of."""
     target = files.target or UNKNOWN_TARGET
     return CaseReport(id=files.id, target=target, toolchain="", status=Status.ERROR, artifact=str(files.optimized[0]))
 
 
 def create_artifact_report(directory: Path) -> CaseReport:
-    """The report of an artifact that nothing is known of."""
+    """Returns the report of an artifact that nothing is known of."""
     name = str(directory)
     return CaseReport(id=name, target=UNKNOWN_TARGET, toolchain="", status=Status.ERROR, artifact=name)

@@ -36,7 +36,7 @@ def encode_record(value: object) -> object:
 
 
 def decode_record[A](kind: type[A], value: object) -> A:
-    """The value as `kind`, from what `json.loads` made of it. Raises RecordError when it is not one."""
+    """Returns the value as `kind`, from what `json.loads` made of it. Raises RecordError when it is not one."""
     return _decode(kind, value, kind.__name__)
 
 

@@ -77,7 +77,7 @@ class ToolchainStatus:
 
 
 def list_statuses(cache: Cache) -> tuple[ToolchainStatus, ...]:
-    """Every toolchain, the default one first, by what is on the disk: nothing is started."""
+    """Returns every toolchain, the default one first, by what is on the disk: nothing is started."""
     return tuple(_look(name, cache)[0] for name in (DEFAULT, *(spec.name for spec in known_toolchains())))
 
 

@@ -19,7 +19,8 @@ _MAXIMUM_EXTENTS = 4096
 
 
 def open_untrusted(path: Path, maximum: int, *, follow: bool = True) -> FileIO:
-    """The file, open for reading. Raises ArtifactError when it is no regular file or has more than `maximum` bytes.
+    """Returns the file, open for reading. Raises ArtifactError when it is no regular file or has more than `maximum`
+    bytes.
 
     follow: whether the path itself may be a symbolic link.
     """
@@ -41,7 +42,8 @@ def open_untrusted(path: Path, maximum: int, *, follow: bool = True) -> FileIO:
 
 
 def read_untrusted(path: Path, maximum: int, *, follow: bool = True) -> bytes:
-    """The bytes of a regular file that has no more than `maximum` of them; raises ArtifactError as `open_untrusted`."""
+    """Returns the bytes of a regular file that has no more than `maximum` of them; raises ArtifactError as
+    `open_untrusted`."""
     with open_untrusted(path, maximum, follow=follow) as file:
         try:
             size = os.fstat(file.fileno()).st_size

@@ -129,13 +129,13 @@ def _measure_once(directory: Path, cache: Path) -> Cost:
 
 
 def render_run(name: str, seconds: float, cases: list[dict[str, Any]]) -> str:
-    """One line: wall seconds, cases, how many came from the cache."""
+    """Returns one line: wall seconds, cases, how many came from the cache."""
     cached = sum(bool(case["cached"]) for case in cases)
     return f"{name:<5} {seconds:8.2f} s  {len(cases)} cases, {cached} from the cache\n"
 
 
 def render_cost(name: str, cost: Cost) -> str:
-    """One line: microseconds an instruction for each step."""
+    """Returns one line: microseconds an instruction for each step."""
     each = [1e6 * seconds / cost.instructions for seconds in (cost.reading, cost.effects, cost.analysis)]
     verdict = "within" if each[-1] <= LIMIT else "OVER"
     columns = "".join(f"{figure:10.1f}" for figure in each)

@@ -60,7 +60,7 @@ class Block:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
     def find_word(self, name: str) -> str:
-        """The value of `name=value`, empty where there is none."""
+        """Returns the value of `name=value`, empty where there is none."""
         return next((word.partition("=")[2] for word in self.words if word.startswith(f"{name}=")), "")
 
     @property
@@ -91,7 +91,7 @@ def list_pages() -> tuple[Path, ...]:
 
 
 def parse_blocks(page: Path) -> tuple[Block, ...]:
-    """The page's fenced blocks."""
+    """Returns the page's fenced blocks."""
     tokens = MarkdownIt().parse(page.read_text(encoding="utf-8"))
     found: list[Block] = []
     for token in tokens:
@@ -103,7 +103,7 @@ def parse_blocks(page: Path) -> tuple[Block, ...]:
 
 
 def parse_commands(block: Block) -> tuple[Command, ...]:
-    """The commands of a shell block, in order; a comment behind a command is none of its words."""
+    """Returns the commands of a shell block, in order; a comment behind a command is none of its words."""
     commands: list[Command] = []
     for line in block.text.splitlines():
         if line.startswith("$ "):

@@ -94,7 +94,7 @@ class Tally:
 
 
 def load_seeds(folders: list[Path]) -> list[Seed]:
-    """The last module of each folder."""
+    """Returns the last module of each folder."""
 
     def read(folder: Path, pattern: str) -> bytes:
         return sorted(folder.glob(pattern))[-1].read_bytes()

@@ -72,7 +72,7 @@ class Comparison:
 
 
 def reduce_artifact(form: Form, tagged: Artifact, untagged: Artifact) -> Compilation:
-    """The compilation in this form."""
+    """Returns the compilation in this form."""
     artifact = tagged if form.tags else untagged
     optimized, buffers = load_hlo(artifact.optimized)
     program = load_hlo(artifact.as_written if form.as_written else artifact.unoptimized)[0] if form.program else None
@@ -89,7 +89,7 @@ def reduce_artifact(form: Form, tagged: Artifact, untagged: Artifact) -> Compila
 def compare_forms(
     tagged: Artifact, untagged: Artifact, effects: Path, forms: tuple[Form, ...] = FORMS
 ) -> Iterator[Comparison]:
-    """Every form of one case beside the full artifact. effects: cache directory for what kernels do."""
+    """Yields every form of one case beside the full artifact. effects: cache directory for what kernels do."""
     full = inspect_artifact(tagged, effects_cache=effects)
     for form in forms:
         reduced = inspect_compilation(reduce_artifact(form, tagged, untagged), effects_cache=effects)

@@ -43,7 +43,7 @@ class Order:
 
 
 def draw_order(files: Sequence[str], random_numbers: random.Random) -> Order:
-    """A random order."""
+    """Returns a random order."""
     shuffled = list(files)
     random_numbers.shuffle(shuffled)
     warm = random_numbers.choice((0, 0, random_numbers.randrange(len(files) + 1)))
@@ -51,7 +51,7 @@ def draw_order(files: Sequence[str], random_numbers: random.Random) -> Order:
 
 
 def compile_in_order(order: Order, target: str, cache: Path) -> Digests:
-    """The digests of all artifacts, made in that order in the empty folder `cache`."""
+    """Returns the digests of all artifacts, made in that order in the empty folder `cache`."""
     warmed = list(order.files[: order.warm])
     random.Random(str(order)).shuffle(warmed)
     if warmed:

@@ -70,7 +70,7 @@ def check(
     config: Path | None = None,
     on_progress: OnProgress | None = None,
 ) -> CaseReport | tuple[CaseReport, ...]:
-    """Is the schedule right that XLA makes of this function?
+    """Checks whether the schedule that XLA makes of this function is right.
 
     Compiles the function in a process of its own, for a GPU that need not be here, judges the schedule, and replays it
     on numbers on the CPU. Keeps the results: the same question is answered from the cache the next time.

@@ -43,7 +43,7 @@ def name_source(source: Source) -> str:
 def describe_broken(
     name: str, target: str, toolchain: str, error: LigerdiagError, source: Source | None = None
 ) -> CaseReport:
-    """Returns the report of what has no cases, as it cannot be read; the other files stand."""
+    """Returns the report of a file without cases, as it cannot be read; the other files stand."""
     return CaseReport(
         id=name,
         target=target,

@@ -87,7 +87,7 @@ def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
 
 
 def name_function(function: Callable[..., Any]) -> str:
-    """Its own name; that of what is inside a `partial`."""
+    """Returns the function's own name; for a `partial`, the name of the function inside."""
     while isinstance(function, partial):
         function = cast("partial[Any]", function).func
     name = str(getattr(function, "__name__", type(function).__name__))

@@ -62,7 +62,7 @@ def list_baseline_notes(
 
 
 def render_record(report: CheckReport, options: CheckOptions, path: Path) -> str:
-    """The text of a baseline of this run: what the file at `path` already has of other compiles is kept.
+    """Returns the text of a baseline of this run: what the file at `path` already has of other compiles is kept.
 
     Raises InputError when there is a file that is no baseline.
     """

@@ -15,7 +15,8 @@ type Key = tuple[Source, str, str]
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """What is known of the cases so far. Filled step by step, so that an interrupted run keeps the results it has."""
+    """The known results of the cases so far. Filled step by step, so that an interrupted run keeps the results it
+    has."""
 
     order: tuple[Key, ...] = ()
     cases: dict[tuple[Source, str], CaseSpec] = field(default_factory=dict[tuple[Source, str], CaseSpec])

@@ -20,7 +20,8 @@ AS_WRITTEN, TRIVIAL = "as written", "trivial"
 def make_rungs(
     laboratory: Laboratory, draft: Draft, case: CaseSpec, target: Target, toolchain: str
 ) -> tuple[Trial, ...]:
-    """The trials, that as written first, alone where nothing can be tied. Raises CaseError where it does not trace."""
+    """Returns the trials, that as written first, alone where nothing can be tied. Raises CaseError where it does not
+    trace."""
     written = Trial(case=case, target=target, toolchain=toolchain)
     draft.notes.append(_describe_siblings(case))
     base = laboratory.try_one(written)
@@ -42,7 +43,7 @@ def make_rungs(
 
 
 def name_rung(trial: Trial) -> str:
-    """The mitigation of its case, or which of the automatic rungs it is."""
+    """Returns the mitigation of its case, or which of the automatic rungs it is."""
     return TRIVIAL if trial.variation.ties else find_mitigation(trial.case) or AS_WRITTEN
 
 

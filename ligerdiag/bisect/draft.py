@@ -25,7 +25,7 @@ class Draft:
     started: float = field(default_factory=perf_counter)
 
     def finish(self, *, trials: int, compiled: int, interrupted: bool = False) -> Bisection:
-        """The bisection as far as it is known. trials, compiled: see `Laboratory`."""
+        """Returns the bisection as far as it is known. trials, compiled: see `Laboratory`."""
         return Bisection(
             case_id=self.case_id,
             target=self.target,

@@ -41,7 +41,7 @@ ANOTHER_COPY = (
 
 
 def bisect_edges(laboratory: Laboratory, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """All minimal sets of ties that make every output fresh, or why there is none.
+    """Returns all minimal sets of ties that make every output fresh, or why there is none.
 
     Raises CaseError when the case itself does not trace.
     """
@@ -101,7 +101,7 @@ class _Experiment:
         ]
 
     def tell_best(self, knobs: Knobs) -> None:
-        """For the progress."""
+        """Tells the progress the best result so far."""
         self.laboratory.best = f"right with {count_of(len(knobs), 'tie')}"
 
     def _make_trial(self, knobs: Knobs) -> Trial:
@@ -192,7 +192,7 @@ def _write_answers(
 
 
 def _list_lucky(experiment: _Experiment, tried: Sequence[Knobs]) -> list[str]:
-    """The smallest of the sets with which no output is wrong and some are right by luck, in words."""
+    """Returns the smallest of the sets with which no output is wrong and some are right by luck, in words."""
     words = {ties: outcome.word for ties, outcome in zip(tried, experiment.try_all(tried), strict=True)}
     good = [ties for ties, word in words.items() if word in ("right", "latent")]
     smallest = [ties for ties in good if not any(other < ties for other in good)]

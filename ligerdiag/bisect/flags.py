@@ -42,7 +42,7 @@ _NO_SUCH_FLAG = "No such compile option"
 
 
 def bisect_flags(laboratory: Laboratory, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """The verdicts with each flag set otherwise, and which of them change one."""
+    """Returns the verdicts with each flag set otherwise, and which of them change one."""
     draft = laboratory.open_draft(case, target.name, Axis.FLAGS, toolchain=options.toolchain, columns=COLUMNS)
     flags = load_flags()
     if len(flags) >= options.limit:
@@ -132,7 +132,7 @@ def _make_row(base: Outcome, one: _Try, replay: Replay | None) -> BisectionRow:
 
 
 def _answer(base: Outcome, tries: Sequence[_Try]) -> list[str]:
-    """A sentence for the flags that make every output right, and for each change of verdicts."""
+    """Returns a sentence for the flags that make every output right, and for each change of verdicts."""
     answers: list[str] = []
     right = join_words([one.flag.quoted for one in tries if one.outcome.is_right], "or")
     if not base.is_right:

@@ -86,12 +86,13 @@ class Laboratory:
         return MappingProxyType(self._outcomes)
 
     def discover(self, selectors: Sequence[str]) -> tuple[CaseSpec, ...]:
-        """The cases that the selectors mean, of the default toolchain; raises as `discover_cases` does."""
+        """Returns the cases that the selectors mean, of the default toolchain; raises as `discover_cases` does."""
         with self._lanes.take(self.find_toolchain(DEFAULT)) as pool:
             return discover_cases(selectors, pool=pool, on_event=self._relay)
 
     def find_toolchain(self, name: str) -> Toolchain:
-        """The toolchain of that name; its environment is made where it is missing. Raises as `provide_toolchain` does."""
+        """Returns the toolchain of that name; its environment is made where it is missing. Raises as
+        `provide_toolchain` does."""
         if name not in self._toolchains:
             self._toolchains[name] = provide_toolchain(name, self.cache, self._tell_step)
         return self._toolchains[name]
@@ -99,7 +100,7 @@ class Laboratory:
     def open_draft(
         self, case: CaseSpec, target: str, axis: Axis, *, toolchain: str = DEFAULT, columns: tuple[str, ...] = ()
     ) -> Draft:
-        """The sheet that an axis fills; after Ctrl-C it is what there is to report."""
+        """Returns the draft that an axis fills; after Ctrl-C it is the result to report."""
         self.draft = Draft(
             case_id=case.id,
             target=target,
@@ -117,7 +118,7 @@ class Laboratory:
         self.best = ""
 
     def finish(self, draft: Draft, *, interrupted: bool = False) -> Bisection:
-        """The bisection, with how many trials it took."""
+        """Returns the bisection, with how many trials it took."""
         return draft.finish(trials=self.trials, compiled=self.compiled, interrupted=interrupted)
 
     def try_one(self, trial: Trial) -> Outcome:

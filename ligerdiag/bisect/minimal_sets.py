@@ -97,7 +97,7 @@ class MinimalSetSearch:
         )
 
     def list_confirmed(self) -> tuple[Knobs, ...]:
-        """The minimal sets that the record shows, smallest first; see 5."""
+        """Returns the minimal sets that the record shows, smallest first; see 5."""
         held = [knobs for knobs, holds in self.tried.items() if holds]
         minimal = [
             knobs
@@ -176,7 +176,8 @@ class MinimalSetSearch:
 
 
 def compute_hitting_sets(sets: Sequence[Knobs]) -> tuple[Knobs, ...]:
-    """All minimal sets that have a member in common with each of these, by Berge's multiplication; none for an empty one."""
+    """Returns all minimal sets that have a member in common with each of these, by Berge's multiplication; none for an
+    empty one."""
     hitting: list[Knobs] = [frozenset()]
     for one in sets:
         grown = dict.fromkeys(
@@ -189,7 +190,7 @@ def compute_hitting_sets(sets: Sequence[Knobs]) -> tuple[Knobs, ...]:
 
 
 def iterate_confirmations(knobs: Knobs) -> Iterator[tuple[int, Knobs]]:
-    """Each member, and the set without it."""
+    """Yields each member, and the set without it."""
     for knob in sorted(knobs):
         yield knob, knobs - {knob}
 

@@ -125,7 +125,7 @@ def _find_least(values: Sequence[int | None]) -> int | None:
 
 
 def _render_more(value: int | None, least: int | None, render: Callable[[int], str]) -> str:
-    """The least itself, and of the others what they have more."""
+    """Returns the least amount itself, and for the others the amount above it."""
     if value is None or least is None:
         return ""
     return render(value) if value == least else f"+{render(value - least)}"
@@ -179,7 +179,7 @@ def _answer(rungs: Sequence[Rung]) -> list[str]:
 
 
 def _choose(rungs: Sequence[Rung]) -> Rung | None:
-    """The cheapest right rung; one that loses precision only where there is no other."""
+    """Returns the cheapest right rung; one that loses precision only where there is no other."""
     right = [rung for rung in rungs if rung.is_exact] or [rung for rung in rungs if rung.is_right]
     return find_cheapest(right)
 

@@ -80,7 +80,7 @@ class Parting:
         return (mine.pipeline, mine.done) == (theirs.pipeline, theirs.done)
 
     def find_difference(self) -> tuple[HloInstruction | None, HloInstruction | None]:
-        """The first instruction of each compile that is not alike.
+        """Returns the first instruction of each compile that is not alike.
 
         Where one pass made both, they are compared with each other; else the pass that only one has is: its module with
         the one before it, which the other still has.
@@ -103,7 +103,8 @@ def _keep_executed(lines: Sequence[StructureLine]) -> list[StructureLine]:
 def _find_first(
     one: Sequence[StructureLine], other: Sequence[StructureLine], *, by_kind: bool
 ) -> tuple[HloInstruction | None, HloInstruction | None] | None:
-    """The first place where the lines differ; by kind, for where one takes another place, all numbers after it differ."""
+    """Returns the first place where the lines differ; by kind, for where one takes another place, all numbers after it
+    differ."""
     for mine, theirs in zip_longest(one, other):
         same = mine and theirs and (mine.kind == theirs.kind if by_kind else mine.text == theirs.text)
         if not same:
@@ -112,7 +113,8 @@ def _find_first(
 
 
 def list_steps(passes: Sequence[Path]) -> tuple[Step, ...]:
-    """The snapshots of the program itself, in order: of the last module that was compiled, as for the artifact."""
+    """Returns the snapshots of the program itself, in order: of the last module that was compiled, as for the
+    artifact."""
     found = [(match, path) for path in passes if (match := _NAME.fullmatch(path.name))]
     module = max((int(match["module"]) for match, _ in found), default=0)
     steps = {
@@ -124,7 +126,7 @@ def list_steps(passes: Sequence[Path]) -> tuple[Step, ...]:
 
 
 def load_states(passes: Sequence[Path]) -> tuple[State, ...]:
-    """The modules that a compile went through; raises ArtifactError where a snapshot cannot be read."""
+    """Returns the modules that a compile went through; raises ArtifactError where a snapshot cannot be read."""
     states: list[State] = []
     for step in list_steps(passes):
         module, _ = load_hlo(step.path)

@@ -66,7 +66,7 @@ class PassAnswer:
 
 
 def explain_output(history: History, output: str, verdict: Verdict) -> PassAnswer:
-    """The step to blame for an output with this verdict, which is not fresh."""
+    """Returns the step to blame for an output with this verdict, which is not fresh."""
     moments = history.moments
     lost = _find_lasting(moments, lambda one: one.after.standings[output] is Standing.LOST)
     if lost is not None:
@@ -131,7 +131,7 @@ def _find_detours(moments: tuple[Moment, ...], output: str) -> tuple[tuple[Step 
 
 
 def describe_answers(answers: Iterable[PassAnswer]) -> list[str]:
-    """A sentence for each reason, with all outputs that it holds for."""
+    """Returns a sentence for each reason, with all outputs that it holds for."""
     groups: defaultdict[tuple[Verdict, str], list[str]] = defaultdict(list)
     for answer in answers:
         groups[answer.verdict, _describe_reason(answer)].append(f"`{answer.output}`")

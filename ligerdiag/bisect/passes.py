@@ -35,7 +35,7 @@ _NO_COMPILE = " does not compile: "
 
 
 def bisect_passes(laboratory: Laboratory, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """The pass that loses each output, or fixes its order, with what becomes of it without that pass."""
+    """Returns the pass that loses each output, or fixes its order, with what becomes of it without that pass."""
     draft = laboratory.open_draft(case, target.name, Axis.PASSES, toolchain=options.toolchain, columns=COLUMNS)
     trial = Trial(case=case, target=target, toolchain=options.toolchain, variation=Variation(flags=DUMP))
     outcome = laboratory.try_one(trial)
@@ -103,7 +103,7 @@ def _judge(laboratory: Laboratory, outcome: Outcome, effects: CallEffectsReader)
 
 
 def _try_without(laboratory: Laboratory, trial: Trial, answers: Iterable[PassAnswer]) -> Mapping[str, Outcome]:
-    """Name of each pass that is to blame to what comes of the compile without it."""
+    """Returns a map from the name of each pass to blame to the outcome of the compile without it."""
     names = list(dict.fromkeys(step.name for answer in answers for step in answer.steps if step.name))
     laboratory.best = join_words(names)
     trials = [

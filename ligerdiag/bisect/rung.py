@@ -92,8 +92,9 @@ class Rung:
 
 
 def find_cheapest(rungs: Sequence[Rung]) -> Rung | None:
-    """The fastest on the device; of those that are as fast within `CLOCK_NOISE`, or were not timed, the one with the least
-    memory, then with the fewest instructions, then the first. What is not known costs most. None without rungs."""
+    """Returns the fastest on the device; of those that are as fast within `CLOCK_NOISE`, or were not timed, the one
+    with the least memory, then with the fewest instructions, then the first. What is not known costs most. None without
+    rungs."""
     fastest = min((_known(rung.milliseconds) for rung in rungs), default=inf)
     limit = max(fastest * (1 + CLOCK_NOISE), fastest + CLOCK_NOISE_MS)
     fast = [rung for rung in rungs if _known(rung.milliseconds) <= limit]
@@ -101,7 +102,7 @@ def find_cheapest(rungs: Sequence[Rung]) -> Rung | None:
 
 
 def find_worst(errors: Mapping[str, float]) -> tuple[str, float] | None:
-    """The output with the largest error; one that is not a number is larger than all."""
+    """Returns the output with the largest error; one that is not a number is larger than all."""
     return max(errors.items(), key=lambda one: (isnan(one[1]), one[1]), default=None)
 
 

@@ -21,7 +21,8 @@ def find_mitigation(case: CaseSpec) -> str:
 
 
 def find_siblings(case: CaseSpec, table: Sequence[CaseSpec]) -> tuple[CaseSpec, ...]:
-    """The case and its siblings in the table, usual words first and in their order; empty when it has no mitigation.
+    """Returns the case and its siblings in the table, usual words first and in their order; empty when it has no
+    mitigation.
 
     Where two of them have the same mitigation, the first one stands.
     """

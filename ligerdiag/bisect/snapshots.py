@@ -73,7 +73,7 @@ def parse_snapshot(path: Path) -> Snapshot | None:
 
 
 def list_snapshots(paths: Iterable[Path]) -> tuple[Snapshot, ...]:
-    """Those of the program itself, (4), in the order in which XLA wrote them."""
+    """Returns those of the program itself, (4), in the order in which XLA wrote them."""
     found = [snapshot for path in paths if (snapshot := parse_snapshot(path)) is not None]
     last = max((snapshot.module for snapshot in found), default=0)
     return tuple(sorted((one for one in found if one.module == last), key=lambda one: one.number))
@@ -97,7 +97,8 @@ def find_step(snapshots: Sequence[Snapshot], position: int) -> Step:
 
 
 def _find_outer(snapshots: Sequence[Snapshot], position: int) -> Snapshot | None:
-    """The file of the pass that has run this pipeline, (2): the next one of a pipeline that began before it and goes on."""
+    """Returns the file of the pass that has run this pipeline, (2): the next one of a pipeline that began before it and
+    goes on."""
     begun = {snapshot.pipeline for snapshot in snapshots[:position]} - {snapshots[position].pipeline}
     for later in snapshots[position + 1 :]:
         if later.after == START:

@@ -28,7 +28,7 @@ type Verdicts = tuple[tuple[str, Verdict], ...]
 
 
 def bisect_toolchains(laboratory: Laboratory, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """The verdicts under each toolchain, and the steps between which they change.
+    """Returns the verdicts under each toolchain, and the steps between which they change.
 
     Raises InputError when fewer than two of the toolchains are there, or one that was named is not.
     """
@@ -64,7 +64,7 @@ def bisect_toolchains(laboratory: Laboratory, case: CaseSpec, target: Target, op
 
 
 def _choose(laboratory: Laboratory, options: BisectOptions) -> tuple[list[str], list[str]]:
-    """The toolchains that are there, in order, and those that are not."""
+    """Returns the toolchains that are there, in order, and those that are not."""
     asked = list(dict.fromkeys(options.toolchains or (*(spec.name for spec in known_toolchains()), DEFAULT)))
     missing = [name for name in asked if not options.create and not _is_there(laboratory, name)]
     names = [name for name in asked if name not in missing]

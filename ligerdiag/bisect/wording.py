@@ -22,7 +22,7 @@ def make_row(
     evidence: Sequence[tuple[str, str]] = (),
     is_answer: bool = False,
 ) -> BisectionRow:
-    """The row of one trial."""
+    """Returns the row of one trial."""
     return BisectionRow(
         label=label,
         outputs=outcome.outputs,

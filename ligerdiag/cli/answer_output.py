@@ -37,7 +37,7 @@ def write_bisections(
 def write_differences(
     report: "DifferenceReport", *, form: AnswerFormat, output: Path | None, verbose: bool, code: ExitCode
 ) -> None:
-    """The same of a comparison."""
+    """Writes the same of a comparison."""
     from ligerdiag.report.difference_json import render_differences_json
     from ligerdiag.report.terminal import render_difference_report
 

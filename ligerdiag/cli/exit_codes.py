@@ -97,7 +97,7 @@ def _is_undecided(case: CaseReport) -> bool:
 
 
 def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> ExitCode:
-    """The exit code of a whole run, by the precedence of `PRECEDENCE`."""
+    """Returns the exit code of a whole run, by the precedence of `PRECEDENCE`."""
     if report.interrupted and report.ended_by is not Ending.TIME_LIMIT:
         return find_ending_code(report.ended_by)
     cases = report.cases
@@ -127,7 +127,7 @@ def find_ending_code(ending: Ending) -> ExitCode:
 
 
 def compute_difference_code(report: "DifferenceReport") -> ExitCode:
-    """The exit code of a run of `diff`, by the same precedence."""
+    """Returns the exit code of a run of `diff`, by the same precedence."""
     if report.interrupted:
         return ExitCode.INTERRUPTED
     sides = [side.report for one in report.differences for side in one.sides]
@@ -183,7 +183,8 @@ def _drifts(case: CaseReport, fail_on: FailOn) -> bool:
 
 
 def _weight(verdict: Verdict) -> int:
-    """A verdict that no finding explains still fails a run: as an error or, when latent, as a warning."""
+    """Returns the weight of a verdict that no finding explains: it still fails a run, as an error or, when latent, as a
+    warning."""
     match verdict:
         case Verdict.STALE | Verdict.CLOBBERED:
             return _BY_SEVERITY.index(Severity.ERROR)
@@ -196,7 +197,7 @@ def _weight(verdict: Verdict) -> int:
 
 
 def render_table(meanings: Mapping[ExitCode, str] = MEANINGS) -> str:
-    """The table for a help text, one code a line."""
+    """Returns the table for a help text, one code a line."""
     lines: list[str] = []
     for code, meaning in meanings.items():
         head, *rest = _broken(meaning)

@@ -110,7 +110,7 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def _render(report: CheckReport, form: Format, *, verbose: bool, code: ExitCode, fail_on: FailOn, strict: bool) -> str:
-    """The report for a file or a program: without colours, in lines as long as they come."""
+    """Returns the report for a file or a program: without colours, in lines as long as they come."""
     from ligerdiag.report.repository import find_repository
 
     match form:

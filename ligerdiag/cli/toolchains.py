@@ -89,7 +89,7 @@ def toolchains(
 
 
 def render_list(statuses: "tuple[ToolchainStatus, ...]") -> str:
-    """One line each."""
+    """Returns one line each."""
     from ligerdiag.report.columns import render_columns
     from ligerdiag.toolchain_doctor import SHOWN_VERSIONS, State
 

@@ -27,7 +27,7 @@ def draw_arguments(case: Case, draw: int = 0) -> tuple[Any, ...]:
 
 
 def draw_array(number: int, arg: Arg) -> jax.Array:
-    """One array, shape and dtype as the Arg says."""
+    """Returns one array, shape and dtype as the Arg says."""
     dtype = jnp.dtype(arg.dtype)
     match arg.draw:
         case Values(data=data):

@@ -52,7 +52,8 @@ def is_array(value: Any) -> bool:
 
 
 def record_array(array: Any, float_bytes: int = MAXIMUM_VALUE_BYTES) -> ArrayRecord:
-    """The array's record; InputError for a typed random key. float_bytes: of floats that may still go with their values."""
+    """Returns the array's record; InputError for a typed random key. float_bytes: of floats that may still go with
+    their values."""
     dtype = str(array.dtype)
     if dtype.startswith("key<"):
         raise InputError(
@@ -90,7 +91,7 @@ def _has_x64() -> bool:
 
 
 def _read_sharding(array: Any) -> tuple[tuple[Any, ...], Mapping[str, int]]:
-    """The partition and the mesh; empty ones for an array that lies on no mesh."""
+    """Returns the partition and the mesh; empty ones for an array that lies on no mesh."""
     sharding = getattr(array, "sharding", None)
     spec, mesh = getattr(sharding, "spec", None), getattr(sharding, "mesh", None)
     if spec is None or mesh is None:

@@ -21,7 +21,7 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 
 
 def find_artifact(artifacts: Path, key: str, not_before: float = 0.0) -> Artifact | None:
-    """The artifact of that key, when it is there, whole, and not older than `not_before`."""
+    """Returns the artifact of that key, when it is there, whole, and not older than `not_before`."""
     if not _KEY.fullmatch(key):
         return None
     directory = artifacts / key

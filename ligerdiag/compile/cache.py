@@ -45,7 +45,8 @@ SCRATCH_SECONDS = 24 * 3600.0
 
 
 def find_cache_root(root: Path | None = None) -> Path:
-    """The absolute path of the cache at `root`, by default that of LIGERDIAG_CACHE_DIR or the user's; makes nothing."""
+    """Returns the absolute path of the cache at `root`, by default that of LIGERDIAG_CACHE_DIR or the user's; makes
+    nothing."""
     given = os.environ.get("LIGERDIAG_CACHE_DIR")
     return (root or Path(given or platformdirs.user_cache_dir("ligerdiag"))).absolute()
 
@@ -83,11 +84,11 @@ class Cache:
         self._hashes.clear()
 
     def allocate_scratch(self) -> Path:
-        """A name for a temporary directory beside the artifacts; the caller removes it."""
+        """Returns a name for a temporary directory beside the artifacts; the caller removes it."""
         return self.artifacts / self._name_scratch()
 
     def find_artifact(self, key: str) -> Artifact | None:
-        """The artifact of that key, when it is there and whole."""
+        """Returns the artifact of that key, when it is there and whole."""
         return find_artifact(self.artifacts, key)
 
     def find_answer(self, question: Mapping[str, object], folder: str = INDEX) -> Json | None:

@@ -50,7 +50,7 @@ class CaseLoader:
         self._hashes: dict[str, str] = {}
 
     def load(self, source: Source) -> dict[str, Case]:
-        """The source's cases by id; InputError or CaseError in one line when it has none or does not import."""
+        """Returns the source's cases by id; InputError or CaseError in one line when it has none or does not import."""
         if source == self._source and self._is_current():
             return self._cases
         if self._once and self._is_used:
@@ -69,7 +69,7 @@ class CaseLoader:
         return cases
 
     def find_case(self, source: Source, case_id: str) -> Case:
-        """One case, settled; what `load` raises, and InputError where the source has no such case any more."""
+        """Returns one case, settled; what `load` raises, and InputError where the source has no such case any more."""
         case = self.load(source).get(case_id)
         if case is None:
             raise InputError(f"`{source}` has no case `{case_id}` any more")
@@ -167,7 +167,7 @@ def _index_cases(value: object, source: Source) -> dict[str, Case]:
 
 
 def _settle(case: Case) -> Case:
-    """The case as it is compiled; one that cannot be is left as it is, and says why when it is looked for."""
+    """Returns the case as it is compiled; one that cannot be is left as it is, and says why when it is looked for."""
     try:
         return settle_case(case)
     except LigerdiagError:

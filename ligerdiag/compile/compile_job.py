@@ -155,7 +155,7 @@ def _compute_environment(request: CompileRequest) -> dict[str, str]:
 
 
 def _compute_placements(program: LoweredCase, compiled: Any) -> tuple[tuple[Placement, ...], tuple[Placement, ...]]:
-    """Of the inputs and of the outputs."""
+    """Returns the placements of the inputs and of the outputs."""
     leaves: Any = jax.tree_util.tree_leaves
     inputs = [leaf.shape for leaf in leaves(program.lowered.args_info)]
     outputs = [leaf.shape for leaf in leaves(program.lowered.out_info)]

@@ -38,7 +38,7 @@ def _describe_function(function: Callable[..., Any]) -> str:
 
 
 def _describe_value(value: object) -> str:
-    """The value as text that is the same in each process; empty when it has none."""
+    """Returns the value as text that is the same in each process; empty when it has none."""
     match value:
         case Arg(draw=Draw() | Values()):
             return repr(value)

@@ -71,7 +71,7 @@ def create_environment(spec: ToolchainSpec, cache: Cache, tell: Tell) -> Path:
 
 
 def describe_toolchain(spec: ToolchainSpec, directory: Path) -> Toolchain:
-    """The toolchain whose environment is there."""
+    """Returns the toolchain whose environment is there."""
     binaries = sorted((directory / "lib").glob("python3*/site-packages/nvidia/*/bin"))
     return Toolchain(
         name=spec.name,
@@ -139,7 +139,7 @@ def _choose_python(spec: ToolchainSpec) -> str:
 
 
 def _read_python(directory: Path) -> str:
-    """The full version of the environment's interpreter; "" where uv did not write it down."""
+    """Returns the full version of the environment's interpreter; "" where uv did not write it down."""
     try:
         lines = (directory / "pyvenv.cfg").read_text(encoding="utf-8").splitlines()
     except OSError:

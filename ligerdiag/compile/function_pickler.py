@@ -133,7 +133,8 @@ def list_pytree_classes(classes: Iterable[type[Any]]) -> list[PytreeClass]:
 
 
 def settle_class_names(data: bytes, classes: Iterable[type[Any]]) -> bytes:
-    """The pickles with names of the classes that hang on the content alone: cloudpickle draws them anew in each process."""
+    """Returns the pickles with names of the classes that hang on the content alone: cloudpickle draws them anew in each
+    process."""
     names: Mapping[type[Any], str] = getattr(_library.cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_CLASS", {})
     drawn = [names[kind].encode() for kind in dict.fromkeys(classes) if kind in names]
     blank = data

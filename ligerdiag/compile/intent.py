@@ -75,7 +75,8 @@ class IntentTrace:
         return self.forms is not None and form in self.forms
 
     def save(self, value: Any, trace: Any = None) -> Any:
-        """A copy of the value as it is now, made by this trace; the value itself where it is never overwritten."""
+        """Returns a copy of the value as it is now, made by this trace; the value itself where it is never
+        overwritten."""
         form = read_form(value)
         if form is None or not self.copies(form):
             return value
@@ -112,7 +113,7 @@ class IntentTrace:
         return self._pinned.pop((id(values[position]), id(outer)), None) is not None
 
     def save_all(self, tree: Any) -> Any:
-        """The tree with a copy of each array."""
+        """Returns the tree with a copy of each array."""
         library: Any = jax
         return library.tree_util.tree_map(self.save, tree)
 
@@ -238,7 +239,7 @@ def _watched(primitives: Sequence[Any], marks: IntentTrace) -> Generator[None]:
 
 
 def _find_trace() -> Any:
-    """The current trace; None in versions of JAX (before 0.5) that find it from the operands."""
+    """Returns the current trace; None in versions of JAX (before 0.5) that find it from the operands."""
     core: Any = importlib.import_module("jax._src.core")
     return getattr(getattr(core, "trace_ctx", None), "trace", None)
 

@@ -19,12 +19,13 @@ def enter_mesh(mesh: Mesh) -> AbstractContextManager[Any]:
 
 
 def get_lowering_rule(entry: Any) -> Any:
-    """The rule of an entry of the table of lowerings: since 0.5 or so the entry is a record that holds the rule."""
+    """Returns the rule of an entry of the table of lowerings: since 0.5 or so the entry is a record that holds the
+    rule."""
     return getattr(entry, "rule", entry)
 
 
 def get_type(value: Any) -> Any:
-    """The abstract value of an array or tracer: `jax.typeof` since 0.6, `jax.core.get_aval` before."""
+    """Returns the abstract value of an array or tracer: `jax.typeof` since 0.6, `jax.core.get_aval` before."""
     library: Any = jax
     return (getattr(library, "typeof", None) or library.core.get_aval)(value)
 

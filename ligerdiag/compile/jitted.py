@@ -20,7 +20,7 @@ class Unwrapped:
 
 
 def unwrap_jitted(function: Any, arguments: tuple[Any, ...]) -> Unwrapped:
-    """The function with its static arguments bound to it, and what it donates; any other function as it is.
+    """Returns the function with its static arguments bound to it, and what it donates; any other function as it is.
 
     One that has shardings of its own stays inside of its `jax.jit`.
     """

@@ -152,7 +152,7 @@ _ERRORS: dict[str, type[LigerdiagError]] = {
 
 
 def make_discover_job(request: DiscoverRequest) -> Job[DiscoverAnswer]:
-    """The job that asks a compile worker for cases."""
+    """Returns the job that asks a compile worker for cases."""
     return Job(
         source=request.source,
         name=f"`{request.source}`",
@@ -163,7 +163,7 @@ def make_discover_job(request: DiscoverRequest) -> Job[DiscoverAnswer]:
 
 
 def make_compile_job(request: CompileRequest) -> Job[CompileAnswer]:
-    """The job that asks a compile worker for an artifact."""
+    """Returns the job that asks a compile worker for an artifact."""
     return Job(
         source=request.source,
         name=f"case `{request.case_id}`",
@@ -174,12 +174,12 @@ def make_compile_job(request: CompileRequest) -> Job[CompileAnswer]:
 
 
 def render_request(kind: str, request: Mapping[str, object], log: str) -> str:
-    """One line for the worker; its output during the job goes to the file `log`."""
+    """Returns one line for the worker; its output during the job goes to the file `log`."""
     return json.dumps({"job": kind, "log": log, "request": request}) + "\n"
 
 
 def parse_request(job: Json) -> Request:
-    """The request of a compile worker's job."""
+    """Returns the request of a compile worker's job."""
     request = read_object(job, "request")
     source = parse_source(read_object(request, "source"))
     if read_str(job, "job") == DiscoverRequest.__name__:
@@ -188,7 +188,7 @@ def parse_request(job: Json) -> Request:
 
 
 def parse_compile_request(request: Json) -> CompileRequest:
-    """The record of a JSON object."""
+    """Returns the record of a JSON object."""
     return CompileRequest(
         source=parse_source(read_object(request, "source")),
         case_id=read_str(request, "case_id"),
@@ -208,17 +208,17 @@ def parse_compile_request(request: Json) -> CompileRequest:
 
 
 def render_answer(answer: Answer) -> str:
-    """One line for the parent."""
+    """Returns one line for the parent."""
     return json.dumps({"answer": asdict(answer)}) + "\n"
 
 
 def render_error(error: LigerdiagError) -> str:
-    """One line for the parent."""
+    """Returns one line for the parent."""
     return json.dumps({"error": str(error), "kind": type(error).__name__}) + "\n"
 
 
 def render_refusal() -> str:
-    """One line for the parent: the worker is not fresh enough for the job."""
+    """Returns one line for the parent: the worker is not fresh enough for the job."""
     return _REFUSAL + "\n"
 
 
@@ -228,7 +228,8 @@ def is_refusal(line: str) -> bool:
 
 
 def parse_answer(line: str) -> Json:
-    """The answer's fields; raises the error that the worker reported instead, FieldError when the line is neither."""
+    """Returns the answer's fields; raises the error that the worker reported instead, FieldError when the line is
+    neither."""
     fields = parse_object(line)
     if "error" in fields:
         raise _ERRORS.get(read_str(fields, "kind"), LigerdiagError)(read_str(fields, "error"))
@@ -236,7 +237,7 @@ def parse_answer(line: str) -> Json:
 
 
 def parse_cases(items: list[object]) -> tuple[CaseSpec, ...]:
-    """The case records of a JSON array."""
+    """Returns the case records of a JSON array."""
     return tuple(_parse_case(as_object(item, "case")) for item in items)
 
 
@@ -251,7 +252,7 @@ def parse_flags(fields: Json) -> dict[str, Flag]:
 
 
 def parse_source(fields: Json) -> Source:
-    """The source of a JSON object."""
+    """Returns the source of a JSON object."""
     return Source(
         file=read_str(fields, "file"),
         module=read_str(fields, "module"),

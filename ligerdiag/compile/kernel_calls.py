@@ -173,7 +173,8 @@ def record_binds(primitives: Sequence[Any]) -> Generator[list[Bind]]:
 
 
 def find_traced_calls(closed: Any, binds: Sequence[Bind]) -> tuple[TracedCall, ...]:
-    """The kernel equations of the closed jaxpr and its sub-programs, then the missing ones: binds that left none behind."""
+    """Returns the kernel equations of the closed jaxpr and its sub-programs, then the missing ones: binds that left
+    none behind."""
     calls = [
         _with_site(
             _describe_equation(
@@ -190,7 +191,7 @@ def find_traced_calls(closed: Any, binds: Sequence[Bind]) -> tuple[TracedCall, .
 
 
 def find_lowered_calls(module: ir.Module) -> tuple[LoweredCall, ...]:
-    """The custom calls of the tagged module."""
+    """Returns the custom calls of the tagged module."""
     calls: list[LoweredCall] = []
     for operation in walk_operations(module.operation):
         if operation.name != "stablehlo.custom_call":
@@ -208,7 +209,7 @@ def find_lowered_calls(module: ir.Module) -> tuple[LoweredCall, ...]:
 
 
 def find_live_tags(unoptimized: bytes) -> frozenset[int]:
-    """The tags that are in the serialized module."""
+    """Returns the tags that are in the serialized module."""
     return frozenset(int(number) for number in _TAG.findall(unoptimized))
 
 
@@ -258,7 +259,7 @@ def _match_tags(traced: Sequence[TracedCall], lowered: Sequence[LoweredCall]) ->
 
 
 def compute_kernel_name(params: Mapping[str, Any]) -> str:
-    """Name of the Python function of a Triton kernel, under its decorators, or of a Pallas kernel."""
+    """Returns the name of the Python function of a Triton kernel, under its decorators, or of a Pallas kernel."""
     kernel = params.get("fn")
     while kernel is not None:
         name = getattr(kernel, "__name__", None)
@@ -369,7 +370,7 @@ def _read_stack() -> tuple[Lines, str]:
 
 
 def _find_site() -> SourceLine | None:
-    """The user's line that calls the library of the kernel primitive; None where JAX binds by itself."""
+    """Returns the user's line that calls the library of the kernel primitive; None where JAX binds by itself."""
     frame = inspect.currentframe()
     through_library = False
     while frame is not None:
@@ -387,7 +388,7 @@ def _find_site() -> SourceLine | None:
 
 
 def _read_config(operation: Any) -> bytes:
-    """The backend config as bytes, decompressed where it is; its text where it is a dictionary."""
+    """Returns the backend config as bytes, decompressed where it is; its text where it is a dictionary."""
     attributes = operation.attributes
     if "backend_config" not in attributes:
         return b""

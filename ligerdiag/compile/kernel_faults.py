@@ -39,7 +39,7 @@ def find_kernel_fault(fault: BaseException) -> KernelFault | None:
 
 
 def _iterate_causes(fault: BaseException) -> Iterator[BaseException]:
-    """The fault and what it came from: Triton raises anew in each function that calls the one with the fault."""
+    """Yields the fault and what it came from: Triton raises anew in each function that calls the one with the fault."""
     seen: set[int] = set()
     one: BaseException | None = fault
     while one is not None and id(one) not in seen:

@@ -78,7 +78,7 @@ def compute_source_sha256(function: Any) -> str:
 
 
 def parse_kernel_launches(items: list[object]) -> tuple[KernelLaunch, ...]:
-    """The records of a JSON array; FieldError when they are not what was expected."""
+    """Returns the records of a JSON array; FieldError when they are not what was expected."""
     return tuple(_parse_launch(as_object(item, "launch")) for item in items)
 
 
@@ -106,7 +106,7 @@ def _parse_launch(fields: Json) -> KernelLaunch:
 
 
 def render_kernel_launch(launch: KernelLaunch) -> Json:
-    """The record as a JSON object."""
+    """Returns the record as a JSON object."""
     return {
         "payload": launch.payload,
         "kernel": launch.kernel,

@@ -146,7 +146,7 @@ def _make_troubled(payload: str, kernel: str, trouble: str) -> KernelLaunch:
 
 
 def _find_custom_call(results: Any) -> Any:
-    """The operation that gives the results; the newest custom call of the block where there are none."""
+    """Returns the operation that gives the results; the newest custom call of the block where there are none."""
     for result in results:
         owner: Any = getattr(result, "owner", None)
         operation = getattr(owner, "operation", owner)
@@ -264,7 +264,7 @@ def _read_parameters(library: Any, kernel: Any, ctx: Any, params: Mapping[str, A
 
 
 def _find_function(compiled: Any) -> Any:
-    """The Python function of a compiled kernel, if it is to be found again under its own name."""
+    """Returns the Python function of a compiled kernel, if it is to be found again under its own name."""
     function = compiled.fn
     if "<locals>" in function.__qualname__:
         raise _Trouble(f"the kernel is defined inside a function: `{function.__qualname__}`")

@@ -21,7 +21,7 @@ _settings: dict[str, object] = {}
 
 
 def list_live_files(source: Source) -> tuple[str, ...]:
-    """The files that the case depends on beside what is imported."""
+    """Returns the files that the case depends on beside what is imported."""
     surroundings, _ = read_function_file(Path(source.pickled))
     return (source.pickled, *(file for file in surroundings.files if Path(file).is_file()))
 

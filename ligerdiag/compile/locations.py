@@ -21,7 +21,7 @@ _ESCAPE = re.compile(rb'\\([0-9A-Fa-f]{2}|\\|")')
 
 
 def read_name(location: Any) -> str | None:
-    """The name of a named location; None for any other."""
+    """Returns the name of a named location; None for any other."""
     if _HAS_CLASSES:
         return location.name_str if isinstance(location, _BINDINGS.NameLoc) else None
     found = _NAME.match(str(location))
@@ -29,7 +29,7 @@ def read_name(location: Any) -> str | None:
 
 
 def rename_location(location: Any, name: str, context: Any) -> Any:
-    """The location under this name: in the place of the name that it had, or around it."""
+    """Returns the location under this name: in the place of the name that it had, or around it."""
     if _HAS_CLASSES:
         child = location.child_loc if isinstance(location, _BINDINGS.NameLoc) else location
         return ir.Location.name(name, childLoc=child, context=context)

@@ -34,7 +34,7 @@ def compute_placements(
 
 
 def parse_placements(items: list[object]) -> tuple[Placement, ...]:
-    """The records of a JSON array; FieldError when they are not what was expected."""
+    """Returns the records of a JSON array; FieldError when they are not what was expected."""
     return tuple(_parse_placement(as_object(item, "placement")) for item in items)
 
 

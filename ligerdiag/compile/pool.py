@@ -100,7 +100,8 @@ class Pool:
         self.close()
 
     def submit[A](self, job: Job[A], on_start: Callable[[], None] | None = None) -> Future[A]:
-        """The worker's answer, or its LigerdiagError; `on_start` is called in another thread when the job begins."""
+        """Returns the worker's answer, or its LigerdiagError; `on_start` is called in another thread when the job
+        begins."""
         return self._executor.submit(self._run, job, on_start)
 
     def run_all[A](self, jobs: Sequence[Job[A]]) -> Iterator[tuple[int, Future[A] | None]]:
@@ -172,7 +173,8 @@ class Pool:
             log.unlink(missing_ok=True)
 
     def _ask[A](self, job: Job[A], log: Path) -> tuple[WorkerProcess, str]:
-        """The worker and its answer; one that refuses the job is not asked again. Raises WorkerDied or WorkerTimeout."""
+        """Returns the worker and its answer; one that refuses the job is not asked again. Raises WorkerDied or
+        WorkerTimeout."""
         while True:
             taken = self._take(job.source)
             worker = taken or self._start(log)
@@ -186,7 +188,8 @@ class Pool:
             self._drop(worker)
 
     def _take(self, source: Source) -> WorkerProcess | None:
-        """An idle worker that has the source loaded, if there is one; makes room for another where there is none."""
+        """Returns an idle worker that has the source loaded, if there is one; makes room for another where there is
+        none."""
         found: WorkerProcess | None = None
         ended: list[WorkerProcess] = []
         with self._lock:

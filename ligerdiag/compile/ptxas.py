@@ -41,7 +41,8 @@ class Ptxas:
 
 
 def find_system_ptxas(environ: Mapping[str, str] = os.environ) -> Ptxas | None:
-    """The newest one of a CUDA installation that has nvlink beside it, new enough or not; None where there is none."""
+    """Returns the newest one of a CUDA installation that has nvlink beside it, new enough or not; None where there is
+    none."""
     found: list[Ptxas] = []
     for folder in dict.fromkeys(_list_folders(environ)):
         version = _read_version(folder / "ptxas") if (folder / "nvlink").is_file() else ""
@@ -51,7 +52,7 @@ def find_system_ptxas(environ: Mapping[str, str] = os.environ) -> Ptxas | None:
 
 
 def compute_least_release() -> tuple[int, ...]:
-    """The oldest release of CUDA whose ptxas does; see 3."""
+    """Returns the oldest release of CUDA whose ptxas does; see 3."""
     spec = util.find_spec("triton")
     roots = [] if spec is None else list(spec.submodule_search_locations or ())
     shipped = [_read_version(Path(root) / "backends" / "nvidia" / "bin" / "ptxas") for root in roots]

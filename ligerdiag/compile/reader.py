@@ -53,13 +53,13 @@ def render_readers(readers: Readers) -> str:
 
 
 def parse_readers(fields: Json) -> Readers:
-    """The records of a JSON object; raises FieldError."""
+    """Returns the records of a JSON object; raises FieldError."""
     found = tuple(_parse_reader(as_object(one, "reader")) for one in read_list(fields, "readers"))
     return Readers(found=found, trouble=read_str(fields, "trouble"))
 
 
 def parse_source_line(fields: Json) -> SourceLine:
-    """The record of a JSON object; raises FieldError."""
+    """Returns the record of a JSON object; raises FieldError."""
     return SourceLine(
         file=read_str(fields, "file"), line=read_int(fields, "line"), function=read_str(fields, "function")
     )

@@ -37,7 +37,7 @@ def build_arg(fields: Mapping[str, Any], draw: Mapping[str, Any], values: bytes 
 
 
 def build_kernel(function: FunctionType, lines: Sequence[str], start: int, options: Mapping[str, Any]) -> Any:
-    """The kernel of `function`, whose source is `lines`, from line `start` of its file on."""
+    """Returns the kernel of `function`, whose source is `lines`, from line `start` of its file on."""
     file = function.__code__.co_filename
     there = linecache.getlines(file)
     if there[start - 1 : start - 1 + len(lines)] != list(lines):
@@ -61,7 +61,8 @@ def build_jitted(function: Any, options: Mapping[str, Any]) -> Any:
 
 
 def build_mesh(sizes: tuple[int, ...], names: tuple[str, ...]) -> Any:
-    """A mesh without devices: those that a program is compiled for come from outside, with axes of the type Auto."""
+    """Returns a mesh without devices: those that a program is compiled for come from outside, with axes of the type
+    Auto."""
     library: Any = importlib.import_module("jax.sharding")
     return library.AbstractMesh(sizes, names, axis_types=(library.AxisType.Auto,) * len(names))
 

@@ -75,7 +75,7 @@ def _drop_effect(jaxpr: Any) -> Any:
 
 
 def _list_dropped(staged: Any, wanted: Sequence[bool]) -> list[Any]:
-    """The kernel calls that JAX drops when it computes only these results."""
+    """Returns the kernel calls that JAX drops when it computes only these results."""
     evaluation: Any = importlib.import_module("jax._src.interpreters.partial_eval")
     kept = {id(one) for equation in evaluation.dce_jaxpr(staged, wanted)[0].eqns for one in equation.outvars}
     calls = [one for one in staged.eqns if one.primitive.name in PRIMITIVES]

@@ -212,12 +212,12 @@ def read_target(operation: Any) -> str:
 
 
 def read_return(function: Any) -> Any:
-    """The function's last operation."""
+    """Returns the function's last operation."""
     return list(_entry(function).operations)[-1].operation
 
 
 def find_calls_of(module: Any, function: Any) -> list[Any]:
-    """The operations that call the function."""
+    """Returns the operations that call the function."""
     name = _read_symbol(function)
     return [one for one in walk_operations(module.operation) if one.name == CALL and _read_callee(one) == name]
 
@@ -235,7 +235,7 @@ def _read_callee(call: Any) -> str:
 
 
 def _walk_paths(operation: Any, above: Path) -> Iterator[tuple[Path, Any]]:
-    """The operations in the order of `walk_operations`."""
+    """Yields the operations in the order of `walk_operations`."""
     for region_number, region in enumerate(operation.regions):
         for block_number, block in enumerate(region):
             for position, view in enumerate(block):

@@ -16,7 +16,8 @@ def compute_settings() -> dict[str, str]:
 
 
 def compute_environment() -> dict[str, str]:
-    """The variables that can change what is compiled, without PYTHONPATH, which the worker itself was started with."""
+    """Returns the variables that can change what is compiled, without PYTHONPATH, which the worker itself was started
+    with."""
     return {name: value for name, value in compute_important_environment().items() if name != "PYTHONPATH"}
 
 

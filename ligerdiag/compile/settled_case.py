@@ -24,7 +24,8 @@ _SECOND_MOMENT_FIELD = "v"
 
 
 def settle_case(case: Case, donated: frozenset[int] = frozenset()) -> Case:
-    """The case by 1 to 3; InputError for an argument that is none. donated: positions beside those of the function."""
+    """Returns the case by 1 to 3; InputError for an argument that is none. donated: positions beside those of the
+    function."""
     unwrapped = unwrap_jitted(case.function, case.args)
     meshes: list[Mapping[str, int]] = []
     arguments = tuple(
@@ -70,7 +71,7 @@ def _make_arg(leaf: Any, place: str, meshes: list[Mapping[str, int]]) -> Arg:
 
 
 def _make_scalar(value: object, place: str) -> Arg:
-    """A number of Python's own, as `jax.jit` takes it."""
+    """Returns a number of Python's own, as `jax.jit` takes it."""
     match value:
         case bool():
             return Arg(shape=(), dtype="bool", draw=Draw(kind="bernoulli", scale=float(value)))

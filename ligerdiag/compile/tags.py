@@ -54,13 +54,13 @@ def tag_like(module: ir.Module, other: ir.Module) -> int:
 
 
 def read_tag(operation: Any) -> int:
-    """The operation's number; 0 where it has none."""
+    """Returns the operation's number; 0 where it has none."""
     found = _TAG.search(read_name(operation.location) or "")
     return int(found[0][3:]) if found else 0
 
 
 def walk_operations(operation: Any) -> Iterator[Any]:
-    """All operations in the regions of `operation`, in program order."""
+    """Yields all operations in the regions of `operation`, in program order."""
     for region in operation.regions:
         for block in region:
             for view in block:
@@ -69,7 +69,7 @@ def walk_operations(operation: Any) -> Iterator[Any]:
 
 
 def strip_tag(name: str) -> str:
-    """The name as it was before it was tagged, its own `;` and `#` escaped (1)."""
+    """Returns the name as it was before it was tagged, its own `;` and `#` escaped (1)."""
     return _TAG.sub("", name).replace(";", "%3B").replace("#", "%23")
 
 

@@ -87,7 +87,7 @@ class _Weaver:
             operation.operands[reader.reader_operand] = _put("stablehlo.subtract", [added, total], value.type).result
 
     def _find_sum(self, path: tuple[int, ...]) -> Any:
-        """The scalar, in the function where the path begins."""
+        """Returns the scalar, in the function where the path begins."""
         tag, *rest = path
         if not rest:
             if tag not in self._sums:
@@ -123,7 +123,8 @@ class _Weaver:
 
 
 def _put_sum(kernel: Any) -> Any:
-    """The operation that sums up the kernel's first floating-point output, right behind the kernel; f32 at least."""
+    """Returns the operation that sums up the kernel's first floating-point output, right behind the kernel; f32 at
+    least."""
     output = find_floating_output(kernel)
     following = next(after for before, after in _iterate_pairs(kernel.parent) if before.operation == kernel)
     kind = ir.RankedTensorType(output.type)
@@ -167,7 +168,7 @@ def _put(
 
 
 def _derive_location(operation: Any, otherwise: Any) -> Any:
-    """The operation's, or the other's where it has no name, under a name of our own."""
+    """Returns the operation's location, or the other's if it has no name, under a name of our own."""
     location = operation.location
     name = strip_tag(read_name(location) or "")
     if not name:

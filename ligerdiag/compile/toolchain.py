@@ -69,7 +69,8 @@ class Toolchain:
 
 
 def current_toolchain() -> Toolchain:
-    """The toolchain of this interpreter, without importing it; LigerdiagError when its packages do not fit together."""
+    """Returns the toolchain of this interpreter, without importing it; LigerdiagError when its packages do not fit
+    together."""
     versions: dict[str, str] = {}
     missing: list[str] = []
     for package in PACKAGES:
@@ -98,12 +99,13 @@ def current_toolchain() -> Toolchain:
 
 
 def describe_interpreter() -> Toolchain:
-    """That of this interpreter, for a worker that compiles nothing: whether its packages fit together is not asked."""
+    """Returns that of this interpreter, for a worker that compiles nothing: whether its packages fit together is not
+    asked."""
     return Toolchain(name="own", python=sys.executable, versions={}, binaries=())
 
 
 def worker_environment(toolchain: Toolchain, cache_root: Path) -> dict[str, str]:
-    """The environment variables of a worker: the user's, without what would change or hide the compilation."""
+    """Returns the environment variables of a worker: the user's, without what would change or hide the compilation."""
     environment = {name: value for name, value in os.environ.items() if name not in _DROPPED} | _SETTLED
     environment["PATH"] = os.pathsep.join((*toolchain.binaries, environment.get("PATH", os.defpath)))
     environment.setdefault("TRITON_CACHE_DIR", str(cache_root / "triton"))
@@ -126,7 +128,7 @@ def worker_environment(toolchain: Toolchain, cache_root: Path) -> dict[str, str]
 
 
 def compute_important_environment() -> dict[str, str]:
-    """The user's variables that can change what is compiled, such as XLA_FLAGS: part of every cache key."""
+    """Returns the user's variables that can change what is compiled, such as XLA_FLAGS: part of every cache key."""
     return {
         name: value
         for name, value in sorted(os.environ.items())
@@ -138,7 +140,7 @@ def compute_important_environment() -> dict[str, str]:
 
 
 def link_package(package: Path, cache_root: Path) -> Path:
-    """A folder that holds a link to the package and nothing else; see 4."""
+    """Returns a folder that holds a link to the package and nothing else; see 4."""
     folder = cache_root / "packages" / sha256(str(package).encode()).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
@@ -147,7 +149,8 @@ def link_package(package: Path, cache_root: Path) -> Path:
 
 
 def _find_replacement() -> Ptxas | None:
-    """A CUDA installation's ptxas in the package's place; None where there is none. LigerdiagError where it is too old."""
+    """Returns a CUDA installation's ptxas in the package's place; None where there is none. LigerdiagError where it is
+    too old."""
     found = find_system_ptxas()
     least = compute_least_release()
     if found is None or found.release >= least:

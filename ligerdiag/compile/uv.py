@@ -69,7 +69,7 @@ def _list_candidates() -> Iterator[tuple[str, ...]]:
 
 
 def _summarise(said: Sequence[str]) -> str:
-    """The error and its causes in one line."""
+    """Returns the error and its causes in one line."""
     start = next(
         (number for number, line in enumerate(said) if line.startswith(("error", "×", "Error"))), len(said) - 1
     )

@@ -31,7 +31,7 @@ FORK_DESCRIPTORS = 3
 
 
 def render_ready(pid: int, *, forks: bool) -> bytes:
-    """The first line of a process: it is there, and whether it is a template."""
+    """Returns the first line of a process: that it is ready, and whether it is a template."""
     return (json.dumps({"ready": pid, "forks": forks}) + "\n").encode()
 
 
@@ -66,7 +66,7 @@ class Process(Protocol):
         ...
 
     def wait(self, timeout: float | None = None) -> int:
-        """The same, after the end; `subprocess.TimeoutExpired` when it does not come."""
+        """Waits for the end and returns the same; `subprocess.TimeoutExpired` when it does not come."""
         ...
 
 

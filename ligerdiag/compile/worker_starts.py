@@ -34,7 +34,7 @@ class WorkerStarts:
         self._starting: WorkerProcess | None = None
 
     def start(self, log: Path) -> WorkerProcess:
-        """A worker that is ready; what it prints before its first job goes to `log`.
+        """Returns a worker that is ready; what it prints before its first job goes to `log`.
 
         Raises OSError where no process can be started, and what `WorkerProcess.wait_until_ready` raises.
         """
@@ -97,7 +97,7 @@ class _Template:
         self._channel = channel
 
     def fork(self, log: Path) -> WorkerProcess:
-        """A copy of the template; OSError where it is gone."""
+        """Returns a copy of the template; OSError where it is gone."""
         ours, theirs = socket.socketpair()
         status, their_status = os.pipe()
         process = ForkedProcess(status)

@@ -83,7 +83,7 @@ def run_case(request: DeviceRequest, loader: CaseLoader, log: Path) -> DeviceAns
 
 
 def build_device_mesh(case: Case) -> Mesh:
-    """The case's mesh over the first GPUs of this machine; InputError when there are not enough."""
+    """Returns the case's mesh over the first GPUs of this machine; InputError when there are not enough."""
     sizes = dict(case.mesh) or {"x": 1}
     needed = prod(sizes.values())
     library: Any = jax
@@ -112,7 +112,7 @@ def _run(compiled: Any, names: Sequence[str], case: Case, drawn: Any, specs: Any
 
 
 def _put(drawn: Any, specs: Any) -> Any:
-    """The arguments on the devices, ready."""
+    """Returns the arguments on the devices, ready."""
     library: Any = jax
     return library.block_until_ready(library.device_put(drawn, library.tree.map(_get_sharding, specs)))
 

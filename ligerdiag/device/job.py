@@ -83,7 +83,7 @@ class ComparisonAnswer:
 
 
 def make_device_job(request: DeviceRequest, timeout: float) -> Job[DeviceAnswer]:
-    """The job that asks a device worker."""
+    """Returns the job that asks a device worker."""
     return Job(
         source=request.compile.source,
         name=f"the run of case `{request.compile.case_id}` on the GPU",
@@ -95,7 +95,7 @@ def make_device_job(request: DeviceRequest, timeout: float) -> Job[DeviceAnswer]
 
 
 def make_comparison_job(request: ComparisonRequest, timeout: float) -> Job[ComparisonAnswer]:
-    """The job that asks a comparison worker."""
+    """Returns the job that asks a comparison worker."""
     return Job(
         source=request.source,
         name=f"the replay of case `{request.case_id}` as the GPU ran it",
@@ -106,7 +106,7 @@ def make_comparison_job(request: ComparisonRequest, timeout: float) -> Job[Compa
 
 
 def parse_device_request(job: Json) -> DeviceRequest:
-    """The request of a device worker's job."""
+    """Returns the request of a device worker's job."""
     request = read_object(job, "request")
     return DeviceRequest(
         compile=parse_compile_request(read_object(request, "compile")),
@@ -117,7 +117,7 @@ def parse_device_request(job: Json) -> DeviceRequest:
 
 
 def parse_comparison_request(job: Json) -> ComparisonRequest:
-    """The request of a comparison worker's job."""
+    """Returns the request of a comparison worker's job."""
     request = read_object(job, "request")
     return ComparisonRequest(
         source=parse_source(read_object(request, "source")),
@@ -130,7 +130,7 @@ def parse_comparison_request(job: Json) -> ComparisonRequest:
 
 
 def render_answer(answer: DeviceAnswer | ComparisonAnswer) -> str:
-    """One line for the parent."""
+    """Returns one line for the parent."""
     return json.dumps({"answer": asdict(answer)}) + "\n"
 
 

@@ -25,7 +25,7 @@ def write_results(directory: Path, draw: int, results: Mapping[str, Array]) -> N
 
 
 def load_results(directory: Path, draw: int, like: Mapping[str, Array]) -> dict[str, Array]:
-    """The results of this draw by output name, each in the dtype and shape of its namesake in `like`.
+    """Returns the results of this draw by output name, each in the dtype and shape of its namesake in `like`.
 
     Raises ArtifactError when they do not fit.
     """

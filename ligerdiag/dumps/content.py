@@ -56,7 +56,7 @@ class Form(StrEnum):
 
 
 def read_content(path: Path) -> bytes:
-    """The file's bytes, unpacked when it is a gzip file, without what a paste adds to HLO text.
+    """Returns the file's bytes, unpacked when it is a gzip file, without what a paste adds to HLO text.
 
     Raises ArtifactError when it cannot be read, is too large, or is damaged.
     """
@@ -68,7 +68,8 @@ def read_content(path: Path) -> bytes:
 
 
 def unpack(data: bytes) -> bytes:
-    """The bytes, or what they unpack to when they are gzip. Raises ArtifactError when that is damaged or too much."""
+    """Returns the bytes, or what they unpack to when they are gzip. Raises ArtifactError when that is damaged or too
+    much."""
     if not data.startswith(_GZIP):
         return data
     limit = min(MAXIMUM_FILE_BYTES, max(SMALL_UNPACKED_BYTES, MAXIMUM_UNPACKED_RATIO * len(data)))

@@ -132,7 +132,7 @@ def _find_in_directory(root: Path) -> Dump:
 
 
 def _find_beside(path: Path) -> Dump:
-    """The module that one file belongs to, this file before all others."""
+    """Returns the module that one file belongs to, this file before all others."""
     parsed = parse_dump_name(path.name)
     if parsed is None or parsed.role in (Role.SNAPSHOT, Role.OTHER, Role.BUFFERS):
         return Dump(modules=(ModuleFiles(id=path.name, target="", optimized=(path,)),))
@@ -160,7 +160,7 @@ class _Cut:
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, list[str], _Cut]]:
-    """Each directory, the names of its files, and what below it is left out; in order of names."""
+    """Yields each directory, the names of its files, and what below it is left out; in order of names."""
     count = 0
     for directory, folders, names in os.walk(root, onerror=_raise):
         here = Path(directory)
@@ -190,7 +190,7 @@ def _is_inside(path: Path, root: Path) -> bool:
 
 
 def _group(named: Sequence[tuple[Path, DumpName]]) -> list[tuple[_Key, _Group]]:
-    """The files by module, in the order of directories, timestamps and numbers."""
+    """Returns the files by module, in the order of directories, timestamps and numbers."""
     names: dict[_Key, set[str]] = {}
     for path, parsed in named:
         names.setdefault((path.parent, parsed.stamp, parsed.number), set()).add(parsed.module)

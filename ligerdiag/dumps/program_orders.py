@@ -20,7 +20,8 @@ _ANNOTATIONS = frozenset(
 
 
 def make_program_orders(module: HloModuleProto) -> tuple[HloModuleProto, ...]:
-    """The module with its instructions numbered anew, in orders that are furthest apart; one where it has no kernel call.
+    """Returns the module with its instructions numbered anew, in orders that are furthest apart; one where it has no
+    kernel call.
 
     Computations come before those that call them, as in every well-formed module.
     """
@@ -91,7 +92,7 @@ def _arrange_late(computation: HloComputationProto, calls: Sequence[int]) -> lis
 
 
 def _emit(needs: "dict[int, tuple[int, ...]] | dict[int, list[int]]", wanted: Iterable[int]) -> list[int]:
-    """The wanted ids, each once, after all that it needs. What goes in a circle comes out in some order."""
+    """Returns the wanted ids, each once, after all that it needs. What goes in a circle comes out in some order."""
     order: list[int] = []
     entered: set[int] = set()
     for target in wanted:
@@ -110,7 +111,7 @@ def _emit(needs: "dict[int, tuple[int, ...]] | dict[int, list[int]]", wanted: It
 
 
 def _renumber(module: HloModuleProto, number: Callable[[HloComputationProto], list[int]]) -> HloModuleProto:
-    """A copy whose ids rise, computation by computation, in the order that is given."""
+    """Returns a copy whose ids rise, computation by computation, in the order that is given."""
     out = HloModuleProto()
     out.CopyFrom(module)
     for computation in out.computations:

@@ -25,7 +25,7 @@ class Selection:
 
 
 def select_modules(paths: Sequence[Path], pattern: str = "") -> Selection:
-    """The modules under the paths whose id, or a part of it, matches the glob; all of them without one.
+    """Returns the modules under the paths whose id, or a part of it, matches the glob; all of them without one.
 
     Raises InputError for a path that is not there, one that holds no module, or a pattern that matches none.
     """
@@ -54,7 +54,7 @@ def _matches(module: str, pattern: str) -> bool:
 
 
 def _name_apart(dumps: Sequence[tuple[Path, Dump]]) -> tuple[ModuleFiles, ...]:
-    """All modules; those of several paths with the same id have the path before it."""
+    """Returns all modules; those of several paths with the same id have the path before it."""
     ids = Counter(module.id for _, dump in dumps for module in dump.modules)
     return tuple(
         replace(module, id=f"{path}/{module.id}" if path.is_dir() else str(path)) if ids[module.id] > 1 else module

@@ -70,7 +70,7 @@ def _find_parser() -> Callable[[str], Any]:
 
 
 def _shorten(fault: Exception) -> str:
-    """The fault's first lines in one."""
+    """Returns the fault's first lines in one."""
     return " ".join(str(fault).split())[:MAXIMUM_MESSAGE] or type(fault).__name__
 
 

@@ -22,7 +22,7 @@ class Access(Enum):
     UNKNOWN = "unknown"
 
     def join(self, other: "Access") -> "Access":
-        """The least access that covers both."""
+        """Returns the least access that covers both."""
         if self is other or other is Access.NONE:
             return self
         if self is Access.NONE:
@@ -43,7 +43,7 @@ class Access(Enum):
 
 
 def join_all(accesses: Iterable[Access]) -> Access:
-    """The least access that covers all of them; NONE when there are none."""
+    """Returns the least access that covers all of them; NONE when there are none."""
     result = Access.NONE
     for access in accesses:
         result = result.join(access)

@@ -27,13 +27,13 @@ class Runs:
 
 
 def make_empty() -> Runs:
-    """No bytes."""
+    """Returns the empty set of bytes."""
     none = np.zeros(0, np.int64)
     return Runs(program=none, start=none, stop=none)
 
 
 def concatenate(parts: list[Runs]) -> Runs:
-    """All of them; runs may overlap."""
+    """Returns all runs of the parts; runs may overlap."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
@@ -48,7 +48,8 @@ def concatenate(parts: list[Runs]) -> Runs:
 def make_runs(
     offset: Linear | Dense, width: int, mask: Box | Dense | Unknown | None, active: Mask, budget: Budget
 ) -> Runs:
-    """The bytes of elements of `width` bytes at the offsets where the mask is true; all where it is None or Unknown.
+    """Returns the bytes of elements of `width` bytes at the offsets where the mask is true; all where it is None or
+    Unknown.
 
     active: [programs].
     """
@@ -180,14 +181,14 @@ def holds(merged: Runs, runs: Runs) -> bool:
 
 
 def intersect(one: Runs, other: Runs, budget: Budget) -> Runs:
-    """The bytes, program by program, that both have; both merged, programs kept apart."""
+    """Returns the bytes, program by program, that both have; both merged, programs kept apart."""
     if not len(one) or not len(other):
         return make_empty()
     return _select(one, other, 3, budget)
 
 
 def subtract(one: Runs, other: Runs, budget: Budget) -> Runs:
-    """The bytes, program by program, of `one` that `other` does not have; both merged, programs kept apart."""
+    """Returns the bytes, program by program, of `one` that `other` does not have; both merged, programs kept apart."""
     if not len(one) or not len(other):
         return one
     return _select(one, other, 1, budget)

@@ -59,7 +59,7 @@ class Contradiction:
 def parse_declarations(
     raw: Mapping[str, object], *, place: str = "[tool.ligerdiag.effects.{}]"
 ) -> tuple[DeclaredEffects, ...]:
-    """The table `[tool.ligerdiag.effects]`, as TOML or JSON gives it; raises InputError for anything else.
+    """Returns the table `[tool.ligerdiag.effects]`, as TOML or JSON gives it; raises InputError for anything else.
 
     place: for messages, with `{}` for the name of the target or kernel.
     """
@@ -106,7 +106,7 @@ def _parse_numbers(where: str, key: str, value: object) -> frozenset[int]:
 
 
 def find_declaration(declarations: Sequence[DeclaredEffects], *, target: str, kernel: str) -> DeclaredEffects | None:
-    """The declaration for a call of this target with this kernel; see 1 above."""
+    """Returns the declaration for a call of this target with this kernel; see 1 above."""
     by_name = {declaration.name: declaration for declaration in declarations}
     return by_name.get(kernel) or by_name.get(target)
 

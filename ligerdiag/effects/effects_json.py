@@ -12,7 +12,7 @@ _TOLD = (Neighbours.SHARED.value, Neighbours.DISJOINT.value)
 
 
 def render_effects(effects: CallEffects) -> str:
-    """One JSON object."""
+    """Returns one JSON object."""
     return json.dumps(
         {
             "kernel": effects.kernel,

@@ -39,7 +39,7 @@ def add(left: Linear, right: Linear, sign: int) -> Linear:
 
 
 def compute_logic(name: str, left: Value, right: Value, budget: Budget) -> Value:
-    """An operation of two truth values."""
+    """Returns the result of an operation on two truth values."""
     known = [value for value in (left, right) if isinstance(value, Box | Dense)]
     if len(known) < 2:
         # false and anything is false, true or anything is true.

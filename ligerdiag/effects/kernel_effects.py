@@ -157,7 +157,7 @@ def _make_arguments(
 def _compute_uses(
     call: KernelCall, effects: ArgumentEffects, arguments: Sequence[Argument], module: TtirModule
 ) -> tuple[OperandUse, ...]:
-    """One per argument of the kernel."""
+    """Returns one use per argument of the kernel."""
     try:
         return compute_launch_uses(
             module, call.function, arguments=arguments, accesses=effects.accesses, grid=call.grid

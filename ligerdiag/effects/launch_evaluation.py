@@ -202,7 +202,7 @@ class Evaluation:
                 frame.put(op.results, results)
 
     def _run_block(self, frame: _Frame, op: Operation, region: int, active: Mask) -> tuple[Value, ...]:
-        """The only block of a region; what its terminator hands on."""
+        """Returns the only block of a region; what its terminator hands on."""
         if region >= len(op.regions) or not op.regions[region]:
             return ()
         if len(op.regions[region]) > 1:

@@ -89,7 +89,8 @@ def make_block_pointer(base: Value, numbers: Sequence[Value], block: tuple[int, 
 def reach_block(
     pointer: Value, offsets: Sequence[Value], checked: Sequence[int], width: int | None, budget: Budget
 ) -> Reach | None:
-    """The elements of a block at these offsets; `checked`: dimensions where what is out of bounds is left alone."""
+    """Returns the elements of a block at these offsets; `checked`: dimensions where what is out of bounds is left
+    alone."""
     if not isinstance(pointer, BlockPointer) or len(offsets) != len(pointer.block):
         return None
     address: Value = pointer.base

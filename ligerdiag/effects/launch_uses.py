@@ -53,7 +53,7 @@ def compute_launch_uses(
     accesses: Sequence[Access],
     grid: tuple[int, int, int],
 ) -> tuple[OperandUse, ...]:
-    """One per argument, UNUSED for scalars. accesses: what `pointer_flow` says of each argument."""
+    """Returns one use per argument, UNUSED for scalars. accesses: what `pointer_flow` says of each argument."""
     function = module.functions[entry]
     buffers = {
         number: BufferTrace(size=argument.size, zeroed=argument.zeroed)

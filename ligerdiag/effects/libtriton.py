@@ -87,7 +87,8 @@ _BYTECODE = b"ML\xefR"
 
 
 def print_module(module: Module) -> str:
-    """The module's text without locations. Triton before 3.5 or so has no such printer: there they are cut off."""
+    """Returns the module's text without locations. Triton before 3.5 or so has no such printer: there they are cut
+    off."""
     printer = getattr(module, "str_nodebug", None)
     return module.str_nodebug() if printer is not None else _LOCATION.sub("", module.str())
 
@@ -109,7 +110,7 @@ def parse_module(source: bytes) -> tuple[Module, _Context]:
 
 
 def _render_by_jaxlib(bytecode: bytes) -> bytes:
-    """The text of a module in bytecode, empty where jaxlib does not take it."""
+    """Returns the text of a module in bytecode, empty where jaxlib does not take it."""
     try:
         ir: Any = importlib.import_module("jaxlib.mlir.ir")
         dialect: Any = importlib.import_module("jaxlib.triton.dialect")

@@ -22,7 +22,7 @@ _MIXER_RETURNS = ("tt.reduce.return", "tt.scan.return", "tt.map_elementwise.retu
 
 
 def compute_edges(function: Function) -> Iterator[Edge]:
-    """All edges between pointers of the function."""
+    """Yields all edges between pointers of the function."""
     pointers = function.pointers
     for op in function.operations:
         for source, target in _compute_operation_edges(op, function):

@@ -61,7 +61,8 @@ class ArgumentEffects:
 
 
 def compute_argument_effects(module: TtirModule, entry: str) -> ArgumentEffects:
-    """The effects of the function called `entry`; raises ArtifactError where the module has no such function."""
+    """Returns the effects of the function called `entry`; raises ArtifactError where the module has no such
+    function."""
     function = module.functions.get(entry)
     if function is None or not function.blocks:
         raise ArtifactError(f"the kernel's MLIR has no function `{entry}`")
@@ -85,7 +86,7 @@ def _get_access(summary: Summary, bit: int) -> Access:
 
 
 def compute_summaries(module: TtirModule, entry: str) -> dict[str, Summary]:
-    """The summary of each function that the one called `entry` may call, and its own."""
+    """Returns the summary of each function that the one called `entry` may call, and its own."""
     callees = {
         name: tuple(dict.fromkeys(op.callee for op in function.operations if op.name == "tt.call"))
         for name, function in module.functions.items()
@@ -255,7 +256,7 @@ def _find_integers(function: Function, summaries: dict[str, Summary]) -> frozens
 
 
 def _translate(mask: int, actual: list[int]) -> int:
-    """A callee's root set in terms of the caller's roots of the `actual` arguments."""
+    """Returns a callee's root set in terms of the caller's roots of the `actual` arguments."""
     result = mask & ELSEWHERE_BIT
     for index, roots in enumerate(actual):
         if mask & (1 << (index + 1)):

@@ -79,7 +79,7 @@ class Function:
     _members: _Members = field(default_factory=dict[tuple[int, int, int], list[Operation]])
 
     def get_operations(self, parent: int, region: int, block: int) -> list[Operation]:
-        """The operations of one block, in order; parent -1 is the function's own body."""
+        """Returns the operations of one block, in order; parent -1 is the function's own body."""
         if not self._members:
             for op in self.operations:
                 self._members.setdefault((op.parent, op.region, op.block), []).append(op)
@@ -103,7 +103,7 @@ class _Region:
 
 
 def parse_ttir(source: bytes) -> TtirModule:
-    """The functions of a module given as MLIR text or bytecode; raises ArtifactError where it is not one."""
+    """Returns the functions of a module given as MLIR text or bytecode; raises ArtifactError where it is not one."""
     module, context = libtriton.parse_module(source)
     handles: list[libtriton.Operation] = []
     module.walk(handles.append)

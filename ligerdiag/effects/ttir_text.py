@@ -45,13 +45,13 @@ def parse_successors(line: str) -> tuple[int, ...]:
 
 
 def parse_integer(line: str, name: str) -> int | None:
-    """The attribute `name = 3 : i32`."""
+    """Returns the attribute `name = 3 : i32`."""
     match = re.search(rf"[{{, <]{name} = (-?\d+)(?: : \w+)?[,}}]", _STRING.sub("", line))
     return int(match[1]) if match else None
 
 
 def parse_integers(line: str, name: str) -> tuple[int, ...] | None:
-    """The attribute `name = array<i32: 1, 0>`."""
+    """Returns the attribute `name = array<i32: 1, 0>`."""
     match = re.search(rf"[{{, <]{name} = array<i\d+(?:: ([-\d, ]+))?>", _STRING.sub("", line))
     if match is None:
         return None
@@ -65,7 +65,8 @@ def parse_word(line: str, name: str) -> str:
 
 
 def parse_constant(line: str) -> int | None:
-    """The integer, or truth value as 0 or 1, of an `arith.constant`, that of each element of a tensor; None for others."""
+    """Returns the integer, or truth value as 0 or 1, of an `arith.constant`, that of each element of a tensor; None for
+    others."""
     match = re.search(r"arith\.constant (?:\{.*?\} )?(?:dense<)?(-?\d+|true|false)>?(?: : |\s*$)", line)
     if match is None:
         return None
@@ -82,7 +83,7 @@ def parse_shape(type_text: str) -> tuple[int, ...]:
 
 
 def parse_element(type_text: str) -> str:
-    """The element type of a tensor type, such as `i32` or `!tt.ptr<f32>`; the type itself of anything else."""
+    """Returns the element type of a tensor type, such as `i32` or `!tt.ptr<f32>`; the type itself of anything else."""
     match = _TENSOR.match(type_text)
     return match[2] if match else type_text
 

@@ -202,7 +202,7 @@ def _split(instruction: HloInstruction, value: Array, pieces: int) -> list[Array
 
 
 def _get_dimension(instruction: HloInstruction, value: Array) -> int:
-    """The one dimension that is gathered, scattered or split."""
+    """Returns the one dimension that is gathered, scattered or split."""
     dimensions = instruction.proto.dimensions
     if len(dimensions) != 1 or not 0 <= dimensions[0] < value.ndim:
         raise ArtifactError(f"`{instruction.name}` has the dimensions {list(dimensions)} for {value.ndim}")

@@ -42,7 +42,7 @@ def check_replicas(module: HloModule) -> None:
 
 
 def compute_groups(instruction: HloInstruction, devices: int) -> Groups:
-    """The groups of a collective among that many devices. Not for collective-permute, which has pairs.
+    """Returns the groups of a collective among that many devices. Not for collective-permute, which has pairs.
 
     Raises:
         NotCoveredError: the groups name more than one replica.

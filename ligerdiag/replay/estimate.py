@@ -112,7 +112,8 @@ def estimate(
 
 
 def estimate_artifact(artifact: Artifact, cores: int) -> Estimate:
-    """The cost of replaying an artifact. Raises ArtifactError when it cannot be read, NotCoveredError as `get_dtype`."""
+    """Returns the cost of replaying an artifact. Raises ArtifactError when it cannot be read, NotCoveredError as
+    `get_dtype`."""
     program, _ = load_hlo(artifact.program)
     optimized, buffers = load_hlo(artifact.optimized)
     if buffers is None:
@@ -129,7 +130,8 @@ def estimate_artifact(artifact: Artifact, cores: int) -> Estimate:
 
 
 def compute_kernel_seconds(call: HloInstruction, launches: Mapping[str, KernelLaunch]) -> float:
-    """One launch in Triton's interpreter; `launches` by payload. One program, where the launch is not known."""
+    """Returns the cost of one launch in Triton's interpreter; `launches` by payload. If the launch is not known, it
+    counts as one program."""
     launch = launches.get(sha256(call.proto.backend_config).hexdigest())
     programs = math.prod(launch.grid) if launch is not None and not launch.trouble else 1
     elements = sum(_count_elements(o.shape) for o in call.operands) + _count_elements(call.shape)
@@ -245,7 +247,7 @@ def _count_bytes(shape: ShapeProto) -> int:
 
 
 def _count_live_bytes(program: HloModule) -> int:
-    """The arguments, some of the largest values, and the outputs of all three runs, which are compared."""
+    """Returns the arguments, some of the largest values, and the outputs of all three runs, which are compared."""
     arguments = sum(_count_bytes(parameter.shape) for parameter in program.entry.parameters)
     values: list[int] = sorted(
         (

@@ -42,7 +42,7 @@ def needs_explanation(numbers: Mapping[str, OutputNumbers], intended: Mapping[st
 
 
 def describe_first_nan(module: HloModule, first: HloInstruction | None, inputs: Mapping[str, Array]) -> str:
-    """One line: which operation made it, or which argument holds it."""
+    """Returns one line: which operation made it, or which argument holds it."""
     given = next((name for name, array in inputs.items() if _has_nan(array)), None)
     if given is not None:
         return f"argument `{given}` holds a NaN: give it other values, or a `Draw`"

@@ -91,7 +91,7 @@ class AtomicsError(Exception):
 
 
 def _explain(launch: KernelLaunch, fault: BaseException) -> BaseException:
-    """The innermost cause: an error inside of a device function is wrapped once for each call."""
+    """Returns the innermost cause: an error inside of a device function is wrapped once for each call."""
     while type(fault).__name__ == "InterpreterError" and fault.__cause__ is not None:
         fault = fault.__cause__
     if isinstance(fault, AtomicsError | MemoryError):

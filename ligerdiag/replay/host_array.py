@@ -45,11 +45,11 @@ class HostArray:
         return self.array.ctypes.data
 
     def untyped_storage(self) -> "HostArray":
-        """The memory: itself."""
+        """Returns the memory: itself."""
         return self
 
     def cpu(self) -> "HostArray":
-        """The memory on the host: itself."""
+        """Returns the memory on the host: itself."""
         return self
 
     def new_empty(self, size: int, device: str) -> "HostArray":
@@ -68,7 +68,7 @@ class HostArray:
         return 0
 
     def size(self) -> tuple[int, ...]:
-        """The shape."""
+        """Returns the shape."""
         return self.array.shape
 
     def stride(self) -> tuple[int, ...]:

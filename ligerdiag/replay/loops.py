@@ -50,7 +50,7 @@ def _read_condition(module: HloModule, loop: HloInstruction) -> int | None:
 
 
 def _see_through(instruction: HloInstruction) -> HloInstruction:
-    """The instruction that made the value: barriers and changes of form give it on."""
+    """Returns the instruction that made the value: barriers and changes of form give it on."""
     while True:
         if instruction.opcode in _SAME_VALUE:
             instruction = instruction.operands[0]
@@ -64,7 +64,7 @@ def _see_through(instruction: HloInstruction) -> HloInstruction:
 
 
 def _read_constant(instruction: HloInstruction) -> int | None:
-    """The value of an integer scalar."""
+    """Returns the value of an integer scalar."""
     literal = instruction.proto.literal
     if instruction.opcode != "constant" or is_tuple(instruction.shape) or instruction.shape.dimensions:
         return None

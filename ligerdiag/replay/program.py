@@ -69,7 +69,7 @@ def run_program(
     devices: int = 1,
     watch: NanWatch | None = None,
 ) -> tuple[Array, ...]:
-    """The outputs (leaves of the entry's root, in order) of the program as written, for all devices as one.
+    """Returns the outputs (leaves of the entry's root, in order) of the program as written, for all devices as one.
 
     arguments: by parameter number. devices: how many there are inside of a shard_map. Raises NotCoveredError.
     """
@@ -82,7 +82,8 @@ _PALLAS = "__gpu$xla.gpu.triton"
 
 
 def compute_payload_key(call: HloInstruction) -> str:
-    """The key under which the artifact keeps how this kernel was launched; NotCoveredError where it cannot keep that."""
+    """Returns the key under which the artifact keeps how this kernel was launched; NotCoveredError where it cannot keep
+    that."""
     if call.proto.custom_call_target == _PALLAS:
         raise NotCoveredError("a Pallas kernel: Triton's interpreter runs Triton's own Python source, and it has none")
     return sha256(call.proto.backend_config).hexdigest()
@@ -206,7 +207,7 @@ class _Run:
 
 
 def _read_for_all(cells: Cells) -> Value:
-    """A value that decides where the program goes on; NotCoveredError when devices would go different ways."""
+    """Returns a value that decides where the program goes on; NotCoveredError when devices would go different ways."""
     devices = count_devices(cells)
     if not devices:
         return read_cells(cells)
@@ -217,7 +218,7 @@ def _read_for_all(cells: Cells) -> Value:
 
 
 def _allocate(shape: ShapeProto) -> Array:
-    """A flat buffer that holds no number: every bit is set, which is NaN in every floating point dtype."""
+    """Returns a flat buffer that holds no number: every bit is set, which is NaN in every floating point dtype."""
     dtype, size = get_dtype(shape), int(np.prod(get_dimensions(shape), dtype=np.int64))
     return np.full(size * dtype.itemsize, 0xFF, np.uint8).view(dtype)
 

@@ -24,7 +24,7 @@ from ligerdiag.outcomes import Attribution, LaunchNumbers, OutputNumbers, Replay
 
 
 def render_replay(replay: Replay) -> dict[str, object]:
-    """The record as a JSON object."""
+    """Returns the record as a JSON object."""
     return asdict(replay)
 
 

@@ -74,7 +74,7 @@ class Schedule:
         ]
 
     def read_parameter(self, device: int, number: int) -> Array:
-        """The bytes of an entry parameter as they are now."""
+        """Returns the bytes of an entry parameter as they are now."""
         parameter = self.module.entry.parameters[number]
         return self._memories[device].view(parameter, (), parameter.shape)
 
@@ -88,7 +88,8 @@ class Schedule:
         ]
 
     def list_unreached(self) -> tuple[str, ...]:
-        """Names of the instructions in branches and loops that no execution so far has entered, on any device."""
+        """Returns the names of the instructions in branches and loops that no execution so far has entered, on any
+        device."""
         return tuple(
             [
                 instruction.name

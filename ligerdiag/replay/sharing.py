@@ -27,7 +27,7 @@ def do_share(one: Array, other: Array) -> bool:
 
 
 def compute_layout(buffers: Sequence[Array]) -> Layout:
-    """A block in which the buffers overlap as they do where they are, and only so."""
+    """Returns a block in which the buffers overlap as they do where they are, and only so."""
     order = sorted(range(len(buffers)), key=lambda number: buffers[number].ctypes.data)
     offsets, base, end, size = [0] * len(buffers), 0, 0, 0
     for number in order:

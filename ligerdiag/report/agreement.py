@@ -49,7 +49,7 @@ class Agreement(StrEnum):
 def compute_agreement(
     verdict: Verdict, attribution: Attribution, *, can_tell: bool = True, in_program_order: bool = True
 ) -> Agreement:
-    """The table above.
+    """Returns the agreement by the table above.
 
     can_tell: whether the intended and the stale numbers are further apart than rounding, and the arguments reach what
     would make them differ. in_program_order: whether the
@@ -106,12 +106,12 @@ def find_unreached(findings: Sequence[Finding], replay: Replay | None) -> frozen
 
 
 def find_racing(findings: Sequence[Finding]) -> frozenset[str]:
-    """Names of the outputs that race."""
+    """Returns the names of the outputs that race."""
     return frozenset(name for finding in findings if finding.rule == _RACES for name in finding.outputs)
 
 
 def find_mixed(findings: Sequence[Finding]) -> frozenset[str]:
-    """Names of the outputs that some of the hidden writes reach wrongly, and not all."""
+    """Returns the names of the outputs that some of the hidden writes reach wrongly, and not all."""
     written = {(finding.instructions[:1], finding.operand) for finding in findings if finding.rule == _WRITES}
     missed: dict[str, set[tuple[tuple[str, ...], int | None]]] = {}
     for finding in findings:
@@ -150,7 +150,7 @@ def compute_device_agreements(
 def compute_disagreements(
     outputs: Mapping[str, Verdict], findings: Sequence[Finding], replay: Replay | None, device: DeviceRun | None
 ) -> tuple[Disagreement, ...]:
-    """Every output about which two of verdict, replay and device say what cannot both be true."""
+    """Returns every output about which two of verdict, replay and device say what cannot both be true."""
     found: list[Disagreement] = []
     for name, agreement in compute_replay_agreements(outputs, replay, findings).items():
         if agreement is Agreement.DISAGREES and replay is not None:
@@ -216,5 +216,5 @@ def _between_replay_and_device(name: str, device: DeviceRun) -> Disagreement:
 
 
 def _find_evidence(name: str, findings: Sequence[Finding]) -> tuple[tuple[str, str], ...]:
-    """That of the first finding which reaches the output."""
+    """Returns the evidence of the first finding which reaches the output."""
     return next(((("finding", f"{f.rule}: {f.message}"), *f.evidence) for f in findings if name in f.outputs), ())

@@ -34,7 +34,7 @@ def render_allowed(report: CheckReport, *, width: int | None, verbose: bool) -> 
 
 
 def render_unused(report: CheckReport, width: int | None) -> tuple[Line, ...]:
-    """A note for each suppression that is not used or gives no reason."""
+    """Returns a note for each suppression that is not used or gives no reason."""
     lines: list[Line] = []
     for one in report.unused_suppressions:
         words = f"allow {one.rule}".rstrip()

@@ -19,7 +19,7 @@ _MAX_TEXT = 60
 
 
 def render_patch(call: CallPlace, *, kernel: str, operand: int, source_roots: Sequence[str]) -> str:
-    """One line; empty where the call's own text does not say enough, or is not below one of `source_roots`."""
+    """Returns one line; empty where the call's own text does not say enough, or is not below one of `source_roots`."""
     if call.line is None or call.target not in (TRITON, TRITON_FFI):
         return ""
     found = _find_call(call.line.file, call.line.line, tuple(source_roots))
@@ -72,7 +72,7 @@ def _find_out_shape(node: ast.Call, outputs: int) -> str:
 
 
 def _find_call(file: str, line: int, source_roots: tuple[str, ...]) -> tuple[ast.Call, str] | None:
-    """The innermost `triton_call` around the line, and the text of what it is assigned to."""
+    """Returns the innermost `triton_call` around the line, and the text of what it is assigned to."""
     tree = _parse(file, source_roots)
     if tree is None:
         return None

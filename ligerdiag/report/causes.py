@@ -37,7 +37,7 @@ type _Key = tuple[object, ...]
 def compute_causes(
     findings: Sequence[Finding], outputs: Sequence[str], source_roots: Sequence[str] = ()
 ) -> tuple[Finding, ...]:
-    """The causes in the order of their first findings.
+    """Returns the causes in the order of their first findings.
 
     outputs: the names of all outputs of the program, in order. source_roots: folders below which a call is read, to be
     quoted as it has to be written.
@@ -55,7 +55,7 @@ def list_rules(cause: Finding) -> tuple[str, ...]:
 
 
 def list_calls(cause: Finding) -> tuple[CallPlace, ...]:
-    """The calls that one line makes, once each."""
+    """Returns the calls that one line makes, once each."""
     calls = [part.call for part in (cause.parts or (cause,)) if part.call is not None]
     return tuple({call.number: call for call in calls}.values())
 
@@ -120,7 +120,7 @@ def _find_patch(head: Finding, source_roots: Sequence[str]) -> str:
 
 
 def _describe(head: Finding, leading: Sequence[Finding], names: Sequence[str], outputs: Sequence[str]) -> str:
-    """The message of the only finding, with its outputs counted where they are many; else one for all."""
+    """Returns the message of the only finding, with its outputs counted where they are many; else one for all."""
     named = describe_names(names, outputs)
     way = _WAYS.get(head.rule)
     if len(leading) == 1 or way is None or not names:
@@ -178,7 +178,7 @@ def _describe_calls(calls: Sequence[CallPlace], outputs: Sequence[str]) -> str:
 
 
 def _list_notes(cause: Finding, outputs: Sequence[str]) -> list[tuple[str, str]]:
-    """One line for each other rule: its own sentence where it speaks once, else how often it does."""
+    """Returns one line for each other rule: its own sentence where it speaks once, else how often it does."""
     notes: list[tuple[str, str]] = []
     for rule in list_rules(cause)[1:]:
         said = [part for part in cause.parts if part.rule == rule]

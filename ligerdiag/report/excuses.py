@@ -20,7 +20,7 @@ def compute_excuse(case: CaseReport, finding: Finding) -> str:
 
 
 def list_unexcused(case: CaseReport) -> tuple[Finding, ...]:
-    """The case's findings that count."""
+    """Returns the case's findings that count."""
     return tuple(finding for finding in case.findings if not compute_excuse(case, finding))
 
 

@@ -60,7 +60,7 @@ def compute_status(
     unsettled: frozenset[str] = frozenset(),
     allowed: Mapping[str, Verdict] | None = None,
 ) -> tuple[Status, str]:
-    """The status of a case that could be analysed, and one line on how it contradicts its expectation.
+    """Returns the status of a case that could be analysed, and one line on how it contradicts its expectation.
 
     The line is empty unless the status is `unexpected`. unsettled: ids of rules that are not compared. allowed: the
     outputs whose verdict is allowed, by default those that the findings say. Raises InputError for an expectation that

@@ -32,7 +32,7 @@ class ExpectedRules:
 
 
 def parse_expected_rules(expected_rules: Sequence[str] | None, *, beside: object) -> ExpectedRules | None:
-    """The rules, or None. `beside` is what is expected of the verdicts.
+    """Returns the rules, or None. `beside` is what is expected of the verdicts.
 
     Raises InputError for an id that no rule has, and for rules without an expectation of the verdicts.
     """

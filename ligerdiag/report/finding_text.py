@@ -22,7 +22,7 @@ MAX_PLACES = 6
 
 
 def render_group(group: FindingGroup, *, width: int | None, several_targets: bool, verbose: bool) -> tuple[Line, ...]:
-    """The lines of one group of equal findings, a blank one last."""
+    """Returns the lines of one group of equal findings, a blank one last."""
     finding = group.finding
     head = (
         Span(f"{finding.severity.value}[{finding.rule}]", severity_style(finding.severity)),

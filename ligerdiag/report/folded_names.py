@@ -46,7 +46,8 @@ def describe_names(names: Sequence[str], every: Sequence[str]) -> str:
 
 
 def render_patterns(names: Collection[str], every: Sequence[str]) -> str:
-    """The patterns with commas between them, coarse ones where they are many; more than MAX_PATTERNS are counted."""
+    """Returns the patterns with commas between them, coarse ones where they are many; more than MAX_PATTERNS are
+    counted."""
     patterns = fold_names(names, every)
     if len(patterns) > MAX_PATTERNS:
         patterns = fold_names(names, every, coarse=True)
@@ -130,6 +131,6 @@ def _join(part: str, pattern: str) -> str:
 
 
 def order_names(names: Collection[str], every: Mapping[str, object]) -> tuple[str, ...]:
-    """The names once, in the program's order, unknown ones last."""
+    """Returns the names once, in the program's order, unknown ones last."""
     place = {name: number for number, name in enumerate(every)}
     return tuple(sorted(dict.fromkeys(names), key=lambda name: place.get(name, len(place))))

@@ -36,7 +36,7 @@ class Annotation:
 
 
 def render_github(report: CheckReport, *, repository: Repository) -> str:
-    """A line for each annotation, then the totals, with a final newline."""
+    """Returns a line for each annotation, then the totals, with a final newline."""
     order = tuple(Severity)
     annotations = sorted(list_annotations(report), key=lambda annotation: order.index(annotation.severity))
     commands = [_render(annotation, repository) for annotation in annotations]

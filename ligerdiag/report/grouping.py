@@ -35,7 +35,7 @@ def compute_shared_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ..
 
 
 def compute_single_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ...]:
-    """Every cause of every case by itself, in the cases' order."""
+    """Returns every cause of every case by itself, in the cases' order."""
     return tuple(
         group
         for case in cases

@@ -95,7 +95,7 @@ def _compute_class_name(case: CaseReport, repository: Repository) -> str:
 
 
 def _compute_result(case: CaseReport, *, is_failure: bool, strict: bool) -> FinalResult | None:
-    """None for a test that passes."""
+    """Returns the result; None for a test that passes."""
     troubles = list_troubles(case)
     errors = [trouble for trouble in troubles if trouble.kind in _ERRORS]
     if errors:

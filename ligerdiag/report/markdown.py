@@ -29,7 +29,7 @@ _QUIET = frozenset({Status.EXPECTED, Status.ALLOWED, Status.CLEAN, Status.NOTHIN
 
 
 def render_markdown(report: CheckReport, *, exit_code: int, meaning: str = "", limit: int | None = None) -> str:
-    """The page with a final newline. meaning: of the exit code. limit: bytes of UTF-8 that it must fit in."""
+    """Returns the page with a final newline. meaning: of the exit code. limit: bytes of UTF-8 that it must fit in."""
     page = ""
     for cap in _CAPS:
         page = _render_page(report, exit_code, meaning, cap)
@@ -84,14 +84,14 @@ def _describe_outputs(case: CaseReport) -> str:
 
 
 def _describe_reasons(case: CaseReport) -> str:
-    """The troubles, and the rules that have findings which count."""
+    """Returns the troubles, and the rules that have findings which count."""
     reasons = [trouble.message for trouble in list_troubles(case)]
     rules = ", ".join(dict.fromkeys(finding.rule for finding in list_unexcused(case)))
     return render_code("; ".join((*reasons, *((rules,) if rules else ()))), in_table=True)
 
 
 def _render_findings(report: CheckReport, watched: Sequence[CaseReport], cap: int | None) -> list[str]:
-    """The findings that count, each once for all the cases it was met in, and the evidence of troubles."""
+    """Returns the findings that count, each once for all the cases it was met in, and the evidence of troubles."""
     several = len(report.targets) > 1
     groups = compute_shared_groups(replace(case, findings=list_unexcused(case)) for case in watched)
 
@@ -129,7 +129,7 @@ def _about(report: CheckReport) -> tuple[Line, ...]:
 
 
 def _capped[T](items: list[T], cap: int | None, render: Callable[[list[T]], str]) -> list[str]:
-    """The first items, and how many are not shown."""
+    """Returns the first items, and how many are not shown."""
     shown = items if cap is None else items[:cap]
     missing = len(items) - len(shown)
     return [*([render(shown)] if shown else []), *([f"… and {missing} more, not shown here."] if missing else [])]

@@ -25,7 +25,7 @@ def render_block(lines: list[str]) -> str:
 
 
 def render_table(heading: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """A table of cells that are Markdown already."""
+    """Returns a table of cells that are Markdown already."""
     lines = [heading, ("---",) * len(heading), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 

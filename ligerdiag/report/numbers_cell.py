@@ -33,7 +33,7 @@ def render_replay_word(case: CaseReport) -> Line:
 
 
 def render_agreement_word(outputs: Mapping[str, Verdict], replay: Replay, findings: Sequence[Finding]) -> Line:
-    """The same for verdicts and findings by themselves."""
+    """Returns the same for verdicts and findings by themselves."""
     if replay.state is not ReplayState.DONE:
         return (Span(replay.state.value, _STATES[replay.state]),)
     lossy = {name: compute_lost(replay, name) for name, n in replay.outputs.items() if is_lossy(n.attribution)}
@@ -41,7 +41,7 @@ def render_agreement_word(outputs: Mapping[str, Verdict], replay: Replay, findin
 
 
 def render_device_word(case: CaseReport) -> Line:
-    """The same of a device; empty when none was asked."""
+    """Returns the same of a device; empty when none was asked."""
     device = case.device
     if device is None:
         return ()

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def make_progress(event: "CompileEvent", *, best: str = "") -> Progress:
-    """The same step, with what a search knows so far."""
+    """Returns the same step, with what a search knows so far."""
     return Progress(
         phase=event.phase,
         event=event.event,

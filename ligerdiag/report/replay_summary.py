@@ -41,7 +41,7 @@ def render_replays(report: CheckReport, *, width: int | None, verbose: bool) -> 
 
 
 def render_devices(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Empty when no device was asked."""
+    """Renders the device runs; empty if no device was requested."""
     cases = [case for case in report.cases if case.device is not None]
     ran = [case.device for case in cases if case.device is not None and case.device.outputs]
     if not cases:

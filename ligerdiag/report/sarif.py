@@ -87,7 +87,7 @@ def _notify(
 
 
 def _cleaned(value: Any) -> Any:
-    """Every text without escape sequences and control characters; its lines stay lines."""
+    """Returns every text without escape sequences and control characters; its lines stay lines."""
     match value:
         case str():
             return "\n".join(compute_printable(line) for line in value.split("\n"))

@@ -22,7 +22,8 @@ def render_bases(repository: Repository) -> Json:
 
 
 def find_place(case: CaseReport, source: SourceLine | None, repository: Repository) -> SourceLine | None:
-    """The line to point at: the user's, else that of the case, else the file that was analysed; None without any."""
+    """Returns the line to point at: the user's, else that of the case, else the file that was analysed; None without
+    any."""
     if source is not None and repository.compute_absolute(source.file):
         return source
     return find_case_place(case) or (SourceLine(file=case.artifact, line=0) if case.artifact else None)

@@ -83,7 +83,7 @@ def _render_finding(case: CaseReport, finding: Finding, repository: Repository) 
 
 
 def _render_related(case: CaseReport, finding: Finding, place: SourceLine | None, repository: Repository) -> list[Json]:
-    """The kernel's stores, the lines that read, those that called the kernel, and where the case is defined."""
+    """Returns the kernel's stores, the lines that read, those that called the kernel, and where the case is defined."""
     reads = [
         (line, "read in the backward pass of this line" if in_backward else "read here")
         for line, in_backward in list_reads(finding)
@@ -145,7 +145,7 @@ def _head(rule: str, severity: Severity, lines: tuple[str, ...]) -> Json:
 
 
 def _render_locations(place: SourceLine | None, logical: list[Json], repository: Repository) -> list[Json]:
-    """One location: without any file it is the repository's root."""
+    """Returns one location: without any file it is the repository's root."""
     physical = render_physical(place or SourceLine(file=repository.root, line=0), repository)
     return [{"physicalLocation": physical, **({"logicalLocations": logical} if logical else {})}]
 

@@ -14,13 +14,14 @@ _MARKS = (".git", ".hg", ".jj", ".svn")
 
 
 def find_usual_root(directory: Path) -> str:
-    """The real path of the repository that `directory` is in, or of the directory itself where it is in none."""
+    """Returns the real path of the repository that `directory` is in, or of the directory itself where it is in
+    none."""
     here = directory.resolve()
     return str(next((folder for folder in (here, *here.parents) if any((folder / m).exists() for m in _MARKS)), here))
 
 
 def resolve_roots(folders: Iterable[Path]) -> tuple[str, ...]:
-    """The real paths, each once; InputError for what is no folder."""
+    """Returns the real paths, each once; InputError for what is no folder."""
     roots: list[str] = []
     for folder in folders:
         if not folder.is_dir():

@@ -21,7 +21,8 @@ MAX_LINE_CHARACTERS = 160
 
 
 def load_source_text(source: SourceLine, roots: Sequence[str]) -> str:
-    """The stripped line, at most `MAX_LINE_CHARACTERS`; empty when it is not known, not here or not to be read."""
+    """Returns the stripped line, at most `MAX_LINE_CHARACTERS`; empty when it is not known, not here or not to be
+    read."""
     if source.line < 1:
         return ""
     lines = load_source_lines(source.file, roots)
@@ -45,7 +46,7 @@ def parse_place(place: str) -> SourceLine:
 
 
 def compute_near(text: str) -> str:
-    """The text, each path in it that is below the current directory relative to it."""
+    """Returns the text, each path in it that is below the current directory relative to it."""
     try:
         here = os.getcwd().rstrip(os.sep) + os.sep
     except OSError:  # the folder is gone
@@ -54,7 +55,7 @@ def compute_near(text: str) -> str:
 
 
 def load_source_lines(file: str, roots: Sequence[str]) -> tuple[str, ...]:
-    """The lines of a file; none where 1 and 2 above say no. roots: real paths of folders."""
+    """Returns the lines of a file; none where 1 and 2 above say no. roots: real paths of folders."""
     path = _find_readable(file, roots)
     return _load_lines(path) if path else ()
 
@@ -66,7 +67,7 @@ def read_source(file: str, roots: Sequence[str]) -> bytes | None:
 
 
 def _find_readable(file: str, roots: Sequence[str]) -> str:
-    """The real path of a `.py` file below a root; empty for another one."""
+    """Returns the real path of a `.py` file below a root; empty for another one."""
     try:
         path = os.path.realpath(file)
     except (OSError, ValueError):

@@ -47,17 +47,17 @@ BLANK: Line = ()
 
 
 def verdict_style(verdict: Verdict) -> Style:
-    """The style of the same name."""
+    """Returns the style of the same name."""
     return Style(verdict.value)
 
 
 def severity_style(severity: Severity) -> Style:
-    """The style of the same name."""
+    """Returns the style of the same name."""
     return Style(severity.value)
 
 
 def compute_text(line: Line) -> str:
-    """The line without its styles."""
+    """Returns the line without its styles."""
     return "".join(span.text for span in line)
 
 
@@ -67,7 +67,7 @@ def compute_width(line: Line) -> int:
 
 
 def compute_padded(line: Line, width: int) -> Line:
-    """The line, filled with spaces to `width` columns."""
+    """Returns the line, filled with spaces to `width` columns."""
     missing = width - compute_width(line)
     return (*line, Span(" " * missing)) if missing > 0 else line
 

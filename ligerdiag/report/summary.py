@@ -111,12 +111,12 @@ def describe_end(report: CheckReport) -> str:
 
 
 def describe_cut(report: CheckReport) -> str:
-    """The same, with what that means."""
+    """Returns the same, with what that means."""
     return f"{describe_end(report)}, the other {report.noun.value}s were not done"
 
 
 def render_totals(report: CheckReport, width: int | None) -> tuple[Line, ...]:
-    """The last line: how many of what, where and how long; and what cut it short."""
+    """Returns the last line: how many of what, where and how long; and what cut it short."""
     if not report.cases:
         noun = report.noun.value
         nothing = f"{describe_end(report)} before any {noun} was done" if report.interrupted else "nothing was checked"

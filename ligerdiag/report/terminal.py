@@ -87,7 +87,7 @@ def render_terminal(
 def render_bisections(
     bisections: Sequence[Bisection], *, width: int | None = None, colour: bool = False, verbose: bool = False
 ) -> str:
-    """One after the other, with a final newline; options as in `render_terminal`."""
+    """Renders one after the other, with a final newline; options as in `render_terminal`."""
     lines: list[Line] = []
     for bisection in bisections:
         lines += [BLANK, BLANK] if lines else []

@@ -91,7 +91,7 @@ class Trouble:
 
 
 def list_troubles(case: CaseReport) -> tuple[Trouble, ...]:
-    """All of a case's troubles, those that weigh most first."""
+    """Returns all of a case's troubles, those that weigh most first."""
     return tuple(
         trouble
         for find in (

@@ -155,7 +155,7 @@ class _Child:
         return ready.refused
 
     def ask(self, question: Question, seconds: float) -> ModuleOutcome:
-        """The outcome; ChildEnded when there is none within so many seconds by the clock."""
+        """Returns the outcome; ChildEnded when there is none within so many seconds by the clock."""
         self._send(question)
         self._read(Done, seconds)
         try:

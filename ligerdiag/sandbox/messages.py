@@ -44,12 +44,12 @@ class Done:
 
 
 def render_message(record: object) -> str:
-    """One line."""
+    """Returns one line."""
     return json.dumps(encode_record(record)) + "\n"
 
 
 def parse_message[A](kind: type[A], text: str | bytes) -> A:
-    """The record; raises RecordError when the text is none of that kind."""
+    """Returns the record; raises RecordError when the text is none of that kind."""
     try:
         return decode_record(kind, json.loads(text))
     except RecordError:

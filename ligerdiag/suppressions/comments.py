@@ -51,13 +51,14 @@ class AllowComment:
 
 
 def load_comments(file: str, roots: Sequence[str]) -> tuple[AllowComment, ...]:
-    """The comments of a file, from its top; none where it is not to be read. roots: real paths of the user's folders."""
+    """Returns the comments of a file, from its top; none where it is not to be read. roots: real paths of the user's
+    folders."""
     code = read_source(file, roots)
     return () if code is None else parse_comments(code)
 
 
 def parse_comments(code: bytes) -> tuple[AllowComment, ...]:
-    """The comments of Python source, from its top; none where it is no Python."""
+    """Returns the comments of Python source, from its top; none where it is no Python."""
     if b"ligerdiag:" not in code:
         return ()
     try:

@@ -54,7 +54,8 @@ class ConfigEntry:
 
 
 def list_places(finding: Finding) -> tuple[SourceLine, ...]:
-    """The lines that a suppression can name: the finding's own and the reader's; for a backward call that of its forward."""
+    """Returns the lines that a suppression can name: the finding's own and the reader's; for a backward call that of
+    its forward."""
     places = [finding.source]
     if finding.reader is not None:
         places.append(finding.reader.line)

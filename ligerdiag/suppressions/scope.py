@@ -35,7 +35,7 @@ def compute_scope(
     targets: Sequence[str],
     usual_targets: Sequence[str],
 ) -> Scope:
-    """The scope of a run that was not interrupted.
+    """Returns the scope of a run that was not interrupted.
 
     directory: what the selectors are relative to. usual_targets: those that the project is checked for by default.
     """

@@ -39,7 +39,8 @@ class Suppressions:
     """(real path, line of the comment, rule)."""
 
     def apply(self, case_id: str, findings: Sequence[Finding], source_roots: Sequence[str] = ()) -> tuple[Finding, ...]:
-        """The findings of one case, those that are allowed marked. source_roots: real paths of the user's own folders."""
+        """Returns the findings of one case, those that are allowed marked. source_roots: real paths of the user's own
+        folders."""
         return tuple(replace(finding, suppressed=self._find(case_id, finding, source_roots)) for finding in findings)
 
     def list_unused(self, cases: Sequence[CaseReport], scope: Scope) -> tuple[UnusedSuppression, ...]:
@@ -75,7 +76,8 @@ class Suppressions:
         return found[0] if found else None
 
     def _load(self, file: str, source_roots: Sequence[str]) -> tuple[str, tuple[AllowComment, ...]]:
-        """The file's real path and its comments; each file is read once. None of a file that 3 and 4 leave out."""
+        """Returns the file's real path and its comments; each file is read once. None of a file that 3 and 4 leave
+        out."""
         try:
             path = os.path.realpath(file)
         except (OSError, ValueError):

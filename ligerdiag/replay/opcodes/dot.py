@@ -87,7 +87,7 @@ def _bound(array: Array) -> int:
 
 
 def evaluate_dot(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """The product, in the instruction's dtype."""
+    """Returns the product, in the instruction's dtype."""
     dtype = get_dtype(instruction.shape)
     lhs, rhs = np.asarray(operands[0]), np.asarray(operands[1])
     with np.errstate(all="ignore"):

@@ -81,7 +81,7 @@ def _read_config(instruction: HloInstruction) -> Mapping[str, Any]:
 
 
 def evaluate_gemm(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """The product and what follows it; see the module's docstring."""
+    """Returns the product and what follows it; see the module's docstring."""
     config = _read_config(instruction)
     epilogue = parse_epilogue(str(config.get("epilogue", "DEFAULT")))
     shapes = list(instruction.shape.tuple_shapes) if is_tuple(instruction.shape) else [instruction.shape]

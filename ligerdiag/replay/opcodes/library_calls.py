@@ -26,7 +26,7 @@ def evaluate_threefry(instruction: HloInstruction, operands: tuple[Value, ...], 
 
 
 def pass_on(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """An annotation: its operands, unchanged."""
+    """Returns the operands of an annotation, unchanged."""
     if len(operands) == 0:
         raise ArtifactError(f"`{instruction.name}` annotates nothing")
     return operands if is_tuple(instruction.shape) and len(operands) > 1 else operands[0]

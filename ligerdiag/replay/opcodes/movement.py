@@ -46,7 +46,7 @@ def _copy(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope
 
 
 def _moving(move: Callable[[HloInstruction, tuple[Array, ...]], Any]) -> Evaluate:
-    """An opcode from a function of arrays that have the shapes that the program says; (3) for the others."""
+    """Returns an opcode from a function of arrays that have the shapes that the program says; (3) for the others."""
 
     def evaluate(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
         arrays = tuple([get_array(instruction, operand) for operand in operands])
@@ -87,7 +87,8 @@ def _bitcast(instruction: HloInstruction, operands: tuple[Array, ...]) -> Any:
 
 
 def get_major_to_minor(shape: ShapeProto) -> list[int]:
-    """The dimensions of an array in the order of its layout, the outermost in memory first; row-major without one."""
+    """Returns the dimensions of an array in the order of its layout, the outermost in memory first; row-major without
+    one."""
     order = list(reversed(shape.layout.minor_to_major))
     return order if len(order) == len(shape.dimensions) else list(range(len(shape.dimensions)))
 

@@ -65,7 +65,7 @@ class Reducer:
 
 
 def parse_reducer(computation: int, count: int, scope: Scope) -> Reducer:
-    """The reducer of `count` operands that has that id."""
+    """Returns the reducer of `count` operands that has that id."""
     callee = scope.module.computations[computation]
     root = callee.root
     roots = root.operands if is_tuple(root.shape) and root.opcode == "tuple" else (root,)
@@ -85,7 +85,7 @@ def parse_reducer(computation: int, count: int, scope: Scope) -> Reducer:
 
 
 def _recognise(result: HloInstruction, first: HloInstruction, second: HloInstruction) -> UFunc | None:
-    """The ufunc of the two parameters, in the parameters' dtype or one that widens it."""
+    """Returns the ufunc of the two parameters, in the parameters' dtype or one that widens it."""
     inner = _strip_convert(result, narrow=first)
     if len(inner.operands) != 2 or is_tuple(inner.shape):
         return None

@@ -33,7 +33,7 @@ class Scope(Protocol):
         ...
 
     def call(self, computation: int, arguments: Sequence[Value]) -> Value:
-        """The value of the computation with that id, called with these arguments.
+        """Returns the value of the computation with that id, called with these arguments.
 
         A computation of scalars may be called with arrays of one shape instead: it is evaluated element by element.
         """

@@ -155,7 +155,7 @@ def _compute_texts(column: Column, step: float) -> list[tuple[str, str]]:
 
 
 def _compute_lanes(columns: Sequence[Column], xs: Sequence[float], bottom: float) -> tuple[tuple[Lane, ...], float]:
-    """The lines, and the y of the lowest thing."""
+    """Returns the lines, and the y of the lowest thing."""
     lanes: list[Lane] = []
     y = bottom + 20
     step = xs[1] - xs[0] if len(xs) > 1 else WIDTH / 2

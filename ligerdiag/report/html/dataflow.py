@@ -98,7 +98,7 @@ def _compute_layers(nodes: Sequence[Node], edges: Sequence[Edge]) -> dict[Key, i
 
 
 def _compute_route(edge: Edge, layer: dict[Key, int]) -> tuple[Key, ...]:
-    """The edge's nodes, with a place of its own in each layer that it crosses."""
+    """Returns the edge's nodes, with a place of its own in each layer that it crosses."""
     crossed = range(layer[edge.source] + 1, layer[edge.target])
     inner: list[Key] = [("way", f"{number} {edge.source} {edge.target}") for number in crossed]
     layer |= dict(zip(inner, crossed, strict=True))

@@ -21,7 +21,7 @@ _PACKAGE = "ligerdiag.report.html"
 
 
 def render(template: str, style: str, script: str, **names: Any) -> str:
-    """A page. style, script: names of files beside the templates."""
+    """Returns a page. style, script: names of files beside the templates."""
     css, js = _load(style), _load(script)
     policy = (
         f"default-src 'none'; style-src '{_compute_digest(css)}'; script-src '{_compute_digest(js)}'; "

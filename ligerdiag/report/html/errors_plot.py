@@ -79,7 +79,7 @@ class _Axis:
         return round(PADDING + share * (WIDTH - 2 * PADDING), 1)
 
     def list_ticks(self) -> tuple[tuple[float, str], ...]:
-        """Every third decade."""
+        """Returns every third decade."""
         decades = range(LEAST, self._most + 1, 3)
         return tuple((self.place(10.0**decade) or 0.0, f"{10.0**decade:.0e}" if decade else "1") for decade in decades)
 

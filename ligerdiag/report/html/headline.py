@@ -92,7 +92,7 @@ def _compute_by_verdicts(case: CaseReport, worst: Verdict | None, subject: Subje
 
 
 def _compute_by_numbers(case: CaseReport, worst: Verdict | None, subject: Subject) -> Headline | None:
-    """None where no number is wrong, or the schedule itself makes outputs wrong."""
+    """Returns a headline; None if no number is wrong, or if the schedule itself makes outputs wrong."""
     words = compute_numbers_words(case)
     wrong = [name for name, word in words.items() if word is NumbersWord.WRONG]
     inexact = [name for name, word in words.items() if word is NumbersWord.INEXACT]
@@ -121,7 +121,7 @@ def _compute_by_numbers(case: CaseReport, worst: Verdict | None, subject: Subjec
 
 
 def _compute_by_findings(case: CaseReport, worst: Verdict | None) -> Headline | None:
-    """None where no finding says more than the verdicts do."""
+    """Returns a headline; None if no finding says more than the verdicts do."""
     if worst not in (None, Verdict.FRESH, Verdict.LATENT):
         return None
     findings, errors = list_counted(list_worst_first(case)), _list_errors(case)

@@ -17,6 +17,6 @@ def compute_packed(lines: Sequence[str]) -> str:
 
 
 def compute_printable_line(line: str) -> str:
-    """The same on one line, with the blanks at its front."""
+    """Returns the same on one line, with the blanks at its front."""
     bare = line.lstrip(" ")
     return " " * (len(line) - len(bare)) + compute_printable(bare)

@@ -36,7 +36,7 @@ class Subject:
 
 
 def find_subject(case: CaseReport) -> Subject:
-    """An empty one where no kernel is known."""
+    """Returns the subject; an empty one if no kernel is known."""
     finding, view = _find_finding(case), case.view
     buffer = None if view is None else _find_buffer(view, finding)
     kernel = finding.kernel if finding is not None else ""
@@ -85,7 +85,7 @@ def _find_buffer(view: ScheduleView, finding: Finding | None) -> int | None:
 
 
 def _find_line(case: CaseReport, finding: Finding | None, buffer: int | None) -> SourceLine | None:
-    """The user's line that calls the kernel, as nearly as it is known."""
+    """Returns the user's line that calls the kernel, as nearly as it is known."""
     if finding is not None:
         own = finding.instructions[:1]
         calls = [f for f in case.findings if f.rule == _CALL_RULE and own and f.instructions[:1] == own]
