@@ -1,14 +1,14 @@
-"""A kernel adds the sum of an array to a number that is passed to it as an input; the output that it has is there
-because a call needs one (https://github.com/NVIDIA/warp/issues/745, where the kernel is one of Warp's, called through
-JAX's FFI, and the number did not change under `jax.jit`, or did not build on what the last call had left).
+"""A kernel adds the sum of an array to a number that is passed to it as an input; it has an output only because a call
+needs one (https://github.com/NVIDIA/warp/issues/745, where the kernel is one of Warp's, called through JAX's FFI, and
+the number did not change under `jax.jit`, or did not build on what the last call had left).
 
-- `unused`: the report's own. Nobody uses the output, and the call is gone before XLA sees it
+- `unused`: the report's own. The output is unused, and the call is gone before XLA sees it
 - `returned`: the output is returned, too, and the call is kept. The number is a zero that the program makes itself
-- `argument`: the number is an argument: what the caller passed holds the sum afterwards
+- `argument`: the number is an argument: the caller's array holds the sum afterwards
 - `twice`: two calls on one number, of which the second should build on the first
 
-The kernel is Triton's here, on one GPU that is not there. What the report saw outside of `jax.jit`, where each call
-is a program of its own, is `argument`.
+The kernel is a Triton kernel here, for one GPU that need not be present. The report's observation outside of `jax.jit`,
+where each call is a program of its own, is `argument`.
 """
 
 import itertools

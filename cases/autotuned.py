@@ -1,7 +1,7 @@
-"""Autotuning on the very buffer that is overwritten: triton-lang/triton issues 54, 6547, NVIDIA/TransformerEngine PR 2814.
-The launcher tries each configuration on the operand, and nobody restores what it does not know to be written.
+"""Autotuning on the overwritten buffer itself: triton-lang/triton issues 54, 6547, NVIDIA/TransformerEngine PR 2814.
+The launcher tries each configuration on the operand, and does not restore operands whose writes it does not know.
 
-The first execution in a process is wrong and no other is, and neither the schedule nor replay knows of it: a rule says it.
+Only the first execution in a process is wrong, and neither the schedule nor replay shows it: a rule reports it.
 """
 
 from functools import partial

@@ -23,7 +23,7 @@ def make_args(*, donated: bool) -> tuple[Any, ...]:
 
 
 def compute(order: str, state: Any, value: Any) -> Any:
-    """Returns the state and three zeros, in the order that is asked for."""
+    """Returns the state and three zeros, in the given order."""
     zero = value - value
     zeros = (zero, zero, zero)
     return (zeros, state) if order == "last" else (state, zeros)

@@ -1,8 +1,8 @@
-"""The seed's backward pass with `last_layer=False`: three kernels that return nothing are to multiply the gradients by the
-cotangent, in place (https://github.com/phlippe/liger_kernels). JAX drops a call that returns nothing, before XLA sees it.
+"""The seed's backward pass with `last_layer=False`: three kernels without results should multiply gradients by the
+cotangent, in place (https://github.com/phlippe/liger_kernels). JAX drops a call without results, before XLA sees it.
 
-The cotangent is 1 as long as the loss is what is differentiated, and then nobody notices. Here the loss has a weight, as it
-has beside a second loss. The forward pass is the recommended one (`aliased`), so that nothing else can be wrong.
+The cotangent is 1 if the loss itself is differentiated, and then the error is invisible. Here the loss has a weight, as
+beside a second loss. The forward pass is the recommended one (`aliased`), so that nothing else can be wrong.
 """
 
 from functools import partial

@@ -1,8 +1,8 @@
-"""The seed's fused linear cross entropy in every mode, also those that its author did not try: does telling XLA mend it?
+"""The seed's fused linear cross entropy in every mode, also those that its author did not try: does declaring it help?
 
 `hidden` and `trivial` are the rows of `seed_flce` and `bf16_flce` once more, as the lowest rungs of the ladder that
-`bisect --over mitigation` climbs. `barrier` says nothing of the write, only of an order; `aliased` and `out_of_place` make
-the gradient an output of the kernel, so that nothing is left to go wrong.
+`bisect --over mitigation` climbs. `barrier` does not declare the write, only an order; `aliased` and `out_of_place`
+make the gradient an output of the kernel, so that nothing can go wrong.
 """
 
 import itertools

@@ -1,8 +1,8 @@
-"""The kernel overwrites what a scan carries, and the next step starts from what it left there.
+"""The kernel overwrites the carry of a scan, and the next step starts from the overwritten values.
 
-- `gradient`: the gradient itself is carried on. In `hidden` mode that is the array that came in; JAX sees a loop that hands
-  its logits through unchanged, and returns the caller's own array for the last gradient. XLA, too, keeps one array for
-  all of it: the kernel overwrites the argument, and the output that should be the argument is copied from it afterwards
+- `gradient`: the gradient itself is carried on. In `hidden` mode that is the array that came in; JAX sees a loop with
+  unchanged logits, and returns the caller's own array for the last gradient. XLA, too, keeps one array for all of it:
+  the kernel overwrites the argument, and the output that should be the argument is copied from it afterwards
 - `descent`: a step of gradient descent is carried on, so that each step needs the logits and their gradient. In `hidden`
   mode both are one array, and the program is wrong as it is written, whatever the schedule
 """

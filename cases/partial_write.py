@@ -1,8 +1,8 @@
-"""Outputs that a kernel does not write, or not all of.
+"""Outputs that a kernel writes in part, or not at all.
 
 - `range`: a kernel multiplies elements 1 to 3 of 4 and leaves the others (https://github.com/jax-ml/jax/issues/20227,
-  where the others were those of whichever input stood in the bytes before). By Pallas on Triton as in the report, and
-  by jax-triton
+  where the others were those of the input that was in the bytes before). By Pallas on Triton as in the report, and by
+  jax-triton
 - `nothing`: a kernel that stores nothing at all to two outputs, each aliased to an input, whose values should come
   back (https://github.com/jax-ml/jax/issues/24023, where they came back as zeros: on a TPU)
 """

@@ -1,8 +1,8 @@
-"""Rows are brought into another order by a kernel in which each program reads a row that another one writes
+"""A kernel brings rows into another order; each of its programs reads a row that another one writes
 (https://github.com/NVIDIA/TransformerEngine/pull/2730: the backward pass of `sort_chunks_by_map` had half of its
 gradients wrong, in the full test suite only, because input and output stood in the same bytes).
 
-`aliased` puts them there by declaration: the schedule is what was asked for, and the kernel is not made for it.
+`aliased` puts them there by declaration: the schedule is as requested, and the kernel is not made for it.
 `out_of_place` leaves it to XLA. The operand is dead by then and has the shape of the output, and XLA gives the output
 bytes of its own all the same.
 """

@@ -2,16 +2,16 @@
 cross entropy of its result (https://github.com/linkedin/Liger-Kernel/issues/272, where the gradient came out too small
 by two orders of magnitude, and PyTorch's own check for such writes did not notice).
 
-The activations: `softmax` is the issue's own, `exp` the smaller one of its explanation, `tanh` another. The objectives: the
-cotangent of the `loss` is 1, so that the backward pass needs nothing of the kernel but what it overwrote; that of the
-`perplexity`, exp(loss), hangs on the loss, and the backward pass has to come after the kernel.
+The activations: `softmax` is the issue's own, `exp` the smaller one of its explanation, `tanh` another. The objectives:
+the cotangent of the `loss` is 1, so that the backward pass needs only the array that the kernel overwrote; that of the
+`perplexity`, exp(loss), depends on the loss, and the backward pass has to come after the kernel.
 
-JAX's softmax is not PyTorch's: what it saves for the backward pass is the exponentials and their sum, which no kernel
-overwrites. It is XLA that computes the softmax anew from them where the cotangent is 1 (a quotient of a quotient becomes
-one), and so misses the gradient that stands in its place. `exp` and `tanh` save their result.
+JAX's softmax is not PyTorch's: it saves the exponentials and their sum for the backward pass, and no kernel overwrites
+these. XLA computes the softmax anew from them where the cotangent is 1 (a quotient of a quotient becomes one quotient),
+and so misses the gradient that has replaced it. `exp` and `tanh` save their result.
 
 `out_of_place` is the remedy of https://github.com/linkedin/Liger-Kernel/pull/1251: a gradient with memory of its own.
-`aliased` says to XLA what the kernel does, and the copy is XLA's business.
+`aliased` tells XLA what the kernel does, and XLA makes the copy.
 """
 
 import itertools

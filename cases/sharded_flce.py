@@ -2,15 +2,15 @@
 setups" (https://github.com/phlippe/liger_kernels).
 
 The suspicion: where the vocabulary or the parameters are split over the devices, the partitioner gathers the logits
-into a temporary copy for the kernel. The kernel overwrites the copy; every reader, duly ordered after the kernel, reads
-the shard that it was gathered from. Split over the batch alone nothing is gathered. Eight devices on one axis, `x`, or
-two, where the id ends in 2:
+into a temporary copy for the kernel. The kernel overwrites the copy; every reader, correctly ordered after the kernel,
+reads the shard that the copy was gathered from. Split over the batch alone nothing is gathered. Eight devices on one
+axis, `x`, or two, where the id ends in 2:
 
 - `batch`: input, targets and mask split over the batch, parameters replicated
 - `vocabulary`: weight and bias split over the vocabulary, the rest replicated
 - `fsdp`: weight split over the embedding, bias over the vocabulary, input, targets and mask over the batch
 
-In the rows `shard_map` each device calls the kernel on tokens of its own, and gathers whatever is split of the parameters:
+In the rows `shard_map` each device calls the kernel on tokens of its own, and gathers the parameters that are split:
 the remedy that LD002 asks for, with its price.
 """
 

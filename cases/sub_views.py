@@ -2,9 +2,9 @@
 (https://github.com/SpeedyWeather/SpeedyWeather.jl/pull/985, where arguments were views of one parent buffer, the
 calls that overwrote them were declared to have no effects, and live buffers were laid over each other: NaN).
 
-In JAX a slice is an array of its own. The kernel overwrites that one, and who reads the whole needs the original:
-`whole`. Compiled here, each kernel gets a copy of its slice, and the parent stays as it is; the gradients are what is
-lost, for their readers are computed from the parent.
+In JAX a slice is an array of its own. The kernel overwrites that one, and a reader of the whole needs the original:
+`whole`. Compiled here, each kernel gets a copy of its slice, and the parent stays as it is; the gradients are lost, for
+their readers are computed from the parent.
 """
 
 from collections.abc import Callable

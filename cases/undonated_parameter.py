@@ -1,7 +1,7 @@
-"""The kernel overwrites an argument of the program. XLA was not told that it may: the caller's array is still the
-caller's, and holds a gradient when the program is done. Every output may be right.
+"""The kernel overwrites an argument of the program. XLA was not told that it may: the array still belongs to the
+caller, and holds a gradient when the program is done. Every output may be right.
 
-`donated` says that the caller gives the array away; then nobody is left to be surprised.
+`donated` says that the caller gives the array away; then the write surprises no caller.
 """
 
 import itertools

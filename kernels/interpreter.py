@@ -19,7 +19,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 class HostArray:
-    """What the interpreter asks of a torch tensor, answered by a contiguous NumPy array that it overwrites."""
+    """The part of a torch tensor that the interpreter uses, for a contiguous NumPy array that it overwrites."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
@@ -35,7 +35,7 @@ class HostArray:
         return self
 
     def copy_(self, other: "HostArray") -> None:
-        """Nothing to do: device and host are one array."""
+        """Does nothing: device and host are one array."""
 
     def new_empty(self, size: int, device: str) -> "HostArray":
         return HostArray(self.array)

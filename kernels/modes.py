@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Mode(StrEnum):
-    """What is said to XLA about the operand that a kernel overwrites."""
+    """How XLA is told about the operand that a kernel overwrites."""
 
     HIDDEN = "hidden"
     """Nothing: the new contents are the very array that was passed in. Exists to be diagnosed."""
@@ -23,7 +23,7 @@ class Mode(StrEnum):
     """That the operand and one output share their bytes. The one to use."""
 
     OUT_OF_PLACE = "out_of_place"
-    """There is nothing to say: the new contents are an output of their own and the operand is only read."""
+    """No declaration is needed: the new contents are an output of their own and the operand is only read."""
 
 
 UNDECLARED = frozenset({Mode.HIDDEN, Mode.TRIVIAL, Mode.BARRIER})

@@ -1,15 +1,15 @@
 """Calls a Triton kernel that overwrites an operand, in any mode, through either generation of jax-triton.
 
 A kernel called from here takes, in this order: its operands, its outputs, `destination_ptr`, its constexprs. It stores
-the new contents of the overwritten operand to `destination_ptr`, or over the operand itself where that is None.
+the new contents of the overwritten operand to `destination_ptr`, or over the operand itself if that is None.
 
-What differs between the generations:
+The generations differ:
 
 1. jax-triton < 0.4 declares an overwritten operand by `input_output_aliases`, and passes the kernel one more pointer
    for the aliased output (the same address again).
 2. jax-triton >= 0.4 takes a `jax.Ref` for it, and passes no other pointer.
 
-The generation is told once, at import, by whether `triton_call` knows `out_type`.
+The generation is detected once, at import: the newer `triton_call` has `out_type`.
 """
 
 import inspect

@@ -39,7 +39,7 @@ _PLACES = {
     "CaseReport": "ligerdiag.report.model",
     "Status": "ligerdiag.report.model",
 }
-"""Imported when they are asked for: a worker and a case file need none of them."""
+"""Names that are imported on first use: a worker and a case file need none of them."""
 
 
 def __getattr__(name: str) -> object:

@@ -1,4 +1,4 @@
-"""Baselines: schedules that were recorded as right enough, to be compared with later ones.
+"""Baselines: schedules that were accepted and recorded, to compare later ones with.
 
 A file is JSON, sorted and indented so that a version control system shows what changed. It holds no names or ids of
 instructions, no folders, no times.
@@ -7,7 +7,7 @@ instructions, no folders, no times.
 |---|---|
 | `format` | version of this form |
 | `ligerdiag` | version that recorded |
-| `toolchains` | name of the toolchain, as it is asked for, to its packages' versions |
+| `toolchains` | name of the toolchain, as the user gives it, to its packages' versions |
 | `cases` | `id`, `target`, `toolchain`, `outputs` (name to verdict) and `writes` |
 
 Each of `writes` is a `Neighbourhood`.
@@ -42,17 +42,17 @@ MAX_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class EntryKey:
-    """Which compile an entry is about."""
+    """Identifies the compile that an entry belongs to."""
 
     case: str
     target: str
     toolchain: str
-    """As it is asked for, such as `default`: an upgrade keeps the name."""
+    """The name that the user gives, such as `default`: an upgrade keeps the name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """What a file holds."""
+    """The contents of a baseline file."""
 
     ligerdiag: str
     """Version that recorded."""
@@ -61,7 +61,7 @@ class Baseline:
     entries: Mapping[EntryKey, ScheduleFacts] = field(default_factory=dict[EntryKey, ScheduleFacts])
 
     def join(self, newer: "Baseline") -> "Baseline":
-        """The newer one, with what only the older one has."""
+        """Returns the newer one, with what only the older one has."""
         return Baseline(
             ligerdiag=newer.ligerdiag,
             toolchains={**self.toolchains, **newer.toolchains},
@@ -111,7 +111,7 @@ def parse_baseline(text: str) -> Baseline:
 
 
 def render_baseline(baseline: Baseline) -> str:
-    """The file's text: ASCII, with a final newline, the same for the same content."""
+    """Returns the file's text: ASCII, with a final newline, the same for the same content."""
     top = {
         "format": FORMAT,
         "ligerdiag": baseline.ligerdiag,

@@ -11,7 +11,7 @@ from operator import index
 from typing import Any, cast
 
 AXES = "xyzwvu"
-"""Names of the axes of a mesh that is given by its sizes."""
+"""Names of the axes of a mesh of which only the sizes are given."""
 _KINDS = ("usual", "normal", "squares", "uniform", "randint", "bernoulli", "zeros")
 
 
@@ -20,11 +20,11 @@ class Draw:
     """How an argument's values are drawn, by `jax.random` from its own key.
 
     kind: `normal` (times `scale`), `squares` of normal ones (times `scale`), `uniform` in [low, high), `randint` in
-    [low, high), `bernoulli` with probability `scale`, `zeros`, or `usual`, which goes by the argument: `randint` for
+    [low, high), `bernoulli` with probability `scale`, `zeros`, or `usual`, which depends on the argument: `randint` for
     integers, so that by default they are 0 and 1 and count as labels, token ids and steps of any program; `bernoulli`
     with probability 1/2 for booleans; `squares` for what an optimizer keeps of squared gradients (a leaf of an argument
     below `nu`, `nu_max`, `v_row`, `v_col`, `sum_of_squares`, `exp_avg_sq` or `second_moment`, or below a field `v` of a
-    class, in AdamW `opt_state[0].nu`), since its root is taken; `normal` for all else.
+    class, in AdamW `opt_state[0].nu`), since its root is taken; `normal` for everything else.
     seed: the integer of `jax.random.key(seed)`.
     """
 
@@ -62,7 +62,7 @@ class Arg:
     draw: its values: a `Draw`, or a function such as `lambda key, shape, dtype: jax.random.randint(key, shape, 0, 100)`,
         which gets `jax.random.key(0)`, or the key of another draw, and whose array is cast to the dtype.
     partition: for each dimension the mesh axis (or tuple of axes) it is split over, or None; missing means replicated.
-    weak: of JAX's weak type, as a number of Python's own: it does not make a bfloat16 beside it a float32.
+    weak: whether it has JAX's weak type, as a Python number has: it does not turn a bfloat16 beside it into a float32.
     """
 
     shape: tuple[int, ...]
@@ -85,30 +85,30 @@ class Arg:
 class Case:
     """A program and its expectation.
 
-    function: takes the arguments by position, returns any pytree of arrays; the paths of its leaves name the outputs.
-        A mapping at the top gives plain names, such as {"loss": ..., "bias": ...}. What `jax.jit` was told of it, which
-        arguments are donated and which are static, is kept.
-    args: the arguments in order, each an `Arg` or any pytree of them. A `jax.ShapeDtypeStruct` is taken as an `Arg`; an
-        array of JAX's or NumPy's as one with these values; a number of Python's own as `jax.jit` takes it.
-    params: what distinguishes this case from its siblings; they make the id `name[a-b-c]`.
+    function: takes the arguments by position, returns any pytree of arrays; the paths of its leaves name the outputs. A
+        mapping at the top gives plain names, such as {"loss": ..., "bias": ...}. Donated and static arguments of a
+        `jax.jit` are kept.
+    args: the arguments in order, each an `Arg` or any pytree of them. A `jax.ShapeDtypeStruct` counts as an `Arg`; a
+        JAX or NumPy array as one with these values; a Python number as in `jax.jit`.
+    params: the values that distinguish this case from its siblings; they make the id `name[a-b-c]`.
     mesh: axis name to size, in order, or sizes of axes that are called x, y, z; empty for one device.
     expected: None (no expectation: a finding fails the run), `fresh` (every output fresh), `hazard` (at least one
-        output stale, clobbered or latent), or a mapping from output name to a verdict or to alternatives (`stale|latent`);
-        the name `*` stands for the outputs that are not named, which else must be fresh.
-    expected_rules: None (not looked at), or the ids of exactly the rules that have findings, such as
-        ("LD006", "LD009"); beside `expected`. A rule that needs a replay or a device counts only where there was one;
-        "LD017?" may have findings on one run and none on the next.
-    effects: what custom calls do that carry no IR to follow: from the name of a target or kernel to the numbers of the
-        operands that it overwrites and reads, such as {"my_ffi_target": {"writes": [0]}}; before those of the
-        configuration file.
-    expected_elsewhere: what is expected, in the place of `expected` and `expected_rules`, when another toolchain than the
-        default one compiles: name of the toolchain to what `expected` may be.
+        output stale, clobbered or latent), or a mapping from output name to a verdict or to alternatives
+        (`stale|latent`); the name `*` stands for the outputs that are not named, which must otherwise be fresh.
+    expected_rules: None (not looked at), or the ids of exactly the rules that have findings, such as ("LD006",
+        "LD009"); beside `expected`. A rule that needs a replay or a device counts only where there was one; "LD017?"
+        may have findings in one run and none in the next.
+    effects: the effects of custom calls without IR to follow: from the name of a target or kernel to the numbers of the
+        operands that it overwrites and reads, such as {"my_ffi_target": {"writes": [0]}}; they take precedence over
+        those of the configuration file.
+    expected_elsewhere: replaces `expected` and `expected_rules` when a toolchain other than the default one compiles:
+        from the name of the toolchain to a value as in `expected`.
     reference: the same function in plain jnp, when there is one.
-    about: one line: which report or doubt it stands for.
-    mitigation: what is done about a kernel's hidden write, in a word, such as `trivial` or `aliased`: a rung of the ladder
-        that `bisect --over mitigation` climbs. Cases of one table are rungs of one ladder when they have the same name,
-        the same params but for one, and mitigations of their own. Where it is empty, the one param that is a usual word
-        for it (hidden, trivial, barrier, aliased, out_of_place, shard_map) stands for it.
+    about: one line: the report or question that it represents.
+    mitigation: the measure against a kernel's hidden write, in one word, such as `trivial` or `aliased`: a rung of the
+        ladder that `bisect --over mitigation` climbs. Cases of one table are rungs of one ladder when they have the
+        same name, the same params but for one, and mitigations of their own. If it is empty, the one param that is a
+        usual word for it (hidden, trivial, barrier, aliased, out_of_place, shard_map) is used.
     """
 
     name: str
@@ -175,7 +175,7 @@ def _read_shape(shape: Any) -> tuple[int, ...]:
 
 
 def _read_dtype(dtype: object) -> str:
-    """Its name; of a scalar type of JAX's the name of its dtype."""
+    """Returns its name; for a scalar type of JAX the name of its dtype."""
     names = (dtype, getattr(dtype, "name", None), getattr(getattr(dtype, "dtype", None), "name", None))
     name = next((name for name in (*names, getattr(dtype, "__name__", None)) if isinstance(name, str)), None)
     if name is None:
@@ -203,7 +203,7 @@ def _describe(value: object) -> str:
 
 
 def _refuse(message: str) -> Exception:
-    """An InputError."""
+    """Returns an InputError."""
     from ligerdiag.errors import InputError
 
     return InputError(message)

@@ -35,7 +35,7 @@ _FAIL_ON = (*(severity.value for severity in Severity), NEVER)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """What a configuration file says; empty where it says nothing."""
+    """The settings of a configuration file; empty where it has none."""
 
     suppress: tuple[ConfigEntry, ...] = ()
     effects: tuple[DeclaredEffects, ...] = ()
@@ -45,7 +45,7 @@ class Config:
     """A severity or `never`."""
     strict: bool | None = None
     baseline: Path | None = None
-    """What `check` compares schedules with."""
+    """The baseline that `check` compares schedules with."""
 
 
 def load_config(path: Path | None, directory: Path, inspected: Sequence[Path] = ()) -> Config:
@@ -71,8 +71,10 @@ def load_config(path: Path | None, directory: Path, inspected: Sequence[Path] = 
 
 
 def find_foreign_config(directory: Path, inspected: Sequence[Path]) -> Path | None:
-    """The pyproject.toml that would count but for having come with `inspected`: whoever made a dump does not say what is
-    allowed in it. None where there is none."""
+    """Returns the pyproject.toml that would apply if it had not come with `inspected`; None if there is none.
+
+    The author of a dump does not decide which of its findings are allowed.
+    """
     nearest = next(_list_files(directory), None)
     return nearest if nearest is not None and _came_with(nearest, inspected) else None
 
@@ -83,7 +85,7 @@ def _list_files(directory: Path) -> Iterator[Path]:
 
 
 def _came_with(file: Path, inspected: Sequence[Path]) -> bool:
-    """Whether the file is anywhere in a folder that is inspected, or beside a file that is."""
+    """Returns whether the file is anywhere in an inspected folder, or beside an inspected file."""
     folder = file.resolve().parent
     return any(
         folder.is_relative_to(path.resolve()) if path.is_dir() else folder == path.resolve().parent
@@ -92,7 +94,7 @@ def _came_with(file: Path, inspected: Sequence[Path]) -> bool:
 
 
 def _read_table(file: Path) -> Mapping[str, object] | None:
-    """The table [tool.ligerdiag], None where there is none."""
+    """Returns the table [tool.ligerdiag], None where there is none."""
     try:
         with file.open("rb") as stream:
             top = cast("dict[str, object]", tomllib.load(stream))
@@ -177,7 +179,7 @@ def _parse_entry(value: object, where: str, file: Path) -> ConfigEntry:
 
 
 def _read_words(value: object, key: str, where: str) -> str:
-    """A string with something in it, on one line."""
+    """Returns a string with something in it, on one line."""
     if not isinstance(value, str) or not value.strip():
         raise InputError(f"expected a string with something in it for `{key}` in {where} but got {_describe(value)}")
     return " ".join(value.split())

@@ -1,11 +1,11 @@
 """How a run is ended before its time: by Ctrl-C, by SIGTERM, or by its time limit.
 
-1. While a run works (`work_until_ended`), the first of the three raises RunEnded, a KeyboardInterrupt, in the main thread.
-   Whatever is being waited for is given up, and what was known by then is kept.
-2. From then on, and from the end of the work on, the report is made and written: what comes now waits for that, but for a
-   second Ctrl-C.
-3. Before the work begins nothing is known that could be kept: Ctrl-C and SIGTERM do what they always do.
-4. Without `watch_for_end`, as in a program that calls ligerdiag, signals stay as that program has them.
+1. While a run works (`work_until_ended`), the first of the three raises RunEnded, a KeyboardInterrupt, in the main
+   thread. The run stops waiting and keeps the results that it has.
+2. From then on, and from the end of the work on, the report is made and written: further signals wait for that, except
+   for a second Ctrl-C.
+3. Before the work begins there are no results to keep: Ctrl-C and SIGTERM have their usual effect.
+4. Without `watch_for_end`, as in a program that calls ligerdiag, the signal handlers of that program stay in place.
 """
 
 import os
@@ -19,7 +19,7 @@ from ligerdiag.errors import LigerdiagError
 
 
 class Ending(StrEnum):
-    """What ended a run before everything was done."""
+    """The event that ended a run before everything was done."""
 
     INTERRUPT = "Ctrl-C"
     TERMINATE = "SIGTERM"
@@ -35,7 +35,7 @@ class RunEnded(KeyboardInterrupt):
 
 
 class Work:
-    """How the work of a run went."""
+    """The result of a run's work: complete, or ended early."""
 
     def __init__(self) -> None:
         self.ending: Ending | None = None
@@ -131,7 +131,7 @@ def work_until_ended() -> Generator[Work]:
 
 
 def _ring(watch: _Watch) -> None:
-    """In the timer's thread: the main thread is woken, whatever it waits for."""
+    """Wakes the main thread, whatever it waits for; runs in the timer's thread."""
     main = threading.main_thread().ident
     if main is not None:
         watch.is_over_time = True

@@ -1,7 +1,7 @@
-"""What can keep ligerdiag from looking: input, compile, artifact. Findings live in `findings`, bugs are tracebacks.
+"""Errors that keep ligerdiag from looking: input, compile, artifact. Findings live in `findings`, bugs are tracebacks.
 
-Each error is one line for the user: it names the thing and says what would be right. Its exit code is part of the
-command line's contract (`ligerdiag check --help`).
+Each error is one line for the user: it names the thing and says what is expected. Its exit code is part of the command
+line's contract (`ligerdiag check --help`).
 """
 
 import os
@@ -39,7 +39,7 @@ class CompileError(LigerdiagError):
 
 
 def describe_error(error: LigerdiagError) -> str:
-    """One line: the error, with the last thing that the worker said where a worker failed."""
+    """Returns one line: the error, with the last thing that the worker said where a worker failed."""
     said = error.log_tail.strip().splitlines() if isinstance(error, CompileError) else []
     return f"{error}: {said[-1].strip()}" if said else str(error)
 
@@ -64,4 +64,5 @@ def describe_bug(fault: Exception) -> str:
 
 
 class UsedWorkerError(LigerdiagError):
-    """A worker that holds one source was asked for another one, or for a changed file; a fresh one has to be asked."""
+    """A worker that holds one source was asked for another one, or for a changed file; the caller needs a fresh
+    worker."""

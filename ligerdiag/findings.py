@@ -1,11 +1,11 @@
-"""What ligerdiag says about a program: verdicts for outputs, findings for places. Plain data, no behaviour."""
+"""Verdicts for outputs and findings for places. Plain data, no behaviour."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """How much a finding weighs against `--fail-on`; one per rule, fixed."""
+    """The weight of a finding against `--fail-on`; one per rule, fixed."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -13,7 +13,7 @@ class Severity(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What an output of the program is computed from.
+    """How an output of the program relates to the intended values.
 
     Ordered from good to bad by `VERDICT_ORDER`; the worst wins where several apply.
     """
@@ -25,7 +25,7 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"
     """Could not be decided; never counts as clean."""
     CLOBBERED = "clobbered"
-    """Sees a hidden write that it should not see: somebody needed the original."""
+    """The output sees a hidden write that it should not see: something needed the original value."""
     STALE = "stale"
     """Misses a hidden write that it should see."""
 
@@ -58,7 +58,7 @@ class RuleFailure:
 
 
 class SuppressionKind(StrEnum):
-    """Where somebody has written down that a finding is allowed."""
+    """The place where a suppression is written."""
 
     IN_CODE = "in code"
     """A comment on the user's source line."""
@@ -68,7 +68,7 @@ class SuppressionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suppression:
-    """Somebody's word that a finding is to be allowed; it stays a finding."""
+    """A user's statement that a finding is allowed; it stays a finding."""
 
     kind: SuppressionKind
     reason: str
@@ -78,14 +78,14 @@ class Suppression:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallPlace:
-    """Where a kernel call stands that overwrites an operand: the line where its author acts."""
+    """The place of a kernel call that overwrites an operand: the line where its author acts."""
 
     line: SourceLine | None
     """The line that calls the kernel; None where it is not known."""
     stores: tuple[SourceLine, ...] = ()
     """The kernel's lines that write the operand; empty where its IR does not say them."""
     callers: tuple[SourceLine, ...] = ()
-    """Who called that line, innermost first. For a call of a backward function: the lines of the forward pass."""
+    """The callers of that line, innermost first. For a call of a backward function: the lines of the forward pass."""
     in_backward: bool = False
     """`callers` are lines of the forward pass, and the call is in their backward pass."""
     number: int = 0
@@ -93,14 +93,14 @@ class CallPlace:
     target: str = ""
     """The custom call's target, which tells the generation of jax-triton."""
     operands: int = 0
-    """How many operands the custom call has."""
+    """Number of operands of the custom call."""
     outputs: int = 0
-    """How many outputs it has."""
+    """Number of its outputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPlace:
-    """Where a value is read."""
+    """The place where a value is read."""
 
     line: SourceLine | None
     """None where the HLO does not say it."""
@@ -132,10 +132,10 @@ class Finding:
     help: str = ""
     """One remedy."""
     suppressed: Suppression | None = None
-    """Who allows it; None when nobody does."""
+    """The suppression that allows it; None if there is none."""
     call: CallPlace | None = None
     """The kernel call that overwrites the operand, where the finding is about one."""
     reader: ReadPlace | None = None
-    """Who reads, where the finding is about a read."""
+    """The reader, if the finding is about a read."""
     parts: tuple["Finding", ...] = ()
     """Of a cause that several findings have: these findings (see `causes`)."""

@@ -1,4 +1,4 @@
-"""What is known of all that `dumps` found: each module is inspected, one after the other, and its outcome is kept."""
+"""Inspects each module that `dumps` found, one after the other, and keeps its outcome."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ class Inspector(Protocol):
 
 @dataclass(slots=True)
 class InspectedModules:
-    """What is known so far of what was selected; filled step by step, so that Ctrl-C leaves what was done."""
+    """The outcomes so far of the selected modules. Filled step by step, so that a partial result survives Ctrl-C."""
 
     selection: Selection
     reports: list[CaseReport] = field(default_factory=list[CaseReport])
@@ -39,7 +39,7 @@ class InspectedModules:
 
     @property
     def total(self) -> int:
-        """How many there are."""
+        """Returns the number of modules."""
         return len(self.selection.artifacts) + len(self.selection.modules)
 
     def run(self, inspector: Inspector) -> Iterator[tuple[int, str]]:
@@ -65,7 +65,7 @@ class InspectedModules:
         ]
 
     def list_notes(self) -> tuple[str, ...]:
-        """What was found and is in no report, and how many modules hold nothing to check."""
+        """Returns notes on what was found and is in no report, and on how many modules hold nothing to check."""
         if any(report.error or report.coverage.hidden_writes for report in self.reports):
             nothing = f"{_count(self.idle)} without custom calls: nothing to check there" if self.idle else ""
         else:

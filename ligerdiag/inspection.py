@@ -64,7 +64,7 @@ class WrittenOperand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """What the static analysis says about one artifact."""
+    """The result of the static analysis of one artifact."""
 
     outputs: Mapping[str, Verdict]
     findings: tuple[Finding, ...]
@@ -72,13 +72,13 @@ class Inspection:
     failures: tuple[RuleFailure, ...] = ()
     """Rules that failed; the coverage names them, too."""
     written: tuple[WrittenOperand, ...] = ()
-    """What kernels overwrite behind XLA's back, in the program's order."""
+    """The operands that kernels overwrite without XLA's knowledge, in program order."""
     meant: Mapping[str, int] = field(default_factory=dict[str, int])
     """Output name to what its author wants it to depend on, as `labels` of hidden writes; empty without any."""
     neighbourhoods: tuple[Neighbourhood, ...] = ()
-    """Around each hidden write, if that was asked for."""
+    """The neighbourhood of each hidden write, if requested."""
     view: ScheduleView | None = None
-    """What an HTML report draws, if that was asked for."""
+    """The data for an HTML report, if requested."""
 
 
 NO_BUFFERS = BufferAssignment(slices=(), definitions={}, overlapping={}, parameters={})
@@ -87,7 +87,7 @@ NO_BUFFERS = BufferAssignment(slices=(), definitions={}, overlapping={}, paramet
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Compilation:
-    """What there is of one compilation, from wherever."""
+    """The parts of one compilation, whatever their origin."""
 
     name: str
     """For messages: the module's name, or a directory."""
@@ -103,9 +103,9 @@ class Compilation:
     kernel_calls: tuple[KernelCall, ...] = ()
     """The calls that the program asks for, as the worker traced it; () where it was traced elsewhere."""
     notes: tuple[str, ...] = ()
-    """What the reader of the files wants said under "not covered"."""
+    """Notes of the file reader for "not covered"."""
     thunks: ThunkSequence | None = None
-    """What is launched, with its command buffers; None where XLA wrote nothing of it, or nothing that could be read."""
+    """The launches with their command buffers; None if XLA wrote none or they could not be read."""
     command_order: CommandOrder | None = None
     """What order its command buffers keep, by XLA's flags; None where these are not known."""
     is_foreign: bool = True
@@ -127,7 +127,7 @@ def inspect_artifact(
     view: bool = False,
     is_foreign: bool = False,
 ) -> Inspection:
-    """Judge one artifact. Raises ArtifactError when a file of it cannot be read as what it should be.
+    """Judges one artifact. Raises ArtifactError when one of its files cannot be read as the expected kind.
 
     declared: what is believed of operands whose effects are unknown. readers: workers that read kernels with the Triton
     that made them, where that is not ours; see `open_readers`. neighbourhoods: look at who reads what is overwritten, too.
@@ -164,7 +164,7 @@ def inspect_artifact(
 
 
 def _read_thunks(path: Path) -> tuple[ThunkSequence | None, tuple[str, ...]]:
-    """The sequence, and what is to be said where it could not be read."""
+    """Returns the sequence, and what is to be said where it could not be read."""
     try:
         text = read_untrusted(path, MAXIMUM_TEXT_BYTES).decode("utf-8")
         return (parse_thunks(text) if text.strip() else None), ()
@@ -251,7 +251,7 @@ def inspect_compilation(
 
 
 def open_readers(toolchain: Toolchain, cache: Cache) -> Pool | None:
-    """A pool of one worker that reads kernels with the toolchain's Triton; None where that is our own."""
+    """Returns a pool of one worker that reads kernels with the toolchain's Triton; None where that is our own."""
     if toolchain.is_own:
         return None
     return Pool(cache=cache, toolchain=toolchain, jobs=1, timeout=EFFECTS_TIMEOUT, module=EFFECTS_WORKER)
@@ -279,7 +279,8 @@ def _describe(call: KernelCall, alone: LoneCall) -> CustomCall:
 
 
 def _check_buffers(compilation: Compilation) -> Compilation:
-    """The compilation without a buffer assignment that does not hold, and without aliases that it shows to be none."""
+    """Returns the compilation without a buffer assignment that does not hold, and without aliases that it shows to be
+    none."""
     buffers = compilation.buffers
     if buffers is None or not any(True for _ in compilation.optimized.iterate_custom_calls()):
         return compilation
@@ -390,7 +391,7 @@ def _compute_coverage(compilation: Compilation, context: Context) -> Coverage:
 
 
 def _describe_missing(compilation: Compilation) -> Iterator[str]:
-    """What a compilation with hidden writes lacks, a line each."""
+    """Yields the parts that a compilation with hidden writes lacks, a line each."""
     if not compilation.optimized.is_scheduled:
         yield "the module has no schedule: what runs before what is not known"
         return

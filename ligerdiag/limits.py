@@ -15,7 +15,7 @@ MAXIMUM_TEXT_BYTES = 1 << 30
 MAXIMUM_UNPACKED_RATIO = 200
 """Bytes that a gzip file may unpack to, for each of its own: real dumps shrink to a tenth or so."""
 SMALL_UNPACKED_BYTES = 16 << 20
-"""What any gzip file may unpack to."""
+"""The most that any gzip file may unpack to."""
 MAXIMUM_GZIP_MEMBERS = 1 << 16
 """bgzip, which makes the most, makes one of each 64 KiB: 4 GiB. An empty one has 20 bytes and costs a decompressor."""
 
@@ -26,11 +26,11 @@ MAXIMUM_ARTIFACT_FILES = 20_000
 """That a manifest may name; the snapshots of all passes of a large module are some hundreds."""
 
 BASE_MEMORY_BYTES = 3 << 29
-"""What any module may take of memory: 1.5 GiB."""
+"""The memory that any module may use: 1.5 GiB."""
 MEMORY_PER_BYTE = 100
 """A protobuf of a few bytes a message takes fifty times its size once it is parsed, and an analysis more."""
 BASE_SECONDS = 4.0
-"""What any module may take of a processor."""
+"""The processor time that any module may use."""
 SECONDS_PER_BYTE = 0.2 / (1 << 20)
 
 TEXT_BASE_MEMORY_BYTES = 2 << 30
@@ -49,6 +49,6 @@ SANDBOX_ANSWER_BYTES = 1 << 30
 SANDBOX_SPARE_SECONDS = 5.0
 """Of a processor, for a process that does not end itself when its time is up: it is in C++ and is killed after these."""
 WALL_SECONDS = 120.0
-"""What a sandboxed process may take by the clock, asleep or not, beside `WALL_FACTOR` times its processor time. A kernel's
-effects are waited for within it."""
+"""The wall time that a sandboxed process may take, asleep or not, beside `WALL_FACTOR` times its processor time.
+Waiting for a kernel's effects counts."""
 WALL_FACTOR = 30.0

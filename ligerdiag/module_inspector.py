@@ -1,7 +1,7 @@
 """From the files of one module, or one artifact, to its report: read, judged and described within its budget.
 
-A program whose order of operations is not known stands for several. What they agree in is said; an output in which they
-differ is unknown.
+A program whose order of operations is not known stands for several programs. The report says what they agree on; an
+output on which they differ is unknown.
 """
 
 import traceback
@@ -28,7 +28,7 @@ from ligerdiag.schedule_view import ScheduleView
 MOST_FRAMES = 8
 """Of a traceback, in a report."""
 UNKNOWN_TARGET = "unknown target"
-"""Where neither names nor provenance say what a module was compiled for."""
+"""The target's name if neither names nor provenance say what a module was compiled for."""
 UNKNOWN_ORDER = (
     "HLO text of the module before optimizations does not say in which order the author wrote what no operand orders:"
     " dump it with --xla_dump_hlo_as_proto"
@@ -37,26 +37,26 @@ UNKNOWN_ORDER = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectionRequest:
-    """How modules are to be looked at."""
+    """How to inspect modules."""
 
     timeout: float | None = None
-    """Seconds of a processor that one may take; None means by its size."""
+    """Seconds of processor time for one module; None means by its size."""
     declared: tuple[DeclaredEffects, ...] = ()
-    """What is believed of operands whose effects are unknown."""
+    """The declared effects of operands whose effects are unknown."""
     neighbourhoods: bool = False
-    """Look at who reads what kernels overwrite, too."""
+    """Also compute which instructions read the values that kernels overwrite."""
     view: bool = False
     """Compute what an HTML report draws, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleOutcome:
-    """What became of one module or artifact."""
+    """The outcome of one module or artifact."""
 
     report: CaseReport | None = None
     """Without status: see `api.conclude`. None where there is nothing to report."""
     notes: tuple[str, ...] = ()
-    """What was found and is in no report."""
+    """Notes on what was found and is in no report."""
     is_idle: bool = False
     """It holds no custom calls."""
     is_over_budget: bool = False
@@ -119,7 +119,7 @@ class ModuleInspector:
     def _look_within(
         self, sources: Sequence[Path], report: CaseReport, look: Callable[[], Inspection | None]
     ) -> ModuleOutcome:
-        """What `look` finds within the budget of those files; None of it is a module without custom calls."""
+        """Returns what `look` finds within the budget of those files; None if it is a module without custom calls."""
         started = perf_counter()
         seconds = self.request.timeout or compute_seconds(sources)
         try:
@@ -167,7 +167,7 @@ def compute_budget_seconds(request: InspectionRequest, subject: ModuleFiles | Pa
 
 
 def _list_sources(subject: ModuleFiles | Path) -> tuple[Path, ...]:
-    """The files by whose bytes a module's budget is computed."""
+    """Returns the files by whose bytes a module's budget is computed."""
     if isinstance(subject, ModuleFiles):
         return (*subject.optimized[:1], *subject.program[:1])
     return list_artifact_files(subject)
@@ -203,7 +203,7 @@ def _key(finding: Finding) -> tuple[object, ...]:
 
 
 def describe_inspection(report: CaseReport, inspection: Inspection, seconds: float) -> CaseReport:
-    """The report, with what was found. seconds: wall time of it all."""
+    """Returns the report, with the findings. seconds: wall time of it all."""
     return replace(
         report,
         outputs=inspection.outputs,
@@ -217,24 +217,24 @@ def describe_inspection(report: CaseReport, inspection: Inspection, seconds: flo
 
 
 def describe_error(report: CaseReport, error: LigerdiagError) -> CaseReport:
-    """The report, with what kept us from looking."""
+    """Returns the report, with the error that prevented the analysis."""
     return replace(report, error=str(error), error_exit_code=error.exit_code)
 
 
 def describe_failed(report: CaseReport, fault: Exception) -> CaseReport:
-    """The report of a module that a bug of ours keeps from being analysed; the other modules stand."""
+    """Returns the report of a module that a bug of ours keeps from being analysed; the other modules stand."""
     tail = "".join(traceback.format_exception(fault)[-MOST_FRAMES:])
     error = f"ligerdiag failed on it, which is a bug: {describe_bug(fault)}"
     return replace(report, error=error, error_exit_code=LigerdiagError.exit_code, log_tail=tail)
 
 
 def create_module_report(files: ModuleFiles) -> CaseReport:
-    """The report of a module that nothing is known of."""
+    """Returns the report of a module that nothing is known of."""
     target = files.target or UNKNOWN_TARGET
     return CaseReport(id=files.id, target=target, toolchain="", status=Status.ERROR, artifact=str(files.optimized[0]))
 
 
 def create_artifact_report(directory: Path) -> CaseReport:
-    """The report of an artifact that nothing is known of."""
+    """Returns the report of an artifact that nothing is known of."""
     name = str(directory)
     return CaseReport(id=name, target=UNKNOWN_TARGET, toolchain="", status=Status.ERROR, artifact=name)

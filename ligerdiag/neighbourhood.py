@@ -1,7 +1,8 @@
-"""The neighbourhood of a hidden write: who reads the overwritten value, on which side of the kernel, from which bytes.
+"""The neighbourhood of a hidden write: which instructions read the overwritten value, on which side of the kernel, from
+which bytes.
 
-Names and ids are left out: they differ from one compile to the next, and nothing depends on them. What is kept is what
-decides a verdict, so two neighbourhoods that are equal are equally right. `analysis.neighbours` computes it from a
+Names and ids are left out: they differ from one compile to the next, and nothing depends on them. A neighbourhood keeps
+what decides a verdict, so two equal neighbourhoods are equally right. `analysis.neighbours` computes it from a
 schedule, `analysis.drift` compares two.
 """
 
@@ -13,7 +14,7 @@ from ligerdiag.findings import SourceLine, Verdict
 
 
 class Side(StrEnum):
-    """When a reader reads."""
+    """The time of a read, before or after the kernel."""
 
     BEFORE = "before"
     """Before the kernel runs."""
@@ -23,18 +24,18 @@ class Side(StrEnum):
 
 
 class Origin(StrEnum):
-    """What a reader reads."""
+    """The bytes that a reader reads."""
 
     VALUE = "value"
     """The overwritten bytes themselves."""
     SOURCE = "source"
-    """What the overwritten bytes are a copy of."""
+    """The value that the overwritten bytes are a copy of."""
     NOWHERE = "nowhere"
     """Neither: the compiler has it compute the value anew, or from what that was computed from."""
 
 
 class Fate(StrEnum):
-    """What became of the kernel call."""
+    """The fate of the kernel call in the schedule."""
 
     PERFORMED = "performed"
     GONE = "gone"
@@ -48,7 +49,7 @@ class Reader:
     """An operation that reads the value; of a fusion, the fused operation that does."""
 
     opcode: str
-    """XLA's word for the operation."""
+    """XLA's name of the operation."""
     op_name: str
     """JAX's name stack, without tags; empty where the compiler made the operation."""
     source: SourceLine | None
@@ -61,7 +62,7 @@ class Reader:
 
     @property
     def primitive(self) -> str:
-        """JAX's word for the operation, XLA's where there is none."""
+        """Returns JAX's name of the operation, or XLA's if there is none."""
         return self.op_name.rpartition("/")[2] or self.opcode
 
 
@@ -74,7 +75,7 @@ class Neighbourhood:
     operand: int
     """operand_number of the custom call, 0-based."""
     number: int
-    """Which of the calls that are alike in kernel and operand, in program order, 1-based."""
+    """Its number among the calls with the same kernel and operand, in program order, 1-based."""
     fate: Fate
     source: SourceLine | None = None
     """The user's line that calls the kernel."""
@@ -87,7 +88,7 @@ class Neighbourhood:
     copied_by: tuple[str, ...] = ()
     """Opcodes that lead from the value that was computed to the bytes that the kernel gets, such as `all-gather`."""
     shares: tuple[str, ...] = ()
-    """What else of the neighbourhood stands in the same bytes, one phrase each, sorted."""
+    """Other values of the neighbourhood in the same bytes, one phrase each, sorted."""
 
     @property
     def title(self) -> str:
@@ -97,7 +98,7 @@ class Neighbourhood:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleFacts:
-    """What of a schedule matters for what its kernels overwrite, free of names and ids."""
+    """The facts of a schedule that matter for what its kernels overwrite, free of names and ids."""
 
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
     """Output name to verdict, in the program's order."""

@@ -1,4 +1,4 @@
-"""What numbers say about a program: replayed on the CPU, or run on a device. Plain data, no behaviour."""
+"""Results of computing with numbers: the program replayed on the CPU, or run on a device. Plain data, no behaviour."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,12 +6,12 @@ from enum import StrEnum
 
 
 class Attribution(StrEnum):
-    """What the numbers of an output are."""
+    """How the numbers of an output are explained."""
 
     FRESH = "fresh"
     """Equal to the intended ones, up to rounding."""
     STALE = "stale"
-    """Equal to what comes out when nobody sees what the kernels wrote."""
+    """Equal to the result when no instruction sees what the kernels wrote."""
     PARTLY_STALE = "partly stale"
     """Some rows are as intended, the others stale."""
     LOSSY = "lossy"
@@ -27,7 +27,7 @@ FAR = 0.5
 
 
 class ReplayState(StrEnum):
-    """How far the replay of a case came."""
+    """How far the replay of a case got."""
 
     DONE = "done"
     TOO_LARGE = "too large"
@@ -59,12 +59,12 @@ class OutputNumbers:
     rows_stale: int = 0
     """Rows that equal the stale ones and not the intended ones."""
     rows: int = 0
-    """Rows in all; 0 when rows were not asked for."""
+    """Rows in all; 0 when rows were not requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchNumbers:
-    """What was seen of one kernel call while it ran in the schedule, summed up over all its launches."""
+    """Observations of one kernel call while it ran in the schedule, summed up over all its launches."""
 
     kernel: str
     """The kernel's function name."""
@@ -72,7 +72,7 @@ class LaunchNumbers:
     """Name of the custom call in the optimized module."""
     launches: int
     checked: int = 0
-    """How many of the launches were run again to find races; small ones, and the first few of a loop."""
+    """Number of launches that were run again to find races: small ones, and the first few of a loop."""
     unwritten: Mapping[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
     """Output number to (elements that the kernel left unwritten, elements), where there are any, worst launch."""
     racing: Mapping[int, float] = field(default_factory=dict[int, float])
@@ -138,9 +138,9 @@ class DeviceRun:
     verdicts: Mapping[str, str] = field(default_factory=dict[str, str])
     """Output name to the static verdict on the device's own artifact."""
     not_covered: tuple[str, ...] = ()
-    """What those verdicts do not cover, one line each."""
+    """Limits of those verdicts, one line each."""
     intended_from: str = ""
-    """What stood for the intended result: `program order` or `reference`."""
+    """The source of the intended result: `program order` or `reference`."""
     artifact: str = ""
     """Directory of the device's own artifact."""
     milliseconds: float | None = None
@@ -148,6 +148,6 @@ class DeviceRun:
     timed_runs: int = 0
     """Executions that this is the median of; the device has run the program before them."""
     error: str = ""
-    """One line, when the case could not be run or there is nothing to compare with."""
+    """One line, if the case could not be run or there is no intended result to compare with."""
     died: bool = False
-    """It was tried and did not work; else the machine is too small for it."""
+    """The device run crashed or timed out; if false, the machine is too small for it."""

@@ -20,7 +20,7 @@ class RecordError(ValueError):
 
 
 def encode_record(value: object) -> object:
-    """What `json.dumps` can write; `decode_record` makes an equal value of it."""
+    """Returns a value that `json.dumps` can write; `decode_record` makes an equal value of it."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str | Path):
@@ -36,7 +36,7 @@ def encode_record(value: object) -> object:
 
 
 def decode_record[A](kind: type[A], value: object) -> A:
-    """The value as `kind`, from what `json.loads` made of it. Raises RecordError when it is not one."""
+    """Returns the value as `kind`, from what `json.loads` made of it. Raises RecordError when it is not one."""
     return _decode(kind, value, kind.__name__)
 
 

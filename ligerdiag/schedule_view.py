@@ -1,4 +1,5 @@
-"""What a reader has to see of a schedule: the mutated buffers in time, who reads them, and the way to each output.
+"""The parts of a schedule that a report shows: the mutated buffers over time, their readers, and the way to each
+output.
 
 `analysis.schedule_view` computes it from both programs, `report.html` draws it. It holds the neighbourhood of what kernels
 overwrite (a few hundred instructions at most, whatever the size of the module) and, in `text`, the whole module.
@@ -11,7 +12,7 @@ from ligerdiag.findings import SourceLine, Verdict
 
 
 class Lane(StrEnum):
-    """What of the device executes an instruction."""
+    """The unit of the device that executes an instruction."""
 
     COMPUTE = "compute"
     """The main stream."""
@@ -22,7 +23,7 @@ class Lane(StrEnum):
 
 
 class AccessKind(StrEnum):
-    """What an instruction does to the bytes of a mutated buffer."""
+    """How an instruction accesses the bytes of a mutated buffer."""
 
     DEFINE = "define"
     """It computes the value that the kernel overwrites later."""
@@ -35,19 +36,20 @@ class AccessKind(StrEnum):
 
 
 class ReadKind(StrEnum):
-    """What a read gets, against what its author means. Only READ accesses have one that is not NONE."""
+    """The value that a read gets, compared with the value that its author means. Only READ accesses have a kind other
+    than NONE."""
 
     NONE = "none"
     FRESH = "fresh"
-    """What the kernel wrote, as meant, and something forces the order."""
+    """The kernel's result, as meant, and the order is forced."""
     ORIGINAL = "original"
-    """What stood there before the kernel, as meant."""
+    """The bytes before the kernel's write, as meant."""
     LATENT = "latent"
-    """As meant, by luck."""
+    """The value that is meant, by luck."""
     STALE = "stale"
-    """What stood there before the kernel; what the kernel wrote is meant."""
+    """The bytes before the kernel's write, where its result is meant."""
     CLOBBERED = "clobbered"
-    """What the kernel wrote; what stood there before is meant."""
+    """The kernel's result, where the bytes before its write are meant."""
     UNKNOWN = "unknown"
 
 
@@ -64,7 +66,7 @@ READ_KIND_ORDER = (
 
 
 class Place(StrEnum):
-    """Where a read finds the value."""
+    """The place where a read finds the value."""
 
     SAME_BYTES = "same bytes"
     COPY = "copy"
@@ -110,7 +112,7 @@ class MutatedBuffer:
     is_performed: bool
     """The schedule holds the call, and where it writes could be told."""
     unknown: bool
-    """Whether the kernel writes it could not be told."""
+    """Whether it could not be determined if the kernel writes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +161,7 @@ class MissingEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputView:
-    """How one output of the program comes about."""
+    """How one output of the program is computed."""
 
     name: str
     verdict: Verdict
@@ -171,7 +173,7 @@ class OutputView:
     """
     missing: tuple[MissingEdge, ...] = ()
     sentence: str = ""
-    """One line for who has never seen HLO: what this output is computed from, and what is wrong with that."""
+    """One line for readers new to HLO: the values that this output is computed from, and what is wrong with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,10 @@
-"""Which toolchains are there, which of them work, and what is missing where one does not.
+"""Finds out which toolchains exist, which of them work, and what is missing from one that does not.
 
 1. `environment`: its folder is there, with an interpreter; for the default one, the packages beside ligerdiag.
 2. `packages`: each is there as pinned.
 3. `compile`: a small program with a Triton kernel that overwrites its operand compiles for a GPU.
-4. `kernel`: the kernel's IR is followed, by the Triton that wrote it, and the hidden write is found.
-A step is tried only when the one before it is as it should be.
+4. `kernel`: the kernel's IR is followed, by the Triton that wrote it, and the hidden write is found. A step is tried
+only when the one before it has succeeded.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ SHOWN_VERSIONS = ("jax", "jax-triton", "triton")
 
 
 class State(StrEnum):
-    """How a step went, or how a toolchain is."""
+    """The result of a step, or of a toolchain as a whole."""
 
     WORKS = "works"
     MISSING = "missing"
@@ -65,7 +65,7 @@ class ToolchainStatus:
     about: str
     python: str
     versions: dict[str, str]
-    """As pinned; of the default one, as found."""
+    """The pinned versions; for the default one, the versions found."""
     directory: str
     """Of its environment, whether it is there or not; "" for the default one."""
     steps: tuple[Step, ...]
@@ -77,12 +77,12 @@ class ToolchainStatus:
 
 
 def list_statuses(cache: Cache) -> tuple[ToolchainStatus, ...]:
-    """Every toolchain, the default one first, by what is on the disk: nothing is started."""
+    """Returns every toolchain, the default one first, by what is on the disk: nothing is started."""
     return tuple(_look(name, cache)[0] for name in (DEFAULT, *(spec.name for spec in known_toolchains())))
 
 
 def diagnose(name: str, cache: Cache, target: Target) -> ToolchainStatus:
-    """One toolchain, tried out on a program; InputError when there is none of that name."""
+    """Diagnoses one toolchain by compiling a program with it. Raises InputError when there is none of that name."""
     status, toolchain = _look(name, cache)
     if toolchain is None:
         return status
@@ -90,7 +90,7 @@ def diagnose(name: str, cache: Cache, target: Target) -> ToolchainStatus:
 
 
 def _look(name: str, cache: Cache) -> tuple[ToolchainStatus, Toolchain | None]:
-    """What is on the disk, and the toolchain when that is as it should be."""
+    """Returns the state on disk, and the toolchain if its environment and packages are complete."""
     return _look_at_own() if name == DEFAULT else _look_at_environment(find_spec(name), cache)
 
 

@@ -1,6 +1,6 @@
-"""The one way to open a file of a stranger: regular files alone, never waiting, never above a bound.
+"""The only way to open an untrusted file: regular files only, without waiting, up to a size bound.
 
-1. A FIFO, a socket or a device is refused before it is opened: reading it could wait for ever, or do something.
+1. A FIFO, a socket or a device is refused before it is opened: reading it could wait forever or have an effect.
 2. A file counts by its size, holes included, and no more is read than it had when it was opened.
 3. `count_stored_bytes` leaves the holes out: what a file may cost grows with what it takes on disk.
 """
@@ -19,7 +19,8 @@ _MAXIMUM_EXTENTS = 4096
 
 
 def open_untrusted(path: Path, maximum: int, *, follow: bool = True) -> FileIO:
-    """The file, open for reading. Raises ArtifactError when it is no regular file or has more than `maximum` bytes.
+    """Returns the file, open for reading. Raises ArtifactError when it is no regular file or has more than `maximum`
+    bytes.
 
     follow: whether the path itself may be a symbolic link.
     """
@@ -41,7 +42,8 @@ def open_untrusted(path: Path, maximum: int, *, follow: bool = True) -> FileIO:
 
 
 def read_untrusted(path: Path, maximum: int, *, follow: bool = True) -> bytes:
-    """The bytes of a regular file that has no more than `maximum` of them; raises ArtifactError as `open_untrusted`."""
+    """Returns the bytes of a regular file that has no more than `maximum` of them; raises ArtifactError as
+    `open_untrusted`."""
     with open_untrusted(path, maximum, follow=follow) as file:
         try:
             size = os.fstat(file.fileno()).st_size
@@ -78,7 +80,7 @@ def _count_data(file: int, size: int) -> int:
         while ends[-1] < size and len(ends) < 2 * _MAXIMUM_EXTENTS:
             start = os.lseek(file, ends[-1], os.SEEK_DATA)
             ends += (start, os.lseek(file, start, os.SEEK_HOLE))
-    except OSError:  # behind the last data; or holes cannot be asked for
+    except OSError:  # after the last data; or holes are not supported
         return size if ends == [0] and os.fstat(file).st_blocks else _sum_data(ends)
     return _sum_data(ends) + size - ends[-1]
 

@@ -15,6 +15,6 @@ def join_words(words: Sequence[str], last: str = "and") -> str:
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """`, did you mean `x`` for the known word that is nearest; empty where none is near."""
+    """Returns `, did you mean `x`` with the nearest known word; empty if none is near."""
     near = difflib.get_close_matches(word, list(known), 1)
     return f", did you mean `{near[0]}`" if near else ""

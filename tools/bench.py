@@ -1,10 +1,11 @@
-"""How long the default run takes, cold and warm, and what the analysis costs an instruction: `python tools/bench.py`.
+"""Measures the default run, cold and warm, and the analysis' cost per instruction: `python tools/bench.py`.
 
 A printed benchmark, not a test: figures depend on the machine. Selectors given as arguments replace the default.
 
-Three tables: wall seconds of the whole command; what one artifact costs, by step (reading is from bytes to the HLO view;
-what kernels do is read from the cache; the limit of 20 us an instruction is for the analysis itself); and the same
-steps for a program of N, 2N and 4N layers around one kernel, which should cost the same per instruction each time.
+Three tables: wall seconds of the whole command; the cost of one artifact, by step (reading is from bytes to the HLO
+view; the kernels' effects are read from the cache; the limit of 20 us an instruction is for the analysis itself); and
+the same steps for a program of N, 2N and 4N layers around one kernel, which should cost the same per instruction each
+time.
 """
 
 import json
@@ -128,13 +129,13 @@ def _measure_once(directory: Path, cache: Path) -> Cost:
 
 
 def render_run(name: str, seconds: float, cases: list[dict[str, Any]]) -> str:
-    """One line: wall seconds, cases, how many came from the cache."""
+    """Returns one line: wall seconds, cases, how many came from the cache."""
     cached = sum(bool(case["cached"]) for case in cases)
     return f"{name:<5} {seconds:8.2f} s  {len(cases)} cases, {cached} from the cache\n"
 
 
 def render_cost(name: str, cost: Cost) -> str:
-    """One line: microseconds an instruction for each step."""
+    """Returns one line: microseconds an instruction for each step."""
     each = [1e6 * seconds / cost.instructions for seconds in (cost.reading, cost.effects, cost.analysis)]
     verdict = "within" if each[-1] <= LIMIT else "OVER"
     columns = "".join(f"{figure:10.1f}" for figure in each)

@@ -1,10 +1,10 @@
-"""What `inspect` costs on large modules, and whether it grows linearly: `python tools/bench_inspect.py [INSTRUCTIONS]`.
+"""Measures `inspect` on large modules, and whether it grows linearly: `python tools/bench_inspect.py [INSTRUCTIONS]`.
 
-A printed benchmark, not a test: figures depend on the machine. Each row is a process of its own. Modules are blocks of real
-compiled ones (repeat_module), with XLA's buffer assignment; without tags, as a user's own dump, and where a row says so with
-tags and the program as written, as our own artifacts. `read` is from the files to the views of both
-modules, `judge` all that comes after it, with what kernels do read from the cache, both in seconds of a processor; `peak` is
-the largest resident memory.
+A printed benchmark, not a test: figures depend on the machine. Each row is a process of its own. Modules are blocks of
+real compiled ones (repeat_module), with XLA's buffer assignment; without tags, as a user's own dump, and in rows that
+say so with tags and the program as written, as our own artifacts. `read` is from the files to the views of both
+modules, `judge` everything after it, with the kernels' effects read from the cache, both in seconds of processor time;
+`peak` is the largest resident memory.
 """
 
 import os
@@ -33,7 +33,7 @@ LIMIT_SECONDS, LIMIT_BYTES = 3.0, 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What a row's blocks are made of."""
+    """The modules that a row's blocks are made of."""
 
     label: str
     selector: str

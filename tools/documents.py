@@ -1,11 +1,12 @@
 """The commands in README.md and docs/, run as a reader would run them.
 
-A page is run from top to bottom in a folder of its own, which has the clone's `cases/` and `kernels/` and nothing else:
+A page is run from top to bottom in a folder of its own, which has only the clone's `cases/` and `kernels/`:
 
 1. A Python block whose first line is `# name.py` becomes that file; a TOML block in the same way.
-2. A block in `sh`, or one of text that begins with `$ `, holds commands; the lines after a `$ ` command are what is printed,
-   where `…` stands for whatever is left out. Only standard output is shown.
-3. A word after the block's language says what else: `exit=1` (0 unless said), or `not-run=REASON`, one of `REASONS`.
+2. A block in `sh`, or one of text that begins with `$ `, holds commands; the lines after a `$ ` command are its output,
+   where `…` stands for any omitted text. Only standard output is shown.
+3. A word after the block's language gives further settings: `exit=1` (0 unless said), or `not-run=REASON`, one of
+   `REASONS`.
 """
 
 import os
@@ -33,12 +34,12 @@ REASONS = {
     "server": "for somebody else's service",
     "tool": "needs a program that is not everywhere",
 }
-"""Why a block is not run."""
+"""The reasons why a block is not run."""
 
 _SHELLS = frozenset({"", "sh", "bash", "console"})
 _FILE = re.compile(r"^# (?P<name>[\w./-]+\.(?:py|toml))$")
 _NOT_A_READERS = ("CI", "BUILD_NUMBER", "FORCE_COLOR", "NO_COLOR", "PY_COLORS")
-"""What changes what is printed, and is set where nobody reads: pytest writes whole messages into its summary in CI."""
+"""Variables that change the output and are unset for a reader: pytest writes whole messages into its summary in CI."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ class Block:
     """1-based, of the first line inside."""
     language: str
     words: tuple[str, ...]
-    """What stands after the language."""
+    """The words after the language."""
     text: str
 
     @property
@@ -59,7 +60,7 @@ class Block:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
     def find_word(self, name: str) -> str:
-        """The value of `name=value`, empty where there is none."""
+        """Returns the value of `name=value`, empty where there is none."""
         return next((word.partition("=")[2] for word in self.words if word.startswith(f"{name}=")), "")
 
     @property
@@ -69,7 +70,7 @@ class Block:
 
     @property
     def file_name(self) -> str:
-        """The file that it is, by its first line; empty where it is none."""
+        """Returns the name of the file that it holds, by its first line; empty if it holds none."""
         match = _FILE.match(self.text.partition("\n")[0]) if self.language in {"python", "toml"} else None
         return match["name"] if match else ""
 
@@ -90,7 +91,7 @@ def list_pages() -> tuple[Path, ...]:
 
 
 def parse_blocks(page: Path) -> tuple[Block, ...]:
-    """The page's fenced blocks."""
+    """Returns the page's fenced blocks."""
     tokens = MarkdownIt().parse(page.read_text(encoding="utf-8"))
     found: list[Block] = []
     for token in tokens:
@@ -102,7 +103,7 @@ def parse_blocks(page: Path) -> tuple[Block, ...]:
 
 
 def parse_commands(block: Block) -> tuple[Command, ...]:
-    """The commands of a shell block, in order; a comment behind a command is none of its words."""
+    """Returns the commands of a shell block, in order; a comment behind a command is none of its words."""
     commands: list[Command] = []
     for line in block.text.splitlines():
         if line.startswith("$ "):
@@ -116,7 +117,7 @@ def parse_commands(block: Block) -> tuple[Command, ...]:
 
 
 def prepare_folder(folder: Path) -> None:
-    """What a page may count on."""
+    """Puts into the folder everything that a page may rely on."""
     for name in ("cases", "kernels"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
 
@@ -140,7 +141,7 @@ def iterate_runs(
 ) -> Iterator[tuple[Block, Command, Outcome]]:
     """Runs the page's blocks in order, writing its files as they come.
 
-    python: of the environment that is meant. of_its_files: only the commands that name one of these files.
+    python: the interpreter of the environment to use. of_its_files: only the commands that name one of these files.
     """
     names: list[str] = []
     for block in parse_blocks(page):
@@ -156,7 +157,7 @@ def iterate_runs(
 
 
 def matches(expected: str, printed: str) -> bool:
-    """Whether what the page shows is what is printed, blanks aside; `…` stands for anything, also for nothing."""
+    """Returns whether the page shows the printed text, blanks aside; `…` matches anything, also nothing."""
     parts = [re.escape(_squeeze(part)) for part in _squeeze(expected).split("…")]
     return re.fullmatch(".*".join(part.strip() for part in parts), _squeeze(printed), flags=re.DOTALL) is not None
 

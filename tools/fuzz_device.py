@@ -94,7 +94,7 @@ def run_seed(seed: int, archive: tarfile.TarFile, tally: Counter[str], rows: lis
 
 
 def analyse(program: bytes, optimized: Path, outputs: tuple[str, ...]) -> Context:
-    """The static analysis of the device's own artifact."""
+    """Returns the static analysis of the device's own artifact."""
     module, buffers = load_hlo(optimized)
     assert buffers is not None
     return compute_context(
@@ -108,7 +108,7 @@ def analyse(program: bytes, optimized: Path, outputs: tuple[str, ...]) -> Contex
 
 
 def find_optimized(dump: Path) -> Path:
-    """The largest optimized module of the dump: the program itself."""
+    """Returns the largest optimized module of the dump: the program itself."""
     return max(dump.glob("*jit_*gpu_after_optimizations.hlo.pb"), key=lambda path: path.stat().st_size)
 
 

@@ -51,7 +51,7 @@ PROGRAM = "module_0001.jit_f.before_optimizations"
 
 
 class Hang(BaseException):
-    """An input took longer than SECONDS; no Exception, so that nobody catches it."""
+    """An input took longer than SECONDS; not an Exception, so that no handler catches it."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Seed:
 
 @dataclass
 class Tally:
-    """What became of the inputs."""
+    """The outcomes of the inputs."""
 
     outcomes: Counter[str] = field(default_factory=Counter[str])
     kinds: Counter[str] = field(default_factory=Counter[str])
@@ -94,7 +94,7 @@ class Tally:
 
 
 def load_seeds(folders: list[Path]) -> list[Seed]:
-    """The last module of each folder."""
+    """Returns the last module of each folder."""
 
     def read(folder: Path, pattern: str) -> bytes:
         return sorted(folder.glob(pattern))[-1].read_bytes()
@@ -197,7 +197,7 @@ _KINDS: dict[str, tuple[float, Callable[[Path, Seed, Random], None]]] = {
 
 
 def inspect_input(folder: Path, translator: Translator, cache: Cache) -> str:
-    """All that `inspect` does, with a text worker that is already there; one word for how it ended."""
+    """Runs all of `inspect`, with a text worker that exists already; returns one word for how it ended."""
     try:
         inspected = InspectedModules(select_modules((folder,)))
         inspector = ModuleInspector(

@@ -61,7 +61,7 @@ def interrupt(
 
 
 def check(files: Sequence[str], home: Path) -> Answer:
-    """What an undisturbed run says of each case: its status, verdicts and findings."""
+    """Returns what an undisturbed run says of each case: its status, verdicts and findings."""
     output, errors = _start(files, home).communicate()
     if not output:
         return {"error": errors[-2000:]}

@@ -39,7 +39,7 @@ def parse_export(text: str) -> list[str]:
 
 
 def render_pyproject(pyproject: str, choices: str, resolved: list[str]) -> str:
-    """The file with these choices and pins; a package that was chosen is not pinned twice."""
+    """Returns the file with these choices and pins; a package that was chosen is not pinned twice."""
     chosen = set(re.findall(r'"([A-Za-z0-9._-]+)==', choices))
     pins = [line for line in resolved if line.partition("==")[0] not in chosen]
     quoted = "".join('  "{}",\n'.format(line.replace('"', "'")) for line in pins)
@@ -48,7 +48,7 @@ def render_pyproject(pyproject: str, choices: str, resolved: list[str]) -> str:
 
 
 def run_uv_export(pyproject: str) -> str:
-    """What uv resolves for this pyproject.toml, with nothing of an earlier resolution."""
+    """Returns uv's resolution of this pyproject.toml, without the results of an earlier one."""
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "pyproject.toml").write_text(pyproject, encoding="utf-8")
         Path(directory, "README.md").touch()

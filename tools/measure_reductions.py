@@ -36,7 +36,7 @@ def compile_all(selectors: list[str], *, tagged: bool) -> Mapping[str, Artifact]
 
 
 def main(arguments: list[str]) -> int:
-    """The table; 1 where something contradicts."""
+    """Prints the table; returns 1 if something contradicts."""
     selectors = [argument for argument in arguments if argument != "-v"] or [str(ROOT / "cases")]
     tagged, untagged = compile_all(selectors, tagged=True), compile_all(selectors, tagged=False)
     found: list[Comparison] = []

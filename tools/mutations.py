@@ -1,4 +1,5 @@
-"""What `fuzz_inspect` does to good input: bytes, fields, tokens, packing and structure. `random` alone decides."""
+"""The mutations that `fuzz_inspect` makes to good input: bytes, fields, tokens, packing and structure. `random` alone
+decides."""
 
 import gzip
 import re
@@ -58,7 +59,7 @@ def mutate_fields(proto: HloProto, random: Random) -> bytes:
 
 
 def _choose_message(proto: HloProto, random: Random) -> Any:
-    """An instruction three times out of four, else any."""
+    """Returns an instruction three times out of four, else any."""
     computations = proto.hlo_module.computations
     chosen: Any = proto
     if computations and random.random() < 0.75:
@@ -167,7 +168,8 @@ def mutate_text(data: bytes, random: Random) -> bytes:
 
 
 def pack(data: bytes, random: Random) -> bytes:
-    """A gzip file of the bytes, or one that is cut off, damaged, packed twice, a bomb, or longer than it says."""
+    """Returns a gzip file of the bytes, or one that is cut off, damaged, packed twice, a bomb, or longer than it
+    says."""
     packed = gzip.compress(data, 1)
     match random.randrange(7):
         case 0:
@@ -194,7 +196,7 @@ def make_bomb(random: Random) -> bytes:
 
 
 def make_structure(random: Random) -> HloProto:
-    """A module of its own, whose form is extreme: deep, wide, doubled or in circles."""
+    """Returns a module of its own, whose form is extreme: deep, wide, doubled or in circles."""
     make: Callable[[HloModuleProto, int, Random], None] = random.choice(_STRUCTURES)
     proto = HloProto()
     proto.hlo_module.name = "extreme"

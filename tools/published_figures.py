@@ -1,10 +1,11 @@
-"""Which gradient was wrong on the seed's H100: the figures that its authors printed, from a formula.
+"""Finds the gradient that was wrong on the seed's H100: computes the figures that its authors printed, from a formula.
 
     uv run python tools/published_figures.py
 
-The README of phlippe/liger_kernels shows the first lines of two failed comparisons. Here a gradient is computed that reads
-the logits where it should read their gradient, on the arguments of their test, in float64. No kernel, no scheduler: if the
-figures are the same, that is what their GPU computed. jax 0.4.34 drew with `jax_threefry_partitionable` off.
+The README of phlippe/liger_kernels shows the first lines of two failed comparisons. This file computes a gradient that
+reads the logits where it should read their gradient, on the arguments of their test, in float64. It uses no kernel and
+no scheduler: if the figures are the same, their GPU computed that gradient. jax 0.4.34 drew with
+`jax_threefry_partitionable` off.
 """
 
 import math

@@ -1,8 +1,9 @@
-"""What `inspect` loses where an XLA dump lacks something: one compilation, reduced, against the full artifact's verdicts.
+"""Measures what `inspect` loses if an XLA dump lacks something: one compilation, reduced, against the full artifact's
+verdicts.
 
 Each form of a compilation is judged by the same function as the full one. An output is equal, or unknown; right both
-times, but lucky in one of them; wrong both times, but told otherwise; or it contradicts, right in one and wrong in the
-other, which is a bug.
+times, but lucky in one of them; wrong both times, but with another verdict; or it contradicts, right in one and wrong
+in the other, which is a bug.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +18,7 @@ from ligerdiag.inspection import Compilation, Inspection, inspect_artifact, insp
 
 
 class Change(StrEnum):
-    """What became of one output's verdict."""
+    """The change of one output's verdict."""
 
     EQUAL = "equal"
     UNKNOWN = "unknown"
@@ -30,7 +31,7 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """What a compilation is made of."""
+    """One form of a compilation: the files that it consists of."""
 
     name: str
     tags: bool = False
@@ -71,7 +72,7 @@ class Comparison:
 
 
 def reduce_artifact(form: Form, tagged: Artifact, untagged: Artifact) -> Compilation:
-    """The compilation in this form."""
+    """Returns the compilation in this form."""
     artifact = tagged if form.tags else untagged
     optimized, buffers = load_hlo(artifact.optimized)
     program = load_hlo(artifact.as_written if form.as_written else artifact.unoptimized)[0] if form.program else None
@@ -88,7 +89,7 @@ def reduce_artifact(form: Form, tagged: Artifact, untagged: Artifact) -> Compila
 def compare_forms(
     tagged: Artifact, untagged: Artifact, effects: Path, forms: tuple[Form, ...] = FORMS
 ) -> Iterator[Comparison]:
-    """Every form of one case beside the full artifact. effects: cache directory for what kernels do."""
+    """Yields every form of one case beside the full artifact. effects: cache directory for what kernels do."""
     full = inspect_artifact(tagged, effects_cache=effects)
     for form in forms:
         reduced = inspect_compilation(reduce_artifact(form, tagged, untagged), effects_cache=effects)

@@ -1,8 +1,9 @@
-"""Writes what the commands of README.md and docs/ print into these pages: `python -m tools.render_documents [PAGE…]`.
+"""Writes the output of the commands of README.md and docs/ into these pages: `python -m tools.render_documents
+[PAGE…]`.
 
-What a page shows is kept where it still matches what is printed, with all that `…` leaves out; else the whole output takes
-its place, less how long it took, to be shortened again by hand. An exit code that is not the one that the page says is told
-and changes nothing.
+A page's text is kept if it still matches the output, including all text that `…` leaves out; otherwise the whole output
+replaces it, without its durations, to be shortened again by hand. An exit code other than the page's is reported and
+changes nothing.
 """
 
 import re

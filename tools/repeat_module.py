@@ -22,9 +22,9 @@ class _Block:
 
     number: int
     computations: int
-    """What computation ids rise by from block to block."""
+    """The step of computation ids from block to block."""
     instructions: int
-    """What instruction ids rise by from block to block."""
+    """The step of instruction ids from block to block."""
 
     def computation(self, source: int) -> int:
         return source + self.number * self.computations
@@ -110,7 +110,8 @@ def _replace_calls(instructions: Iterable[HloInstructionProto]) -> None:
 def _add_block(
     new_entry: HloComputationProto, entry: HloComputationProto, block: _Block, results: dict[int, int]
 ) -> HloInstructionProto:
-    """Adds the entry's instructions; a parameter of a later block is the result that stands for it, or the first block's."""
+    """Adds the entry's instructions; a parameter of a later block becomes the matching result, or the first block's
+    parameter."""
     stand_ins: dict[int, int] = {}
     root = entry.instructions[0]
     for instruction in entry.instructions:
@@ -127,7 +128,7 @@ def _add_block(
 
 
 def _match_results(entry: HloComputationProto, root: HloInstructionProto) -> dict[int, int]:
-    """Parameter number to the instruction of this block that the next one takes for it."""
+    """Returns parameter number to the instruction of this block that the next one takes for it."""
     free = list(zip(root.shape.tuple_shapes, root.operand_ids, strict=True))
     found: dict[int, int] = {}
     for parameter in (i for i in entry.instructions if i.opcode == "parameter"):

@@ -1,4 +1,4 @@
-"""Running a command in a process of its own, which asks nobody anything."""
+"""Runs a command in a process of its own, without interactive input."""
 
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run of the command line left behind."""
+    """The output and exit code of a run of the command line."""
 
     code: int
     out: str
@@ -16,7 +16,7 @@ class Outcome:
 
 
 def run_process(command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], timeout: float = 300) -> Outcome:
-    """Runs it to its end, whatever that is."""
+    """Runs it until it ends, in any way."""
     done = subprocess.run(
         command,
         cwd=cwd,

@@ -44,7 +44,7 @@ def write_pages(directory: Path) -> None:
 
 
 def find_page(directory: Path, case_id: str) -> Path:
-    """The page that says that it is the case's."""
+    """Returns the page that says that it is the case's."""
     found = [path for path in sorted(directory.glob("*.html")) if f"<h1>{case_id}</h1>" in path.read_text("utf-8")]
     if len(found) != 1:
         raise SystemExit(f"expected one page of `{case_id}` in `{directory}` but got {len(found)}")

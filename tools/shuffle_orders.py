@@ -1,4 +1,4 @@
-"""Whether case files compile to the same bytes in any order: `python -m tools.shuffle_orders [FILES] --orders 200`.
+"""Checks that case files compile to the same bytes in any order: `python -m tools.shuffle_orders [FILES] --orders 200`.
 
 1. What is expected: every file compiled alone, by a worker of its own on an empty cache, when an order has it first.
 2. An order is a few of the files in a random sequence, a few random cases of each, with a random number of workers, cold

@@ -13,7 +13,7 @@ FRAMES = 10
 
 
 def prepare() -> Answerer:
-    """As a compile worker's, with modules as JAX lowers them."""
+    """Prepares as a compile worker does, with modules as JAX lowers them."""
     import jax
 
     from ligerdiag.compile import compile_job, worker

@@ -1,4 +1,4 @@
-"""What a cross entropy loss can be asked for, apart from its arrays. Imports no framework."""
+"""The options of a cross entropy loss, apart from its arrays. Imports no framework."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +7,7 @@ from kernels.modes import Mode
 
 
 class Reduction(StrEnum):
-    """How the losses of the rows become the loss."""
+    """How the loss is computed from the losses of the rows."""
 
     MEAN = "mean"
     """Their sum, divided by the number of rows that are not ignored (at least 1)."""

@@ -1,7 +1,7 @@
 """The kernel for Pallas on Triton, one program a row, and its launch.
 
-Pallas lets a kernel store to the reference of an input. Nothing is copied for it and nothing is declared: the Triton
-IR stores through the operand's pointer, and the call says nothing of it.
+Pallas lets a kernel store to the reference of an input. It copies nothing for that and declares nothing: the Triton IR
+stores through the operand's pointer, and the call does not say so.
 """
 
 from functools import partial

@@ -26,9 +26,9 @@ def cross_entropy(
 
         gradient[i] = z * (exp(log p[i]) - s / V - (1 - s) * [i == y])
 
-    An ignored row has loss and gradient 0; a target that is neither `ignore_index` nor in [0, V) has loss NaN.
-    The logsumexp by a running maximum is Milakov and Gimelshein's (arXiv 1805.02867), the gradient in the place of the
-    logits is Liger Kernel's (arXiv 2410.10989); neither is needed here.
+    An ignored row has loss and gradient 0; a target that is neither `ignore_index` nor in [0, V) has loss NaN. The
+    logsumexp by a running maximum is Milakov and Gimelshein's (arXiv 1805.02867), the gradient that replaces the logits
+    is Liger Kernel's (arXiv 2410.10989); neither is needed here.
     """
     vocabulary = logits.shape[-1]
     log_p = jax.nn.log_softmax(logits.astype(jnp.float32), axis=-1)

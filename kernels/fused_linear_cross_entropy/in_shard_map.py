@@ -1,11 +1,11 @@
-"""The same loss on a mesh, the kernel in a `shard_map`: each device calls it on tokens of its own, and nothing is gathered
-into a copy behind its back.
+"""The same loss on a mesh, the kernel in a `shard_map`: each device calls it on tokens of its own, and XLA does not
+gather anything into a hidden copy.
 
-The tokens are split over one axis, whatever the parameters are split over. Parameters that are split are gathered whole on
-each device, inside of the `shard_map`, before the product with the input: the kernel needs all logits of a row. What each
-device then has for its tokens is summed up: losses and counts by `psum`, gradients of the parameters by what autodiff makes
-of the gathering, a scattered sum. This is data parallelism, also where the parameters are split over the vocabulary: no
-device computes a part of a row.
+The tokens are split over one axis, whatever the parameters are split over. Parameters that are split are gathered whole
+on each device, inside of the `shard_map`, before the product with the input: the kernel needs all logits of a row. Each
+device's results for its tokens are then summed up: losses and counts by `psum`, gradients of the parameters by
+autodiff's transpose of the gathering, a scattered sum. This is data parallelism, also where the parameters are split
+over the vocabulary: no device computes a part of a row.
 """
 
 from functools import partial

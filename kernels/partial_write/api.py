@@ -14,8 +14,8 @@ def multiply_range(  # the kernel's own parameters
 ) -> jax.Array:
     """Returns `x` with the elements from start to end multiplied by those of `y`; not in mode `out_of_place`.
 
-    x, y: float[size]. Out of place the other elements are whatever stood in the bytes. backend: `triton` or `pallas`;
-    Pallas wants `end - start` to be a power of two. ValueError in the modes that declare no output.
+    x, y: float[size]. Out of place, the other elements hold arbitrary bytes. backend: `triton` or `pallas`; Pallas
+    wants `end - start` to be a power of two. ValueError in the modes that declare no output.
     """
     mode = Mode(mode)
     if mode in UNDECLARED:

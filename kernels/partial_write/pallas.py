@@ -9,7 +9,7 @@ from jax.experimental.pallas import triton as pallas_triton
 
 
 def multiply_range_pallas(x: jax.Array, y: jax.Array, *, start: int, end: int, aliased: bool) -> jax.Array:
-    """Returns an array whose elements from start to end are `x * y`; the others nobody stores."""
+    """Returns an array whose elements from start to end are `x * y`; the others are not stored."""
     return pl.pallas_call(
         partial(_multiply_range, start=start, end=end),
         out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),

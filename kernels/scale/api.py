@@ -41,8 +41,8 @@ def scale(values: jax.Array, factor: jax.Array, *, mode: str = "aliased") -> jax
 def scale_by_address(values: jax.Array, factor: jax.Array, *, mode: str = "aliased") -> tuple[jax.Array, jax.Array]:
     """Returns `sum(values)`, f32[], and `values * factor`, f32[size], as `mode` gets hold of it.
 
-    values: f32[size]; factor: f32[]. Where the write is not declared, the kernel stores through a pointer that it makes
-    from an integer: nobody can tell from its IR which operand that hits. Exists to be diagnosed.
+    values: f32[size]; factor: f32[]. If the write is not declared, the kernel stores through a pointer that it makes
+    from an integer: its IR does not tell which operand that hits. Exists to be diagnosed.
     """
     if values.ndim != 1 or factor.shape:
         raise ValueError(f"Expected values (size,) and a factor () but got {values.shape=} and {factor.shape=}")

@@ -29,7 +29,7 @@ def scale_by_address_kernel(  # noqa: PLR0917 - Triton knows no keyword-only par
     BLOCK: tl.constexpr,
 ):
     if destination_ptr is None:
-        # Who follows pointers loses this one.
+        # An analysis that follows pointers loses this one.
         destination_ptr = values_ptr.to(tl.uint64).to(tl.pointer_type(tl.float32))
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     values = tl.load(values_ptr + at, mask=at < SIZE, other=0.0)

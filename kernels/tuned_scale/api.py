@@ -1,4 +1,4 @@
-"""Doubles rows in place; which configuration does so is tried out when the call is first reached."""
+"""Doubles rows in place; the launcher tries out the configurations when the call is first reached."""
 
 import jax
 import triton

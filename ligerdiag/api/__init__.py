@@ -1,4 +1,4 @@
-"""What the commands do, as functions of data: nothing here prints, nothing here knows a terminal."""
+"""The commands as functions of data: nothing here prints or knows a terminal."""
 
 from ligerdiag.api.bisecting import bisect
 from ligerdiag.api.catalogue import list_cases, list_rules

@@ -60,7 +60,7 @@ def bisect(options: BisectOptions, on_progress: OnProgress | None = None) -> tup
 
 
 def _refuse_idle_options(options: BisectOptions) -> None:
-    """What the axis would not look at is not what was meant."""
+    """Raises InputError for options that the axis would ignore: the user meant something else."""
     if options.device and options.axis is not Axis.MITIGATION:
         raise InputError(f"a device is timed over `mitigation`, not over `{options.axis.value}`")
     if (options.toolchains or options.create) and options.axis is not Axis.TOOLCHAINS:
@@ -77,7 +77,7 @@ def _choose_cases(laboratory: Laboratory, options: BisectOptions) -> tuple[CaseS
 
 
 def _find_axis(axis: Axis) -> BisectAxis:
-    """The function that varies along it; only that axis is imported."""
+    """Returns the function that varies along it; only that axis is imported."""
     match axis:
         case Axis.MITIGATION:
             from ligerdiag.bisect.mitigation import bisect_mitigation as run

@@ -1,4 +1,4 @@
-"""What there is to choose from: cases and rules."""
+"""Lists the cases and the rules that a user can choose from."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,9 +19,9 @@ def list_cases(
     cache_directory: Path | None = None,
     jobs: int | None = None,
 ) -> tuple[CaseSpec, ...]:
-    """The cases that the selectors mean, from `directory`. Raises as `check` does.
+    """Returns the cases that the selectors mean, from `directory`. Raises as `check` does.
 
-    Who asks at the same time as others waits for them, and then finds the answer in the cache.
+    A process that asks at the same time as others waits for them, and then finds the answer in the cache.
     """
     cache = Cache(cache_directory)
     with hold_key(cache.artifacts, "cases"), Pool(cache=cache, jobs=jobs) as pool:
@@ -29,5 +29,5 @@ def list_cases(
 
 
 def list_rules() -> tuple[Rule, ...]:
-    """All rules, by id."""
+    """Returns all rules, by id."""
     return RULES

@@ -164,9 +164,10 @@ def _compile(
 
 
 def _list_roots(source: Source, usual: str) -> tuple[str, ...]:
-    """Where sources are read for a report on cases of this source, which the user gave to be checked.
+    """Returns the folders from which a report reads the sources of these cases, which the user asked to check.
 
-    That is `usual`, the folder that its imports start from, and those of the user's own that Python imports from.
+    These are `usual`, the folder that the source's imports start from, and the user's own folders on Python's import
+    path.
     """
     folders = [Path(source.root), *map(Path, list_own_folders())]
     if source.pickled:
@@ -176,7 +177,7 @@ def _list_roots(source: Source, usual: str) -> tuple[str, ...]:
 
 
 def describe_refusal(options: CheckOptions, error: LigerdiagError) -> CheckReport:
-    """The report of a request that cannot be met, for whoever reads reports and not the terminal."""
+    """Returns the report of a request that cannot be met, for programs that read reports and not the terminal."""
     what = ", ".join(str(selector) for selector in options.selectors) or "cases"
     cases = tuple(describe_broken(what, target, options.toolchain, error) for target in options.targets)
     return CheckReport(cases=cases, targets=options.targets, toolchain=options.toolchain)

@@ -20,9 +20,9 @@ _WITHOUT_DOUBT = (Status.CLEAN, Status.EXPECTED, Status.ALLOWED, Status.NOTHING)
 def conclude(
     report: CaseReport, suppressions: Suppressions | None = None, recorded: ScheduleFacts | None = None
 ) -> CaseReport:
-    """The report with the findings that numbers add or settle, what contradicts what, what is allowed, and its status.
+    """Returns the report with the findings that numbers add or settle, contradictions, suppressions, and its status.
 
-    suppressions: None allows nothing. recorded: what a baseline has for it.
+    suppressions: None allows nothing. recorded: the baseline's entry for it.
     """
     if report.error:
         return report

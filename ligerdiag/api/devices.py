@@ -18,7 +18,7 @@ FULL_TIMEOUT = 1800.0
 
 
 def make_replay_options(options: CheckOptions) -> ReplayOptions:
-    """How the options want cases to be replayed."""
+    """Returns the options of a replay that these options ask for."""
     return ReplayOptions(
         bounds=options.bounds,
         timeout=options.timeout,
@@ -29,7 +29,7 @@ def make_replay_options(options: CheckOptions) -> ReplayOptions:
 
 
 def run_on_devices(run: Run, options: CheckOptions, cache: Cache, tell: OnProgress) -> Iterator[tuple[Key, DeviceRun]]:
-    """Each case runs once, whatever the targets it was compiled for."""
+    """Runs each case once, for however many targets it was compiled."""
     cases = {(task.case.source, task.case.id): task.case for task in run.tasks}
     large = {
         key[:2]

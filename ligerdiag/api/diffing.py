@@ -21,7 +21,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffOptions:
-    """What to compare, and how."""
+    """Options of `diff`: the two sides to compare, and how."""
 
     subjects: tuple[str, ...]
     """Two paths; or, with two targets or toolchains, ids, globs, files, module:name."""
@@ -36,9 +36,9 @@ class DiffOptions:
     """Seconds that one compile may take, or one module to be read; None means as of `check` and `inspect`."""
     cache_directory: Path | None = None
     effects: tuple[DeclaredEffects, ...] = ()
-    """What is believed of operands whose effects are unknown."""
+    """The declared effects of operands whose effects are unknown."""
     notes: tuple[str, ...] = ()
-    """What is to be said in the report, too."""
+    """Further notes for the report."""
 
 
 def diff(options: DiffOptions, on_progress: OnProgress | None = None) -> DifferenceReport:
@@ -116,7 +116,7 @@ def _compare_cases(
 
 
 def _pair_cases(reports: Sequence[CheckReport], labels: Sequence[str]) -> Iterator[Difference]:
-    """A difference for each case of which both sides were done."""
+    """Yields a difference for each case of which both sides were done."""
     sides: list[dict[str, CaseReport]] = []
     for report, name in zip(reports, (reports[0].targets[0], reports[1].targets[-1]), strict=True):
         sides.append({case.id: case for case in report.cases if case.target == name})
@@ -127,7 +127,7 @@ def _pair_cases(reports: Sequence[CheckReport], labels: Sequence[str]) -> Iterat
 
 
 def _make_labels(targets: Sequence[str], toolchains: Sequence[str]) -> tuple[str, str]:
-    """What tells the sides apart, in the user's own words."""
+    """Returns the labels that tell the two sides apart, in the user's own words."""
 
     def label(number: int) -> str:
         words = [targets[number]] if targets[0] != targets[1] else []

@@ -1,4 +1,4 @@
-"""`check` of a function that somebody has at hand, without a case file."""
+"""`check` of a Python function, without a case file."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ from ligerdiag.report.model import CaseReport, CheckReport, OnProgress
 
 
 class CheckWords(TypedDict, total=False):
-    """What `check` can be told beside the target."""
+    """Options of `check` beside the target."""
 
     mesh: Mapping[str, int] | Sequence[int] | None
     name: str
@@ -70,26 +70,27 @@ def check(
     config: Path | None = None,
     on_progress: OnProgress | None = None,
 ) -> CaseReport | tuple[CaseReport, ...]:
-    """Is the schedule right that XLA makes of this function?
+    """Checks whether the schedule that XLA makes of this function is right.
 
-    The function is compiled in a process of its own, for a GPU that need not be here, judged, and replayed on numbers on the
-    CPU. What it costs is kept: the same question is answered from the cache.
+    Compiles the function in a process of its own, for a GPU that need not be here, judges the schedule, and replays it
+    on numbers on the CPU. Keeps the results: the same question is answered from the cache the next time.
 
-    fn: any function of arrays, also one of `jax.jit`, whose donated and static arguments are taken as they are; not called
-        in this process. What a worker can import goes there by name, everything else (of `__main__`, a lambda, a closure)
-        with cloudpickle.
+    fn: any function of arrays, also one of `jax.jit`, whose donated and static arguments are taken as they are; not
+        called in this process. A function that a worker can import is sent by name, any other (of `__main__`, a lambda,
+        a closure) with cloudpickle.
     specs: its arguments by position: an array of JAX's or NumPy's, a `jax.ShapeDtypeStruct`, an `Arg`, a number, or any
         pytree of them. An array stands for its shape, dtype and sharding, and is replayed with its values: all of integers
         and booleans, of floats as long as they are small together; for large ones numbers are drawn in the same range.
-    target: the GPU to compile for, see `ligerdiag targets`. Of several, `("a100", "h100")` or "a100,h100", there is a
+    target: the GPU to compile for, see `ligerdiag targets`. For several, `("a100", "h100")` or "a100,h100", returns a
         tuple of reports, one for each in their order.
     mesh: axis name to size, or sizes of axes that are called x, y, z; by default that of the arguments' shardings.
-    name: what the report calls it, by default the function's name.
+    name: its name in the report, by default the function's name.
     expected, expected_rules, effects, reference: as in `Case`.
     toolchain: the versions to compile with, see `ligerdiag toolchains`.
-    replay: on numbers, too. full: also what takes long or much memory. device: run it on the GPUs of this machine, too.
+    replay: replay it on numbers, too. full: also replay what takes long or much memory. device: run it on the GPUs of
+        this machine, too.
     cache_directory: by default LIGERDIAG_CACHE_DIR, else the user's cache.
-    refresh: compile and replay again what the cache has.
+    refresh: compile and replay again even if the cache has the results.
     timeout: seconds to compile, and again to replay.
     jobs: processes at most, by default one a core.
     config: a pyproject.toml whose [tool.ligerdiag] says which findings are allowed and what kernels do; none by default.
@@ -131,7 +132,7 @@ def check(
 def check_live(
     live: LiveFunction, options: CheckOptions, root: Path, on_progress: OnProgress | None = None
 ) -> CheckReport:
-    """The report of one function, with one case on each target; `options` choose none.
+    """Returns the report of one function, with one case on each target; `options` choose none.
 
     root: folder that a worker's imports start from.
 
@@ -146,7 +147,7 @@ def check_live(
 def check_chosen(
     choice: Source | CaseSpec, options: CheckOptions, on_progress: OnProgress | None = None
 ) -> CheckReport:
-    """The report of a case that is known already; as `check_live`."""
+    """Returns the report of a case that is known already; as `check_live`."""
     report = check_cases(replace(options, selectors=(choice,)), on_progress)
     if report.interrupted:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""`inspect`: judge what somebody else compiled."""
+"""`inspect`: judge modules that were compiled elsewhere."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,10 +21,10 @@ from ligerdiag.suppressions.suppressions import Suppressions
 
 
 def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> CheckReport:
-    """Judge the modules that somebody else compiled: those under the paths that hold custom calls.
+    """Judges modules that were compiled elsewhere: those under the paths that hold custom calls.
 
-    What goes wrong with one module is in that module's report. Raises InputError when a path holds no module or none
-    matches. After Ctrl-C, SIGTERM or the time limit the others are in the report as not checked.
+    A failure in one module is in that module's report. Raises InputError when a path holds no module or none matches.
+    After Ctrl-C, SIGTERM or the time limit the others are in the report as not checked.
     """
     started = perf_counter()
     tell = on_progress or ignore_progress

@@ -18,14 +18,15 @@ from ligerdiag.report.model import CaseReport, Status
 
 
 def expect_of(case: CaseSpec, toolchain: Toolchain) -> CaseSpec:
-    """The case with what is expected when this toolchain compiles it."""
+    """Returns the case with what is expected when this toolchain compiles it."""
     if toolchain.name not in case.expected_elsewhere:
         return case
     return replace(case, expected=case.expected_elsewhere[toolchain.name], expected_rules=None)
 
 
 def find_file(source: Source) -> str:
-    """The file that defines the source's cases; empty where it is a module that is not below the folder of the project."""
+    """Returns the file that defines the source's cases; empty where it is a module that is not below the folder of the
+    project."""
     if source.file or not source.module:
         return source.file
     path = Path(source.root, *source.module.partition(":")[0].split("."))
@@ -34,7 +35,7 @@ def find_file(source: Source) -> str:
 
 
 def name_source(source: Source) -> str:
-    """The source in a report: a file below the current folder as it is called from there."""
+    """Returns the source in a report: a file below the current folder as it is called from there."""
     path = Path(source.file)
     return str(path.relative_to(Path.cwd())) if source.file and path.is_relative_to(Path.cwd()) else str(source)
 
@@ -42,7 +43,7 @@ def name_source(source: Source) -> str:
 def describe_broken(
     name: str, target: str, toolchain: str, error: LigerdiagError, source: Source | None = None
 ) -> CaseReport:
-    """The report of what has no cases, as it cannot be read; the other files stand."""
+    """Returns the report of a file without cases, as it cannot be read; the other files stand."""
     return CaseReport(
         id=name,
         target=target,
@@ -65,7 +66,7 @@ def judge_result(
     neighbourhoods: bool = False,
     view: bool = False,
 ) -> CaseReport:
-    """What the schedule says; the status is that of an error until `conclude`.
+    """Returns the report on what the schedule says; its status is that of an error until `conclude`.
 
     neighbourhoods, view: as in `inspect_artifact`.
     """

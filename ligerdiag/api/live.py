@@ -1,4 +1,4 @@
-"""From a function that somebody has at hand to a source that a worker can load."""
+"""From a Python function in the caller's process to a source that a worker can load."""
 
 import os
 import sys
@@ -36,7 +36,7 @@ _SETTINGS = (
     "jax_numpy_rank_promotion",
     "jax_softmax_custom_jvp",
 )
-"""What a program can depend on beside its function."""
+"""The settings that a program can depend on, beside its function."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
 
 
 def name_function(function: Callable[..., Any]) -> str:
-    """Its own name; that of what is inside a `partial`."""
+    """Returns the function's own name; for a `partial`, the name of the function inside."""
     while isinstance(function, partial):
         function = cast("partial[Any]", function).func
     name = str(getattr(function, "__name__", type(function).__name__))
@@ -95,7 +95,7 @@ def name_function(function: Callable[..., Any]) -> str:
 
 
 def _offer_cloudpickle(cache: Cache) -> str:
-    """A folder that has cloudpickle and nothing else, for a toolchain that lacks it."""
+    """Returns a folder that has cloudpickle and nothing else, for a toolchain that lacks it."""
     spec = find_spec("cloudpickle")
     assert spec is not None
     assert spec.origin is not None

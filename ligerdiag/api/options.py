@@ -1,4 +1,4 @@
-"""What the commands can be asked, as data."""
+"""The options of the commands, as data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from ligerdiag.suppressions.entry import ConfigEntry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOptions:
-    """What to check, and how."""
+    """Options of `check`: which cases to check, and how."""
 
     selectors: tuple[Selector, ...] = ()
     """Ids, globs, files, module:name; none means all of the folder `cases`."""
@@ -41,7 +41,7 @@ class CheckOptions:
     suppress: tuple[ConfigEntry, ...] = ()
     """Findings that the configuration file allows; comments in the code are always read."""
     effects: tuple[DeclaredEffects, ...] = ()
-    """What is believed of operands whose effects are unknown."""
+    """The declared effects of operands whose effects are unknown."""
     baseline: Path | None = None
     """Compare each schedule with what this file has of it, see `baseline`."""
     record: bool = False
@@ -57,7 +57,7 @@ class CheckOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectOptions:
-    """What to inspect, and how."""
+    """Options of `inspect`: which modules to inspect, and how."""
 
     paths: tuple[Path, ...]
     """Dump directories, files with a module, artifact directories."""
@@ -66,15 +66,15 @@ class InspectOptions:
     suppress: tuple[ConfigEntry, ...] = ()
     """Findings that the configuration file allows; comments in the code are always read."""
     effects: tuple[DeclaredEffects, ...] = ()
-    """What is believed of operands whose effects are unknown."""
+    """The declared effects of operands whose effects are unknown."""
     neighbourhoods: bool = False
-    """Look at who reads what kernels overwrite, too."""
+    """Also compute which instructions read the values that kernels overwrite."""
     view: bool = False
     """Compute what the HTML draws, too."""
     source_roots: tuple[Path, ...] = ()
     """Folders below which source lines and comments are read; none by default, as the dump says which files."""
     notes: tuple[str, ...] = ()
-    """What is to be said in the report, too."""
+    """Further notes for the report."""
     timeout: float | None = None
     """Seconds that one module may take; None means by the size of its files."""
     cache_directory: Path | None = None
@@ -82,7 +82,7 @@ class InspectOptions:
 
 
 def ignore_progress(progress: Progress) -> None:
-    """For callers who do not want to be told."""
+    """Ignores the progress, for callers that do not report any."""
     del progress
 
 

@@ -28,19 +28,19 @@ def require_distinct(cases: Sequence[CaseSpec]) -> None:
 
 
 def compute_facts(report: CaseReport) -> ScheduleFacts:
-    """What of the report a baseline holds."""
+    """Returns the part of the report that a baseline records."""
     return ScheduleFacts(outputs=report.outputs, neighbourhoods=report.neighbourhoods)
 
 
 def find_recorded(baseline: Baseline | None, report: CaseReport, toolchain: str) -> ScheduleFacts | None:
-    """What the baseline has for this compile; None when it has nothing, or there is none."""
+    """Returns the baseline's entry for this compile; None if there is no baseline or no entry."""
     return baseline.entries.get(_make_key(report, toolchain)) if baseline is not None else None
 
 
 def list_baseline_notes(
     baseline: Baseline, path: Path, cases: Sequence[CaseReport], options: CheckOptions, versions: dict[str, str]
 ) -> Iterator[str]:
-    """How the run as a whole stands to the baseline, one line each."""
+    """Returns notes that compare the run as a whole with the baseline, one line each."""
     keys = {_make_key(case, options.toolchain): case for case in cases}
     compared = [case for key, case in keys.items() if key in baseline.entries and case.status is not Status.ERROR]
     drifted = [case for case in compared if any(finding.rule == DRIFT.id for finding in case.findings)]
@@ -62,7 +62,7 @@ def list_baseline_notes(
 
 
 def render_record(report: CheckReport, options: CheckOptions, path: Path) -> str:
-    """The text of a baseline of this run: what the file at `path` already has of other compiles is kept.
+    """Returns the text of a baseline of this run: what the file at `path` already has of other compiles is kept.
 
     Raises InputError when there is a file that is no baseline.
     """
@@ -75,7 +75,7 @@ def render_record(report: CheckReport, options: CheckOptions, path: Path) -> str
 
 
 def list_recordable(report: CheckReport) -> tuple[CaseReport, ...]:
-    """The compiles that a baseline can hold: those that were analysed."""
+    """Returns the compiles that a baseline can hold: those that were analysed."""
     return tuple(case for case in report.cases if case.status is not Status.ERROR)
 
 

@@ -1,4 +1,4 @@
-"""What is known of the cases of one run so far."""
+"""The cases of one run and what is known of them so far."""
 
 from dataclasses import dataclass, field, replace
 
@@ -15,7 +15,8 @@ type Key = tuple[Source, str, str]
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """What is known of the cases so far; filled step by step, so that whatever ends it leaves what was done."""
+    """The known results of the cases so far. Filled step by step, so that an interrupted run keeps the results it
+    has."""
 
     order: tuple[Key, ...] = ()
     cases: dict[tuple[Source, str], CaseSpec] = field(default_factory=dict[tuple[Source, str], CaseSpec])
@@ -23,7 +24,8 @@ class Run:
     tasks: list[ReplayTask] = field(default_factory=list[ReplayTask])
 
     def mark_undone(self, ending: Ending, toolchain: str, *, replay: bool, device: bool) -> None:
-        """Says of every case what was not done, after the run was ended. replay, device: what was asked for."""
+        """Says of every case what was not done before the run was ended. replay, device: whether they were
+        requested."""
         why = f"the run was ended by {ending.value} before its turn"
         for key in self.order:
             report = self.reports.get(key)

@@ -1,4 +1,4 @@
-"""What there is of toolchains, and making more of it."""
+"""Lists toolchains and makes their environments."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,12 +10,12 @@ from ligerdiag.toolchain_doctor import ToolchainStatus, diagnose, list_statuses
 
 
 def list_toolchains(cache_directory: Path | None = None) -> tuple[ToolchainStatus, ...]:
-    """The toolchains, the default one first, by what is on the disk: nothing is started."""
+    """Returns the toolchains, the default one first, by what is on the disk: nothing is started."""
     return list_statuses(Cache(cache_directory))
 
 
 def create_toolchain(name: str, tell: Callable[[str], None], cache_directory: Path | None = None) -> ToolchainStatus:
-    """Makes the toolchain's environment unless it is there; `tell` is told each step. Raises as `check` does."""
+    """Makes the toolchain's environment unless it exists; reports each step to `tell`. Raises as `check` does."""
     cache = Cache(cache_directory)
     provide_toolchain(name, cache, tell)
     return next(status for status in list_statuses(cache) if status.name == name)

@@ -1,1 +1,1 @@
-"""What makes a case right or wrong: axes that vary a compile, and the searches over what they vary."""
+"""Finds what makes a case right or wrong: axes that vary a compile, and searches over the variations."""

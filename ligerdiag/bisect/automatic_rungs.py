@@ -1,7 +1,7 @@
 """Rungs for a case that has no siblings: as it is written, and `trivial`, with every reader tied to its kernel.
 
-What `trivial` stands for is what `--over edges` ties one by one: `value + s - s` in the place of each value that is read
-after a kernel has overwritten it. The other rungs are other programs, which nobody but their author can write.
+`trivial` means what `--over edges` ties one by one: `value + s - s` replaces each value that is read after a kernel has
+overwritten it. The other rungs are other programs, which only their author can write.
 """
 
 from ligerdiag.bisect.draft import Draft
@@ -20,7 +20,8 @@ AS_WRITTEN, TRIVIAL = "as written", "trivial"
 def make_rungs(
     laboratory: Laboratory, draft: Draft, case: CaseSpec, target: Target, toolchain: str
 ) -> tuple[Trial, ...]:
-    """The trials, that as written first, alone where nothing can be tied. Raises CaseError where it does not trace."""
+    """Returns the trials, that as written first, alone where nothing can be tied. Raises CaseError where it does not
+    trace."""
     written = Trial(case=case, target=target, toolchain=toolchain)
     draft.notes.append(_describe_siblings(case))
     base = laboratory.try_one(written)
@@ -42,12 +43,12 @@ def make_rungs(
 
 
 def name_rung(trial: Trial) -> str:
-    """The mitigation of its case, or which of the automatic rungs it is."""
+    """Returns the mitigation of its case, or which of the automatic rungs it is."""
     return TRIVIAL if trial.variation.ties else find_mitigation(trial.case) or AS_WRITTEN
 
 
 def _describe_siblings(case: CaseSpec) -> str:
-    """What to write for more rungs, to copy."""
+    """Returns the text to copy for more rungs."""
     name = case.name if not case.params else case.id
     return (
         "other cures are programs of your own: for more rungs write the case once for each, such as `CASES ="

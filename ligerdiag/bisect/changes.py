@@ -1,4 +1,4 @@
-"""What changed between two outcomes, in words."""
+"""Describes in words what changed between two outcomes."""
 
 from collections.abc import Mapping
 

@@ -11,11 +11,11 @@ from ligerdiag.outcomes import DeviceRun
 from ligerdiag.replay.service import ReplayOptions
 
 DRAWS = 1
-"""Different draws of the arguments: it is times that are asked for, and `check --device` looks closer."""
+"""Number of different draws of the arguments: only times are measured here, and `check --device` looks closer."""
 
 
 def require_device(options: BisectOptions) -> None:
-    """Raises InputError where `--device` is asked for and cannot be had: asked before anything is compiled."""
+    """Raises InputError if `--device` is given and there is no device. Called before anything is compiled."""
     if options.device:
         require_gpu(options.toolchain)
 

@@ -1,4 +1,4 @@
-"""A bisection while it is being made: whoever is interrupted leaves what is known."""
+"""Mutable builder of a bisection; a partial result survives Ctrl-C."""
 
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -8,7 +8,7 @@ from ligerdiag.report.bisection import Axis, Bisection, BisectionRow
 
 @dataclass(slots=True, kw_only=True)
 class Draft:
-    """What an axis has found out so far; it appends to the lists, and `finish`es."""
+    """The findings of an axis so far; the axis appends to the lists and calls `finish`."""
 
     case_id: str
     target: str
@@ -20,12 +20,12 @@ class Draft:
     notes: list[str] = field(default_factory=list[str])
     is_unsettled: bool = False
     trials_before: int = 0
-    """How many the laboratory had made when this began, for other cases or targets."""
+    """Number of trials that the laboratory had made before this one began, for other cases or targets."""
     compiled_before: int = 0
     started: float = field(default_factory=perf_counter)
 
     def finish(self, *, trials: int, compiled: int, interrupted: bool = False) -> Bisection:
-        """The bisection as far as it is known. trials, compiled: see `Laboratory`."""
+        """Returns the bisection as far as it is known. trials, compiled: see `Laboratory`."""
         return Bisection(
             case_id=self.case_id,
             target=self.target,

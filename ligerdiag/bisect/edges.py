@@ -1,10 +1,12 @@
-"""Which readers a trivial operation has to tie to the kernel so that every output is right: all minimal sets of ties.
+"""Finds the readers that a trivial operation has to tie to the kernel so that every output is right: all minimal sets
+of ties.
 
-1. The knobs are the readers of what a kernel overwrites behind XLA's back, of the program without ties.
-2. A set of ties is right when every output is fresh: what is right by luck is not. Numbers confirm, they do not decide.
-   A tie is not to change what is meant: an output that no longer wants what it wants without ties is not right. The sum of
-   a tie may make it want more.
-3. Each set comes with what shows that nothing of it can be left out: the same set less one tie, for each of its ties.
+1. The knobs are the readers of the values that a kernel overwrites without XLA's knowledge, in the program without
+   ties.
+2. A set of ties is right when every output is fresh: an output that is right by luck does not count. Numbers confirm,
+   they do not decide. A tie must not change what is meant: an output that no longer wants the values that it wants
+   without ties is not right. The sum of a tie may make it want more.
+3. Each set comes with the proof that every tie of it is needed: the same set without one tie, for each of its ties.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +41,7 @@ ANOTHER_COPY = (
 
 
 def bisect_edges(laboratory: Laboratory, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """All minimal sets of ties that make every output fresh, or why there is none.
+    """Returns all minimal sets of ties that make every output fresh, or why there is none.
 
     Raises CaseError when the case itself does not trace.
     """
@@ -78,7 +80,7 @@ def bisect_edges(laboratory: Laboratory, case: CaseSpec, target: Target, options
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Experiment:
-    """Makes the trials that a set of knobs stands for."""
+    """Makes the trials for sets of knobs."""
 
     laboratory: Laboratory
     draft: Draft
@@ -88,18 +90,18 @@ class _Experiment:
     """Output name to what it wants without ties."""
 
     def try_all(self, sets: Sequence[Knobs]) -> tuple[Outcome, ...]:
-        """What comes of tying each set."""
+        """Returns the outcome of tying each set."""
         return self.laboratory.try_all([self._make_trial(knobs) for knobs in sets])
 
     def judge(self, sets: Sequence[Knobs]) -> list[bool | None]:
-        """Whether every output is fresh; None where that could not be told."""
+        """Returns for each set whether every output is fresh; None where that could not be determined."""
         return [
             None if outcome.word == "unknown" else outcome.is_right and outcome.wants(self.meant)
             for outcome in self.try_all(sets)
         ]
 
     def tell_best(self, knobs: Knobs) -> None:
-        """For the progress."""
+        """Tells the progress the best result so far."""
         self.laboratory.best = f"right with {count_of(len(knobs), 'tie')}"
 
     def _make_trial(self, knobs: Knobs) -> Trial:
@@ -190,7 +192,7 @@ def _write_answers(
 
 
 def _list_lucky(experiment: _Experiment, tried: Sequence[Knobs]) -> list[str]:
-    """The smallest of the sets with which no output is wrong and some are right by luck, in words."""
+    """Returns the smallest of the sets with which no output is wrong and some are right by luck, in words."""
     words = {ties: outcome.word for ties, outcome in zip(tried, experiment.try_all(tried), strict=True)}
     good = [ties for ties, word in words.items() if word in ("right", "latent")]
     smallest = [ties for ties in good if not any(other < ties for other in good)]
@@ -236,7 +238,7 @@ def describe_numbers(ties: Knobs) -> str:
 
 
 def _write_interrupted(draft: Draft, experiment: _Experiment, search: MinimalSetSearch) -> None:
-    """What is known when Ctrl-C comes: what is confirmed, else the smallest set so far; nothing is compiled for it."""
+    """Writes the result so far on Ctrl-C: the confirmed sets, else the smallest set so far. Compiles nothing for it."""
     sets = search.list_confirmed() or ((search.best,) if search.best else ())
     for ties in sets:
         draft.answers.append(describe_ties(ties, experiment.knobs))

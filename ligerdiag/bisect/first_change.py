@@ -23,7 +23,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes[V]:
-    """What a search found."""
+    """The result of a search."""
 
     changes: tuple[Change, ...]
     """In the order of the list."""
@@ -55,7 +55,7 @@ def find_changes[V](count: int, ask: Ask[V], *, verify: bool = False) -> Changes
 
 
 def _halve[V](low: int, high: int, answers: dict[int, V | None], look: Callable[[Sequence[int]], None]) -> Change:
-    """The answers at low and high differ; narrows that down."""
+    """Narrows down the change between low and high, whose answers differ."""
     while True:
         middle = (low + high) // 2
         between = sorted(range(low + 1, high), key=lambda position: (abs(position - middle), position))
@@ -71,7 +71,7 @@ def _halve[V](low: int, high: int, answers: dict[int, V | None], look: Callable[
 def _find_told[V](
     positions: Sequence[int], answers: dict[int, V | None], look: Callable[[Sequence[int]], None]
 ) -> int | None:
-    """The first of the positions that has an answer; asks one after the other."""
+    """Returns the first of the positions that has an answer; asks one after the other."""
     for position in positions:
         look([position])
         if answers[position] is not None:

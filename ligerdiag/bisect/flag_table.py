@@ -17,7 +17,7 @@ class FlagValue:
     name: str
     value: Flag
     family: str
-    """What it changes, in a word or two."""
+    """The part of the compile that it changes, in a word or two."""
     about: str
 
     @property

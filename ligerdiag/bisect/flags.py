@@ -1,11 +1,11 @@
-"""Which of XLA's flags change the verdict: the case with one flag at a time set otherwise.
+"""Finds the XLA flags that change the verdict: compiles the case with one flag at a time set to another value.
 
 1. The flags are those of `flags.toml`. Each value is compiled by itself, beside the toolchain's own options.
-2. A flag that changed nothing says so: *same program* has the same instructions, schedule (by structure, see
-   `hlo.fingerprint`), launches and buffers; *other launches* has another thunk sequence for the same instructions, as of
-   command buffers, and *other buffers* another layout of memory.
-3. What XLA does not know under this toolchain, or refuses, is a row with its reason. It settles nothing, and unsettles
-   nothing: the other rows stand by themselves.
+2. A row says how much its flag changed: *same program* has the same instructions, schedule (by structure, see
+   `hlo.fingerprint`), launches and buffers; *other launches* has another thunk sequence for the same instructions, as
+   of command buffers, and *other buffers* another layout of memory.
+3. A flag that XLA does not know under this toolchain, or refuses, is a row with its reason. It settles nothing, and
+   unsettles nothing: the other rows stand by themselves.
 4. Numbers confirm the rows that answer, and the default; the others are not replayed.
 """
 
@@ -38,11 +38,11 @@ DEFAULT_LABEL = "default"
 SAME, BUFFERS, LAUNCHES, CHANGED = "same program", "other buffers", "other launches", "changed"
 UNKNOWN_FLAG, REFUSED = "not known to this XLA", "refused"
 _NO_SUCH_FLAG = "No such compile option"
-"""What XLA says of a flag that it does not have."""
+"""XLA's message for a flag that it does not have."""
 
 
 def bisect_flags(laboratory: Laboratory, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """The verdicts with each flag set otherwise, and which of them change one."""
+    """Returns the verdicts with each flag set otherwise, and which of them change one."""
     draft = laboratory.open_draft(case, target.name, Axis.FLAGS, toolchain=options.toolchain, columns=COLUMNS)
     flags = load_flags()
     if len(flags) >= options.limit:
@@ -79,7 +79,7 @@ class _Try:
     flag: FlagValue
     outcome: Outcome
     program: str
-    """What the flag did to the program, one of the words above."""
+    """The flag's effect on the program, one of the words above."""
 
 
 def _compare_programs(base: Outcome, outcome: Outcome) -> str:
@@ -132,7 +132,7 @@ def _make_row(base: Outcome, one: _Try, replay: Replay | None) -> BisectionRow:
 
 
 def _answer(base: Outcome, tries: Sequence[_Try]) -> list[str]:
-    """A sentence for the flags that make every output right, and for each change of verdicts."""
+    """Returns a sentence for the flags that make every output right, and for each change of verdicts."""
     answers: list[str] = []
     right = join_words([one.flag.quoted for one in tries if one.outcome.is_right], "or")
     if not base.is_right:
@@ -153,7 +153,7 @@ def _answer(base: Outcome, tries: Sequence[_Try]) -> list[str]:
 
 
 def _note(tries: Sequence[_Try]) -> list[str]:
-    """How many settings did what, and which ones could not be tried."""
+    """Returns notes on how many settings had which effect, and on which ones could not be tried."""
     counts = {word: sum(one.program == word for one in tries) for word in (SAME, BUFFERS, LAUNCHES, CHANGED)}
     notes = [", ".join(f"{word}: {number}" for word, number in counts.items() if number)]
     for word in (UNKNOWN_FLAG, REFUSED):

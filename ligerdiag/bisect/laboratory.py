@@ -1,9 +1,9 @@
-"""Where trials are compiled, judged and replayed: each at most once.
+"""Compiles, judges and replays trials, each at most once.
 
 1. A trial that was made before is remembered; one that an earlier run made is in the cache of `compile`.
 2. Each runs in a lane (`lanes`); there are never more at work than jobs.
-3. Judging happens in the caller's thread, as outcomes come; the order of the answers is that of the questions.
-4. Nothing that is wrong with one trial is raised: it is in its outcome.
+3. Judging happens in the caller's thread, as outcomes arrive; the answers are in the order of the questions.
+4. A failure of one trial is not raised: it is in its outcome.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ class Laboratory:
         self.timeout = timeout
         self.tell = tell
         self.best = ""
-        """What a search knows so far, in a few words; shown beside the progress."""
+        """The best result of a search so far, in a few words; shown beside the progress."""
         self.compiled = 0
         """Trials that were in no cache."""
         self.draft: Draft | None = None
@@ -86,12 +86,13 @@ class Laboratory:
         return MappingProxyType(self._outcomes)
 
     def discover(self, selectors: Sequence[str]) -> tuple[CaseSpec, ...]:
-        """The cases that the selectors mean, of the default toolchain; raises as `discover_cases` does."""
+        """Returns the cases that the selectors mean, of the default toolchain; raises as `discover_cases` does."""
         with self._lanes.take(self.find_toolchain(DEFAULT)) as pool:
             return discover_cases(selectors, pool=pool, on_event=self._relay)
 
     def find_toolchain(self, name: str) -> Toolchain:
-        """The toolchain of that name; its environment is made where it is missing. Raises as `provide_toolchain` does."""
+        """Returns the toolchain of that name; its environment is made where it is missing. Raises as
+        `provide_toolchain` does."""
         if name not in self._toolchains:
             self._toolchains[name] = provide_toolchain(name, self.cache, self._tell_step)
         return self._toolchains[name]
@@ -99,7 +100,7 @@ class Laboratory:
     def open_draft(
         self, case: CaseSpec, target: str, axis: Axis, *, toolchain: str = DEFAULT, columns: tuple[str, ...] = ()
     ) -> Draft:
-        """The sheet that an axis fills; after Ctrl-C it is what there is to report."""
+        """Returns the draft that an axis fills; after Ctrl-C it is the result to report."""
         self.draft = Draft(
             case_id=case.id,
             target=target,
@@ -117,17 +118,18 @@ class Laboratory:
         self.best = ""
 
     def finish(self, draft: Draft, *, interrupted: bool = False) -> Bisection:
-        """The bisection, with how many trials it took."""
+        """Returns the bisection, with how many trials it took."""
         return draft.finish(trials=self.trials, compiled=self.compiled, interrupted=interrupted)
 
     def try_one(self, trial: Trial) -> Outcome:
-        """What comes of the trial."""
+        """Returns the outcome of the trial."""
         return self.try_all([trial])[0]
 
     def try_all(self, trials: Sequence[Trial]) -> tuple[Outcome, ...]:
-        """What comes of each trial, in their order; what was not tried before is compiled, several at a time.
+        """Returns the outcome of each trial, in their order. Compiles those that were not tried before, several at a
+        time.
 
-        Raises InputError when a toolchain cannot be had, or the case declares what cannot be.
+        Raises InputError when a toolchain is not available, or the case declares impossible effects.
         """
         missing = {trial.key: trial for trial in trials if trial.key not in self._outcomes}
         for name in dict.fromkeys(trial.toolchain for trial in missing.values()):
@@ -146,7 +148,8 @@ class Laboratory:
         return tuple(self._outcomes[trial.key] for trial in trials)
 
     def replay(self, outcomes: Sequence[Outcome], options: ReplayOptions | None = None) -> tuple[Replay, ...]:
-        """The numbers of each outcome, in their order; of one without an artifact it says that it was not asked for."""
+        """Returns the numbers of each outcome, in their order; an outcome without an artifact has a replay that says
+        "not requested"."""
         how = options or ReplayOptions(bounds=Bounds(), timeout=self.timeout, jobs=self.jobs)
         tasks: dict[int, ReplayTask] = {}
         for number, outcome in enumerate(outcomes):

@@ -1,7 +1,8 @@
 """Pools of one worker each, so that trials of different toolchains and variations run beside each other.
 
-A pool takes its toolchain for granted, and its cache remembers the hashes of files: what runs in a thread of its own has a
-lane of its own, and hands it on. There are never more lanes of one toolchain than threads that asked for one at a time.
+A pool assumes that its toolchain does not change, and its cache remembers the hashes of files: each thread takes a lane
+of its own, and passes it on when it is done. There are never more lanes of one toolchain than threads that asked for
+one at a time.
 """
 
 from collections.abc import Generator
@@ -29,7 +30,7 @@ class Lanes:
 
     @contextmanager
     def take(self, toolchain: Toolchain) -> Generator[Pool]:
-        """A lane of that toolchain, nobody else's meanwhile. Raises LigerdiagError after `close`."""
+        """Takes a lane of that toolchain, exclusively for the caller. Raises LigerdiagError after `close`."""
         with self._lock:
             if self._is_closed:
                 raise LigerdiagError("the workers were ended")

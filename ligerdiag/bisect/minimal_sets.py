@@ -1,16 +1,16 @@
-"""All minimal sets of knobs for which a predicate holds. What a knob is, and what holds, is the caller's.
+"""All minimal sets of knobs for which a predicate holds. The caller defines the knobs and the predicate.
 
 1. A set is *minimal* when the predicate holds for it and for no proper subset of it. So no superset of a minimal set needs
    to be tried, whatever the predicate is.
-2. With few knobs all sets are tried, smaller ones first, but for those that 1 excludes. The answer is certain.
-3. With many knobs the predicate is taken to be monotone: a knob more does no harm. A set that holds is shrunk by delta
-   debugging until no single knob can be left out. The complements of the minimal hitting sets of all that was found are
-   the largest sets that contain none of it: when each of them fails, nothing is left to be found. `Completeness` says
-   that this rests on an assumption, and `is_monotone` whether a trial has shown it to be wrong.
+2. With few knobs all sets are tried, smaller ones first, except those that 1 excludes. The answer is certain.
+3. With many knobs the predicate is assumed to be monotone: one more knob does no harm. A set that holds is shrunk by
+   delta debugging until no single knob can be left out. The complements of the minimal hitting sets of all that was
+   found are the largest sets that contain none of it: when each of them fails, there are no further minimal sets.
+   `Completeness` says that this rests on an assumption, and `is_monotone` whether a trial has shown it to be wrong.
 4. A set that could not be judged counts as one that does not hold, and is listed.
-5. What was tried is a plain record, and the answer is read off it: a set that holds, of which all sets of one knob less
-   were tried and do not. A search that is given the record of an earlier one asks nothing twice, and without one it
-   takes the same steps each time, whatever of several sets that are judged at a time comes back first.
+5. The tried sets are a plain record, and the answer is read from it: a set that holds, of which all sets with one knob
+   less were tried and do not hold. A search that is given the record of an earlier one asks nothing twice. Without one
+   it takes the same steps each time, even if sets that are judged at the same time come back in another order.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,10 +21,10 @@ from itertools import combinations, pairwise
 type Knobs = frozenset[int]
 """Numbers of the knobs that are turned."""
 type Judge = Callable[[Sequence[Knobs]], Sequence[bool | None]]
-"""Whether the predicate holds for each set; None where that could not be told."""
+"""Returns for each set whether the predicate holds; None where that could not be determined."""
 
 EXHAUSTIVE = 6
-"""Up to so many knobs every set is tried."""
+"""Up to this number of knobs every set is tried."""
 
 
 class Completeness(StrEnum):
@@ -40,10 +40,10 @@ class Completeness(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MinimalSets:
-    """What a search found."""
+    """The result of a search."""
 
     sets: tuple[Knobs, ...]
-    """Smallest first; each with all sets of one knob less tried."""
+    """Smallest first; all sets with one knob less were tried."""
     completeness: Completeness
     is_monotone: bool
     """No trial has shown that a knob more does harm."""
@@ -65,15 +65,15 @@ class MinimalSetSearch:
     limit: int
     """Trials at most, those of the record included."""
     width: int = 1
-    """How many sets are judged at a time where one that holds is enough."""
+    """How many sets are judged at a time if one that holds is enough."""
     tried: dict[Knobs, bool | None] = field(default_factory=dict["Knobs", bool | None])
     """Every set that was judged, in that order. Given: the record of an earlier search over the same knobs."""
     on_best: Callable[[Knobs], None] | None = None
-    """Is told each set that holds and is smaller than all before."""
+    """Called with each set that holds and is smaller than all before."""
 
     @property
     def best(self) -> Knobs | None:
-        """The smallest set so far that holds; of equal ones the first that was tried."""
+        """Returns the smallest set so far that holds; of equal ones the first that was tried."""
         return min((knobs for knobs, holds in self.tried.items() if holds), key=len, default=None)
 
     def run(self) -> MinimalSets:
@@ -97,7 +97,7 @@ class MinimalSetSearch:
         )
 
     def list_confirmed(self) -> tuple[Knobs, ...]:
-        """The minimal sets that the record shows, smallest first; see 5."""
+        """Returns the minimal sets that the record shows, smallest first; see 5."""
         held = [knobs for knobs, holds in self.tried.items() if holds]
         minimal = [
             knobs
@@ -115,7 +115,7 @@ class MinimalSetSearch:
             found += [knobs for knobs, holds in zip(level, self._ask(level), strict=True) if holds]
 
     def _dualize(self, every: Knobs) -> None:
-        """See 3. Single knobs are tried in any case: one that does it alone is what a user wants to hear of."""
+        """See 3. Single knobs are always tried: the user wants to know if one is enough."""
         singles = [frozenset({knob}) for knob in sorted(every)]
         self._ask(singles)
         if not self.tried[every]:
@@ -151,7 +151,7 @@ class MinimalSetSearch:
                 return
 
     def _find_first(self, candidates: Sequence[Knobs]) -> Knobs | None:
-        """The first that holds; the others may not have been tried."""
+        """Returns the first that holds; the others may not have been tried."""
         for start in range(0, len(candidates), self.width):
             some = candidates[start : start + self.width]
             for knobs, holds in zip(some, self._ask(some), strict=True):
@@ -160,7 +160,8 @@ class MinimalSetSearch:
         return None
 
     def _ask(self, asked: Sequence[Knobs]) -> list[bool | None]:
-        """The judge's word on each, from the record where it is there. Raises _LimitError after the last one allowed."""
+        """Returns the judgement of each set, from the record if it is there. Raises _LimitError after the last one
+        allowed."""
         missing = list(dict.fromkeys(knobs for knobs in asked if knobs not in self.tried))
         allowed = missing[: max(0, self.limit - len(self.tried))]
         before = self.best
@@ -175,7 +176,8 @@ class MinimalSetSearch:
 
 
 def compute_hitting_sets(sets: Sequence[Knobs]) -> tuple[Knobs, ...]:
-    """All minimal sets that have a member in common with each of these, by Berge's multiplication; none for an empty one."""
+    """Returns all minimal sets that have a member in common with each of these, by Berge's multiplication; none for an
+    empty one."""
     hitting: list[Knobs] = [frozenset()]
     for one in sets:
         grown = dict.fromkeys(
@@ -188,7 +190,7 @@ def compute_hitting_sets(sets: Sequence[Knobs]) -> tuple[Knobs, ...]:
 
 
 def iterate_confirmations(knobs: Knobs) -> Iterator[tuple[int, Knobs]]:
-    """Each member, and the set without it."""
+    """Yields each member, and the set without it."""
     for knob in sorted(knobs):
         yield knob, knobs - {knob}
 

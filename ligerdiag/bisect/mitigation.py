@@ -1,12 +1,12 @@
-"""The price of each cure: one program with all that can be done about its hidden write, from nothing to another algorithm.
+"""The price of each mitigation: one program with each measure against its hidden write, from none to another algorithm.
 
-1. The rungs are the case's siblings in its own table (`siblings`); of a case without any, itself and with all its readers
-   tied (`automatic_rungs`).
-2. Memory is that of one device, by XLA's buffer assignment: arguments, outputs and temporaries, what they share counted
-   once. Memory and instructions are given against the rung that has the least.
-3. The cheapest right rung has every output fresh and loses no precision as far as anything says. Of several it is the
-   fastest on the device; where nothing was timed, or within the noise of the clock, the one with the least memory, then with
-   the fewest instructions.
+1. The rungs are the case's siblings in its own table (`siblings`); a case without siblings has two: as it is, and with
+   all its readers tied (`automatic_rungs`).
+2. Memory is that of one device, by XLA's buffer assignment: arguments, outputs and temporaries, shared bytes counted
+   once. Memory and instructions are given relative to the rung that has the least.
+3. The cheapest right rung has every output fresh and no known loss of precision. Of several it is the fastest on the
+   device; without times, or within the noise of the clock, the one with the least memory, then with the fewest
+   instructions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,9 +38,11 @@ _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def bisect_mitigation(laboratory: Laboratory, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """Verdicts, errors, memory, instructions and, with a device, times of each rung, and the cheapest that is right.
+    """Returns verdicts, errors, memory, instructions and, with a device, times of each rung, and the cheapest that is
+    right.
 
-    Raises InputError when there is no device where one is asked for, CaseError when a case without siblings does not trace.
+    Raises InputError when a device is requested and there is none, CaseError when a case without siblings does not
+    trace.
     """
     require_device(options)
     cases = find_siblings(case, laboratory.discover([str(case.source)])) if find_mitigation(case) else ()
@@ -123,7 +125,7 @@ def _find_least(values: Sequence[int | None]) -> int | None:
 
 
 def _render_more(value: int | None, least: int | None, render: Callable[[int], str]) -> str:
-    """The least itself, and of the others what they have more."""
+    """Returns the least amount itself, and for the others the amount above it."""
     if value is None or least is None:
         return ""
     return render(value) if value == least else f"+{render(value - least)}"
@@ -160,7 +162,7 @@ def _note(draft: Draft, rungs: Sequence[Rung]) -> None:
 
 
 def _answer(rungs: Sequence[Rung]) -> list[str]:
-    """Which rungs are right, the cheapest of them, and what each costs."""
+    """Returns the answer: the right rungs, the cheapest of them, and the price of each."""
     answers: list[str] = []
     best = _choose(rungs)
     exact = [rung for rung in rungs if rung.is_exact]
@@ -177,7 +179,7 @@ def _answer(rungs: Sequence[Rung]) -> list[str]:
 
 
 def _choose(rungs: Sequence[Rung]) -> Rung | None:
-    """The cheapest right rung; one that loses precision only where there is no other."""
+    """Returns the cheapest right rung; one that loses precision only where there is no other."""
     right = [rung for rung in rungs if rung.is_exact] or [rung for rung in rungs if rung.is_right]
     return find_cheapest(right)
 

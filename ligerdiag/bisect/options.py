@@ -1,4 +1,4 @@
-"""What `bisect` can be asked, as data."""
+"""The options of `bisect`, as data."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,7 @@ LIMIT = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BisectOptions:
-    """What to bisect, and how."""
+    """Options of `bisect`: the case, the axis, and how to search."""
 
     selectors: tuple[str, ...]
     """Ids, globs, files, `module:name`; each case is bisected by itself."""
@@ -25,14 +25,14 @@ class BisectOptions:
     toolchain: str = DEFAULT
     """Compile with that one; see `list_toolchains`."""
     toolchains: tuple[str, ...] = ()
-    """What `toolchains` goes through, in that order; () means all of the table, oldest first, and the default one."""
+    """The toolchains to go through, in that order; () means all of the table, oldest first, and the default one."""
     create: bool = False
     """Make the environments that are missing; each takes some GB."""
     replay: bool = True
     """Replay what fits the bounds."""
     bounds: Bounds = field(default_factory=Bounds)
     device: bool = False
-    """Run on the GPUs of this machine, too, where an axis has a use for it."""
+    """Also run on the GPUs of this machine, on axes that use them."""
     limit: int = LIMIT
     """Trials of one search, at most."""
     jobs: int | None = None
@@ -42,4 +42,4 @@ class BisectOptions:
     cache_directory: Path | None = None
     """None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
     effects: tuple[DeclaredEffects, ...] = ()
-    """What is believed of operands whose effects are unknown."""
+    """The declared effects of operands whose effects are unknown."""

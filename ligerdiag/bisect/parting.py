@@ -1,11 +1,12 @@
-"""Where two compiles of one program part: the first pass of XLA after which their modules are no longer alike.
+"""Finds where two compiles of one program diverge: the first pass of XLA after which their modules are no longer alike.
 
-1. A compile that was asked for snapshots has one after each pass that changed something, and one at the start of each
-   pipeline. Its *states* are the modules of these snapshots, in order, where a module differs from the one before.
-2. Modules are alike when their structure is (`hlo.fingerprint`); what a kernel's payload holds is not looked at, for it
-   holds code for one GPU.
-3. The compiles part at the first state that is not alike. The pass that made it is the one of that state's first snapshot;
-   at the start of a pipeline it is what XLA did before it and takes no snapshots of, such as scheduling.
+1. A compile with snapshots has one after each pass that changed something, and one at the start of each pipeline. Its
+   *states* are the modules of these snapshots, in order, where a module differs from the one before.
+2. Modules are alike when their structure is (`hlo.fingerprint`); the contents of a kernel's payload are not compared,
+   for it holds code for one GPU.
+3. The compiles diverge at the first state that is not alike. The pass that made it is the one of that state's first
+   snapshot; at the start of a pipeline it is a step that XLA did before it and takes no snapshots of, such as
+   scheduling.
 """
 
 import re
@@ -39,7 +40,7 @@ class Step:
 
     @property
     def text(self) -> str:
-        """Which pass it shows, such as `fusion` of pipeline `fusion`."""
+        """Returns the name of the pass that it shows, such as `fusion` of pipeline `fusion`."""
         if self.done == _START:
             return f"what runs before pipeline `{self.pipeline}`"
         return f"`{self.done}` (pipeline `{self.pipeline}`)"
@@ -61,7 +62,7 @@ class State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parting:
-    """Where two compiles part."""
+    """The point where two compiles diverge."""
 
     before: Step | None
     """The last snapshot that both have alike; None when they differ from the first one on."""
@@ -73,14 +74,14 @@ class Parting:
 
     @property
     def is_same_pass(self) -> bool:
-        """Whether one pass made two different modules of the same one."""
+        """Returns whether one pass turned the same module into two different ones."""
         if self.one is None or self.other is None:
             return False
         mine, theirs = self.one.step, self.other.step
         return (mine.pipeline, mine.done) == (theirs.pipeline, theirs.done)
 
     def find_difference(self) -> tuple[HloInstruction | None, HloInstruction | None]:
-        """The first instruction of each compile that is not alike.
+        """Returns the first instruction of each compile that is not alike.
 
         Where one pass made both, they are compared with each other; else the pass that only one has is: its module with
         the one before it, which the other still has.
@@ -103,7 +104,8 @@ def _keep_executed(lines: Sequence[StructureLine]) -> list[StructureLine]:
 def _find_first(
     one: Sequence[StructureLine], other: Sequence[StructureLine], *, by_kind: bool
 ) -> tuple[HloInstruction | None, HloInstruction | None] | None:
-    """The first place where the lines differ; by kind, for where one takes another place, all numbers after it differ."""
+    """Returns the first place where the lines differ; by kind, for where one takes another place, all numbers after it
+    differ."""
     for mine, theirs in zip_longest(one, other):
         same = mine and theirs and (mine.kind == theirs.kind if by_kind else mine.text == theirs.text)
         if not same:
@@ -112,7 +114,8 @@ def _find_first(
 
 
 def list_steps(passes: Sequence[Path]) -> tuple[Step, ...]:
-    """The snapshots of the program itself, in order: of the last module that was compiled, as for the artifact."""
+    """Returns the snapshots of the program itself, in order: of the last module that was compiled, as for the
+    artifact."""
     found = [(match, path) for path in passes if (match := _NAME.fullmatch(path.name))]
     module = max((int(match["module"]) for match, _ in found), default=0)
     steps = {
@@ -124,7 +127,7 @@ def list_steps(passes: Sequence[Path]) -> tuple[Step, ...]:
 
 
 def load_states(passes: Sequence[Path]) -> tuple[State, ...]:
-    """The modules that a compile went through; raises ArtifactError where a snapshot cannot be read."""
+    """Returns the modules that a compile went through; raises ArtifactError where a snapshot cannot be read."""
     states: list[State] = []
     for step in list_steps(passes):
         module, _ = load_hlo(step.path)
@@ -135,7 +138,7 @@ def load_states(passes: Sequence[Path]) -> tuple[State, ...]:
 
 
 def find_parting(one: Sequence[State], other: Sequence[State]) -> Parting | None:
-    """Where the two part; None when they went through the same states."""
+    """Returns the point where the two diverge; None when they went through the same states."""
     old: State | None = None
     for mine, theirs in zip_longest(one, other):
         if mine is None or theirs is None or mine.texts != theirs.texts:

@@ -1,10 +1,11 @@
-"""Which step of the compiler is to blame for an output, by how it stands from pass to pass.
+"""Finds the compiler step to blame for an output, from its state after each pass.
 
-For an output that is not fresh in the end, what counts is what lasts:
+For an output that is not fresh in the end, the state that lasts counts:
   lost     since the first snapshot of those at the end under which it is lost: the step before it has lost it
   ordered  not lost, and wrong under the schedule since that snapshot: the step before it has fixed the order
   latent   not lost, and the schedule has it right by luck: no step is to blame for the order
-Where it is not lost, it may have been forced at first: then the step after which it is not any more has loosened it.
+An output that is not lost may have been forced at first: then the step after which it is no longer forced has loosened
+it.
 """
 
 from collections import defaultdict
@@ -29,7 +30,7 @@ _WRONG = frozenset({Verdict.STALE, Verdict.CLOBBERED})
 
 
 class Blame(StrEnum):
-    """What a step has done to an output."""
+    """The effect of a step on an output."""
 
     LOST = "lost"
     ORDERED = "ordered"
@@ -39,7 +40,7 @@ class Blame(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PassAnswer:
-    """Why one output is not fresh."""
+    """The reason why one output is not fresh."""
 
     output: str
     verdict: Verdict
@@ -49,11 +50,11 @@ class PassAnswer:
     loosened: Moment | None = None
     """After which nothing forces it any more; None where nothing ever did."""
     was: Standing | None = None
-    """How it stood before the step."""
+    """The output's state before the step."""
     evidence: Evidence = ()
 
     since: Moment | None = None
-    """Where the evidence is from: since then it stands as it does."""
+    """The source of the evidence: the output has had this state since then."""
     detours: tuple[tuple[Step | None, Step], ...] = ()
     """Steps that had lost it (None: the way to XLA), each with the one that gave it back."""
 
@@ -65,7 +66,7 @@ class PassAnswer:
 
 
 def explain_output(history: History, output: str, verdict: Verdict) -> PassAnswer:
-    """The step to blame for an output with this verdict, which is not fresh."""
+    """Returns the step to blame for an output with this verdict, which is not fresh."""
     moments = history.moments
     lost = _find_lasting(moments, lambda one: one.after.standings[output] is Standing.LOST)
     if lost is not None:
@@ -115,7 +116,7 @@ def _find_lasting(moments: tuple[Moment, ...], holds: Callable[[Moment], bool]) 
 
 
 def _find_detours(moments: tuple[Moment, ...], output: str) -> tuple[tuple[Step | None, Step], ...]:
-    """Where it was lost for a while."""
+    """Returns the detours on which the output was lost for a while."""
     found: list[tuple[Step | None, Step]] = []
     since: Moment | None = None
     for moment in moments:
@@ -130,7 +131,7 @@ def _find_detours(moments: tuple[Moment, ...], output: str) -> tuple[tuple[Step 
 
 
 def describe_answers(answers: Iterable[PassAnswer]) -> list[str]:
-    """A sentence for each reason, with all outputs that it holds for."""
+    """Returns a sentence for each reason, with all outputs that it holds for."""
     groups: defaultdict[tuple[Verdict, str], list[str]] = defaultdict(list)
     for answer in answers:
         groups[answer.verdict, _describe_reason(answer)].append(f"`{answer.output}`")

@@ -1,6 +1,7 @@
-"""How the outputs stand from pass to pass: only what changes is kept.
+"""The state of the outputs after each pass; only changes are kept.
 
-Every snapshot is judged, for what a pass takes away another one may give back; of equal ones in a row, the first.
+Every snapshot is judged, for a later pass may restore what an earlier one took away; of equal ones in a row, only the
+first.
 """
 
 import os
@@ -21,7 +22,7 @@ from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import load_hlo
 
 type OnJudged = Callable[[int, int], None]
-"""Is told how many snapshots are done, of how many."""
+"""Called with the number of snapshots that are done, and of all."""
 
 _ASSIGNED = Step(name="", pipeline="the buffer assignment", number=-1)
 
@@ -31,7 +32,7 @@ class Moment:
     """A snapshot that differs from the one before in how some output stands."""
 
     step: Step | None
-    """What has made the difference; None for the program as XLA got it."""
+    """The step that made the difference; None for the program as XLA got it."""
     path: Path
     """The snapshot."""
     before: Judgement | None
@@ -46,15 +47,15 @@ class History:
     moments: tuple[Moment, ...]
     """The program as XLA got it first, unless it was not judged; then what has changed, in order."""
     snapshots: int
-    """How many there were, this program and the scheduled one included."""
+    """Number of all snapshots, this program and the scheduled one included."""
     judged: int
-    """How many of them are different, and were judged."""
+    """Number of snapshots that are different, and were judged."""
     skipped: tuple[str, ...]
     """Names of those that were not judged."""
 
     @property
     def last(self) -> Judgement | None:
-        """How it ends."""
+        """Returns the last judgement."""
         return self.moments[-1].after if self.moments else None
 
 

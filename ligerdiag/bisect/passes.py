@@ -1,4 +1,5 @@
-"""Which pass of XLA makes outputs wrong: the snapshots of one compile, and a compile without each pass that is to blame."""
+"""Finds the XLA pass that makes outputs wrong: judges the snapshots of one compile, and compiles without each pass to
+blame."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -28,13 +29,13 @@ DUMP = {"xla_dump_hlo_pass_re": ".*"}
 DISABLE = "xla_disable_hlo_passes"
 COLUMNS = ("snapshot", "without it")
 _ONE_FLAG = "Field is repeated"
-"""What an older XLA says to a list among the options of one compile."""
+"""An older XLA's error for a list among the options of one compile."""
 _NO_COMPILE = " does not compile: "
 """In the error of a compile that XLA has refused."""
 
 
 def bisect_passes(laboratory: Laboratory, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """The pass that loses each output, or fixes its order, with what becomes of it without that pass."""
+    """Returns the pass that loses each output, or fixes its order, with what becomes of it without that pass."""
     draft = laboratory.open_draft(case, target.name, Axis.PASSES, toolchain=options.toolchain, columns=COLUMNS)
     trial = Trial(case=case, target=target, toolchain=options.toolchain, variation=Variation(flags=DUMP))
     outcome = laboratory.try_one(trial)
@@ -102,7 +103,7 @@ def _judge(laboratory: Laboratory, outcome: Outcome, effects: CallEffectsReader)
 
 
 def _try_without(laboratory: Laboratory, trial: Trial, answers: Iterable[PassAnswer]) -> Mapping[str, Outcome]:
-    """Name of each pass that is to blame to what comes of the compile without it."""
+    """Returns a map from the name of each pass to blame to the outcome of the compile without it."""
     names = list(dict.fromkeys(step.name for answer in answers for step in answer.steps if step.name))
     laboratory.best = join_words(names)
     trials = [
@@ -153,7 +154,7 @@ def _write_rows(
 
 
 def _join_evidence(answers: Iterable[PassAnswer]) -> list[tuple[str, str]]:
-    """What is the same for several outputs once, after their names."""
+    """Joins evidence that several outputs share into one entry, after their names."""
     groups: dict[Evidence, list[str]] = {}
     for answer in answers:
         groups.setdefault(answer.evidence, []).append(answer.output)
@@ -177,7 +178,7 @@ def _describe_word(name: str, outcome: Outcome | None) -> str:
 
 
 def _still_runs(name: str, outcome: Outcome) -> bool:
-    """Whether the pass has changed something although it was disabled."""
+    """Returns whether the pass has changed something although it was disabled."""
     passes = () if outcome.artifact is None else outcome.artifact.passes
     return any(
         name == (snapshot.after if snapshot.before else snapshot.pipeline) for snapshot in list_snapshots(passes)
@@ -187,7 +188,7 @@ def _still_runs(name: str, outcome: Outcome) -> bool:
 def _describe_without(
     laboratory: Laboratory, name: str, outcome: Outcome, answers: Sequence[PassAnswer], effects: CallEffectsReader
 ) -> list[str]:
-    """What becomes of the outputs that the pass is to blame for when it does not run, a sentence for each answer."""
+    """Describes how the outputs that the pass is to blame for come out without it, a sentence for each answer."""
     blamed = [answer.output for answer in answers if any(step.name == name for step in answer.steps)]
     head = f"without `{name}` (`{DISABLE}={name}`)"
     if outcome.error or outcome.artifact is None:

@@ -1,4 +1,4 @@
-"""The numbers of an axis' rows, and what is said where they contradict the verdicts."""
+"""The numbers of an axis' rows, and notes where they contradict the verdicts."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ _BUG = "schedule and numbers cannot both be right, see DISAGREES: that is a bug 
 def replay_outcomes(
     laboratory: Laboratory, draft: Draft, outcomes: Sequence[Outcome], options: BisectOptions | None
 ) -> tuple[Replay | None, ...]:
-    """The numbers of each outcome within the options' bounds; None for all when they are not asked for.
+    """Returns the numbers of each outcome within the options' bounds; None for all when they are not requested.
 
     A contradiction makes the draft unsettled.
     """

@@ -36,8 +36,8 @@ class Rung:
 
     @property
     def errors(self) -> Mapping[str, float]:
-        """Output name to relative error by replay: against program order, or that of program order against the case's
-        own reference, whichever is larger. Empty without numbers."""
+        """Returns output name to relative error by replay: against program order, or of program order against the
+        case's own reference, whichever is larger. Empty without numbers."""
         if self.replay is None or self.replay.state is not ReplayState.DONE:
             return {}
         return {
@@ -76,7 +76,7 @@ class Rung:
 
     @property
     def is_wrong_on_device(self) -> bool:
-        """The device computed something else, whatever the schedule for the described target says."""
+        """Returns whether the device computed other values, whatever the schedule for the described target says."""
         wrong = (Attribution.STALE, Attribution.PARTLY_STALE, Attribution.NEITHER)
         return self.device is not None and any(one.attribution in wrong for one in self.device.outputs.values())
 
@@ -92,8 +92,9 @@ class Rung:
 
 
 def find_cheapest(rungs: Sequence[Rung]) -> Rung | None:
-    """The fastest on the device; of those that are as fast within `CLOCK_NOISE`, or were not timed, the one with the least
-    memory, then with the fewest instructions, then the first. What is not known costs most. None without rungs."""
+    """Returns the fastest on the device; of those that are as fast within `CLOCK_NOISE`, or were not timed, the one
+    with the least memory, then with the fewest instructions, then the first. What is not known costs most. None without
+    rungs."""
     fastest = min((_known(rung.milliseconds) for rung in rungs), default=inf)
     limit = max(fastest * (1 + CLOCK_NOISE), fastest + CLOCK_NOISE_MS)
     fast = [rung for rung in rungs if _known(rung.milliseconds) <= limit]
@@ -101,7 +102,7 @@ def find_cheapest(rungs: Sequence[Rung]) -> Rung | None:
 
 
 def find_worst(errors: Mapping[str, float]) -> tuple[str, float] | None:
-    """The output with the largest error; one that is not a number is larger than all."""
+    """Returns the output with the largest error; one that is not a number is larger than all."""
     return max(errors.items(), key=lambda one: (isnan(one[1]), one[1]), default=None)
 
 

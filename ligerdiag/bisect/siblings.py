@@ -1,7 +1,7 @@
-"""Rungs of one ladder: cases of one table that differ in nothing but what is done about a kernel's hidden write.
+"""Rungs of one ladder: cases of one table that differ only in their measure against a kernel's hidden write.
 
-1. A case's mitigation is what it says itself (`Case.mitigation`), else the one of its params that is a usual word.
-2. Siblings have the same source, the same name, and the same params but for one, and mitigations of their own.
+1. A case's mitigation is the one it names (`Case.mitigation`), else the one of its params that is a usual word.
+2. Siblings have the same source, the same name, the same params except for one, and each has a mitigation of its own.
 """
 
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from ligerdiag.compile.job import CaseSpec
 
 USUAL_WORDS = ("hidden", "trivial", "barrier", "aliased", "out_of_place", "shard_map")
-"""From saying nothing to asking for nothing; the order of the rungs."""
+"""The order of the rungs, from no declaration to the most explicit one."""
 
 
 def find_mitigation(case: CaseSpec) -> str:
-    """What the case does about a hidden write; empty when it does not say."""
+    """Returns the case's measure against a hidden write; empty when it names none."""
     if case.mitigation:
         return case.mitigation
     words = [param for param in case.params if param in USUAL_WORDS]
@@ -21,7 +21,8 @@ def find_mitigation(case: CaseSpec) -> str:
 
 
 def find_siblings(case: CaseSpec, table: Sequence[CaseSpec]) -> tuple[CaseSpec, ...]:
-    """The case and its siblings in the table, usual words first and in their order; empty when it has no mitigation.
+    """Returns the case and its siblings in the table, usual words first and in their order; empty when it has no
+    mitigation.
 
     Where two of them have the same mitigation, the first one stands.
     """

@@ -1,11 +1,11 @@
-"""What XLA wrote between passes, in order, and which pass stands between two of these files.
+"""The files that XLA wrote between passes, in order, and the pass between two of them.
 
     module_0003.jit_step.0042.fusion.after_priority-fusion.before_cse.hlo.pb
     module_0003.jit_step.0073.copy-insertion.after_removing_unnecessary_copies.hlo.pb
 
 1. A pipeline writes a file when it starts (`after_pipeline-start`) and after each pass that has changed something.
 2. Pipelines are nested: a pass can run a pipeline of its own, whose files then come before that of the pass.
-3. A pass that wants to be looked into writes files without `before`; there the pipeline's name is the pass.
+3. A pass that dumps its own steps writes files without `before`; there the pipeline's name is the pass.
 4. Several modules may have been compiled; the program itself is the last one that XLA began.
 """
 
@@ -38,7 +38,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What XLA did between two snapshots."""
+    """The work of XLA between two snapshots."""
 
     name: str
     """Name of the pass; empty where it was none."""
@@ -47,7 +47,7 @@ class Step:
     number: int
     """Of the first snapshot afterwards."""
     part: str = ""
-    """Which part of the pass, where XLA says so."""
+    """The part of the pass, if XLA names it."""
 
     @property
     def label(self) -> str:
@@ -58,7 +58,7 @@ class Step:
 
 
 def parse_snapshot(path: Path) -> Snapshot | None:
-    """What the file's name says; None where it is no snapshot between two passes."""
+    """Parses the file's name; None if it is no snapshot between two passes."""
     match = _NAME.fullmatch(path.name)
     if match is None:
         return None
@@ -73,14 +73,14 @@ def parse_snapshot(path: Path) -> Snapshot | None:
 
 
 def list_snapshots(paths: Iterable[Path]) -> tuple[Snapshot, ...]:
-    """Those of the program itself, (4), in the order in which XLA wrote them."""
+    """Returns those of the program itself, (4), in the order in which XLA wrote them."""
     found = [snapshot for path in paths if (snapshot := parse_snapshot(path)) is not None]
     last = max((snapshot.module for snapshot in found), default=0)
     return tuple(sorted((one for one in found if one.module == last), key=lambda one: one.number))
 
 
 def find_step(snapshots: Sequence[Snapshot], position: int) -> Step:
-    """What XLA did between the snapshot before `position`, if there is one, and that."""
+    """Returns the step of XLA from the snapshot before `position`, if there is one, to the one at `position`."""
     this = snapshots[position]
     if this.after != START:
         is_part = not this.before
@@ -97,7 +97,8 @@ def find_step(snapshots: Sequence[Snapshot], position: int) -> Step:
 
 
 def _find_outer(snapshots: Sequence[Snapshot], position: int) -> Snapshot | None:
-    """The file of the pass that has run this pipeline, (2): the next one of a pipeline that began before it and goes on."""
+    """Returns the file of the pass that has run this pipeline, (2): the next one of a pipeline that began before it and
+    goes on."""
     begun = {snapshot.pipeline for snapshot in snapshots[:position]} - {snapshots[position].pipeline}
     for later in snapshots[position + 1 :]:
         if later.after == START:

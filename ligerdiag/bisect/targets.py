@@ -35,7 +35,7 @@ type Verdicts = tuple[tuple[str, Verdict], ...]
 
 
 def bisect_targets(laboratory: Laboratory, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """The verdicts on each of the options' targets, by default on all that come with ligerdiag, `target` first.
+    """Returns the verdicts on each of the options' targets, by default on all that come with ligerdiag, `target` first.
 
     Raises InputError for a target that there is not, or fewer than two.
     """
@@ -115,7 +115,7 @@ def _describe_change(one: Outcome, others: Sequence[Outcome]) -> str:
 
 
 def _explain(draft: Draft, laboratory: Laboratory, one: Outcome, other: Outcome) -> str:
-    """Where the two compiles part, in a sentence."""
+    """Returns a sentence that says where the two compiles diverge."""
     names = one.trial.target.name, other.trial.target.name
     where = f"where `{names[0]}` and `{names[1]}` part"
     trials = [
@@ -146,7 +146,7 @@ def _explain(draft: Draft, laboratory: Laboratory, one: Outcome, other: Outcome)
 
 
 def describe_parting(parting: Parting, one: str, other: str) -> str:
-    """A sentence: the pass, and the first instruction of each compile that is not alike."""
+    """Returns a sentence: the pass, and the first instruction of each compile that is not alike."""
     mine, theirs = (describe_instruction(instruction) for instruction in parting.find_difference())
     names = f"`{one}` and `{other}`"
     if parting.one is not None and parting.other is not None and not parting.is_same_pass:

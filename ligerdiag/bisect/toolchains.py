@@ -20,15 +20,15 @@ from ligerdiag.report.bisection import Axis, Bisection
 from ligerdiag.words import join_words
 
 PACKAGES = ("jax", "jaxlib", "jax-triton", "triton")
-"""What of a toolchain is named."""
+"""The packages by which a toolchain is described."""
 LINEAR = 8
-"""Up to so many toolchains all are tried, and every change is found."""
+"""Up to this number of toolchains all are tried, and every change is found."""
 
 type Verdicts = tuple[tuple[str, Verdict], ...]
 
 
 def bisect_toolchains(laboratory: Laboratory, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """The verdicts under each toolchain, and the steps between which they change.
+    """Returns the verdicts under each toolchain, and the steps between which they change.
 
     Raises InputError when fewer than two of the toolchains are there, or one that was named is not.
     """
@@ -64,7 +64,7 @@ def bisect_toolchains(laboratory: Laboratory, case: CaseSpec, target: Target, op
 
 
 def _choose(laboratory: Laboratory, options: BisectOptions) -> tuple[list[str], list[str]]:
-    """The toolchains that are there, in order, and those that are not."""
+    """Returns the toolchains that are there, in order, and those that are not."""
     asked = list(dict.fromkeys(options.toolchains or (*(spec.name for spec in known_toolchains()), DEFAULT)))
     missing = [name for name in asked if not options.create and not _is_there(laboratory, name)]
     names = [name for name in asked if name not in missing]
@@ -98,7 +98,7 @@ def _write_rows(
     replay: bool,
     answers: frozenset[int] | set[int] = frozenset(),
 ) -> None:
-    """The rows of what was tried so far, in the order of the list."""
+    """Writes the rows of what was tried so far, in the order of the list."""
     positions = sorted(outcomes)
     replays = replay_outcomes(laboratory, draft, [outcomes[p] for p in positions], options if replay else None)
     draft.rows[:] = [

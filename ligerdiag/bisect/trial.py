@@ -42,7 +42,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of a trial."""
+    """The outcome of a trial."""
 
     trial: Trial
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
@@ -50,14 +50,14 @@ class Outcome:
     findings: tuple[Finding, ...] = ()
     coverage: Coverage | None = None
     written: tuple[WrittenOperand, ...] = ()
-    """What kernels overwrite behind XLA's back."""
+    """The operands that kernels overwrite without XLA's knowledge."""
     meant: Mapping[str, int] = field(default_factory=dict[str, int])
     """Output name to what it is to depend on; see `Inspection.meant`."""
     artifact: Artifact | None = None
     error: str = ""
     """One line, when it could not be compiled or judged."""
     exit_code: int = 0
-    """What the error asks for (2 input, 3 could not analyse)."""
+    """The exit code for the error (2 input, 3 could not analyse)."""
     cached: bool = False
     """The artifact came from the cache."""
     seconds: float = 0.0
@@ -69,7 +69,8 @@ class Outcome:
         return self.word == "right"
 
     def wants(self, meant: Mapping[str, int]) -> bool:
-        """Whether every output still is to depend on all that it is to depend on there; it may want more."""
+        """Returns whether every output still depends on everything that it depends on in `meant`; it may depend on
+        more."""
         return not any(wanted & ~self.meant.get(name, 0) for name, wanted in meant.items())
 
     @property

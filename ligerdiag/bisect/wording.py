@@ -1,4 +1,4 @@
-"""What axes say in the same words."""
+"""Phrases that several axes share."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,7 +22,7 @@ def make_row(
     evidence: Sequence[tuple[str, str]] = (),
     is_answer: bool = False,
 ) -> BisectionRow:
-    """The row of one trial."""
+    """Returns the row of one trial."""
     return BisectionRow(
         label=label,
         outputs=outcome.outputs,
@@ -37,14 +37,15 @@ def make_row(
 
 
 def describe_replay(outcome: Outcome, replay: Replay | None) -> str:
-    """What numbers say to the verdicts: `agrees`, `lossy 0.25`, `too large`; empty where none were asked for."""
+    """Returns how the numbers compare with the verdicts: `agrees`, `lossy 0.25`, `too large`; empty if none were
+    requested."""
     if replay is None or outcome.error:
         return ""
     return compute_text(render_agreement_word(outcome.outputs, replay, outcome.findings))
 
 
 def has_disagreement(outcome: Outcome, replay: Replay) -> bool:
-    """Whether verdicts and numbers cannot both be true: a bug in ligerdiag."""
+    """Returns whether verdicts and numbers cannot both be true: a bug in ligerdiag."""
     return Agreement.DISAGREES in compute_replay_agreements(outcome.outputs, replay, outcome.findings).values()
 
 
@@ -59,7 +60,7 @@ def describe_wrong(outputs: Mapping[str, Verdict]) -> str:
 
 
 def explain_wrong(outcome: Outcome) -> tuple[str, ...]:
-    """Why outputs are not fresh, a sentence for each finding that explains a verdict; the error where there is one."""
+    """Returns a sentence for each finding that explains a verdict which is not fresh; the error if there is one."""
     if outcome.error:
         return (f"because {outcome.error}",)
     sentences = [

@@ -1,4 +1,4 @@
-"""Where the answer of `bisect` and `diff` goes: to standard output or to a file, in the form that was asked for."""
+"""Writes the answer of `bisect` and `diff` to standard output or to a file, in the requested form."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class AnswerFormat(StrEnum):
-    """How an answer is written."""
+    """The format of an answer."""
 
     TERMINAL = "terminal"
     JSON = "json"
@@ -37,7 +37,7 @@ def write_bisections(
 def write_differences(
     report: "DifferenceReport", *, form: AnswerFormat, output: Path | None, verbose: bool, code: ExitCode
 ) -> None:
-    """The same of a comparison."""
+    """Writes the same of a comparison."""
     from ligerdiag.report.difference_json import render_differences_json
     from ligerdiag.report.terminal import render_difference_report
 

@@ -157,7 +157,7 @@ def bisect(  # noqa: PLR0917 - typer reads the options from the signature
 
 
 def compute_exit_code(bisections: Sequence[Bisection]) -> ExitCode:
-    """The exit code of a whole run: 130 or 143, else 3, else 0."""
+    """Returns the exit code of a whole run: 130 or 143, else 3, else 0."""
     ended = next((one.ended_by for one in bisections if one.interrupted), None)
     if ended is not None:
         return find_ending_code(ended)

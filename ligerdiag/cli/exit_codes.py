@@ -1,4 +1,4 @@
-"""What the exit code says about a run of `check`, `inspect` or `diff`. One table for help, docs and code."""
+"""The exit code of a run of `check`, `inspect` or `diff`. One table for help, docs and code."""
 
 from collections.abc import Mapping
 from enum import IntEnum, StrEnum
@@ -92,12 +92,12 @@ _BY_SEVERITY = (Severity.NOTE, Severity.WARNING, Severity.ERROR)
 
 
 def _is_undecided(case: CaseReport) -> bool:
-    """Whether a case expects something and nothing is known of any of its outputs."""
+    """Returns whether a case expects something and nothing is known of any of its outputs."""
     return case.expected is not None and all(verdict is Verdict.UNKNOWN for verdict in case.outputs.values())
 
 
 def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> ExitCode:
-    """The exit code of a whole run, by the precedence of `PRECEDENCE`."""
+    """Returns the exit code of a whole run, by the precedence of `PRECEDENCE`."""
     if report.interrupted and report.ended_by is not Ending.TIME_LIMIT:
         return find_ending_code(report.ended_by)
     cases = report.cases
@@ -118,16 +118,16 @@ def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> 
 
 
 def find_ending_code(ending: Ending) -> ExitCode:
-    """The exit code of a run that was ended before everything was done.
+    """Returns the exit code of a run that was ended before everything was done.
 
-    A time limit is asked for by the user and leaves something unknown, as a case that takes too long does: it is no signal
-    to die of, and 4 is for what was looked at and could not be decided.
+    The user sets a time limit, and it leaves something unknown, as a case that takes too long does: it is not reported
+    as a signal, and 4 is for cases that were looked at and could not be decided.
     """
     return _OF_ENDINGS[ending]
 
 
 def compute_difference_code(report: "DifferenceReport") -> ExitCode:
-    """The exit code of a run of `diff`, by the same precedence."""
+    """Returns the exit code of a run of `diff`, by the same precedence."""
     if report.interrupted:
         return ExitCode.INTERRUPTED
     sides = [side.report for one in report.differences for side in one.sides]
@@ -141,12 +141,13 @@ def compute_difference_code(report: "DifferenceReport") -> ExitCode:
 
 
 def fails_run(case: CaseReport, fail_on: FailOn) -> bool:
-    """Whether the case alone makes a run exit with 1, as far as it could be looked at."""
+    """Returns whether the case alone makes a run exit with 1, as far as it could be looked at."""
     return _fails(case, fail_on) or _drifts(case, fail_on)
 
 
 def _replay_died(case: CaseReport) -> bool:
-    """Numbers were asked for and could not be had: a fault, not a bound or something that is known not to be covered."""
+    """Returns whether requested numbers are missing because of a fault, not because of a bound or a known limit of
+    coverage."""
     if case.device is not None and case.device.died:
         return True
     return case.replay is not None and case.replay.state is ReplayState.FAILED
@@ -170,7 +171,8 @@ def _fails(case: CaseReport, fail_on: FailOn) -> bool:
 
 
 def _drifts(case: CaseReport, fail_on: FailOn) -> bool:
-    """An expectation says nothing of a drift, and who gives a baseline wants to be told."""
+    """Returns whether a drift counts: an expectation says nothing of a drift, and a user who gives a baseline wants to
+    know."""
     if fail_on is FailOn.NEVER or not case.findings:
         return False
     from ligerdiag.hazards.ld015_schedule_drift import RULE as DRIFT
@@ -181,7 +183,8 @@ def _drifts(case: CaseReport, fail_on: FailOn) -> bool:
 
 
 def _weight(verdict: Verdict) -> int:
-    """A verdict that no finding explains still fails a run: as an error or, when latent, as a warning."""
+    """Returns the weight of a verdict that no finding explains: it still fails a run, as an error or, when latent, as a
+    warning."""
     match verdict:
         case Verdict.STALE | Verdict.CLOBBERED:
             return _BY_SEVERITY.index(Severity.ERROR)
@@ -194,7 +197,7 @@ def _weight(verdict: Verdict) -> int:
 
 
 def render_table(meanings: Mapping[ExitCode, str] = MEANINGS) -> str:
-    """The table for a help text, one code a line."""
+    """Returns the table for a help text, one code a line."""
     lines: list[str] = []
     for code, meaning in meanings.items():
         head, *rest = _broken(meaning)

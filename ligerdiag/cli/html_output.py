@@ -1,4 +1,4 @@
-"""Where the pages go: a directory that is ours, empty or not there yet."""
+"""The directory for the pages: one of ours, an empty one, or one that does not exist yet."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ Html = Annotated[
     typer.Option("--html", metavar="DIR", help="Write pages for a browser, too: DIR/index.html and one a case."),
 ]
 _HEAD = 4096
-"""Bytes at the start of a page in which it says who wrote it."""
+"""Bytes at the start of a page in which it names its generator."""
 
 
 def require_html_directory(path: Path) -> None:

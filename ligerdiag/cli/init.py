@@ -1,4 +1,4 @@
-"""`ligerdiag init`: a first case, a test and the configuration, in somebody's repository."""
+"""`ligerdiag init`: a first case, a test and the configuration, in the user's repository."""
 
 import sys
 import tomllib
@@ -30,12 +30,12 @@ CONFIG = Path("pyproject.toml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What becomes of one file."""
+    """The plan for one file."""
 
     path: Path
     """From the folder."""
     text: str
-    """What it will hold; empty where it is left as it is."""
+    """Its new contents; empty if it is left as it is."""
     said: str
     """One line."""
 
@@ -62,7 +62,8 @@ def init(
 
 
 def plan_steps(directory: Path) -> tuple[Step, ...]:
-    """What `init` does in the folder, in this order; InputError for a pyproject.toml that cannot be read."""
+    """Returns the steps of `init` in the folder, in order; raises InputError for a pyproject.toml that cannot be
+    read."""
     return (
         _plan_file(directory, CASE, _read("case.py.txt")),
         _plan_file(directory, TEST, _read("test_schedule.py.txt")),

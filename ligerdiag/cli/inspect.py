@@ -1,4 +1,4 @@
-"""`ligerdiag inspect`: are these schedules right, that somebody else compiled?"""
+"""`ligerdiag inspect`: judge schedules that were compiled elsewhere."""
 
 import sys
 

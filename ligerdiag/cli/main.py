@@ -33,7 +33,7 @@ Every command has a --help of its own.
 """
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""What writing to a stream says when there is no room."""
+"""Errors of writing to a stream when there is no room."""
 
 app = typer.Typer(
     help=HELP,
@@ -125,7 +125,7 @@ def _require_folder() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Whoever closes standard output or error wants to see nothing; a file that is opened must not take its place."""
+    """Keeps a closed standard output or error silent: a file that is opened later must not take its descriptor."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -136,7 +136,7 @@ def _open_closed_streams() -> None:
 
 
 def _drop_output() -> None:
-    """What could not be written is not tried again when the interpreter ends."""
+    """Drops the output that could not be written, so that the interpreter does not try again when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     with suppress(OSError):
         sys.stdout.flush()

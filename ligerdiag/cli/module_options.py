@@ -1,4 +1,4 @@
-"""Options of the commands that read modules which somebody else compiled."""
+"""Options of the commands that read modules which were compiled elsewhere."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Where a baseline goes: it is there as a whole or not at all, and never that of a run that was cut short."""
+"""Writes a baseline: as a whole or not at all, and never that of a run that was cut short."""
 
 import sys
 from pathlib import Path

@@ -9,7 +9,7 @@ WIDTH = 80
 
 
 def render_reference() -> str:
-    """Every command's help in one Markdown page."""
+    """Returns every command's help in one Markdown page."""
     from typer.testing import CliRunner
 
     from ligerdiag.cli.main import app

@@ -1,4 +1,4 @@
-"""`ligerdiag report`: what somebody else compiled, as pages for a browser."""
+"""`ligerdiag report`: schedules that were compiled elsewhere, as pages for a browser."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Where a report goes: to standard output in one form, and to any number of files, each in a form of its own."""
+"""Writes a report to standard output in one form, and to any number of files, each in a form of its own."""
 
 import os
 import re
@@ -26,7 +26,7 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
 class Format(StrEnum):
-    """How a report is written."""
+    """The format of a report."""
 
     TERMINAL = "terminal"
     JSON = "json"
@@ -38,7 +38,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outputs:
-    """What is written where."""
+    """The outputs of a report and their formats."""
 
     shown: Format
     """On standard output."""
@@ -46,10 +46,10 @@ class Outputs:
 
 
 def parse_outputs(words: Sequence[str], form: Format) -> Outputs:
-    """What `--output` says, each `FORMAT=FILE` or `FILE`, which takes `--format` and keeps the table on standard output.
+    """Parses `--output`, each `FORMAT=FILE` or `FILE`, which takes `--format` and keeps the table on standard output.
 
-    Raises InputError, before any work is done, for a format that does not exist, two reports in one file, and what
-    cannot be written.
+    Raises InputError, before any work is done, for a format that does not exist, two reports in one file, and a file
+    that cannot be written.
     """
     files: dict[Path, Format] = {}
     shown = form
@@ -67,9 +67,9 @@ def parse_outputs(words: Sequence[str], form: Format) -> Outputs:
 def write_report(
     report: CheckReport, outputs: Outputs, *, verbose: bool, code: ExitCode, fail_on: FailOn, strict: bool
 ) -> None:
-    """Writes every file, then standard output. A file that cannot be written keeps no other from being written.
+    """Writes every file, then standard output. A file that cannot be written does not stop the others.
 
-    With the form `github` the page of the job is told, too, where there is one. Raises InputError for the first file
+    With the form `github`, also writes to the job's summary page, if there is one. Raises InputError for the first file
     that could not be written.
     """
 
@@ -110,7 +110,7 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def _render(report: CheckReport, form: Format, *, verbose: bool, code: ExitCode, fail_on: FailOn, strict: bool) -> str:
-    """The report for a file or a program: without colours, in lines as long as they come."""
+    """Returns the report for a file or a program: without colours, in lines as long as they come."""
     from ligerdiag.report.repository import find_repository
 
     match form:

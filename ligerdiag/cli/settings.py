@@ -1,4 +1,4 @@
-"""What the configuration file says where the command line does not."""
+"""The configuration file's settings, for options that the command line does not give."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Settings:
     fail_on: FailOn
     strict: bool
     notes: tuple[str, ...] = ()
-    """Which file was passed over."""
+    """Names the file that was passed over."""
 
 
 def read_settings(
@@ -24,7 +24,7 @@ def read_settings(
 ) -> Settings:
     """Reads `path`, or the nearest pyproject.toml; an option that is given wins. Raises InputError as `load_config` does.
 
-    inspected: what somebody else may have made; a pyproject.toml that came with it is passed over.
+    inspected: paths that may come from elsewhere; a pyproject.toml that came with them is passed over.
     """
     config = load_config(path, Path.cwd(), inspected)
     foreign = find_foreign_config(Path.cwd(), inspected) if path is None else None

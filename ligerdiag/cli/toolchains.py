@@ -42,7 +42,7 @@ Exit codes:
 
 
 class Action(StrEnum):
-    """What to do."""
+    """The action of `ligerdiag toolchains`."""
 
     LIST = "list"
     CREATE = "create"
@@ -89,7 +89,7 @@ def toolchains(
 
 
 def render_list(statuses: "tuple[ToolchainStatus, ...]") -> str:
-    """One line each."""
+    """Returns one line each."""
     from ligerdiag.report.columns import render_columns
     from ligerdiag.toolchain_doctor import SHOWN_VERSIONS, State
 

@@ -13,7 +13,7 @@ from ligerdiag.compile.worker_faults import describe_fault
 from ligerdiag.errors import CaseError, InputError
 
 NEXT_DRAW = 1_000_003
-"""What each further draw adds to the seeds."""
+"""Added to the seeds for each further draw."""
 
 
 def draw_arguments(case: Case, draw: int = 0) -> tuple[Any, ...]:
@@ -27,7 +27,7 @@ def draw_arguments(case: Case, draw: int = 0) -> tuple[Any, ...]:
 
 
 def draw_array(number: int, arg: Arg) -> jax.Array:
-    """One array, shape and dtype as the Arg says."""
+    """Returns one array, shape and dtype as the Arg says."""
     dtype = jnp.dtype(arg.dtype)
     match arg.draw:
         case Values(data=data):

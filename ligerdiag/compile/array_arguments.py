@@ -18,7 +18,7 @@ class ArgumentPickler(FunctionPickler):
         self._float_bytes = MAXIMUM_VALUE_BYTES
 
     def reducer_override(self, obj: Any) -> Any:
-        """An array's record in its place."""
+        """Returns the record of an array, to be pickled instead of it."""
         if not is_array(obj):
             return super().reducer_override(obj)
         record = record_array(obj, self._float_bytes)

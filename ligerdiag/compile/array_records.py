@@ -1,10 +1,10 @@
-"""Both sides: an array as the record of an argument, and the numbers that stand for its own.
+"""Both sides: an array as the record of an argument, and the numbers that replace its own.
 
-1. Integers and booleans go with their values: what is valid of labels, ids and offsets is not told by their range.
-2. Floats go with their values, too, as long as all of them together are small: no weights of a model are written anywhere.
-   Nor are values with NaN in them.
-3. For the rest integers between its smallest and its largest are drawn, numbers from the smallest to the largest where none
-   is negative, else normal ones of the same size.
+1. Integers and booleans are sent with their values: a range does not say which labels, ids and offsets are valid.
+2. Floats are sent with their values, too, as long as all of them together are small: no weights of a model are written
+   anywhere. Values with NaN in them are not written either.
+3. For other arrays, numbers are drawn: integers between the smallest and the largest, floats from the smallest to the
+   largest if none is negative, else normal ones of the same size.
 """
 
 import sys
@@ -31,12 +31,12 @@ _ZEROS = {"kind": "zeros"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayRecord:
-    """What an array is."""
+    """The record of an array."""
 
     fields: Mapping[str, Any]
     """Of an `Arg`, but for its draw."""
     draw: Mapping[str, object]
-    """Fields of a `Draw` that stands for its numbers."""
+    """Fields of the `Draw` that replaces its numbers."""
     values: bytes | None
     """Its numbers in its dtype, rows first; None where only the draw is to be used."""
     mesh: Mapping[str, int]
@@ -44,7 +44,7 @@ class ArrayRecord:
 
 
 def is_array(value: Any) -> bool:
-    """Whether it is an array of NumPy's or JAX's, or JAX's record of one."""
+    """Returns whether it is an array of NumPy or JAX, or JAX's record of one."""
     if isinstance(value, np.ndarray | np.generic):
         return True
     library: Any = sys.modules.get("jax")
@@ -52,7 +52,8 @@ def is_array(value: Any) -> bool:
 
 
 def record_array(array: Any, float_bytes: int = MAXIMUM_VALUE_BYTES) -> ArrayRecord:
-    """The array's record; InputError for a typed random key. float_bytes: of floats that may still go with their values."""
+    """Returns the array's record; InputError for a typed random key. float_bytes: of floats that may still go with
+    their values."""
     dtype = str(array.dtype)
     if dtype.startswith("key<"):
         raise InputError(
@@ -84,13 +85,13 @@ def choose_mesh(mesh: Mapping[str, int] | Sequence[int] | None, found: Sequence[
 
 
 def _has_x64() -> bool:
-    """Whether this process has JAX compute in 64 bits."""
+    """Returns whether JAX computes in 64 bits in this process."""
     library: Any = sys.modules.get("jax")
     return library is not None and bool(library.config.jax_enable_x64)
 
 
 def _read_sharding(array: Any) -> tuple[tuple[Any, ...], Mapping[str, int]]:
-    """The partition and the mesh; empty ones for an array that lies on no mesh."""
+    """Returns the partition and the mesh; empty ones for an array that lies on no mesh."""
     sharding = getattr(array, "sharding", None)
     spec, mesh = getattr(sharding, "spec", None), getattr(sharding, "mesh", None)
     if spec is None or mesh is None:

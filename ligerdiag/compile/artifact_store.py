@@ -1,8 +1,8 @@
-"""Puts finished artifacts where everybody looks for them: by key, whole or not at all.
+"""Stores finished artifacts by key, whole or not at all.
 
-1. An artifact is made in a temporary sibling, and moved into place by one rename: nobody sees it half written.
-2. Who compiles a key holds its lock; others who want the same program wait, and then find it. The kernel of the
-   operating system drops the lock of a process that dies.
+1. An artifact is made in a temporary sibling, and moved into place by one rename: no process sees it half written.
+2. A process that compiles a key holds its lock; others that want the same program wait, and then find it. The kernel of
+   the operating system drops the lock of a process that dies.
 3. A damaged or outdated artifact is moved aside before the new one is moved in.
 """
 
@@ -21,7 +21,7 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 
 
 def find_artifact(artifacts: Path, key: str, not_before: float = 0.0) -> Artifact | None:
-    """The artifact of that key, when it is there, whole, and not older than `not_before`."""
+    """Returns the artifact of that key, when it is there, whole, and not older than `not_before`."""
     if not _KEY.fullmatch(key):
         return None
     directory = artifacts / key
@@ -36,7 +36,7 @@ def find_artifact(artifacts: Path, key: str, not_before: float = 0.0) -> Artifac
 
 @contextmanager
 def hold_key(artifacts: Path, key: str) -> Generator[None]:
-    """Holds the key's lock, waiting for whoever has it."""
+    """Holds the key's lock; waits for the process that has it."""
     locks = artifacts.parent / "locks"
     locks.mkdir(parents=True, exist_ok=True)
     with (locks / f"{key}.lock").open("w") as file:

@@ -1,4 +1,4 @@
-"""Artifacts: what one compilation left behind, in a directory that names and hashes each of its files.
+"""Artifacts: the results of one compilation, in a directory that names and hashes each of its files.
 
 | file | what |
 |---|---|
@@ -90,23 +90,24 @@ class KernelCall:
     """The innermost frame outside of installed packages; file "" when there is none."""
     name_stack: str
     traced: bool
-    """Whether the call is in the traced program; false when it was dropped while being traced."""
+    """Whether the call is in the traced program; false if it was dropped during tracing."""
     in_program: bool
-    """Whether XLA got to see it: a call without used outputs is dropped on the way."""
+    """Whether XLA got the call: one without used outputs is dropped before."""
     operand_used_later: bool
-    """Whether something reads one of its operands after it; true when that is not known."""
+    """Whether an instruction reads one of its operands after it; true if that is unknown."""
     tags: tuple[int, ...]
     """Tags of the StableHLO operations that stand for this kernel at this source line."""
     alone: LoneCall | None
-    """What it would be to XLA, which has not got to see it; None where it has, and where that could not be had."""
+    """The custom call that XLA would have got; None if XLA got the call, and if it could not be made."""
     site: SourceLine | None = None
-    """The line that makes the call. `source` is in the forward pass, also for a call of a backward function; None where
-    no one line is known."""
+    """The line that makes the call; None if no single line is known. `source` is in the forward pass, also for a call
+    of a backward function."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """What was compiled, for what, by what. Another case with the very same program shares the artifact."""
+    """The origin of an artifact: program, target and toolchain. Another case with the very same program shares the
+    artifact."""
 
     format_version: int
     key: str
@@ -124,7 +125,7 @@ class Provenance:
     parameters: tuple[int, ...]
     """For each input its parameter_number in the entry computation, 0-based."""
     tags: int
-    """How many operations were tagged: tags are 1 to this."""
+    """Number of tagged operations: tags are 1 to this."""
     target: str
     target_sha256: str
     compute_capability: int
@@ -154,14 +155,14 @@ class Artifact:
     thunks: Path
     log: Path
     passes: tuple[Path, ...]
-    """Snapshots after single passes, in order; empty unless they were asked for."""
+    """Snapshots after single passes, in order; empty unless requested."""
     kernel_calls: tuple[KernelCall, ...]
     kernel_launches: tuple[KernelLaunch, ...]
     """One for each distinct payload."""
     readers: tuple[Reader, ...]
-    """Where a tie can go, in the program without ties and in its order."""
+    """The places for ties, in the program without ties and in its order."""
     readers_trouble: str
-    """Why `readers` is not all of them; empty when it is."""
+    """The reason why `readers` is incomplete; empty when it is complete."""
     provenance: Provenance
 
     @property
@@ -215,7 +216,7 @@ def render_kernel_calls(calls: tuple[KernelCall, ...], launches: tuple[KernelLau
 
 
 def list_artifact_files(directory: Path) -> tuple[Path, ...]:
-    """The files that an artifact can have, whatever its manifest says of them, as far as they are there."""
+    """Returns the files that an artifact can have, as far as they exist, whatever its manifest says."""
     with suppress(OSError), os.scandir(directory / PASSES) as entries:
         passes = [Path(entry.path) for entry in islice(entries, MAXIMUM_ARTIFACT_FILES)]
         return (*(directory / name for name in (MANIFEST, *REQUIRED)), *passes)

@@ -1,10 +1,10 @@
 """Worker side: HLO of the program exactly as it was traced, for the intended semantics.
 
-What XLA dumps as "before optimizations" is not that: on the way from StableHLO, MLIR's canonicalization has folded a
-reshape of a reshape into the value itself, `x + 0` into `x`, and so on. Values that the author made anew then share storage
-with the old, and a kernel's write would be seen where it is not meant to be. So the program is translated once more, with an
-optimization barrier behind each operation that could be folded into its operand. Barriers carry no tag. A custom
-call without users is said to have side effects, so that it is not dropped.
+XLA's dump "before optimizations" is not that: on the way from StableHLO, MLIR's canonicalization has folded a reshape
+of a reshape into the value itself, `x + 0` into `x`, and so on. Values that the author made anew then share storage
+with the old ones, and a kernel's write would be seen where it is not meant to be. So the program is translated once
+more, with an optimization barrier after each operation that could be folded into its operand. Barriers carry no tag. A
+custom call without users is marked as having side effects, so that it is not dropped.
 """
 
 from typing import Any

@@ -14,7 +14,7 @@ class Bound:
         self.__name__ = getattr(function, "__name__", type(function).__name__)
 
     def __call__(self, *arguments: Any) -> Any:
-        """The function's result."""
+        """Returns the function's result."""
         every = list(arguments)
         for position, value in self.values.items():
             every.insert(position, value)

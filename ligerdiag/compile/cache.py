@@ -8,11 +8,11 @@
     <root>/locks, <root>/packages, <root>/triton
 
 An index entry answers "the cases of this file" or "the artifact of this case on this target". It holds as long as each
-file of the project that was imported for the answer has the sha256 that it had. Whatever cannot be read is a miss, and so is
-what says another question or key than it was looked for by. Failures are never kept.
+file of the project that was imported for the answer has the sha256 that it had. A file that cannot be read is a miss,
+and so is one that holds another question or key than the one it was looked up by. Failures are never kept.
 
-What others can write is not believed: a cache folder of another user's, or one that others may write to, is refused.
-What a process left that died is removed by the next one, see `lease`.
+Files that others can write are not trusted: a cache folder of another user, or one that others may write to, is
+refused. The remains of a process that died are removed by the next one, see `lease`.
 """
 
 import json
@@ -47,7 +47,8 @@ SCRATCH_SECONDS = 24 * 3600.0
 
 
 def find_cache_root(root: Path | None = None) -> Path:
-    """The absolute path of the cache at `root`, by default that of LIGERDIAG_CACHE_DIR or the user's; makes nothing."""
+    """Returns the absolute path of the cache at `root`, by default that of LIGERDIAG_CACHE_DIR or the user's; makes
+    nothing."""
     given = os.environ.get("LIGERDIAG_CACHE_DIR")
     return (root or Path(given or platformdirs.user_cache_dir("ligerdiag"))).absolute()
 
@@ -85,15 +86,15 @@ class Cache:
         self._hashes.clear()
 
     def allocate_scratch(self) -> Path:
-        """A name for a temporary directory beside the artifacts; the caller removes it."""
+        """Returns a name for a temporary directory beside the artifacts; the caller removes it."""
         return self.artifacts / self._name_scratch()
 
     def find_artifact(self, key: str) -> Artifact | None:
-        """The artifact of that key, when it is there and whole."""
+        """Returns the artifact of that key, when it is there and whole."""
         return find_artifact(self.artifacts, key)
 
     def find_answer(self, question: Mapping[str, object], folder: str = INDEX) -> Json | None:
-        """What was answered to the question, when no file that the answer depended on has changed since."""
+        """Returns the answer to the question, if no file that it depended on has changed since."""
         try:
             entry = parse_object(read_untrusted(self._locate(question, folder), MAXIMUM_JSON_BYTES))
             dependencies = read_str_map(entry, "dependencies")
@@ -175,6 +176,6 @@ class Cache:
                     path.unlink()
 
     def _is_left(self, name: str) -> bool:
-        """Whether the run is over that made the scratch file or folder of that name."""
+        """Returns whether the run that made the scratch file or folder of that name is over."""
         found = _SCRATCH.match(name)
         return found is not None and not is_held(self._locate_lease(found[1]))

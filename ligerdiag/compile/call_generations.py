@@ -21,7 +21,7 @@ _REFUSALS = (
 
 
 def explain_generation(fault: BaseException) -> str:
-    """One clause in parentheses; empty for a fault that has another reason."""
+    """Returns one clause in parentheses; empty for a fault that has another reason."""
     message = str(fault)
     if isinstance(fault, TypeError | NotImplementedError) and any(refusal in message for refusal in _REFUSALS):
         return _OLDER.format(version=_read_version())
@@ -32,7 +32,7 @@ def explain_generation(fault: BaseException) -> str:
 
 
 def _iterate_calls(fault: BaseException) -> Iterator[FrameType]:
-    """The frames of `triton_call` on the way to the fault."""
+    """Yields the frames of `triton_call` on the way to the fault."""
     trace = fault.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_name == "triton_call":

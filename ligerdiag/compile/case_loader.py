@@ -32,7 +32,7 @@ from ligerdiag.errors import CaseError, InputError, LigerdiagError, UsedWorkerEr
 
 
 class CaseLoader:
-    """Holds the cases of the source that was asked for last."""
+    """Holds the cases of the source that was loaded last."""
 
     def __init__(self, *, once: bool = False) -> None:
         """once: UsedWorkerError instead of a second source, or of the same one after a change of its files.
@@ -50,7 +50,7 @@ class CaseLoader:
         self._hashes: dict[str, str] = {}
 
     def load(self, source: Source) -> dict[str, Case]:
-        """The source's cases by id; InputError or CaseError in one line when it has none or does not import."""
+        """Returns the source's cases by id; InputError or CaseError in one line when it has none or does not import."""
         if source == self._source and self._is_current():
             return self._cases
         if self._once and self._is_used:
@@ -69,7 +69,7 @@ class CaseLoader:
         return cases
 
     def find_case(self, source: Source, case_id: str) -> Case:
-        """One case, settled; what `load` raises, and InputError where the source has no such case any more."""
+        """Returns one case, settled; what `load` raises, and InputError where the source has no such case any more."""
         case = self.load(source).get(case_id)
         if case is None:
             raise InputError(f"`{source}` has no case `{case_id}` any more")
@@ -104,7 +104,7 @@ class CaseLoader:
 
 
 def describe_case(case: Case, source: Source) -> CaseSpec:
-    """What can be said about the case without its function."""
+    """Returns the description of the case without its function."""
     return CaseSpec(
         id=case.id,
         name=case.name,
@@ -167,7 +167,7 @@ def _index_cases(value: object, source: Source) -> dict[str, Case]:
 
 
 def _settle(case: Case) -> Case:
-    """The case as it is compiled; one that cannot be is left as it is, and says why when it is looked for."""
+    """Returns the case as it is compiled; one that cannot be is left as it is, and says why when it is looked for."""
     try:
         return settle_case(case)
     except LigerdiagError:
@@ -187,7 +187,8 @@ def _import_file(source: Source) -> ModuleType:
 
 
 def _is_found(source: Source, name: str, file: Path) -> bool:
-    """Whether the name leads to the file: a package elsewhere hides a folder of the same name without `__init__.py`."""
+    """Returns whether the name leads to the file: a package elsewhere hides a folder of the same name without
+    `__init__.py`."""
     try:
         spec = importlib.util.find_spec(name)
     except ModuleNotFoundError:
@@ -224,7 +225,8 @@ def _import(source: Source, name: str) -> ModuleType:
 
 
 def _explain(source: Source, fault: BaseException) -> LigerdiagError:
-    """What ligerdiag itself says of a Case or an Arg stands as it is, behind its line."""
+    """Turns a fault into an error. Keeps the text of ligerdiag's own errors about a Case or an Arg, after their
+    line."""
     traceback.print_exception(fault)
     if isinstance(fault, LigerdiagError):
         return InputError(f"{find_place(fault) or source}: {fault}")

@@ -1,11 +1,11 @@
 """Worker side: makes the artifact of one case.
 
-1. The key is a hash of the program (StableHLO with tags and locations), its names, the calls it asks for, target,
-   toolchain, flags, ties, environment and settings of JAX as they are then, and of ligerdiag's own part in it: of everything
-   that decides what the files hold.
-2. Nothing in an artifact says what else the worker had compiled before, but for the seconds that were measured.
-3. An artifact with that key that is whole is used, whoever made it. Else it is made in a directory of its own and
-   moved into place when it is whole.
+1. The key is a hash of everything that decides the contents of the files: the program (StableHLO with tags and
+   locations), its names, its calls, target, toolchain, flags, ties, the environment and the settings of JAX at that
+   time, and ligerdiag's own source for it.
+2. An artifact does not depend on what the worker had compiled before, except for the measured seconds.
+3. A complete artifact with that key is reused, whichever process made it. Otherwise it is made in a directory of its
+   own and moved into place when it is complete.
 """
 
 import json
@@ -161,13 +161,13 @@ def _find_dumped(dump: Path) -> tuple[Path, Path, Path | None]:
 
 
 def _compute_environment(request: CompileRequest) -> dict[str, str]:
-    """What the parent knows, as the case's file has left it."""
+    """Returns the environment that the parent knows, as the case's file has left it."""
     path = {name: value for name, value in request.environment.items() if name == "PYTHONPATH"}
     return path | compute_environment()
 
 
 def _compute_placements(program: LoweredCase, compiled: Any) -> tuple[tuple[Placement, ...], tuple[Placement, ...]]:
-    """Of the inputs and of the outputs."""
+    """Returns the placements of the inputs and of the outputs."""
     leaves: Any = jax.tree_util.tree_leaves
     inputs = [leaf.shape for leaf in leaves(program.lowered.args_info)]
     outputs = [leaf.shape for leaf in leaves(program.lowered.out_info)]

@@ -13,10 +13,10 @@ _PLAIN = (str, int, float, bool, bytes, type(None))
 
 
 def compute_draws(case: Case, source: str, *, is_live: bool = False) -> str:
-    """sha256 of the arguments' records and of which reference the case has.
+    """Returns the sha256 of the arguments' records and of the identity of the case's reference.
 
     Equal for two cases only when both are known to be equal: a reference that cannot be told from another (a closure, a
-    method) counts as the case's own. is_live: so does every other one, as what its file says need not be what it does.
+    method) counts as the case's own. is_live: every other one does so, too, as its file need not say what it does.
     """
     own = f"of {source}::{case.id}"
     reference = "none" if case.reference is None else ("" if is_live else _describe_function(case.reference)) or own
@@ -38,7 +38,7 @@ def _describe_function(function: Callable[..., Any]) -> str:
 
 
 def _describe_value(value: object) -> str:
-    """The value as text that is the same in each process; empty when it has none."""
+    """Returns the value as text that is the same in each process; empty when it has none."""
     match value:
         case Arg(draw=Draw() | Values()):
             return repr(value)

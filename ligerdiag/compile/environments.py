@@ -2,9 +2,9 @@
 
     <cache>/toolchains/<name>-<hash of Python and pins>/    one environment, with Python and every package as pinned
 
-1. An environment is made beside its place and moved there by one rename: nobody sees it half made. Who makes one holds its
-   lock; others wait, and then find it. What an interrupted one leaves is removed.
-2. uv looks into its own cache first, and asks the package index only for what is not there.
+1. An environment is made beside its place and moved there by one rename: no process sees it half made. The process that
+   makes one holds its lock; others wait, and then find it. The remains of an interrupted one are removed.
+2. uv looks into its own cache first, and asks the package index only for missing packages.
 3. Nothing but the pins is installed: uv is told not to look at dependencies.
 """
 
@@ -27,10 +27,11 @@ type Tell = Callable[[str], None]
 
 
 def provide_toolchain(name: str, cache: Cache, tell: Tell | None = None) -> Toolchain:
-    """The toolchain of that name; its environment is made where it is not there yet.
+    """Returns the toolchain of that name; makes its environment if it does not exist yet.
 
-    tell: is told each step of that. Raises InputError for an unknown name, when the environment cannot be made, and when
-    it is not as pinned: then its versions would be a lie. LigerdiagError when our own packages do not fit together.
+    tell: called with each step of that. Raises InputError for an unknown name, when the environment cannot be made, and
+    when it is not as pinned: then its versions would be wrong. Raises LigerdiagError when our own packages do not fit
+    together.
     """
     if name == DEFAULT:
         return current_toolchain()
@@ -45,12 +46,12 @@ def provide_toolchain(name: str, cache: Cache, tell: Tell | None = None) -> Tool
 
 
 def locate_environment(spec: ToolchainSpec, cache: Cache) -> Path:
-    """Where the environment is, or would be."""
+    """Returns the place of the environment, whether it exists or not."""
     return cache.root / TOOLCHAINS / spec.directory_name
 
 
 def has_environment(directory: Path) -> bool:
-    """Whether it is there, with an interpreter that is there, too."""
+    """Returns whether the environment exists, and its interpreter, too."""
     return (directory / "bin" / "python").exists()
 
 
@@ -62,7 +63,7 @@ def create_environment(spec: ToolchainSpec, cache: Cache, tell: Tell) -> Path:
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         with hold_key(cache.artifacts, f"toolchain-{spec.directory_name}"):
-            if not has_environment(directory):  # somebody else may have made it meanwhile
+            if not has_environment(directory):  # another process may have made it meanwhile
                 _make_environment(spec, directory, tell)
     except OSError as error:
         raise InputError(f"cannot create toolchain `{spec.name}` in `{directory.parent}`: {error}") from error
@@ -70,7 +71,7 @@ def create_environment(spec: ToolchainSpec, cache: Cache, tell: Tell) -> Path:
 
 
 def describe_toolchain(spec: ToolchainSpec, directory: Path) -> Toolchain:
-    """The toolchain whose environment is there."""
+    """Returns the toolchain whose environment is there."""
     binaries = sorted((directory / "lib").glob("python3*/site-packages/nvidia/*/bin"))
     return Toolchain(
         name=spec.name,
@@ -83,7 +84,8 @@ def describe_toolchain(spec: ToolchainSpec, directory: Path) -> Toolchain:
 
 
 def find_differences(spec: ToolchainSpec, directory: Path) -> tuple[str, ...]:
-    """What is not as pinned: `triton 3.2.0 instead of 3.1.0`, `no scipy`; what is there beside the pins is left alone."""
+    """Returns the differences from the pins: `triton 3.2.0 instead of 3.1.0`, `no scipy`; ignores packages beside the
+    pins."""
     folders = [str(path) for path in (directory / "lib").glob("python3*/site-packages")]
     found = {_normalise(one.name): one.version for one in metadata.distributions(path=folders)}
     return tuple(
@@ -137,7 +139,7 @@ def _choose_python(spec: ToolchainSpec) -> str:
 
 
 def _read_python(directory: Path) -> str:
-    """The full version of the environment's interpreter; "" where uv did not write it down."""
+    """Returns the full version of the environment's interpreter; "" where uv did not write it down."""
     try:
         lines = (directory / "pyvenv.cfg").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Reads fields of decoded JSON with the type that is expected, whoever wrote it: a worker, a cache, somebody else."""
+"""Reads fields of decoded JSON with the expected type, from any source: a worker, a cache, an untrusted file."""
 
 import json
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ class FieldError(ValueError):
 
 
 def parse_object(text: str | bytes) -> Json:
-    """The JSON object in `text`; FieldError when there is none."""
+    """Returns the JSON object in `text`; FieldError when there is none."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -57,22 +57,22 @@ def as_int(value: object, name: str) -> int:
 
 
 def read_object(fields: Json, name: str) -> Json:
-    """The field as an object."""
+    """Returns the field as an object."""
     return as_object(fields.get(name), name)
 
 
 def read_list(fields: Json, name: str) -> list[object]:
-    """The field as an array."""
+    """Returns the field as an array."""
     return as_list(fields.get(name), name)
 
 
 def read_str(fields: Json, name: str) -> str:
-    """The field as a string."""
+    """Returns the field as a string."""
     return as_str(fields.get(name), name)
 
 
 def read_int(fields: Json, name: str) -> int:
-    """The field as an integer."""
+    """Returns the field as an integer."""
     return as_int(fields.get(name), name)
 
 
@@ -93,7 +93,7 @@ def read_bool(fields: Json, name: str) -> bool:
 
 
 def read_float(fields: Json, name: str) -> float:
-    """The field as a number."""
+    """Returns the field as a number."""
     value = fields.get(name)
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise FieldError(f"expected a number for `{name}` but got {value!r:.60}")
@@ -101,7 +101,7 @@ def read_float(fields: Json, name: str) -> float:
 
 
 def read_word[Word: StrEnum](kind: type[Word], fields: Json, name: str) -> Word:
-    """The field as one of the words of `kind`."""
+    """Returns the field as one of the words of `kind`."""
     word = read_str(fields, name)
     try:
         return kind(word)
@@ -110,20 +110,20 @@ def read_word[Word: StrEnum](kind: type[Word], fields: Json, name: str) -> Word:
 
 
 def read_strs(fields: Json, name: str) -> tuple[str, ...]:
-    """The field as strings."""
+    """Returns the field as strings."""
     return tuple(as_str(item, name) for item in read_list(fields, name))
 
 
 def read_ints(fields: Json, name: str) -> tuple[int, ...]:
-    """The field as integers."""
+    """Returns the field as integers."""
     return tuple(as_int(item, name) for item in read_list(fields, name))
 
 
 def read_str_map(fields: Json, name: str) -> dict[str, str]:
-    """The field as a mapping of strings."""
+    """Returns the field as a mapping of strings."""
     return {key: as_str(value, name) for key, value in read_object(fields, name).items()}
 
 
 def read_int_map(fields: Json, name: str) -> dict[str, int]:
-    """The field as a mapping from strings to integers."""
+    """Returns the field as a mapping from strings to integers."""
     return {key: as_int(value, name) for key, value in read_object(fields, name).items()}

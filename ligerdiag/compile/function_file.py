@@ -23,7 +23,7 @@ FOLDER = "functions"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the caller's process has and a worker needs to have, too."""
+    """The parts of the caller's process that a worker needs, too."""
 
     python: str
     """Such as `3.12`: a function's code is that of one version."""
@@ -55,7 +55,7 @@ def write_function_file(root: Path, surroundings: Surroundings, pickled: bytes) 
 
 
 def read_function_file(path: Path) -> tuple[Surroundings, bytes]:
-    """What was written; InputError when the file is gone or is another one."""
+    """Reads a function file; raises InputError when it is gone or is another one."""
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -1,9 +1,9 @@
 """Parent side: a live function and its arguments as bytes.
 
-1. What a worker can import goes by reference, and is then one of the files that an answer depends on; everything else
-   (`__main__`, lambdas, closures, local functions, modules that are not to be found by name) goes by value.
+1. Objects that a worker can import go by reference, and their file is then one of those that an answer depends on;
+   everything else (`__main__`, lambdas, closures, local functions, modules that are not found by name) goes by value.
 2. cloudpickle does not know Triton's kernels, functions of `jax.jit` and meshes of devices: see `rebuild`.
-3. Nothing here imports jax or triton. What is one of theirs is told by its class.
+3. Nothing here imports jax or triton. Their objects are recognized by their class.
 """
 
 import io
@@ -50,7 +50,7 @@ class FunctionPickler(_Pickler):
         self._by_value = by_value
 
     def reducer_override(self, obj: Any) -> Any:
-        """What pickle calls for each object that is not of its own types."""
+        """Pickles an object that is not of pickle's own types; pickle calls this for each of them."""
         match _name_class(obj):
             case "triton.JITFunction" | "triton.InterpretedFunction" | "jaxlib.PjitFunction":
                 return self._refer(obj) or self._reduce_wrapped(obj)
@@ -71,7 +71,7 @@ class FunctionPickler(_Pickler):
         return NotImplemented if reference is None else (find_object, reference)
 
     def _refer(self, obj: Any) -> Any:
-        """By its own name, else by that of the function inside: an autotuner has none."""
+        """Refers to an object by its own name, else by that of the function inside: an autotuner has none."""
         reference = find_reference(obj, self._by_value)
         if reference is None:
             inner = find_reference(getattr(obj, "fn", None), self._by_value)
@@ -98,7 +98,7 @@ class FunctionPickler(_Pickler):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pickled:
-    """What became of an object."""
+    """The result of pickling an object."""
 
     data: bytes
     files: frozenset[str]
@@ -127,13 +127,14 @@ def pickle_live(value: Any, root: str, make: Callable[..., FunctionPickler] = Fu
 
 
 def list_pytree_classes(classes: Iterable[type[Any]]) -> list[PytreeClass]:
-    """How those of the classes that are pytree nodes are to be registered in another process."""
+    """Returns how to register in another process those of the classes that are pytree nodes."""
     registry: Any = getattr(sys.modules.get("jax._src.tree_util"), "_registry", {})
     return [_describe_pytree_class(kind, registry[kind]) for kind in dict.fromkeys(classes) if kind in registry]
 
 
 def settle_class_names(data: bytes, classes: Iterable[type[Any]]) -> bytes:
-    """The pickles with names of the classes that hang on the content alone: cloudpickle draws them anew in each process."""
+    """Returns the pickles with names of the classes that hang on the content alone: cloudpickle draws them anew in each
+    process."""
     names: Mapping[type[Any], str] = getattr(_library.cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_CLASS", {})
     drawn = [names[kind].encode() for kind in dict.fromkeys(classes) if kind in names]
     blank = data
@@ -154,7 +155,7 @@ def _describe_pytree_class(kind: type[Any], entry: Any) -> PytreeClass:
 
 
 def _read_jit_options(jitted: Any) -> dict[str, Any]:
-    """What `jax.jit` was told, as far as it matters inside of another one."""
+    """Returns the options of `jax.jit` that matter inside of another one."""
     if has_shardings(jitted):
         raise InputError(
             f"`{jitted.__name__}` has shardings of its own and is defined where a worker cannot import it:"

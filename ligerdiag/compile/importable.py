@@ -16,7 +16,8 @@ MAXIMUM_WRAPPERS = 8
 
 
 def list_own_folders() -> tuple[str, ...]:
-    """The entries of `sys.path` that are neither Python's nor of installed packages, absolute, each once."""
+    """Returns the entries of `sys.path` that belong neither to Python nor to installed packages, absolute, each
+    once."""
     folders = [os.path.abspath(entry) for entry in sys.path]
     return tuple(dict.fromkeys(entry for entry in folders if os.path.exists(entry) and _is_own(entry)))
 

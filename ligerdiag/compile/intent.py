@@ -1,20 +1,22 @@
-"""Worker side: who means which value, decided while the function is traced.
+"""Worker side: decides which value each read means, while the function is traced.
 
-To JAX every value stands still, so its rules of differentiation may read a value long after the operation that made it. A
-kernel that overwrites its operand breaks that, and then "the value" is two things. A snapshot is a copy at the point of the
-program where the trace says which of them is meant:
-  1. What JAX's own rules save for the backward pass, at the moment when they save it: they mean the value as it is then. The
-     same of what a custom_jvp rule saves: its operations read what stands there when the rule runs them.
-  2. What a custom_vjp's `bwd` returns, when it returns: the cotangent is what stands there then, whatever its author had
-     kept it in.
+To JAX every value is constant, so its rules of differentiation may read a value long after the operation that made it.
+A kernel that overwrites its operand breaks that, and then "the value" is two things. A snapshot is a copy at the point
+of the program where the trace says which of them is meant:
+  1. Values that JAX's own rules save for the backward pass, at the moment when they save them: they mean the value as
+     it is then. The same holds for values that a custom_jvp rule saves: its operations read the bytes as they are when
+     the rule runs them.
+  2. Values that a custom_vjp's `bwd` returns, when it returns: the cotangent is the value at that moment, whatever its
+     author had kept it in.
   3. The cotangents that `bwd` is called with: JAX may hand one cotangent to several rules, and each means that value.
-  4. What `jax.checkpoint` saves by a policy: the value as the operation made it.
-The residuals of a custom_vjp are the author's own references: `bwd` reads what stands there when it reads.
-  5. A kernel call whose outputs nobody uses is still called: JAX drops it, and its author meant what it overwrites. That is
-     how `jax.checkpoint` loses a kernel when it computes the forward pass again.
+  4. Values that `jax.checkpoint` saves by a policy: as the operation made them.
+The residuals of a custom_vjp are the author's own references: `bwd` reads the bytes as they are when it reads.
+  5. A kernel call without used outputs still counts as called: JAX drops it, and its author meant what it overwrites.
+     That is how `jax.checkpoint` loses a kernel when it computes the forward pass again.
 
-A snapshot is an operation of ours, an identity. It exists only in a second trace, of which the program as written is made
-(see `as_written`); what is compiled is the user's own trace. Only values of the shapes and dtypes that kernels are given are
+A snapshot is an operation of ours, an identity. It exists only in a second trace, from which the program as written is
+made (see `as_written`); the user's own trace is compiled. Only values of the shapes and dtypes that kernels are given
+are
 copied: no other value can be overwritten.
 """
 
@@ -39,7 +41,7 @@ class IntentTrace:
     kernel_forms: set[Form] = field(default_factory=set[Form])
     """Of the operands of kernels."""
     saved_forms: set[Form] = field(default_factory=set[Form])
-    """Of the values that would be copied, whatever kernels are given."""
+    """Forms of the values that would be copied, whatever kernels are given."""
     snapshots: int = 0
     _epoch: int = 0
     """Counts the kernel calls: between two of them a value stands still."""
@@ -54,12 +56,12 @@ class IntentTrace:
 
     @property
     def needs_snapshots(self) -> bool:
-        """Whether something that the rules save may be overwritten."""
+        """Returns whether a value that the rules save may be overwritten."""
         return bool(self.kernel_forms & self.saved_forms)
 
     @property
     def is_marked(self) -> bool:
-        """Whether this trace holds the author's intent, and no trace that takes notes only."""
+        """Returns whether this trace holds the author's intent, and does not only take notes."""
         return self.forms is not None
 
     def see_kernel(self, operands: Sequence[Any]) -> None:
@@ -68,12 +70,13 @@ class IntentTrace:
         self.kernel_forms.update(form for form in map(read_form, operands) if form is not None)
 
     def copies(self, form: Form) -> bool:
-        """Whether a saved value of this form is copied; takes note of it."""
+        """Returns whether a saved value of this form is copied; takes note of it."""
         self.saved_forms.add(form)
         return self.forms is not None and form in self.forms
 
     def save(self, value: Any, trace: Any = None) -> Any:
-        """A copy of the value as it is now, made by this trace; the value itself where it is never overwritten."""
+        """Returns a copy of the value as it is now, made by this trace; the value itself where it is never
+        overwritten."""
         form = read_form(value)
         if form is None or not self.copies(form):
             return value
@@ -110,7 +113,7 @@ class IntentTrace:
         return self._pinned.pop((id(values[position]), id(outer)), None) is not None
 
     def save_all(self, tree: Any) -> Any:
-        """The tree with a copy of each array."""
+        """Returns the tree with a copy of each array."""
         library: Any = jax
         return library.tree_util.tree_map(self.save, tree)
 
@@ -236,7 +239,7 @@ def _watched(primitives: Sequence[Any], marks: IntentTrace) -> Generator[None]:
 
 
 def _find_trace() -> Any:
-    """The current trace; None in versions of JAX (before 0.5) that find it from the operands."""
+    """Returns the current trace; None in versions of JAX (before 0.5) that find it from the operands."""
     core: Any = importlib.import_module("jax._src.core")
     return getattr(getattr(core, "trace_ctx", None), "trace", None)
 

@@ -1,6 +1,6 @@
-"""Worker side: what JAX calls differently in the versions that compile here, each difference in one function.
+"""Worker side: differences between the JAX versions that compile here, each in one function.
 
-Where MLIR's own Python bindings differ, see `locations`; jax-triton's differences to who calls it are the caller's.
+Where MLIR's own Python bindings differ, see `locations`; jax-triton's differences are handled where it is called.
 """
 
 import importlib
@@ -19,12 +19,13 @@ def enter_mesh(mesh: Mesh) -> AbstractContextManager[Any]:
 
 
 def get_lowering_rule(entry: Any) -> Any:
-    """The rule of an entry of the table of lowerings: since 0.5 or so the entry is a record that holds the rule."""
+    """Returns the rule of an entry of the table of lowerings: since 0.5 or so the entry is a record that holds the
+    rule."""
     return getattr(entry, "rule", entry)
 
 
 def get_type(value: Any) -> Any:
-    """The abstract value of an array or tracer: `jax.typeof` since 0.6, `jax.core.get_aval` before."""
+    """Returns the abstract value of an array or tracer: `jax.typeof` since 0.6, `jax.core.get_aval` before."""
     library: Any = jax
     return (getattr(library, "typeof", None) or library.core.get_aval)(value)
 

@@ -20,7 +20,7 @@ class Unwrapped:
 
 
 def unwrap_jitted(function: Any, arguments: tuple[Any, ...]) -> Unwrapped:
-    """The function with its static arguments bound to it, and what it donates; any other function as it is.
+    """Returns the function with its static arguments bound to it, and what it donates; any other function as it is.
 
     One that has shardings of its own stays inside of its `jax.jit`.
     """
@@ -40,6 +40,6 @@ def unwrap_jitted(function: Any, arguments: tuple[Any, ...]) -> Unwrapped:
 
 
 def has_shardings(jitted: Any) -> bool:
-    """Whether a function of `jax.jit` was given shardings."""
+    """Returns whether a function of `jax.jit` was given shardings."""
     leaves = [leaf for name in _SHARDINGS for leaf in getattr(jitted._jit_info, name, ())]
     return any(type(leaf).__name__ != "UnspecifiedValue" for leaf in leaves)

@@ -1,4 +1,4 @@
-"""What crosses the boundary between ligerdiag and its compile workers: plain records, one JSON object per line."""
+"""The messages between ligerdiag and its compile workers: plain records, one JSON object per line."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -26,7 +26,8 @@ type Flag = str | int | float | bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where cases are defined: a file, a name in an importable module, or a function that the caller has at hand."""
+    """The place where cases are defined: a file, a name in an importable module, or a function in the caller's
+    process."""
 
     file: str = ""
     """Absolute path; empty for a module."""
@@ -53,25 +54,25 @@ class CaseSpec:
     expected: str | Mapping[str, str] | None
     about: str
     draws: str
-    """sha256 of the arguments' records and of which reference the case has: two cases with the same program and the same
-    `draws` compute the same numbers."""
+    """sha256 of the arguments' records and of the identity of the case's reference: two cases with the same program and
+    the same `draws` compute the same numbers."""
     expected_rules: tuple[str, ...] | None = None
     effects: Mapping[str, object] = field(default_factory=dict[str, object])
-    """What the case declares of custom calls, as JSON has it; nobody has looked at it yet."""
+    """The effects of custom calls that the case declares, as in JSON; not validated yet."""
     expected_elsewhere: Mapping[str, str | Mapping[str, str]] = field(
         default_factory=dict[str, str | Mapping[str, str]]
     )
     """Name of a toolchain to what is expected of it, in the place of the two."""
     mitigation: str = ""
-    """What the case does about a hidden write, as `Case.mitigation`."""
+    """The case's measure against a hidden write, as `Case.mitigation`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job[A]:
-    """One thing to ask a worker, whatever its kind: all that the pool needs to know of it."""
+    """One request to a worker, of any kind: everything that the pool needs to know of it."""
 
     source: Source
-    """Which the worker has to load; a worker takes jobs of one source only."""
+    """The source that the worker has to load; a worker takes jobs of one source only."""
     name: str
     """For messages, such as "case `a`"."""
     render: Callable[[str], str]
@@ -83,7 +84,7 @@ class Job[A]:
     timeout: float | None = None
     """Seconds; None means the pool's."""
     imports_only: bool = False
-    """Whether nothing runs but the import of the source: a worker that ends with an exit code was ended by that file."""
+    """Whether only the import of the source runs: a worker that ends with an exit code was ended by that file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,11 +134,11 @@ class CompileRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileAnswer:
-    """Where the artifact is, and what it was made from."""
+    """The place of the artifact, and its origin."""
 
     key: str
     reused: bool
-    """Somebody else had compiled the same program already."""
+    """Whether another process had compiled the same program already."""
     dependencies: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -151,7 +152,7 @@ _ERRORS: dict[str, type[LigerdiagError]] = {
 
 
 def make_discover_job(request: DiscoverRequest) -> Job[DiscoverAnswer]:
-    """The job that asks a compile worker for cases."""
+    """Returns the job that asks a compile worker for cases."""
     return Job(
         source=request.source,
         name=f"`{request.source}`",
@@ -162,7 +163,7 @@ def make_discover_job(request: DiscoverRequest) -> Job[DiscoverAnswer]:
 
 
 def make_compile_job(request: CompileRequest) -> Job[CompileAnswer]:
-    """The job that asks a compile worker for an artifact."""
+    """Returns the job that asks a compile worker for an artifact."""
     return Job(
         source=request.source,
         name=f"case `{request.case_id}`",
@@ -173,12 +174,12 @@ def make_compile_job(request: CompileRequest) -> Job[CompileAnswer]:
 
 
 def render_request(kind: str, request: Mapping[str, object], log: str) -> str:
-    """One line for the worker; its output during the job goes to the file `log`."""
+    """Returns one line for the worker; its output during the job goes to the file `log`."""
     return json.dumps({"job": kind, "log": log, "request": request}) + "\n"
 
 
 def parse_request(job: Json) -> Request:
-    """The request of a compile worker's job."""
+    """Returns the request of a compile worker's job."""
     request = read_object(job, "request")
     source = parse_source(read_object(request, "source"))
     if read_str(job, "job") == DiscoverRequest.__name__:
@@ -187,7 +188,7 @@ def parse_request(job: Json) -> Request:
 
 
 def parse_compile_request(request: Json) -> CompileRequest:
-    """The record of a JSON object."""
+    """Returns the record of a JSON object."""
     return CompileRequest(
         source=parse_source(read_object(request, "source")),
         case_id=read_str(request, "case_id"),
@@ -207,27 +208,28 @@ def parse_compile_request(request: Json) -> CompileRequest:
 
 
 def render_answer(answer: Answer) -> str:
-    """One line for the parent."""
+    """Returns one line for the parent."""
     return json.dumps({"answer": asdict(answer)}) + "\n"
 
 
 def render_error(error: LigerdiagError) -> str:
-    """One line for the parent."""
+    """Returns one line for the parent."""
     return json.dumps({"error": str(error), "kind": type(error).__name__}) + "\n"
 
 
 def render_refusal() -> str:
-    """One line for the parent: the worker is not fresh enough for the job."""
+    """Returns one line for the parent: the worker is not fresh enough for the job."""
     return _REFUSAL + "\n"
 
 
 def is_refusal(line: str) -> bool:
-    """Whether the job has to be given to a fresh worker."""
+    """Returns whether the job has to be given to a fresh worker."""
     return line == _REFUSAL
 
 
 def parse_answer(line: str) -> Json:
-    """The answer's fields; raises the error that the worker reported instead, FieldError when the line is neither."""
+    """Returns the answer's fields; raises the error that the worker reported instead, FieldError when the line is
+    neither."""
     fields = parse_object(line)
     if "error" in fields:
         raise _ERRORS.get(read_str(fields, "kind"), LigerdiagError)(read_str(fields, "error"))
@@ -235,7 +237,7 @@ def parse_answer(line: str) -> Json:
 
 
 def parse_cases(items: list[object]) -> tuple[CaseSpec, ...]:
-    """The case records of a JSON array."""
+    """Returns the case records of a JSON array."""
     return tuple(_parse_case(as_object(item, "case")) for item in items)
 
 
@@ -250,7 +252,7 @@ def parse_flags(fields: Json) -> dict[str, Flag]:
 
 
 def parse_source(fields: Json) -> Source:
-    """The source of a JSON object."""
+    """Returns the source of a JSON object."""
     return Source(
         file=read_str(fields, "file"),
         module=read_str(fields, "module"),

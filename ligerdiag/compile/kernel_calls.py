@@ -1,22 +1,23 @@
-"""Worker side: which kernel calls the program asks for, and which of them XLA gets to see.
+"""Worker side: finds the kernel calls of the program, and which of them reach XLA.
 
-A kernel that is called for its effect alone has no output that anybody uses, and is dropped: by JAX while it traces or
-lowers, or on the way from StableHLO to HLO. To notice,
+A kernel that is called only for its effect has no used output, and is dropped: by JAX while it traces or lowers, or on
+the way from StableHLO to HLO. To detect this,
 
-1. every bind of a kernel primitive during tracing is written down (what the program asked for),
-2. every kernel equation of the traced program is, in sub-programs too, each sub-program once,
+1. every bind of a kernel primitive during tracing is recorded (the calls that the program asks for),
+2. every kernel equation of the traced program is recorded, in sub-programs too, each sub-program once,
 3. the StableHLO operations of the same kernel, called through the same lines, give the call its tags, and
 4. a tag that is missing in the unoptimized HLO was dropped.
 
-Where fewer calls of one kernel through the same lines arrive than were traced, those without used outputs are the ones
-that are missing: the others cannot be dropped.
+If fewer calls of one kernel through the same lines arrive than were traced, those without used outputs are missing: the
+others cannot be dropped.
 
-A bind that left no equation behind is no missing call where
+A bind without an equation is no missing call if
 
 5. it is the function's under a `custom_vjp` or `custom_jvp` whose rule took its place: see `replaced_calls`, or
 6. it was traced for shapes alone, by `jax.eval_shape`, and the program has the call by the same line.
 
-Of a call that has outputs and is missing, what it overwrites decides whether it was called for that: see `lone_calls`.
+For a missing call that has outputs, its overwritten operands decide whether it was called for its effect: see
+`lone_calls`.
 """
 
 import inspect
@@ -54,7 +55,7 @@ type Lines = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedCall:
-    """A kernel call as the program asks for it, before it is known whether XLA sees it."""
+    """A kernel call of the program, before it is known whether it reaches XLA."""
 
     kernel: str
     primitive: str
@@ -64,7 +65,8 @@ class TracedCall:
     function: str
     """Name of the innermost frame's function."""
     whole_stack: bool = False
-    """Whether `lines` go on beyond the traced function: they are Python's, where JAX's hold no frame of the user's."""
+    """Whether `lines` continue beyond the traced function: they come from Python if JAX's hold no frame of the
+    user's."""
     site: SourceLine | None = None
     """Python's own innermost line, where the user's code makes the call. JAX's `lines` are those of the forward pass, also
     for a call that the backward function of a `custom_vjp` makes. None where a rule of JAX's binds anew."""
@@ -73,12 +75,12 @@ class TracedCall:
     outputs_used: bool
     operand_used_later: bool
     alone: LoneCall | None = None
-    """What it would be to XLA, where its outputs are not used; None also where that could not be had."""
+    """The custom call that XLA would get, if its outputs are not used; None also if it could not be made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Bind:
-    """A kernel call as it was traced, whatever became of it."""
+    """A kernel call as it was traced, whether or not it reaches XLA."""
 
     call: TracedCall
     primitive: Any
@@ -108,14 +110,14 @@ class LoweredCall:
     """The same without the module around it."""
 
     def is_of(self, call: TracedCall) -> bool:
-        """Whether it is this kernel, called through the same lines."""
+        """Returns whether it is this kernel, called through the same lines."""
         depth = min(len(self.lines), len(call.lines))
         if depth == 0 or self.lines[:depth] != call.lines[:depth]:
             return False
         return self.holds(call)
 
     def holds(self, call: TracedCall) -> bool:
-        """Whether it is this kernel, as far as its payload tells."""
+        """Returns whether it is this kernel, as far as its payload shows."""
         return b"tt.func" not in self.text or b"@%s(" % call.kernel.encode() in self.text
 
 
@@ -171,7 +173,8 @@ def record_binds(primitives: Sequence[Any]) -> Generator[list[Bind]]:
 
 
 def find_traced_calls(closed: Any, binds: Sequence[Bind]) -> tuple[TracedCall, ...]:
-    """The kernel equations of the closed jaxpr and its sub-programs, then the missing ones: binds that left none behind."""
+    """Returns the kernel equations of the closed jaxpr and its sub-programs, then the missing ones: binds that left
+    none behind."""
     calls = [
         _with_site(
             _describe_equation(
@@ -188,7 +191,7 @@ def find_traced_calls(closed: Any, binds: Sequence[Bind]) -> tuple[TracedCall, .
 
 
 def find_lowered_calls(module: ir.Module) -> tuple[LoweredCall, ...]:
-    """The custom calls of the tagged module."""
+    """Returns the custom calls of the tagged module."""
     calls: list[LoweredCall] = []
     for operation in walk_operations(module.operation):
         if operation.name != "stablehlo.custom_call":
@@ -206,7 +209,7 @@ def find_lowered_calls(module: ir.Module) -> tuple[LoweredCall, ...]:
 
 
 def find_live_tags(unoptimized: bytes) -> frozenset[int]:
-    """The tags that are in the serialized module."""
+    """Returns the tags that are in the serialized module."""
     return frozenset(int(number) for number in _TAG.findall(unoptimized))
 
 
@@ -256,7 +259,7 @@ def _match_tags(traced: Sequence[TracedCall], lowered: Sequence[LoweredCall]) ->
 
 
 def compute_kernel_name(params: Mapping[str, Any]) -> str:
-    """Name of the Python function of a Triton kernel, under its decorators, or of a Pallas kernel."""
+    """Returns the name of the Python function of a Triton kernel, under its decorators, or of a Pallas kernel."""
     kernel = params.get("fn")
     while kernel is not None:
         name = getattr(kernel, "__name__", None)
@@ -367,7 +370,7 @@ def _read_stack() -> tuple[Lines, str]:
 
 
 def _find_site() -> SourceLine | None:
-    """The user's line that calls the library of the kernel primitive; None where JAX binds by itself."""
+    """Returns the user's line that calls the library of the kernel primitive; None where JAX binds by itself."""
     frame = inspect.currentframe()
     through_library = False
     while frame is not None:
@@ -385,7 +388,7 @@ def _find_site() -> SourceLine | None:
 
 
 def _read_config(operation: Any) -> bytes:
-    """The backend config as bytes, decompressed where it is; its text where it is a dictionary."""
+    """Returns the backend config as bytes, decompressed where it is; its text where it is a dictionary."""
     attributes = operation.attributes
     if "backend_config" not in attributes:
         return b""

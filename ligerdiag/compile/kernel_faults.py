@@ -12,7 +12,7 @@ _FAULT, _BASE = "CompilationError", "TritonError"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelFault:
-    """Why a kernel does not compile."""
+    """The reason why a kernel does not compile."""
 
     message: str
     """One line: file, line and reason."""
@@ -21,7 +21,7 @@ class KernelFault:
 
 
 def find_kernel_fault(fault: BaseException) -> KernelFault | None:
-    """What Triton says; None for a fault that is not of its compiler."""
+    """Returns Triton's message; None for a fault that does not come from its compiler."""
     chain = [one for one in _iterate_causes(fault) if _is_of_triton(one)]
     if not chain:
         return None
@@ -39,7 +39,7 @@ def find_kernel_fault(fault: BaseException) -> KernelFault | None:
 
 
 def _iterate_causes(fault: BaseException) -> Iterator[BaseException]:
-    """The fault and what it came from: Triton raises anew in each function that calls the one with the fault."""
+    """Yields the fault and what it came from: Triton raises anew in each function that calls the one with the fault."""
     seen: set[int] = set()
     one: BaseException | None = fault
     while one is not None and id(one) not in seen:

@@ -1,4 +1,4 @@
-"""How a kernel call launches its Python kernel: what is needed to run it again from its own source."""
+"""How a kernel call launches its Python kernel: the data to run it again from its own source."""
 
 import inspect
 import math
@@ -21,7 +21,7 @@ from ligerdiag.compile.fields import (
 )
 
 type Constant = bool | int | float | str | Mapping[str, str] | None
-"""What a constexpr holds; `{"dtype": "fp32"}` stands for Triton's own dtype of that name."""
+"""The value of a constexpr; `{"dtype": "fp32"}` stands for Triton's own dtype of that name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelLaunch:
-    """One launch, as the payload of its custom call stands for it."""
+    """One launch, as described by the payload of its custom call."""
 
     payload: str
     """Hexadecimal sha256 of the custom call's `backend_config`; "" where no custom call was to be found."""
@@ -65,7 +65,7 @@ class KernelLaunch:
     """operand_number to the output number that shares its buffer, as jax-triton's `input_output_aliases` says in every
     call with this payload."""
     trouble: str = ""
-    """Why it cannot be run again, in one line; then only `payload` and `kernel` are to be relied on."""
+    """The reason why it cannot be run again, in one line; then only `payload` and `kernel` are reliable."""
 
 
 def compute_source_sha256(function: Any) -> str:
@@ -78,7 +78,7 @@ def compute_source_sha256(function: Any) -> str:
 
 
 def parse_kernel_launches(items: list[object]) -> tuple[KernelLaunch, ...]:
-    """The records of a JSON array; FieldError when they are not what was expected."""
+    """Returns the records of a JSON array; FieldError when they are not what was expected."""
     return tuple(_parse_launch(as_object(item, "launch")) for item in items)
 
 
@@ -106,7 +106,7 @@ def _parse_launch(fields: Json) -> KernelLaunch:
 
 
 def render_kernel_launch(launch: KernelLaunch) -> Json:
-    """The record as a JSON object."""
+    """Returns the record as a JSON object."""
     return {
         "payload": launch.payload,
         "kernel": launch.kernel,

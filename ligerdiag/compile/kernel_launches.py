@@ -1,13 +1,13 @@
-"""Worker side: writes down how each Triton kernel is launched, while its call is lowered.
+"""Worker side: records how each Triton kernel is launched, while its call is lowered.
 
-1. jax-triton's lowering rule for CUDA is wrapped. What it is asked for and the custom call that it makes are looked at
-   side by side: so a payload in the HLO leads back to the kernel and its arguments.
-2. What the rule settles itself, configurations and the values of heuristics, is read off its calls of the function that
+1. jax-triton's lowering rule for CUDA is wrapped. Its arguments and the custom call that it makes are compared: so a
+   payload in the HLO leads back to the kernel and its arguments.
+2. The rule's own choices, configurations and the values of heuristics, are read from its calls of the function that
    compiles a kernel: one for each configuration.
-3. Which parameter of the kernel stands for what: before jax-triton 0.4 the operands and scalars as they are given, then a
-   pointer for each output. Since then what is not given stands for the outputs, wherever it is in the signature, and an
-   output that is in an operand's bytes, be it a Ref's or by `input_output_aliases`, has no parameter of its own.
-4. Nothing here may stop a lowering: what is not understood is a launch with `trouble`.
+3. The meaning of the kernel's parameters: before jax-triton 0.4 the operands and scalars as they are given, then a
+   pointer for each output. Since then the parameters that are not given are the outputs, wherever they are in the
+   signature, and an output in an operand's bytes (a Ref's, or by `input_output_aliases`) has no parameter of its own.
+4. Nothing here may stop a lowering: a call that is not understood gives a launch with `trouble`.
 """
 
 import enum
@@ -33,7 +33,7 @@ _KNOWN = frozenset({
     "num_ctas", "compute_capability", "enable_fp_fusion", "input_output_aliases", "zeroed_outputs", "debug",
     "serialized_metadata",
 })  # fmt: skip
-"""Parameters of the primitive in jax-triton before 0.4; whatever else it has is a constexpr of the kernel."""
+"""Parameters of the primitive in jax-triton before 0.4; all others are constexprs of the kernel."""
 _KNOWN_SINCE_0_4 = frozenset({
     "fn", "name", "in_tree", "out_shapes", "grid", "compute_capability", "backend_options", "input_output_aliases",
     "zeroed_outputs", "serialized_metadata", "metaparams", "has_side_effect", "cost_estimate",
@@ -41,7 +41,7 @@ _KNOWN_SINCE_0_4 = frozenset({
 
 
 class _Trouble(Exception):
-    """Why a launch cannot be run again; one line."""
+    """The reason why a launch cannot be run again; one line."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class _Configuration:
     """A kernel as it was compiled for one configuration."""
 
     kernel: Any
-    """The `JITFunction` or what stands for it."""
+    """The `JITFunction` or the object that takes its role."""
     constants: Mapping[str, Any]
 
 
@@ -146,7 +146,7 @@ def _make_troubled(payload: str, kernel: str, trouble: str) -> KernelLaunch:
 
 
 def _find_custom_call(results: Any) -> Any:
-    """The operation that gives the results; the newest custom call of the block where there are none."""
+    """Returns the operation that gives the results; the newest custom call of the block where there are none."""
     for result in results:
         owner: Any = getattr(result, "owner", None)
         operation = getattr(owner, "operation", owner)
@@ -208,7 +208,7 @@ def _read_launch(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parameters:
-    """What the parameters of a kernel stand for; see 3 above and `KernelLaunch`."""
+    """The meaning of a kernel's parameters; see 3 above and `KernelLaunch`."""
 
     scalars: tuple[Scalar, ...]
     pointers: tuple[int | None, ...]
@@ -264,7 +264,7 @@ def _read_parameters(library: Any, kernel: Any, ctx: Any, params: Mapping[str, A
 
 
 def _find_function(compiled: Any) -> Any:
-    """The Python function of a compiled kernel, if it is to be found again under its own name."""
+    """Returns the Python function of a compiled kernel, if it is to be found again under its own name."""
     function = compiled.fn
     if "<locals>" in function.__qualname__:
         raise _Trouble(f"the kernel is defined inside a function: `{function.__qualname__}`")

@@ -1,7 +1,7 @@
-"""Who still works on something: a file that a process holds locked while it lives, however it ends.
+"""A lease: a file that a process keeps locked while it lives, however it ends.
 
-The kernel of the operating system drops the lock of a process that dies, so what nobody holds was left behind. A process id
-says less: it is given again, and another container has another process of that id.
+The kernel of the operating system drops the lock of a process that dies, so a file that no process holds was left
+behind. A process id says less: it is reused, and another container has another process of that id.
 """
 
 import fcntl
@@ -40,7 +40,7 @@ def hold_lease(path: Path) -> Lease:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process that lives holds it."""
+    """Returns whether a living process holds it."""
     try:
         with path.open("r", encoding="ascii") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -17,17 +17,17 @@ from ligerdiag.compile.settled_case import settle_case
 from ligerdiag.errors import InputError
 
 _settings: dict[str, object] = {}
-"""What `jax.config` had before the caller's own settings."""
+"""The settings of `jax.config` before the caller's own were applied."""
 
 
 def list_live_files(source: Source) -> tuple[str, ...]:
-    """The files that the case depends on beside what is imported."""
+    """Returns the files that the case depends on beside what is imported."""
     surroundings, _ = read_function_file(Path(source.pickled))
     return (source.pickled, *(file for file in surroundings.files if Path(file).is_file()))
 
 
 def load_live_case(source: Source) -> Case:
-    """Unpickles the case among its surroundings. Raises InputError, or whatever the user's modules raise."""
+    """Unpickles the case with its surroundings. Raises InputError, and any exception of the user's modules."""
     surroundings, pickled = read_function_file(Path(source.pickled))
     python = "{}.{}".format(*sys.version_info)
     if surroundings.python != python:

@@ -1,4 +1,4 @@
-"""Worker side: MLIR locations, read and put by whatever Python bindings of MLIR this jaxlib has.
+"""Worker side: reads and sets MLIR locations with the Python bindings of MLIR that this jaxlib has.
 
 1. Since jaxlib 0.9 or so a location is an object with a class and an operation's location can be set.
 2. Before, a location can only be printed and parsed, and an operation keeps the one that it was made with: another
@@ -21,7 +21,7 @@ _ESCAPE = re.compile(rb'\\([0-9A-Fa-f]{2}|\\|")')
 
 
 def read_name(location: Any) -> str | None:
-    """The name of a named location; None for any other."""
+    """Returns the name of a named location; None for any other."""
     if _HAS_CLASSES:
         return location.name_str if isinstance(location, _BINDINGS.NameLoc) else None
     found = _NAME.match(str(location))
@@ -29,7 +29,7 @@ def read_name(location: Any) -> str | None:
 
 
 def rename_location(location: Any, name: str, context: Any) -> Any:
-    """The location under this name: in the place of the name that it had, or around it."""
+    """Returns the location under this name: in the place of the name that it had, or around it."""
     if _HAS_CLASSES:
         child = location.child_loc if isinstance(location, _BINDINGS.NameLoc) else location
         return ir.Location.name(name, childLoc=child, context=context)
@@ -68,7 +68,7 @@ def put_location(operation: Any, location: Any) -> None:
 def make_anew(
     operation: Any, location: Any, *, more_operands: Sequence[Any] = (), more_results: Sequence[Any] = ()
 ) -> Any:
-    """Puts an operation like it, with further operands and types of results behind its own, in its place."""
+    """Replaces an operation by one like it, with further operands and result types after its own."""
     operations: Any = ir.Operation
     attributes = operation.attributes  # a loop over it gives names or named attributes, by the version
     named = [attributes[number] for number in range(len(attributes))]
@@ -92,7 +92,8 @@ def make_anew(
 
 
 def _read_string(literal: str) -> str:
-    """What MLIR printed in quotes: bytes that are not printable are escaped by two hexadecimal digits."""
+    """Returns the text that MLIR printed in quotes: bytes that are not printable are escaped by two hexadecimal
+    digits."""
 
     def unescape(match: re.Match[bytes]) -> bytes:
         return match[1] if match[1] in (b"\\", b'"') else bytes.fromhex(match[1].decode())

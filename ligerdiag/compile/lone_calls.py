@@ -49,7 +49,7 @@ def _describe(aval: Any) -> jax.ShapeDtypeStruct:
 
 
 def read_custom_call(operation: Any) -> LoneCall:
-    """What XLA gets of a custom call."""
+    """Returns the custom call as XLA gets it."""
     attributes = operation.attributes
     aliases = str(attributes["output_operand_aliases"]) if "output_operand_aliases" in attributes else ""
     return LoneCall(

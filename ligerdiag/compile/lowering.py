@@ -142,7 +142,7 @@ def configure_locations(package: str) -> None:
 
 
 def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace) -> Any:
-    """The StableHLO module of a second trace, with snapshots and all calls."""
+    """Returns the StableHLO module of a second trace, with snapshots and all calls."""
     jax.clear_caches()
     with mark_intent(_kernel_primitives(), frozenset(intent.kernel_forms)):
         lowered = jitted.trace(*specs).lower(lowering_platforms=("cuda",))
@@ -167,7 +167,7 @@ def _convert_as_written(module: Any) -> bytes:
 
 
 def wrap_module(module: bytes) -> bytes:
-    """The serialized HloModuleProto as field 1 of an HloProto."""
+    """Returns the serialized HloModuleProto as field 1 of an HloProto."""
     length, rest = bytearray(), len(module)
     while rest > 0x7F:
         length.append(rest & 0x7F | 0x80)
@@ -207,7 +207,7 @@ def _pallas_library() -> Any:
 
 @contextmanager
 def _assume_compute_capability(compute_capability: int) -> Generator[None]:
-    """jax-triton asks device 0 for it unless the call says it: here there is no device."""
+    """Sets the compute capability, which jax-triton would ask of device 0: there is no device here."""
     library = _triton_library().triton_kernel_call_lib
     original = library.get_compute_capability
 

@@ -19,7 +19,7 @@ MAXIMUM_PER_HOST = 8
 
 
 def build_mesh(axes: Mapping[str, int], description: str) -> Mesh:
-    """The case's mesh over devices of the described target; one device where `axes` is empty."""
+    """Returns the case's mesh over devices of the described target; one device where `axes` is empty."""
     sizes = dict(axes) or {"x": 1}
     for axis, size in sizes.items():
         if size < 1:
@@ -38,7 +38,7 @@ def compute_topology_name(devices: int) -> str:
 
 
 def build_argument_specs(case: Case, mesh: Mesh) -> tuple[Any, ...]:
-    """The case's arguments as shapes with shardings; InputError where one does not fit the mesh."""
+    """Returns the case's arguments as shapes with shardings; InputError where one does not fit the mesh."""
     tree_util: Any = jax.tree_util
     leaves, structure = tree_util.tree_flatten(case.args)
     specs = [_build_spec(case, number, leaf, mesh) for number, leaf in enumerate(leaves)]

@@ -9,7 +9,7 @@ _SIZES = {_FIXED64: 8, _FIXED32: 4}
 
 
 def drop_module_id(proto: bytes) -> bytes:
-    """The serialized HloProto without the module's id; all other bytes stay. ValueError where it is none."""
+    """Returns the serialized HloProto without the module's id; all other bytes stay. ValueError where it is none."""
     parts: list[bytes] = []
     for number, start, content, end in _iterate_fields(proto):
         if number == _MODULE:

@@ -14,7 +14,7 @@ def compute_output_names(tree: Any) -> tuple[str, ...]:
 
 
 def compute_input_names(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, ...]:
-    """The function's parameter names, with the path of the leaf; `args.0` for one of `*args`."""
+    """Returns the function's parameter names, with the path of the leaf; `args.0` for one of `*args`."""
     names = _compute_parameter_names(function, len(args))
     return _make_unique([_name_input(names, path) for path in _compute_paths(args)])
 

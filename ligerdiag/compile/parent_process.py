@@ -1,11 +1,11 @@
-"""A process of ours ends with the one that started it, however that one ended.
+"""Ends a process of ours with the one that started it, however that one ended.
 
-1. One that starts nothing of its own is killed by the kernel of the operating system, whatever it is busy with
-   (`die_with_parent`). What counts is the thread that started it; those of a pool live as long as the pool.
-2. One that runs a user's code may have started anything. It ends with its process group when the pipe from its parent
-   hangs up, at the latest a second after the parent is gone: a copy of the pipe's end may be in another process
+1. A process that starts no others is killed by the kernel of the operating system, whatever it is doing
+   (`die_with_parent`). The thread that started it counts; those of a pool live as long as the pool.
+2. A process that runs a user's code may have started any others. It ends with its process group when the pipe from its
+   parent hangs up, at the latest a second after the parent is gone: a copy of the pipe's end may be in another process
    (`end_group_with_parent`).
-3. One that is to fork must have no second thread then: it is watched only as long as it imports (`watch_parent`).
+3. A process that will fork must have no second thread then: it is watched only during its imports (`watch_parent`).
 """
 
 import ctypes
@@ -22,7 +22,7 @@ _MILLISECONDS = 1000
 
 def die_with_parent(parent: int) -> None:
     """Has this process killed when its parent ends; ends it now where that is so already. parent: the process id."""
-    with suppress(OSError, AttributeError):  # not on Linux: whoever calls this follows its parent, too
+    with suppress(OSError, AttributeError):  # not on Linux: the caller of this follows its parent, too
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)

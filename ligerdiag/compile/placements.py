@@ -1,4 +1,5 @@
-"""Where the shards of a program's inputs and outputs lie. Device numbers are the partition ids of the SPMD module."""
+"""The placement of the shards of a program's inputs and outputs. Device numbers are the partition ids of the SPMD
+module."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ def compute_placements(
 
 
 def parse_placements(items: list[object]) -> tuple[Placement, ...]:
-    """The records of a JSON array; FieldError when they are not what was expected."""
+    """Returns the records of a JSON array; FieldError when they are not what was expected."""
     return tuple(_parse_placement(as_object(item, "placement")) for item in items)
 
 

@@ -1,9 +1,11 @@
 """Parent side: a few workers that take one job after another.
 
-1. A worker is started when a job finds none idle, so there are never more than jobs at once, and never more than asked.
+1. A worker is started when a job finds none idle, so there are never more workers than jobs at once, and never more
+   than the given number.
 2. A job that a worker dies of, or that takes too long, fails alone; the next job gets another worker.
-3. A worker takes the jobs of one source only, as a case can change whatever it runs in; for another source there is
-   another worker, see `worker_starts`. One whose answer cannot be read, or that says more than it was asked, is ended.
+3. A worker takes the jobs of one source only, as a case can change the process that it runs in; another source gets
+   another worker, see `worker_starts`. A worker whose answer cannot be read, or that sends more than one answer, is
+   ended.
 4. `close` ends all workers at once, busy ones too: their jobs fail, and what they left in progress is removed.
 """
 
@@ -86,7 +88,7 @@ class Pool:
 
     @cached_property
     def cache(self) -> Cache:
-        """Where answers are kept; opened when it is first asked for, unless it was given."""
+        """The cache of the answers; opened on first use, unless it was given."""
         return self._cache or Cache()
 
     def __enter__(self) -> Self:
@@ -98,7 +100,8 @@ class Pool:
         self.close()
 
     def submit[A](self, job: Job[A], on_start: Callable[[], None] | None = None) -> Future[A]:
-        """The worker's answer, or its LigerdiagError; `on_start` is called in another thread when the job begins."""
+        """Returns the worker's answer, or its LigerdiagError; `on_start` is called in another thread when the job
+        begins."""
         return self._executor.submit(self._run, job, on_start)
 
     def run_all[A](self, jobs: Sequence[Job[A]]) -> Iterator[tuple[int, Future[A] | None]]:
@@ -170,7 +173,8 @@ class Pool:
             log.unlink(missing_ok=True)
 
     def _ask[A](self, job: Job[A], log: Path) -> tuple[WorkerProcess, str]:
-        """The worker and its answer; one that refuses the job is not asked again. Raises WorkerDied or WorkerTimeout."""
+        """Returns the worker and its answer; one that refuses the job is not asked again. Raises WorkerDied or
+        WorkerTimeout."""
         while True:
             taken = self._take(job.source)
             worker = taken or self._start(log)
@@ -184,7 +188,8 @@ class Pool:
             self._drop(worker)
 
     def _take(self, source: Source) -> WorkerProcess | None:
-        """An idle worker that has the source loaded, if there is one; makes room for another where there is none."""
+        """Returns an idle worker that has the source loaded, if there is one; makes room for another where there is
+        none."""
         found: WorkerProcess | None = None
         ended: list[WorkerProcess] = []
         with self._lock:

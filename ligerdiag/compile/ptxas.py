@@ -1,11 +1,11 @@
-"""Which ptxas assembles: that of the package `nvidia-cuda-nvcc`, else that of a CUDA installation which is new enough.
+"""Chooses the ptxas: that of the package `nvidia-cuda-nvcc`, else that of a CUDA installation which is new enough.
 
-1. XLA takes the ptxas and the nvlink that come first on a worker's PATH. The package's come first where it is installed,
+1. XLA takes the ptxas and the nvlink that come first on a worker's PATH. The package's come first if it is installed,
    whatever CUDA the system has.
-2. Without the package a folder that has both does: one of PATH, of CUDA_HOME, CUDA_PATH or CUDA_ROOT, or below /usr/local;
-   the newest of them.
-3. New enough is what the CUDA plugin is built for (13.0), and not older than the ptxas that Triton ships: Triton writes
-   PTX of that version, and an older one refuses it.
+2. Without the package, a folder that has both is used: one of PATH, of CUDA_HOME, CUDA_PATH or CUDA_ROOT, or below
+   /usr/local; the newest of them.
+3. New enough means at least the version that the CUDA plugin is built for (13.0), and not older than the ptxas that
+   Triton ships: Triton writes PTX of that version, and an older one refuses it.
 """
 
 import os
@@ -41,7 +41,8 @@ class Ptxas:
 
 
 def find_system_ptxas(environ: Mapping[str, str] = os.environ) -> Ptxas | None:
-    """The newest one of a CUDA installation that has nvlink beside it, new enough or not; None where there is none."""
+    """Returns the newest one of a CUDA installation that has nvlink beside it, new enough or not; None where there is
+    none."""
     found: list[Ptxas] = []
     for folder in dict.fromkeys(_list_folders(environ)):
         version = _read_version(folder / "ptxas") if (folder / "nvlink").is_file() else ""
@@ -51,7 +52,7 @@ def find_system_ptxas(environ: Mapping[str, str] = os.environ) -> Ptxas | None:
 
 
 def compute_least_release() -> tuple[int, ...]:
-    """The oldest release of CUDA whose ptxas does; see 3."""
+    """Returns the oldest release of CUDA whose ptxas does; see 3."""
     spec = util.find_spec("triton")
     roots = [] if spec is None else list(spec.submodule_search_locations or ())
     shipped = [_read_version(Path(root) / "backends" / "nvidia" / "bin" / "ptxas") for root in roots]
@@ -85,7 +86,7 @@ def _list_folders(environ: Mapping[str, str]) -> Iterator[Path]:
 
 @cache
 def _read_version(path: Path) -> str:
-    """What it says of itself; empty where it does not run."""
+    """Returns the version that it prints; empty if it does not run."""
     try:
         done = subprocess.run([path, "--version"], check=False, capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):

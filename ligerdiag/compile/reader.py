@@ -29,13 +29,13 @@ class Reader:
     reader_operand: int
     """Of that operation, 0-based."""
     opcode: str
-    """What StableHLO calls the operation."""
+    """StableHLO's name of the operation."""
     shape: str
     """Of the value that is read, such as `f32[4,32]`."""
     source: SourceLine
     """The innermost frame of the reading operation outside of installed packages; file "" when there is none."""
     untieable: str = ""
-    """Why no trivial operation can be put here; empty when one can."""
+    """The reason why no trivial operation can be put here; empty when one can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Readers:
 
     found: tuple[Reader, ...] = ()
     trouble: str = ""
-    """Why they were not looked for, or not found; empty when they are all there."""
+    """The reason why they were not looked for, or not found; empty when they are complete."""
 
 
 def render_readers(readers: Readers) -> str:
@@ -53,13 +53,13 @@ def render_readers(readers: Readers) -> str:
 
 
 def parse_readers(fields: Json) -> Readers:
-    """The records of a JSON object; raises FieldError."""
+    """Returns the records of a JSON object; raises FieldError."""
     found = tuple(_parse_reader(as_object(one, "reader")) for one in read_list(fields, "readers"))
     return Readers(found=found, trouble=read_str(fields, "trouble"))
 
 
 def parse_source_line(fields: Json) -> SourceLine:
-    """The record of a JSON object; raises FieldError."""
+    """Returns the record of a JSON object; raises FieldError."""
     return SourceLine(
         file=read_str(fields, "file"), line=read_int(fields, "line"), function=read_str(fields, "function")
     )

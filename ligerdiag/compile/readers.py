@@ -24,7 +24,7 @@ _NAMES = {"i1": "pred", "complex<f32>": "c64", "complex<f64>": "c128"}
 
 
 def find_readers(module: Any, traced: Sequence[TracedCall], lowered: Sequence[LoweredCall]) -> Readers:
-    """The readers of the tagged module; never raises, says what is in the way instead."""
+    """Returns the readers of the tagged module; never raises, says what is in the way instead."""
     names = {call.tag: next((asked.kernel for asked in traced if call.is_of(asked)), "") for call in lowered}
     try:
         program = Program(module)
@@ -42,7 +42,7 @@ def find_readers(module: Any, traced: Sequence[TracedCall], lowered: Sequence[Lo
 
 
 def find_floating_output(call: Any) -> Any:
-    """The first result of floating type of a kernel call; None when there is none."""
+    """Returns the first result of floating type of a kernel call; None when there is none."""
     return next((result for result in call.results if _FLOATING.match(_split_type(result)[1])), None)
 
 
@@ -81,7 +81,7 @@ def _split_type(value: Any) -> tuple[list[str], str]:
 
 
 def _name_type(element: str) -> str:
-    """As XLA writes it: `s32`, `u8`, `pred`; MLIR's own name where they are the same."""
+    """Returns the type's name in XLA: `s32`, `u8`, `pred`; MLIR's own name where they are the same."""
     if element in _NAMES:
         return _NAMES[element]
     return f"s{element[1:]}" if re.match(r"i\d", element) else element.replace("ui", "u").lower()

@@ -1,9 +1,9 @@
-"""Worker side: what the pickle of a live function calls to rebuild what no pickle holds.
+"""Worker side: functions that the pickle of a live function calls to rebuild objects that cannot be pickled.
 
 1. A kernel by value gets a module of its own, under a name that is made from its source: a replay looks kernels up by
    module and name.
-2. Triton reads a kernel's source from its file. Where the file does not have it (a notebook's cell, or a file that was
-   changed after its import) the lines that the caller's Triton had read are put in its place.
+2. Triton reads a kernel's source from its file. If the file does not have it (a notebook's cell, or a file that was
+   changed after its import), the lines that the caller's Triton had read replace it.
 """
 
 import importlib
@@ -18,13 +18,13 @@ from typing import Any
 from ligerdiag.case import Arg, Draw, Values
 
 KERNELS = "ligerdiag_kernel_"
-"""What the names of kernels' own modules begin with."""
+"""Prefix of the names of kernels' own modules."""
 
 _replaced: set[str] = set()
 
 
 def find_object(module: str, qualname: str, wrappers: Sequence[str]) -> Any:
-    """What stands under that name, and inside of those of its attributes."""
+    """Returns the object under that name, or, through those attributes, one inside of it."""
     found: Any = importlib.import_module(module)
     for name in (*qualname.split("."), *wrappers):
         found = getattr(found, name)
@@ -32,12 +32,12 @@ def find_object(module: str, qualname: str, wrappers: Sequence[str]) -> Any:
 
 
 def build_arg(fields: Mapping[str, Any], draw: Mapping[str, Any], values: bytes | None) -> Arg:
-    """The argument that stands for an array."""
+    """Returns the argument for an array."""
     return Arg(**fields, draw=Draw(**draw) if values is None else Values(data=values))
 
 
 def build_kernel(function: FunctionType, lines: Sequence[str], start: int, options: Mapping[str, Any]) -> Any:
-    """The kernel of `function`, whose source is `lines`, from line `start` of its file on."""
+    """Returns the kernel of `function`, whose source is `lines`, from line `start` of its file on."""
     file = function.__code__.co_filename
     there = linecache.getlines(file)
     if there[start - 1 : start - 1 + len(lines)] != list(lines):
@@ -61,7 +61,8 @@ def build_jitted(function: Any, options: Mapping[str, Any]) -> Any:
 
 
 def build_mesh(sizes: tuple[int, ...], names: tuple[str, ...]) -> Any:
-    """A mesh without devices: those that a program is compiled for come from outside, with axes of the type Auto."""
+    """Returns a mesh without devices: those that a program is compiled for come from outside, with axes of the type
+    Auto."""
     library: Any = importlib.import_module("jax.sharding")
     return library.AbstractMesh(sizes, names, axis_types=(library.AxisType.Auto,) * len(names))
 

@@ -25,11 +25,11 @@ class Saver(Protocol):
 
     @property
     def is_marked(self) -> bool:
-        """Whether it copies at all."""
+        """Returns whether it copies at all."""
         ...
 
     def copies(self, form: Form) -> bool:
-        """Whether a saved value of this form is copied; takes note of it."""
+        """Returns whether a saved value of this form is copied; takes note of it."""
         ...
 
     def pin(self, trace: Any, body: Any, values: Sequence[Any]) -> AbstractContextManager[None]:
@@ -75,7 +75,7 @@ def _drop_effect(jaxpr: Any) -> Any:
 
 
 def _list_dropped(staged: Any, wanted: Sequence[bool]) -> list[Any]:
-    """The kernel calls that JAX drops when it computes only these results."""
+    """Returns the kernel calls that JAX drops when it computes only these results."""
     evaluation: Any = importlib.import_module("jax._src.interpreters.partial_eval")
     kept = {id(one) for equation in evaluation.dce_jaxpr(staged, wanted)[0].eqns for one in equation.outvars}
     calls = [one for one in staged.eqns if one.primitive.name in PRIMITIVES]
@@ -83,7 +83,8 @@ def _list_dropped(staged: Any, wanted: Sequence[bool]) -> list[Any]:
 
 
 def _is_done_already(equation: Any, body: Any, staged: Any, marks: Saver) -> bool:
-    """Whether the call is on an input of the body, which the call of the forward pass has overwritten already."""
+    """Returns whether the call is on an input of the body, which the call of the forward pass has overwritten
+    already."""
     where = next(number for number, one in enumerate(staged.eqns) if one is equation)
     before = {id(operand) for other in staged.eqns[:where] for operand in other.invars}
     inputs = {id(one): number for number, one in enumerate(body.invars)}
@@ -113,9 +114,11 @@ def _calls_kernel(equation: Any) -> bool:
 
 
 def _save_results(known: Any, staged: Any, count: int, marks: Saver) -> tuple[Any, Any, int]:
-    """The two jaxprs with what one saves for the other copied where it is made, and how much it saves.
+    """Returns the two jaxprs, in which values that one saves for the other are copied where they are made, and their
+    number.
 
-    What a custom_vjp kept is handed on as it is; what JAX's rules saved besides is a result of its own.
+    Values that a custom_vjp kept are passed on unchanged; further values that JAX's rules saved are results of their
+    own.
     """
     equations, results = list(known.eqns), list(known.outvars)
     inputs, readers = list(staged.invars), list(staged.eqns)
@@ -147,7 +150,7 @@ def _put_copy(equations: list[Any], variable: Any) -> Any:
 
 
 def _is_kept_only(jaxpr: Any, variable: Any) -> bool:
-    """Whether every reader is a custom_vjp that kept the variable itself."""
+    """Returns whether every reader is a custom_vjp that kept the variable itself."""
     for equation in jaxpr.eqns:
         for position, operand in enumerate(equation.invars):
             if operand is not variable:
@@ -213,7 +216,7 @@ _WRITES = _make_effect()
 
 @contextmanager
 def wrapped(holder: Any, name: str, wrap: Callable[[Any], Any]) -> Generator[None]:
-    """What stands under this name in the holder is another one inside of the context."""
+    """Replaces the object under this name in the holder, inside of the context."""
     original = getattr(holder, name)
     setattr(holder, name, wrap(original))
     try:

@@ -1,8 +1,8 @@
-"""Worker side: which functions with a rule of their own had it take their place.
+"""Worker side: finds the functions that were replaced by their own differentiation rule.
 
-In the body of a scan, a map or a remat JAX traces the function under a `custom_vjp` or `custom_jvp` before it knows whether
-the body is differentiated. Where it is, the rule (`fwd`, `jvp`) takes the function's place, and what the function asked for
-is in no program. Such a kernel call was not dropped: it was never to run.
+In the body of a scan, a map or a remat JAX traces the function under a `custom_vjp` or `custom_jvp` before it knows
+whether the body is differentiated. If it is, the rule (`fwd`, `jvp`) replaces the function, and the function's calls
+are in no program. Such a kernel call was not dropped: it was never meant to run.
 """
 
 import functools

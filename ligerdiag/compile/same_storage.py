@@ -1,13 +1,14 @@
-"""Worker side: which values of a StableHLO module are one storage in program order, and who reads it after a call.
+"""Worker side: finds the values of a StableHLO module that share storage in program order, and the reads of it after a
+call.
 
 The rules are those of `analysis/program_order`, on StableHLO:
 
 1. Every operation that computes makes new storage: reshapes, casts, loops, branches and barriers, too. A function's
    arguments and results are other names for what is handed in and out.
-2. What a loop's region takes from outside of it is carried round the loop: storage of the loop, whose next iteration sees
-   what this one overwrote.
-3. Whoever uses one of the names after the call reads it. Where the call is in a function and the storage came from
-   outside or goes there, the function's callers read it after their call of the function.
+2. A value that a loop's region takes from outside is carried round the loop: storage of the loop, whose next iteration
+   sees what this one overwrote.
+3. An operation that uses one of the names after the call reads it. If the call is in a function and the storage came
+   from outside or goes there, the function's callers read it after their call of the function.
 """
 
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ RETURN = "func.return"
 FUNCTION = "func.func"
 CUSTOM_CALL = "stablehlo.custom_call"
 OTHER_TARGETS = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "shape_assertion", "xla.sdy.")
-"""How the targets of custom calls begin that are the partitioner's, and no kernel."""
+"""Prefixes of the targets of custom calls that belong to the partitioner, and are no kernels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +41,11 @@ class Use:
     through: tuple[int, ...]
     """Tags of the function calls from the operation's function to the one where the call is."""
     untieable: str
-    """Why what the call returns is not to be had there; empty when it is."""
+    """The reason why the call's result is not available there; empty when it is."""
 
 
 class Program:
-    """Where each operation of a module stands, by its tag, and which values have one storage."""
+    """The place of each operation of a module, by its tag, and the values that share storage."""
 
     def __init__(self, module: Any) -> None:
         """Reads the module, which is not to be changed as long as this is used."""
@@ -71,11 +72,12 @@ class Program:
                 yield tag
 
     def find_uses(self, call: int, operand: int) -> Iterator[Use]:
-        """Who reads the call's operand after it."""
+        """Yields the uses of the call's operand after it."""
         yield from self._find_uses(call, [self.operations[call].operands[operand]], (), "")
 
     def is_handed_on(self, tag: int, operand: int) -> str:
-        """Why a copy of this operand is not only read by others: to whom a function hands it; empty if to nobody."""
+        """Returns why a copy of this operand would not only be read: the function that passes it on; empty if none
+        does."""
         if self.operations[tag].name != CALL:
             return ""
         function = self._functions[_read_callee(self.operations[tag])]
@@ -186,7 +188,7 @@ class Program:
 
     @cached_property
     def _classes(self) -> dict[Any, list[Any]]:
-        """Of the values that have several names; asked for when all names are joined."""
+        """Returns the values that have several names, by class; called when all names are joined."""
         found: dict[Any, list[Any]] = {}
         for value in self._above:
             found.setdefault(self._root(value), [self._root(value)]).append(value)
@@ -200,22 +202,22 @@ class Program:
 
 
 def is_kernel(operation: Any) -> bool:
-    """Whether it is a custom call that may be a kernel."""
+    """Returns whether it is a custom call that may be a kernel."""
     return operation.name == CUSTOM_CALL and not read_target(operation).startswith(OTHER_TARGETS)
 
 
 def read_target(operation: Any) -> str:
-    """What a custom call calls."""
+    """Returns the target of a custom call."""
     return ir.StringAttr(operation.attributes["call_target_name"]).value
 
 
 def read_return(function: Any) -> Any:
-    """The function's last operation."""
+    """Returns the function's last operation."""
     return list(_entry(function).operations)[-1].operation
 
 
 def find_calls_of(module: Any, function: Any) -> list[Any]:
-    """The operations that call the function."""
+    """Returns the operations that call the function."""
     name = _read_symbol(function)
     return [one for one in walk_operations(module.operation) if one.name == CALL and _read_callee(one) == name]
 
@@ -233,7 +235,7 @@ def _read_callee(call: Any) -> str:
 
 
 def _walk_paths(operation: Any, above: Path) -> Iterator[tuple[Path, Any]]:
-    """The operations in the order of `walk_operations`."""
+    """Yields the operations in the order of `walk_operations`."""
     for region_number, region in enumerate(operation.regions):
         for block_number, block in enumerate(region):
             for position, view in enumerate(block):

@@ -1,9 +1,9 @@
-"""Temporary folders of one process, which the next run removes where that process was killed.
+"""Temporary folders of one process, which the next run removes if that process was killed.
 
-1. A folder belongs to whoever holds the lock on the file `lock` in it. The kernel of the operating system drops the lock
-   of a process that ends, however it ended: neither a process id that was given out again nor another container's
+1. A folder belongs to the process that holds the lock on the file `lock` in it. The kernel of the operating system
+   drops the lock of a process that ends, however it ended: neither a reused process id nor another container's
    processes can be taken for the owner.
-2. The file gets its name when it is locked already, so nobody finds a new folder that is not locked.
+2. The file gets its name when it is locked already, so no process finds a new folder that is not locked.
 3. Only a real folder of our own user, with our name and an unlocked `lock`, is removed. One without a `lock`, of a process
    killed while it made the folder, holds nothing; it is removed when it is a day old.
 """
@@ -25,7 +25,7 @@ UNLOCKED_SECONDS = 24 * 3600.0
 
 
 class ScratchFolder:
-    """A temporary folder that nobody else may enter."""
+    """A temporary folder that other users cannot enter."""
 
     def __init__(self, kind: str = "") -> None:
         """kind: stands in its name, for people. Removes what processes that were killed left behind, once a process."""

@@ -25,7 +25,7 @@ FOLDER = "cases"
 NAMES = ("CASE", "CASES")
 
 type Selector = str | Source | CaseSpec
-"""What a user writes; a source, for all of its cases; or a case that was found before."""
+"""A selector as the user writes it; a source, for all of its cases; or a case that was found before."""
 
 _MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
@@ -39,7 +39,7 @@ class Selection:
     pattern: str
     """Glob over ids; `*` for all."""
     place: str
-    """Where the pattern is looked for, for messages."""
+    """The place where the pattern is looked for, for messages."""
 
 
 def parse_selectors(selectors: Sequence[Selector], directory: Path) -> tuple[Selection, ...]:
@@ -50,7 +50,7 @@ def parse_selectors(selectors: Sequence[Selector], directory: Path) -> tuple[Sel
 
 
 def choose_cases(selection: Selection, cases: Mapping[Source, tuple[CaseSpec, ...]]) -> tuple[CaseSpec, ...]:
-    """The cases that the selection means, in the order of their sources; InputError when there is none."""
+    """Returns the cases that the selection means, in the order of their sources; InputError when there is none."""
     known = [case for source in selection.sources for case in cases[source]]
     pattern = compile_glob(selection.pattern)
     chosen = tuple(case for case in known if pattern.fullmatch(case.id))
@@ -66,13 +66,14 @@ def choose_cases(selection: Selection, cases: Mapping[Source, tuple[CaseSpec, ..
 
 
 def compile_glob(pattern: str) -> re.Pattern[str]:
-    """A glob in which only `*` and `?` are special."""
+    """Returns a glob in which only `*` and `?` are special."""
     special = {"*": ".*", "?": "."}
     return re.compile("".join(special.get(character, re.escape(character)) for character in pattern), re.DOTALL)
 
 
 def find_root(file: Path) -> Path:
-    """The folder that a case file's imports start from: the nearest one with a pyproject.toml, else the file's own."""
+    """Returns the folder that a case file's imports start from: the nearest one with a pyproject.toml, else the file's
+    own."""
     return next((folder for folder in file.parents if (folder / "pyproject.toml").is_file()), file.parent)
 
 
@@ -118,7 +119,8 @@ def _select_folder(text: str, pattern: str, directory: Path) -> Selection:
 
 
 def _list_project_folders(directory: Path) -> tuple[Path, ...]:
-    """The folder and those above it up to the nearest with a pyproject.toml; the folder alone where none has one."""
+    """Returns the folder and those above it up to the nearest with a pyproject.toml; the folder alone where none has
+    one."""
     folders = (directory.resolve(), *directory.resolve().parents)
     last = next((number for number, folder in enumerate(folders) if (folder / "pyproject.toml").is_file()), 0)
     return folders[: last + 1]
@@ -143,7 +145,8 @@ def _select_path(text: str, place: str, pattern: str, directory: Path) -> Select
 
 
 def _defines_cases(file: Path) -> bool:
-    """Whether the file binds CASE or CASES at its top; true when it cannot be parsed, so that its import says why."""
+    """Returns whether the file binds CASE or CASES at its top; true when it cannot be parsed, so that its import
+    reports why."""
     try:
         body = ast.parse(file.read_bytes()).body
     except (OSError, SyntaxError, ValueError):

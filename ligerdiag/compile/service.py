@@ -221,7 +221,8 @@ def _make_request(
 
 
 def _find_cases(pool: Pool, source: Source) -> tuple[CaseSpec, ...] | None:
-    """What the index has; what a worker will load is the source that was asked for, whatever stands there."""
+    """Returns the cases in the index, or None; with `source`, which a worker will load, in place of the recorded
+    one."""
     answer = pool.cache.find_answer(_ask_for_cases(pool, source))
     try:
         cases = None if answer is None else parse_cases(read_list(answer, "cases"))

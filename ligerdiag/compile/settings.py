@@ -1,4 +1,4 @@
-"""Worker side: how JAX and the environment are set at this moment, by whatever the case's file did when it was imported."""
+"""Worker side: the current settings of JAX and the environment, including changes by the import of the case's file."""
 
 from typing import Any
 
@@ -16,7 +16,8 @@ def compute_settings() -> dict[str, str]:
 
 
 def compute_environment() -> dict[str, str]:
-    """The variables that can change what is compiled, without PYTHONPATH, which the worker itself was started with."""
+    """Returns the variables that can change what is compiled, without PYTHONPATH, which the worker itself was started
+    with."""
     return {name: value for name, value in compute_important_environment().items() if name != "PYTHONPATH"}
 
 

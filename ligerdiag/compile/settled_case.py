@@ -1,8 +1,8 @@
-"""Worker side: a case as it is compiled, whatever it was written with.
+"""Worker side: a case in the one form in which it is compiled.
 
-1. A function of `jax.jit` is compiled without it: what it donates is said by the arguments, what is static is bound to it.
-2. Every leaf of an argument is an `Arg`: arrays, records of arrays and numbers of Python's own are turned into one.
-3. A usual draw of what an optimizer keeps of squared gradients is one of squares: its root is taken.
+1. A function of `jax.jit` is compiled without it: the arguments say what is donated, and static ones are bound to it.
+2. Every leaf of an argument is an `Arg`: arrays, records of arrays and Python numbers are turned into one.
+3. The usual draw for an optimizer's squared gradients is of squares: the optimizer takes their root.
 """
 
 import importlib
@@ -24,7 +24,8 @@ _SECOND_MOMENT_FIELD = "v"
 
 
 def settle_case(case: Case, donated: frozenset[int] = frozenset()) -> Case:
-    """The case by 1 to 3; InputError for an argument that is none. donated: positions beside those of the function."""
+    """Returns the case by 1 to 3; InputError for an argument that is none. donated: positions beside those of the
+    function."""
     unwrapped = unwrap_jitted(case.function, case.args)
     meshes: list[Mapping[str, int]] = []
     arguments = tuple(
@@ -70,7 +71,7 @@ def _make_arg(leaf: Any, place: str, meshes: list[Mapping[str, int]]) -> Arg:
 
 
 def _make_scalar(value: object, place: str) -> Arg:
-    """A number of Python's own, as `jax.jit` takes it."""
+    """Returns a number of Python's own, as `jax.jit` takes it."""
     match value:
         case bool():
             return Arg(shape=(), dtype="bool", draw=Draw(kind="bernoulli", scale=float(value)))

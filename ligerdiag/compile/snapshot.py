@@ -16,7 +16,8 @@ type Form = tuple[tuple[int, ...], str]
 
 
 def read_form(value: Any) -> Form | None:
-    """None for what no kernel can be given: numbers, NumPy's arrays, symbolic zeros, keys, references."""
+    """Returns the form of a value; None for one that no kernel can be given: numbers, NumPy's arrays, symbolic zeros,
+    keys, references."""
     if isinstance(value, jex_core.Literal) or not hasattr(value, "aval"):
         return None
     aval = value.aval

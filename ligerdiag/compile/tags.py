@@ -1,11 +1,11 @@
 """Worker side: puts a unique number on every StableHLO operation, in program order.
 
-1. The number is written behind the operation's own name, `jit(f)/mul#ld17`, in its location; the locations below it
+1. The number is written after the operation's own name, `jit(f)/mul#ld17`, in its location; the locations below it
    (file, line, callers) stay. An operation without a name gets `#ld17` alone.
-2. Numbers are 1, 2, … in the order of a walk over the module, an operation before the operations in its regions.
-   A tag that is there already is replaced: JAX hands out the module of its cache when it lowers a program again.
-   A `;` and a `#` of the author's own, in `jax.named_scope("a;b")`, are written `%3B` and `%23`: XLA joins names with `;`,
-   and only our own `#` may stand for a tag.
+2. Numbers are 1, 2, … in the order of a walk over the module, an operation before the operations in its regions. An
+   existing tag is replaced: JAX hands out the module of its cache when it lowers a program again. A `;` and a `#` of
+   the author's own, in `jax.named_scope("a;b")`, are written `%3B` and `%23`: XLA joins names with `;`, and only our
+   own `#` may stand for a tag.
 3. XLA keeps the name as `op_name`. For an inlined function it joins caller and callee: `jit(f)/call#ld15/add#ld85`.
 4. Two traces of one program, of which one has more operations (see `intent`), get the same number where they do the same.
 """
@@ -54,13 +54,13 @@ def tag_like(module: ir.Module, other: ir.Module) -> int:
 
 
 def read_tag(operation: Any) -> int:
-    """The operation's number; 0 where it has none."""
+    """Returns the operation's number; 0 where it has none."""
     found = _TAG.search(read_name(operation.location) or "")
     return int(found[0][3:]) if found else 0
 
 
 def walk_operations(operation: Any) -> Iterator[Any]:
-    """All operations in the regions of `operation`, in program order."""
+    """Yields all operations in the regions of `operation`, in program order."""
     for region in operation.regions:
         for block in region:
             for view in block:
@@ -69,7 +69,7 @@ def walk_operations(operation: Any) -> Iterator[Any]:
 
 
 def strip_tag(name: str) -> str:
-    """The name as it was before it was tagged, its own `;` and `#` escaped (1)."""
+    """Returns the name as it was before it was tagged, its own `;` and `#` escaped (1)."""
     return _TAG.sub("", name).replace(";", "%3B").replace("#", "%23")
 
 
@@ -81,7 +81,7 @@ def _put_tags(module: ir.Module, operations: Sequence[Any], numbers: Sequence[in
 
 
 def _read_key(operation: Any) -> _Key:
-    """What two traces of the same operation have in common."""
+    """Returns the key that two traces of the same operation share."""
     named = operation.name in _NAMED
     types = () if named else tuple([str(result.type) for result in operation.results])
     return operation.name, strip_tag(read_name(operation.location) or ""), types

@@ -54,7 +54,7 @@ def load_target(name_or_path: str) -> Target:
 
 
 def strip_comments(description: str) -> str:
-    """The description without comments, blank lines and indentation; `#` inside quotes stays."""
+    """Returns the description without comments, blank lines and indentation; `#` inside quotes stays."""
     lines = (re.sub(r'^((?:[^"#]|"[^"]*")*)#.*$', r"\1", line).strip() for line in description.splitlines())
     return "\n".join(line for line in lines if line)
 

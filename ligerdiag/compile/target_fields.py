@@ -15,7 +15,7 @@ _CLOSING = {"{": "}", "<": ">", "[": "]"}
 
 
 def drop_fields(description: str, unknown: Collection[str]) -> str:
-    """The description, free of comments, without the fields at these paths, such as `gpu_device_info.name`.
+    """Returns the description, free of comments, without the fields at these paths, such as `gpu_device_info.name`.
 
     One field a line. Unchanged where `unknown` is empty. Raises InputError where it is not protobuf text format.
     """
@@ -41,7 +41,7 @@ def _split(description: str) -> Iterator[str]:
 
 
 def _keep_fields(tokens: tuple[str, ...], position: int, path: str, unknown: frozenset[str]) -> tuple[list[str], int]:
-    """The lines of the fields from `position` to the end of their message, and where that is."""
+    """Returns the lines of the fields from `position` to the end of their message, and where that is."""
     lines: list[str] = []
     while position < len(tokens) and tokens[position] not in _CLOSING.values():
         name = tokens[position]

@@ -3,10 +3,10 @@
 A tie replaces one use of a value by `value + s - s`, s being the sum of the kernel's first floating-point output, cast to
 the value's type: what the `trivial` mode of kernels/ does for all readers at once.
 
-1. The sum stands behind the kernel and is shared by its ties; cast, addition and subtraction stand before the reader.
-2. Where the reader is in a function that calls the kernel's, each function on the way returns the sum, too.
-3. A new operation has the location of the reader, that of the sum the kernel's, and `ligerdiag tie` at the end of its name:
-   it is autodiff's where the reader is. The module is tagged anew afterwards.
+1. The sum stands after the kernel and is shared by its ties; cast, addition and subtraction stand before the reader.
+2. If the reader is in a function that calls the kernel's, each function on the way returns the sum, too.
+3. A new operation has the location of the reader, that of the sum the kernel's, and `ligerdiag tie` at the end of its
+   name: it belongs to autodiff if the reader does. The module is tagged anew afterwards.
 """
 
 import re
@@ -87,7 +87,7 @@ class _Weaver:
             operation.operands[reader.reader_operand] = _put("stablehlo.subtract", [added, total], value.type).result
 
     def _find_sum(self, path: tuple[int, ...]) -> Any:
-        """The scalar, in the function where the path begins."""
+        """Returns the scalar, in the function where the path begins."""
         tag, *rest = path
         if not rest:
             if tag not in self._sums:
@@ -123,7 +123,8 @@ class _Weaver:
 
 
 def _put_sum(kernel: Any) -> Any:
-    """The operation that sums up the kernel's first floating-point output, right behind the kernel; f32 at least."""
+    """Returns the operation that sums up the kernel's first floating-point output, right behind the kernel; f32 at
+    least."""
     output = find_floating_output(kernel)
     following = next(after for before, after in _iterate_pairs(kernel.parent) if before.operation == kernel)
     kind = ir.RankedTensorType(output.type)
@@ -167,7 +168,7 @@ def _put(
 
 
 def _derive_location(operation: Any, otherwise: Any) -> Any:
-    """The operation's, or the other's where it has no name, under a name of our own."""
+    """Returns the operation's location, or the other's if it has no name, under a name of our own."""
     location = operation.location
     name = strip_tag(read_name(location) or "")
     if not name:

@@ -1,15 +1,15 @@
-"""Toolchains: which jax, plugin, jax-triton and triton compile, and in what environment their worker runs.
+"""Toolchains: the jax, plugin, jax-triton and triton that compile, and the environment in which their worker runs.
 
 1. jax, jaxlib and the CUDA plugin's two packages must be of one version: else JAX ignores the plugin with a warning.
 2. XLA takes ptxas and nvlink from PATH, and a system's older CUDA there refuses the PTX of a newer Triton: the
-   environment's own binaries come first. Where it has none, a CUDA installation's may do: see `ptxas`.
-3. A compilation cache of JAX's would leave no dump behind, so it is off. A thread of numpy's would make a fork unsafe, see
+   environment's own binaries come first. If it has none, those of a CUDA installation may be used: see `ptxas`.
+3. JAX's compilation cache would leave no dump behind, so it is off. A thread of numpy would make a fork unsafe, see
    `worker_template`.
-4. A worker runs ligerdiag's own source, whichever interpreter it has. Where ligerdiag is an installed package, another
-   toolchain's worker finds it through a folder that holds nothing else: beside it lies another jax.
-5. Of the user's PYTHONPATH a worker starts with the folders of installed packages alone, and only under our own interpreter:
-   a `signal.py` in another one would run before the worker does. The whole of it is in CASE_PATH, in absolute paths, and
-   comes onto sys.path when a case is imported.
+4. A worker runs ligerdiag's own source, whichever interpreter it has. If ligerdiag is an installed package, another
+   toolchain's worker finds it through a folder that holds nothing else: beside the package lies another jax.
+5. A worker starts only with those folders of the user's PYTHONPATH that hold installed packages, and only under our own
+   interpreter: a `signal.py` in another one would run before the worker does. The whole of it is in CASE_PATH, in
+   absolute paths, and comes onto sys.path when a case is imported.
 """
 
 import os
@@ -39,7 +39,8 @@ _SETTLED = {
     "TF_CPP_MIN_LOG_LEVEL": "1",
 }
 _NO_GPU_CHECK = "JAX_SKIP_CUDA_CONSTRAINTS_CHECK"
-"""Without it the plugin of jax 0.5 to 0.8 or so does not load where no CUDA library is, whatever JAX_PLATFORMS says."""
+"""Without it the plugin of jax 0.5 to 0.8 or so does not load if there is no CUDA library, whatever JAX_PLATFORMS
+says."""
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _IMPORTANT = ("JAX_", "XLA_", "TRITON_")
 _UNIMPORTANT = ("TRITON_CACHE_DIR", "TRITON_HOME", "TRITON_DUMP_DIR")
@@ -63,12 +64,13 @@ class Toolchain:
 
     @property
     def is_own(self) -> bool:
-        """Whether it is that of this interpreter."""
+        """Returns whether it is the one of this interpreter."""
         return self.python == sys.executable
 
 
 def current_toolchain() -> Toolchain:
-    """The toolchain of this interpreter, without importing it; LigerdiagError when its packages do not fit together."""
+    """Returns the toolchain of this interpreter, without importing it; LigerdiagError when its packages do not fit
+    together."""
     versions: dict[str, str] = {}
     missing: list[str] = []
     for package in PACKAGES:
@@ -97,12 +99,13 @@ def current_toolchain() -> Toolchain:
 
 
 def describe_interpreter() -> Toolchain:
-    """That of this interpreter, for a worker that compiles nothing: whether its packages fit together is not asked."""
+    """Returns that of this interpreter, for a worker that compiles nothing: whether its packages fit together is not
+    asked."""
     return Toolchain(name="own", python=sys.executable, versions={}, binaries=())
 
 
 def worker_environment(toolchain: Toolchain, cache_root: Path) -> dict[str, str]:
-    """The environment variables of a worker: the user's, without what would change or hide the compilation."""
+    """Returns the environment variables of a worker: the user's, without what would change or hide the compilation."""
     environment = {name: value for name, value in os.environ.items() if name not in _DROPPED} | _SETTLED
     environment["PATH"] = os.pathsep.join((*toolchain.binaries, environment.get("PATH", os.defpath)))
     environment.setdefault("TRITON_CACHE_DIR", str(cache_root / "triton"))
@@ -125,7 +128,7 @@ def worker_environment(toolchain: Toolchain, cache_root: Path) -> dict[str, str]
 
 
 def compute_important_environment() -> dict[str, str]:
-    """The user's variables that can change what is compiled, such as XLA_FLAGS: part of every cache key."""
+    """Returns the user's variables that can change what is compiled, such as XLA_FLAGS: part of every cache key."""
     return {
         name: value
         for name, value in sorted(os.environ.items())
@@ -137,7 +140,7 @@ def compute_important_environment() -> dict[str, str]:
 
 
 def link_package(package: Path, cache_root: Path) -> Path:
-    """A folder that holds a link to the package and nothing else; see 4."""
+    """Returns a folder that holds a link to the package and nothing else; see 4."""
     folder = cache_root / "packages" / sha256(str(package).encode()).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
@@ -146,7 +149,8 @@ def link_package(package: Path, cache_root: Path) -> Path:
 
 
 def _find_replacement() -> Ptxas | None:
-    """A CUDA installation's ptxas in the package's place; None where there is none. LigerdiagError where it is too old."""
+    """Returns a CUDA installation's ptxas in the package's place; None where there is none. LigerdiagError where it is
+    too old."""
     found = find_system_ptxas()
     least = compute_least_release()
     if found is None or found.release >= least:

@@ -47,12 +47,12 @@ class ToolchainSpec:
 
 
 def load_table(path: Path = TABLE) -> dict[str, ToolchainSpec]:
-    """The toolchains by name, in the order of the file; FieldError where it is not such a table."""
+    """Returns the toolchains by name, in the order of the file; FieldError where it is not such a table."""
     return parse_table(path.read_text(encoding="utf-8"))
 
 
 def parse_table(text: str) -> dict[str, ToolchainSpec]:
-    """The toolchains by name, in the order of the text; FieldError where it is not such a table."""
+    """Returns the toolchains by name, in the order of the text; FieldError where it is not such a table."""
     try:
         fields: Json = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -63,12 +63,12 @@ def parse_table(text: str) -> dict[str, ToolchainSpec]:
 
 @cache
 def known_toolchains() -> tuple[ToolchainSpec, ...]:
-    """The toolchains that come with ligerdiag, in the order of the table."""
+    """Returns the toolchains that come with ligerdiag, in the order of the table."""
     return tuple(load_table().values())
 
 
 def find_spec(name: str) -> ToolchainSpec:
-    """The toolchain of that name; InputError names the known ones."""
+    """Returns the toolchain of that name; InputError names the known ones."""
     for spec in known_toolchains():
         if spec.name == name:
             return spec

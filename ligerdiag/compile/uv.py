@@ -17,7 +17,7 @@ class UvError(Exception):
 
 
 def find_uv(directory: Path) -> tuple[str, ...]:
-    """The command that runs uv, tried in `directory`; InputError when there is none that runs there."""
+    """Returns the command that runs uv, tried in `directory`; raises InputError when none runs there."""
     for command in _list_candidates():
         try:
             done = subprocess.run([*command, "--version"], check=False, capture_output=True, cwd=directory, timeout=60)
@@ -69,7 +69,7 @@ def _list_candidates() -> Iterator[tuple[str, ...]]:
 
 
 def _summarise(said: Sequence[str]) -> str:
-    """The error and its causes in one line."""
+    """Returns the error and its causes in one line."""
     start = next(
         (number for number, line in enumerate(said) if line.startswith(("error", "×", "Error"))), len(said) - 1
     )

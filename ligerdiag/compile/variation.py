@@ -1,4 +1,4 @@
-"""What of a compile is changed, beside case, target and toolchain."""
+"""The variations of a compile, beside case, target and toolchain."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from ligerdiag.compile.job import Flag
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variation:
-    """How a program is compiled otherwise than by default; without anything given, it is not."""
+    """How a compile differs from the default; with no fields given, it does not."""
 
     flags: Mapping[str, Flag] = field(default_factory=dict[str, Flag])
     """Compiler options, over the toolchain's; `xla_dump_hlo_pass_re` leaves `Artifact.passes`."""

@@ -33,7 +33,7 @@ def find_place(fault: BaseException) -> str:
 
 @cache
 def is_project_file(file: str) -> bool:
-    """Whether the file is the user's own: of no installed package, not of Python, not of ligerdiag."""
+    """Returns whether the file is the user's own: of no installed package, not of Python, not of ligerdiag."""
     if not file or file.startswith("<"):
         return False
     path = Path(file).resolve()
@@ -57,7 +57,7 @@ def list_case_path() -> tuple[str, ...]:
 
 
 def holds_installed(folder: Path) -> bool:
-    """Whether `pip install --target` made the folder: it holds what was installed, and no project."""
+    """Returns whether `pip install --target` made the folder: it holds installed packages, and no project."""
     return any(folder.glob("*.dist-info")) and not (folder / "pyproject.toml").exists()
 
 

@@ -1,10 +1,10 @@
 """Parent side: one worker process, which answers one line for one line.
 
-1. It runs in a session and process group of its own, so that Ctrl-C in the terminal reaches the parent alone, and the
-   parent can end the worker together with whatever it started (ptxas, or processes that run a kernel's grid).
-2. It is isolated: `-P`, no PYTHONPATH but what ligerdiag itself needs (see `toolchain`), and a folder of its own as current
-   folder. What lies where the user happens to stand, such as a `pickle.py` in a dump, is never imported. The paths that a
-   user's case needs are added when that is imported (see `case_loader`).
+1. It runs in a session and process group of its own, so that Ctrl-C in the terminal reaches only the parent, and the
+   parent can end the worker together with the processes that it started (ptxas, or processes that run a kernel's grid).
+2. It is isolated: `-P`, no PYTHONPATH except what ligerdiag itself needs (see `toolchain`), and a folder of its own as
+   current folder. Files in the user's current folder, such as a `pickle.py` in a dump, are never imported. The paths
+   that a user's case needs are added when the case is imported (see `case_loader`).
 """
 
 import json
@@ -31,7 +31,7 @@ FORK_DESCRIPTORS = 3
 
 
 def render_ready(pid: int, *, forks: bool) -> bytes:
-    """The first line of a process: it is there, and whether it is a template."""
+    """Returns the first line of a process: that it is ready, and whether it is a template."""
     return (json.dumps({"ready": pid, "forks": forks}) + "\n").encode()
 
 
@@ -49,12 +49,12 @@ class WorkerDied(Exception):
 
     @property
     def exit_code(self) -> int | None:
-        """With which it ended of its own accord; None where it was ended."""
+        """Returns the exit code if it ended by itself; None if it was ended."""
         return self.status if self.status is not None and self.status >= 0 else None
 
 
 class Process(Protocol):
-    """What a worker needs of its process; a `subprocess.Popen` has it."""
+    """The interface of a worker's process; a `subprocess.Popen` has it."""
 
     @property
     def pid(self) -> int:
@@ -62,11 +62,11 @@ class Process(Protocol):
         ...
 
     def poll(self) -> int | None:
-        """How the process ended, as `Popen.returncode` has it; None while it runs."""
+        """Returns how the process ended, as `Popen.returncode`; None while it runs."""
         ...
 
     def wait(self, timeout: float | None = None) -> int:
-        """The same, after the end; `subprocess.TimeoutExpired` when it does not come."""
+        """Waits for the end and returns the same; `subprocess.TimeoutExpired` when it does not come."""
         ...
 
 
@@ -80,7 +80,7 @@ class WorkerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process runs and has said nothing that it was not asked for."""
+        """Returns whether the process runs and has sent no unrequested output."""
         silent = not self._buffer and not select.select([self._channel], [], [], 0)[0]
         return silent and self._process.poll() is None
 

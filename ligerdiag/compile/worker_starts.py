@@ -34,7 +34,7 @@ class WorkerStarts:
         self._starting: WorkerProcess | None = None
 
     def start(self, log: Path) -> WorkerProcess:
-        """A worker that is ready; what it prints before its first job goes to `log`.
+        """Returns a worker that is ready; what it prints before its first job goes to `log`.
 
         Raises OSError where no process can be started, and what `WorkerProcess.wait_until_ready` raises.
         """
@@ -97,7 +97,7 @@ class _Template:
         self._channel = channel
 
     def fork(self, log: Path) -> WorkerProcess:
-        """A copy of the template; OSError where it is gone."""
+        """Returns a copy of the template; OSError where it is gone."""
         ours, theirs = socket.socketpair()
         status, their_status = os.pipe()
         process = ForkedProcess(status)
@@ -124,11 +124,11 @@ class ForkedProcess:
         self._code: int | None = None
 
     def poll(self) -> int | None:
-        """As of `Process`."""
+        """As in `Process`."""
         return self._code if self._code is not None else self._read(0)
 
     def wait(self, timeout: float | None = None) -> int:
-        """As of `Process`."""
+        """As in `Process`."""
         end = None if timeout is None else monotonic() + timeout
         while self._code is None:
             self._read(None if end is None else max(0.0, end - monotonic()))
@@ -137,7 +137,7 @@ class ForkedProcess:
         return self._code
 
     def _read(self, timeout: float | None) -> int | None:
-        """Where the template died itself, nobody knows; its workers are killed then."""
+        """Reads the exit code. If the template itself died, the code is unknown; its workers are killed then."""
         if not select.select([self._status], [], [], timeout)[0]:
             return None
         text = os.read(self._status, 64)

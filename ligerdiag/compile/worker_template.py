@@ -24,7 +24,7 @@ from ligerdiag.compile.worker_process import FORK_DESCRIPTORS, FORK_REQUEST, ren
 
 
 def can_fork() -> bool:
-    """Whether this process may be copied; see 1."""
+    """Returns whether this process may be forked; see 1."""
     if not hasattr(os, "pidfd_open"):
         return False
     with suppress(OSError):
@@ -34,7 +34,7 @@ def can_fork() -> bool:
 
 
 def _becomes_single() -> bool:
-    """Whether there is one thread; one that was joined may take a moment to be gone."""
+    """Returns whether there is one thread; one that was joined may take a moment to be gone."""
     for _ in range(50):
         if len(os.listdir("/proc/self/task")) == 1:
             return True

@@ -28,7 +28,7 @@ from ligerdiag.replay.run import compute_reference, compute_tolerances, load_pro
 def compare_with_replay(
     case: Case, artifact: Artifact, results: Path, *, draws: int, processes: int
 ) -> ComparisonAnswer:
-    """The device's results of each draw against program order and against the replay of its artifact."""
+    """Returns the device's results of each draw against program order and against the replay of its artifact."""
     library: Any = jax
     errors: dict[str, list[float]] = {}
     worst: dict[str, Attribution] = {}

@@ -33,7 +33,7 @@ from ligerdiag.replay.compare import compute_error
 from ligerdiag.replay.run import compute_reference
 
 LEAST_DIFFERENCE = 1e-300
-"""What stands for a difference in bits without one in numbers, as between 0 and -0."""
+"""The error that is reported for a difference in bits without one in numbers, as between 0 and -0."""
 
 type Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -83,7 +83,7 @@ def run_case(request: DeviceRequest, loader: CaseLoader, log: Path) -> DeviceAns
 
 
 def build_device_mesh(case: Case) -> Mesh:
-    """The case's mesh over the first GPUs of this machine; InputError when there are not enough."""
+    """Returns the case's mesh over the first GPUs of this machine; InputError when there are not enough."""
     sizes = dict(case.mesh) or {"x": 1}
     needed = prod(sizes.values())
     library: Any = jax
@@ -112,7 +112,7 @@ def _run(compiled: Any, names: Sequence[str], case: Case, drawn: Any, specs: Any
 
 
 def _put(drawn: Any, specs: Any) -> Any:
-    """The arguments on the devices, ready."""
+    """Returns the arguments on the devices, ready."""
     library: Any = jax
     return library.block_until_ready(library.device_put(drawn, library.tree.map(_get_sharding, specs)))
 

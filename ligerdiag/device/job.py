@@ -1,6 +1,6 @@
-"""What crosses the boundary between ligerdiag and the two workers that `--device` needs.
+"""The messages between ligerdiag and the two workers that `--device` needs.
 
-One compiles and runs on the GPUs; the other one replays the artifact that came of it on the same inputs, on the CPU.
+One compiles and runs on the GPUs; the other one replays the resulting artifact on the same inputs, on the CPU.
 """
 
 import json
@@ -38,14 +38,14 @@ class DeviceRequest:
     results: str
     """Directory for what the devices compute; exists."""
     draws: int
-    """How many different draws of the arguments."""
+    """Number of different draws of the arguments."""
     runs: int
-    """How often each."""
+    """Number of runs of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceAnswer:
-    """What was run."""
+    """The result of running a case on the devices."""
 
     key: str
     """The artifact's."""
@@ -79,11 +79,11 @@ class ComparisonAnswer:
 
     outputs: Mapping[str, DeviceOutput] = field(default_factory=dict[str, DeviceOutput])
     not_covered: str = ""
-    """What replay does not compute."""
+    """The operations that replay does not compute."""
 
 
 def make_device_job(request: DeviceRequest, timeout: float) -> Job[DeviceAnswer]:
-    """The job that asks a device worker."""
+    """Returns the job that asks a device worker."""
     return Job(
         source=request.compile.source,
         name=f"the run of case `{request.compile.case_id}` on the GPU",
@@ -95,7 +95,7 @@ def make_device_job(request: DeviceRequest, timeout: float) -> Job[DeviceAnswer]
 
 
 def make_comparison_job(request: ComparisonRequest, timeout: float) -> Job[ComparisonAnswer]:
-    """The job that asks a comparison worker."""
+    """Returns the job that asks a comparison worker."""
     return Job(
         source=request.source,
         name=f"the replay of case `{request.case_id}` as the GPU ran it",
@@ -106,7 +106,7 @@ def make_comparison_job(request: ComparisonRequest, timeout: float) -> Job[Compa
 
 
 def parse_device_request(job: Json) -> DeviceRequest:
-    """The request of a device worker's job."""
+    """Returns the request of a device worker's job."""
     request = read_object(job, "request")
     return DeviceRequest(
         compile=parse_compile_request(read_object(request, "compile")),
@@ -117,7 +117,7 @@ def parse_device_request(job: Json) -> DeviceRequest:
 
 
 def parse_comparison_request(job: Json) -> ComparisonRequest:
-    """The request of a comparison worker's job."""
+    """Returns the request of a comparison worker's job."""
     request = read_object(job, "request")
     return ComparisonRequest(
         source=parse_source(read_object(request, "source")),
@@ -130,7 +130,7 @@ def parse_comparison_request(job: Json) -> ComparisonRequest:
 
 
 def render_answer(answer: DeviceAnswer | ComparisonAnswer) -> str:
-    """One line for the parent."""
+    """Returns one line for the parent."""
     return json.dumps({"answer": asdict(answer)}) + "\n"
 
 

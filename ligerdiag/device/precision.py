@@ -1,4 +1,4 @@
-"""How exact a device is, and what an error says there."""
+"""The precision of a device, and what an error means there."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,7 @@ BADNESS = (
 
 
 def judge_by_reference(errors: Mapping[str, tuple[float, ...]]) -> dict[str, DeviceOutput]:
-    """What the errors against the reference alone say: nothing tells stale from otherwise wrong."""
+    """Judges by the errors against the reference alone: they cannot tell stale from otherwise wrong."""
     return {
         name: DeviceOutput(
             errors=found,

@@ -1,6 +1,6 @@
-"""What a device computed, on its way to the process that compares it: one file per draw, NumPy's own format.
+"""The results of a device, on their way to the process that compares them: one file per draw, in NumPy's own format.
 
-Arrays are kept as bytes: the format does not know bfloat16. Who reads them knows their dtype and shape.
+Arrays are kept as bytes: the format does not know bfloat16. The reader knows their dtype and shape.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ def write_results(directory: Path, draw: int, results: Mapping[str, Array]) -> N
 
 
 def load_results(directory: Path, draw: int, like: Mapping[str, Array]) -> dict[str, Array]:
-    """The results of this draw by output name, each in the dtype and shape of its namesake in `like`.
+    """Returns the results of this draw by output name, each in the dtype and shape of its namesake in `like`.
 
     Raises ArtifactError when they do not fit.
     """

@@ -1,8 +1,8 @@
-"""The devices' counter: runs cases on the GPUs of this machine, one after another, and has each run compared.
+"""Runs cases on the GPUs of this machine, one after another, and has each run compared.
 
-1. What is right comes from program order, replayed on the same inputs; where that is too large or not covered, from the
-   case's own reference; else the run says nothing.
-2. A worker that dies or takes too long costs its case alone. What the devices computed is removed afterwards.
+1. The intended result comes from program order, replayed on the same inputs; if that is too large or not covered, from
+   the case's own reference; otherwise the run decides nothing.
+2. A worker that dies or takes too long costs only its case. The devices' results are removed afterwards.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ DEVICE_ENVIRONMENT = {"JAX_PLATFORMS": "cuda,cpu", "XLA_PYTHON_CLIENT_PREALLOCAT
 _DEVICES = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg")
 """Linux's driver, and that of the Windows subsystem for Linux."""
 RUNS = 3
-"""How often each draw is run."""
+"""Number of runs of each draw."""
 
 type OnCase = Callable[[str, CaseSpec, int, int], None]
 """Called with `started` or `finished`, the case, how many are done, and how many there are."""
@@ -45,14 +45,14 @@ type Judge = Callable[[CaseSpec, Artifact], tuple[Mapping[str, str], tuple[str, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOptions:
-    """How to run."""
+    """How to run on the devices."""
 
     timeout: float
     """Seconds for one case."""
     refuse: Callable[[Artifact], str]
-    """Why an artifact is not replayed; empty where it is."""
+    """Returns why an artifact is not replayed; empty if it is."""
     draws: Callable[[CaseSpec], int]
-    """How many different draws of a case's arguments are run."""
+    """Returns how many different draws of a case's arguments are run."""
 
 
 def require_gpu(toolchain: str = DEFAULT) -> None:
@@ -130,7 +130,7 @@ class _Bench:
     def _compare(
         self, case: CaseSpec, artifact: Artifact, asked: DeviceRequest, answer: DeviceAnswer
     ) -> tuple[Mapping[str, DeviceOutput], str, str]:
-        """(numbers by output, what was right, why there is nothing to compare with)."""
+        """Returns (numbers by output, the source of the intended result, the reason if there is no intended result)."""
         why = self.options.refuse(artifact)
         if not why:
             request = ComparisonRequest(

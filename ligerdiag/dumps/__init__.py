@@ -1,1 +1,1 @@
-"""What others left behind: files and directories of XLA's dumps, in every form that they come in."""
+"""Reads files and directories of XLA's dumps, in every form that they come in."""

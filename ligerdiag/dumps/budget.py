@@ -32,14 +32,14 @@ class BudgetError(ArtifactError):
 
 
 class _TimeIsUp(BaseException):
-    """No Exception, so that nobody on the way takes it for a fault."""
+    """Not an Exception, so that no handler on the way takes it for a fault."""
 
 
 @contextmanager
 def limit_time(seconds: float, name: str) -> Generator[None]:
-    """No more than so many seconds of a processor; BudgetError with that name after them.
+    """Allows that many seconds of processor time, and raises BudgetError with that name after them.
 
-    Bounds nothing but in the main thread.
+    Has an effect only in the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -35,7 +35,8 @@ _FLAGS = frozenset({"constant", "thread-local", "maybe-live-out", "preallocated-
 
 
 def parse_buffer_text(text: str, module: HloModule) -> BufferAssignment:
-    """The buffer assignment of the module. Raises ArtifactError for a form that is not XLA's, or another module's."""
+    """Returns the buffer assignment of the module. Raises ArtifactError for a form that is not XLA's, or another
+    module's."""
     lines = text.split("\n")
     if lines[0].rstrip() != HEADING:
         raise ArtifactError(f"expected `{HEADING}` but got `{lines[0]:.60}`")

@@ -1,7 +1,8 @@
-"""What a file holds, by its first bytes, and its bytes: unpacked, and never more than the file is worth.
+"""The form of a file's contents, by its first bytes, and its bytes: unpacked, up to a bound in proportion to the file's
+size.
 
-A small file can unpack to gigabytes. Real dumps shrink to a tenth or so; what would unpack to more than
-`MAXIMUM_UNPACKED_RATIO` times its size is refused before it is there.
+A small file can unpack to gigabytes. Real dumps shrink to a tenth or so; a file that would unpack to more than
+`MAXIMUM_UNPACKED_RATIO` times its size is refused before that.
 """
 
 import re
@@ -47,7 +48,7 @@ _UNPRINTABLE = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
 
 class Form(StrEnum):
-    """What bytes are, as far as their beginning says."""
+    """The form of some bytes, as far as their beginning shows."""
 
     TEXT = "HLO text"
     PROTO = "protobuf"
@@ -55,7 +56,7 @@ class Form(StrEnum):
 
 
 def read_content(path: Path) -> bytes:
-    """The file's bytes, unpacked when it is a gzip file, without what a paste adds to HLO text.
+    """Returns the file's bytes, unpacked when it is a gzip file, without what a paste adds to HLO text.
 
     Raises ArtifactError when it cannot be read, is too large, or is damaged.
     """
@@ -67,7 +68,8 @@ def read_content(path: Path) -> bytes:
 
 
 def unpack(data: bytes) -> bytes:
-    """The bytes, or what they unpack to when they are gzip. Raises ArtifactError when that is damaged or too much."""
+    """Returns the bytes, or what they unpack to when they are gzip. Raises ArtifactError when that is damaged or too
+    much."""
     if not data.startswith(_GZIP):
         return data
     limit = min(MAXIMUM_FILE_BYTES, max(SMALL_UNPACKED_BYTES, MAXIMUM_UNPACKED_RATIO * len(data)))
@@ -126,7 +128,8 @@ def strip_paste(data: bytes) -> bytes:
 
 
 def compute_form(data: bytes) -> Form:
-    """What the bytes are. Raises ArtifactError when they are known to be something else; a protobuf has no mark."""
+    """Returns the form of the bytes. Raises ArtifactError when they are known to be something else; a protobuf has no
+    mark."""
     for magic, what in _OTHERS.items():
         if data.startswith(magic):
             raise ArtifactError(f"is {what}: expected an HloProto or HLO text, as they are or as gzip")
@@ -147,9 +150,10 @@ def compute_form(data: bytes) -> Form:
 
 
 def is_whole(data: bytes) -> bool:
-    """Whether HLO goes on to its end, by a quick look that tells what was cut off; false for what is no HLO.
+    """Returns whether HLO is complete, by a quick look that detects a file that was cut off; false for bytes that are
+    no HLO.
 
-    Empty knows no fields, so that of a protobuf only the outermost ones are looked at.
+    The message type Empty has no fields, so only the outermost fields of a protobuf are checked.
     """
     match compute_form(data):
         case Form.TEXT:

@@ -1,9 +1,9 @@
-"""Which compilations a path holds: files of one module belong together, and of each the best form is read.
+"""Finds the compilations under a path: files of one module belong together, and the best form of each is read.
 
-1. A directory is looked through with all that is below it; symbolic links that lead out of it are left alone.
-2. Of a module the optimized form decides: a protobuf before text, for it holds the buffer assignment. The other forms stay
-   as second choices, for a file that is cut off.
-3. A file that is named itself is read whatever its name is. Where its name is one of XLA's, the rest of its module is taken
+1. A directory is searched with everything below it; symbolic links that lead out of it are not followed.
+2. The optimized form of a module decides: a protobuf before text, for it holds the buffer assignment. The other forms
+   stay as second choices, in case a file is cut off.
+3. A file that the user names is read whatever its name is. If its name is one of XLA's, the rest of its module is taken
    from the files beside it.
 4. Modules without custom calls hold no kernel: they are counted, not read (`load`).
 """
@@ -20,7 +20,7 @@ from ligerdiag.limits import MAXIMUM_FOLDER_DEPTH, MAXIMUM_FOLDER_FILES
 ARTIFACT_MANIFEST = "manifest.json"
 ARTIFACT_MODULE = "optimized.hlo.pb"
 _ENDINGS = (".hlo.pb", ".hlo.pb.gz", ".hlo", ".hlo.gz")
-"""Files of a directory that hold a module, whatever their name is else."""
+"""Endings of files in a directory that hold a module, whatever the rest of the name is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,18 +30,18 @@ class ModuleFiles:
     id: str
     """Such as `host0/module_0003.jit_step`; a file's name where that is not one of XLA's."""
     target: str
-    """What the names say, such as `sm_9.0a`; else empty."""
+    """The target in the file names, such as `sm_9.0a`; else empty."""
     optimized: tuple[Path, ...]
     """Never empty."""
     program: tuple[Path, ...] = ()
     buffers: tuple[Path, ...] = ()
     is_guess: bool = False
-    """Found in a directory, by its ending alone: nobody says that it is the optimized module."""
+    """Found in a directory, by its ending alone: it may not be the optimized module."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dump:
-    """What a path holds."""
+    """The contents of a path."""
 
     modules: tuple[ModuleFiles, ...] = ()
     artifacts: tuple[Path, ...] = ()
@@ -79,7 +79,7 @@ type _Key = tuple[Path, str, str]
 
 
 def find_modules(path: Path) -> Dump:
-    """What there is under the path. Raises InputError when it does not exist or is neither file nor directory."""
+    """Returns the modules under the path. Raises InputError when it does not exist or is neither file nor directory."""
     try:
         if path.is_dir():
             return _find_in_directory(path)
@@ -132,7 +132,7 @@ def _find_in_directory(root: Path) -> Dump:
 
 
 def _find_beside(path: Path) -> Dump:
-    """The module that one file belongs to, this file before all others."""
+    """Returns the module that one file belongs to, this file before all others."""
     parsed = parse_dump_name(path.name)
     if parsed is None or parsed.role in (Role.SNAPSHOT, Role.OTHER, Role.BUFFERS):
         return Dump(modules=(ModuleFiles(id=path.name, target="", optimized=(path,)),))
@@ -153,14 +153,14 @@ def _find_beside(path: Path) -> Dump:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cut:
-    """How many folders of a directory are not looked into."""
+    """Counts the folders of a directory that are not searched."""
 
     links: int
     deep: int
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, list[str], _Cut]]:
-    """Each directory, the names of its files, and what below it is left out; in order of names."""
+    """Yields each directory, the names of its files, and what below it is left out; in order of names."""
     count = 0
     for directory, folders, names in os.walk(root, onerror=_raise):
         here = Path(directory)
@@ -190,7 +190,7 @@ def _is_inside(path: Path, root: Path) -> bool:
 
 
 def _group(named: Sequence[tuple[Path, DumpName]]) -> list[tuple[_Key, _Group]]:
-    """The files by module, in the order of directories, timestamps and numbers."""
+    """Returns the files by module, in the order of directories, timestamps and numbers."""
     names: dict[_Key, set[str]] = {}
     for path, parsed in named:
         names.setdefault((path.parent, parsed.stamp, parsed.number), set()).add(parsed.module)

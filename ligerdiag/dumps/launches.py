@@ -1,4 +1,4 @@
-"""What lies beside a dumped module about how it is launched: its thunk sequence, and the flags that it was compiled with.
+"""The files beside a dumped module about its launches: its thunk sequence, and the flags that it was compiled with.
 
 module_0003.jit_step.thunk_sequence_after_thunk_passes.txt    with command buffers; left out where there are none
 module_0003.jit_step.thunk_sequence.txt
@@ -20,13 +20,13 @@ _FLAGS = ("debug_options",)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Launches:
-    """What was found; nothing of it is needed to judge a module."""
+    """The files that were found; none of them is needed to judge a module."""
 
     thunks: ThunkSequence | None = None
     command_order: CommandOrder | None = None
     """None where the flags are not there."""
     notes: tuple[str, ...] = ()
-    """What was there and could not be read."""
+    """Notes on files that could not be read."""
 
 
 def load_launches(optimized: Path) -> Launches:

@@ -1,10 +1,10 @@
-"""From the files of one compilation to its modules: the first form that can be read, and what else there is.
+"""From the files of one compilation to its modules: the first form that can be read, and the other files.
 
 1. A module without the words `custom-call` in either program holds no kernel, in text and in protobuf alike.
-2. The buffer assignment is the protobuf's own; where it has none, the text beside it.
+2. The buffer assignment is the protobuf's own; if it has none, the text beside it.
 3. The text of the module before optimizations has lost the order of operations, unless they have tags: it stands for several
    programs (`program_orders`).
-4. A form that cannot be read is left for the next one, and said.
+4. If a form cannot be read, a note says so, and the next one is tried.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ class LoadedModule:
     """The module before optimizations: none where there is none, several where its order is not known."""
     buffers: BufferAssignment | None
     notes: tuple[str, ...]
-    """What was there and could not be read, one line each."""
+    """Notes on files that could not be read, one line each."""
 
 
 class NoScheduleError(ArtifactError):
@@ -47,7 +47,8 @@ class NoScheduleError(ArtifactError):
 
 
 def may_hold_kernels(files: ModuleFiles) -> bool:
-    """Whether the module holds custom calls, by a look at the bytes; true as well where these cannot be read to the end."""
+    """Returns whether the module holds custom calls, by a look at the bytes; also true if these cannot be read to the
+    end."""
     try:
         forms = (files.optimized, files.program)
         contents = [_read_first(paths, read_content, [])[0] for paths in forms if paths]
@@ -134,7 +135,8 @@ def _read_buffers(paths: Sequence[Path], module: HloModule, notes: list[str]) ->
 
 
 def _read_first[A](paths: Sequence[Path], read: Callable[[Path], A], notes: list[str]) -> tuple[A, Path]:
-    """What the first path holds that can be read, and which one it is; why those before it could not goes to `notes`."""
+    """Returns the contents of the first path that can be read, and that path; adds to `notes` why those before it could
+    not be read."""
     for path in paths[:-1]:
         try:
             return read(path), path

@@ -1,11 +1,11 @@
-"""What the names of XLA's dump files say (xla/service/dump.cc, FilenameFor).
+"""Parses the names of XLA's dump files (xla/service/dump.cc, FilenameFor).
 
     [timestamp.]module_0003[.jit_step][.cl_123].before_optimizations.hlo.pb
     [timestamp.]module_0003[.jit_step].sm_9.0a_gpu_after_optimizations[-buffer-assignment].txt
     module_0003.jit_step.thunk_sequence[_after_thunk_passes].txt
     [timestamp.]module_0003.jit_step.0042.fusion.after_x.before_y.hlo.pb.gz
 
-1. The module's name may hold dots and is left out where the file's name would be longer than 255 characters.
+1. The module's name may hold dots and is left out if the file's name would be longer than 255 characters.
 2. The target is `sm_8.0`, `sm_9.0a`, `gfx90a` on GPUs, else `cpu` or `tpu`; older versions leave it out.
 3. Beside a file with a timestamp others of the same module have none.
 """
@@ -16,7 +16,7 @@ from enum import StrEnum
 
 
 class Role(StrEnum):
-    """Which part of a compilation a file holds."""
+    """The part of a compilation that a file holds."""
 
     PROGRAM = "program"
     """The module before optimizations."""
@@ -44,7 +44,7 @@ class DumpName:
     target: str = ""
     """Such as `sm_9.0a`; empty where the name does not say."""
     is_proto: bool = False
-    """Whether the name promises a protobuf."""
+    """Whether a protobuf is to be expected by the name."""
 
 
 _HEAD = re.compile(r"(?:(?P<stamp>\d+)\.)?(?P<number>module_\d+)\.(?P<rest>.+)", re.DOTALL)
@@ -57,7 +57,7 @@ _BEFORE = re.compile(r"(?:(?P<module>.*)\.)?before_optimizations", re.DOTALL)
 
 
 def parse_dump_name(name: str) -> DumpName | None:
-    """What the name of one file says, without its directory; None for a name that XLA does not give."""
+    """Parses the name of one file, without its directory; None for a name that XLA does not give."""
     head = _HEAD.fullmatch(name)
     if head is None:
         return None

@@ -1,10 +1,10 @@
 """HLO text does not say in which order the author wrote the operations: it lists them as the root's operands ask for them.
 
-The protobuf of the module before optimizations has ids that rise in program order, text has none. What is certain is less:
-an operation comes after its operands, and calls whose names differ only in XLA's counter come in its order. So the program
-is given in the orders that are furthest apart: every kernel call as early as it can be, and as late. Whatever comes
-out the same for both does not depend on the order; the rest is not known. Where calls have names of several kinds, either
-kind may be first.
+The protobuf of the module before optimizations has ids that rise in program order, text has none. What is certain is
+less: an operation comes after its operands, and calls whose names differ only in XLA's counter come in its order. So
+the program is given in the two orders that are furthest apart: every kernel call as early as possible, and as late as
+possible. A result that is the same for both does not depend on the order; the rest is unknown. Where calls have names
+of several kinds, either kind may be first.
 """
 
 import re
@@ -20,7 +20,8 @@ _ANNOTATIONS = frozenset(
 
 
 def make_program_orders(module: HloModuleProto) -> tuple[HloModuleProto, ...]:
-    """The module with its instructions numbered anew, in orders that are furthest apart; one where it has no kernel call.
+    """Returns the module with its instructions numbered anew, in orders that are furthest apart; one where it has no
+    kernel call.
 
     Computations come before those that call them, as in every well-formed module.
     """
@@ -49,7 +50,7 @@ def _is_kernel_call(instruction: HloInstructionProto) -> bool:
 
 
 def _find_holders(module: HloModuleProto) -> frozenset[int]:
-    """Ids of the computations that hold a kernel call, be it in what they call."""
+    """Returns the ids of the computations that hold a kernel call, directly or in a computation that they call."""
     found: set[int] = set()
     for computation in module.computations:
         if any(
@@ -76,7 +77,7 @@ def _sort_calls(computation: HloComputationProto, holders: frozenset[int], *, ba
 
 
 def _arrange_early(computation: HloComputationProto, calls: Sequence[int]) -> list[int]:
-    """What a call needs, then the call, call by call; then the rest."""
+    """Returns an order with each call right after the operations it needs, call by call; then the rest."""
     needs = {i.id: (*i.operand_ids, *i.control_predecessor_ids) for i in computation.instructions}
     return _emit(needs, (*calls, *needs))
 
@@ -91,7 +92,7 @@ def _arrange_late(computation: HloComputationProto, calls: Sequence[int]) -> lis
 
 
 def _emit(needs: "dict[int, tuple[int, ...]] | dict[int, list[int]]", wanted: Iterable[int]) -> list[int]:
-    """The wanted ids, each once, after all that it needs. What goes in a circle comes out in some order."""
+    """Returns the wanted ids, each once, after all that it needs. What goes in a circle comes out in some order."""
     order: list[int] = []
     entered: set[int] = set()
     for target in wanted:
@@ -110,7 +111,7 @@ def _emit(needs: "dict[int, tuple[int, ...]] | dict[int, list[int]]", wanted: It
 
 
 def _renumber(module: HloModuleProto, number: Callable[[HloComputationProto], list[int]]) -> HloModuleProto:
-    """A copy whose ids rise, computation by computation, in the order that is given."""
+    """Returns a copy whose ids rise, computation by computation, in the order that is given."""
     out = HloModuleProto()
     out.CopyFrom(module)
     for computation in out.computations:

@@ -1,4 +1,4 @@
-"""Which of the modules that were found are asked for, and how they are called where several paths were given."""
+"""Selects the requested modules from those that were found, and names them if several paths were given."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,16 +16,16 @@ SHOWN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What to inspect."""
+    """The modules to inspect."""
 
     modules: tuple[ModuleFiles, ...]
     artifacts: tuple[Path, ...]
     notes: tuple[str, ...]
-    """What was found and is not inspected, one line each."""
+    """Notes on modules that were found and are not inspected, one line each."""
 
 
 def select_modules(paths: Sequence[Path], pattern: str = "") -> Selection:
-    """The modules under the paths whose id, or a part of it, matches the glob; all of them without one.
+    """Returns the modules under the paths whose id, or a part of it, matches the glob; all of them without one.
 
     Raises InputError for a path that is not there, one that holds no module, or a pattern that matches none.
     """
@@ -48,13 +48,13 @@ def select_modules(paths: Sequence[Path], pattern: str = "") -> Selection:
 
 
 def _matches(module: str, pattern: str) -> bool:
-    """Whether the glob matches the id, its last part, or the name that XLA gave."""
+    """Returns whether the glob matches the id, its last part, or the name that XLA gave."""
     last = module.rpartition("/")[2]
     return not pattern or any(fnmatchcase(text, pattern) for text in (module, last, last.partition(".")[2]))
 
 
 def _name_apart(dumps: Sequence[tuple[Path, Dump]]) -> tuple[ModuleFiles, ...]:
-    """All modules; those of several paths with the same id have the path before it."""
+    """Returns all modules; those of several paths with the same id have the path before it."""
     ids = Counter(module.id for _, dump in dumps for module in dump.modules)
     return tuple(
         replace(module, id=f"{path}/{module.id}" if path.is_dir() else str(path)) if ids[module.id] > 1 else module

@@ -1,4 +1,4 @@
-"""What crosses the boundary between ligerdiag and the worker that parses HLO text: names of two files."""
+"""The messages between ligerdiag and the worker that parses HLO text: names of two files."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -21,7 +21,7 @@ class TextRequest:
 
 
 def make_text_job(request: TextRequest, name: str) -> Job[None]:
-    """The job that asks a text worker; its answer is that the file is written.
+    """Returns the job that asks a text worker; its answer is that the file is written.
 
     The worker holds to its processor time itself. By the clock it gets many times that: the machine may be busy.
     """
@@ -40,7 +40,7 @@ def make_text_job(request: TextRequest, name: str) -> Job[None]:
 
 
 def parse_text_request(job: Json) -> TextRequest:
-    """The request of a text worker's job."""
+    """Returns the request of a text worker's job."""
     request = read_object(job, "request")
     return TextRequest(
         text=read_str(request, "text"), proto=read_str(request, "proto"), seconds=read_float(request, "seconds")
@@ -48,5 +48,5 @@ def parse_text_request(job: Json) -> TextRequest:
 
 
 def render_text_answer(request: TextRequest) -> str:
-    """One line for the parent."""
+    """Returns one line for the parent."""
     return json.dumps({"answer": {"proto": request.proto}}) + "\n"

@@ -1,7 +1,7 @@
 """Worker side: `python -m ligerdiag.dumps.text_worker` turns HLO text into protobuf, with jaxlib's own parser.
 
-The parser is private to jaxlib, aborts the process for some inputs and knows no bounds: hence a process of its own. A
-schedule comes along: of `is_scheduled=true` the order of the lines is the order of the protobuf's sequences.
+The parser is private to jaxlib, aborts the process for some inputs and has no bounds: so it runs in a process of its
+own. The schedule is kept: with `is_scheduled=true` the order of the lines is the order of the protobuf's sequences.
 """
 
 import importlib
@@ -20,7 +20,7 @@ from ligerdiag.limits import MAXIMUM_TEXT_BYTES
 from ligerdiag.untrusted_files import read_untrusted
 
 PARSER_MODULES = ("jaxlib._hlo", "jaxlib._jax")
-"""Where versions of jaxlib keep it."""
+"""Modules in which versions of jaxlib keep the parser."""
 MAXIMUM_MESSAGE = 300
 
 
@@ -70,7 +70,7 @@ def _find_parser() -> Callable[[str], Any]:
 
 
 def _shorten(fault: Exception) -> str:
-    """The fault's first lines in one."""
+    """Returns the fault's first lines in one."""
     return " ".join(str(fault).split())[:MAXIMUM_MESSAGE] or type(fault).__name__
 
 

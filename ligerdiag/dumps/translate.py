@@ -29,7 +29,7 @@ class Translator:
     """Turns HLO text into protobuf; a context manager."""
 
     def __init__(self, *, cache: Cache, timeout: float | None = None) -> None:
-        """timeout: seconds of a processor for one text; None means by its size."""
+        """timeout: seconds of processor time for one text; None means by its size."""
         self._cache = cache
         self._timeout = timeout
         self._stack = ExitStack()
@@ -46,7 +46,7 @@ class Translator:
         self._stack.close()
 
     def translate(self, data: bytes, name: str) -> bytes:
-        """The serialized HloModuleProto of HLO text, UTF-8. name: of the file, for messages.
+        """Returns the serialized HloModuleProto of HLO text, UTF-8. name: of the file, for messages.
 
         Raises ArtifactError when the text is not one that jaxlib parses, or when parsing it ends the worker.
         """
@@ -80,7 +80,7 @@ class Translator:
             proto.unlink(missing_ok=True)
 
     def _start(self, size: int) -> tuple[Pool, Path]:
-        """A pool whose worker may have as much memory as a text of that size needs."""
+        """Returns a pool whose worker may have as much memory as a text of that size needs."""
         needed = TEXT_BASE_MEMORY_BYTES + TEXT_MEMORY_PER_BYTE * size
         if self._scratch is None:
             folder = ScratchFolder()

@@ -1,1 +1,2 @@
-"""What a custom call does to each of its buffers, read from what the call carries and never from what it declares."""
+"""The effects of a custom call on each of its buffers, read from the payload of the call and never from its
+declaration."""

@@ -10,9 +10,9 @@ from ligerdiag.findings import SourceLine
 
 
 class Access(Enum):
-    """What may happen to one buffer: every member is an upper bound, UNKNOWN the highest.
+    """The possible accesses to one buffer: every member is an upper bound, UNKNOWN the highest.
 
-    WRITE is "may write": nothing says that every byte is overwritten.
+    WRITE is "may write": it does not say that every byte is overwritten.
     """
 
     NONE = "none"
@@ -22,7 +22,7 @@ class Access(Enum):
     UNKNOWN = "unknown"
 
     def join(self, other: "Access") -> "Access":
-        """The least access that covers both."""
+        """Returns the least access that covers both."""
         if self is other or other is Access.NONE:
             return self
         if self is Access.NONE:
@@ -33,17 +33,17 @@ class Access(Enum):
 
     @property
     def reads(self) -> bool:
-        """Whether the buffer may be read; true for UNKNOWN."""
+        """Returns whether the buffer may be read; true for UNKNOWN."""
         return self in (Access.READ, Access.READ_WRITE, Access.UNKNOWN)
 
     @property
     def writes(self) -> bool:
-        """Whether the buffer may be written; true for UNKNOWN."""
+        """Returns whether the buffer may be written; true for UNKNOWN."""
         return self in (Access.WRITE, Access.READ_WRITE, Access.UNKNOWN)
 
 
 def join_all(accesses: Iterable[Access]) -> Access:
-    """The least access that covers all of them; NONE when there are none."""
+    """Returns the least access that covers all of them; NONE when there are none."""
     result = Access.NONE
     for access in accesses:
         result = result.join(access)
@@ -51,7 +51,7 @@ def join_all(accesses: Iterable[Access]) -> Access:
 
 
 def compute_plain_use(access: Access, reason: str, *, zeroed: bool = False) -> OperandUse:
-    """What follows from whether a buffer is read and written alone."""
+    """Returns what follows from the access alone: whether a buffer is read and written."""
     if access is Access.NONE and not zeroed:
         return UNUSED
     if access is Access.UNKNOWN:
@@ -67,11 +67,11 @@ def compute_plain_use(access: Access, reason: str, *, zeroed: bool = False) -> O
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallEffects:
-    """What one custom call does to its buffers.
+    """The effects of one custom call on its buffers.
 
-    An output is what the call writes through that output's *own* pointer. An output that shares an operand's bytes
-    (`output_to_operand_aliasing`) may have no pointer of its own in the kernel: it is NONE then, and the operand says
-    what happens to the bytes.
+    An output's access is what the call does through that output's *own* pointer. An output that shares an operand's
+    bytes (`output_to_operand_aliasing`) may have no pointer of its own in the kernel: it is NONE then, and the
+    operand's access says what happens to the bytes.
     """
 
     kernel: str
@@ -81,9 +81,10 @@ class CallEffects:
     outputs: tuple[Access, ...]
     """One per output of the call; the leaves, in order, where the result is a tuple."""
     reasons: tuple[str, ...] = ()
-    """What made something UNKNOWN, one line each."""
+    """The reasons for UNKNOWN, one line each."""
     configurations: int = 1
-    """How many configurations the launcher may choose between (and runs, when it autotunes); the effects cover all."""
+    """Number of configurations that the launcher may choose between (and runs, when it autotunes); the effects cover
+    all."""
     grid: tuple[int, int, int] = (0, 0, 0)
     """Programs in x, y, z of the first configuration; zeros where there is no grid."""
     operand_uses: tuple[OperandUse, ...] = ()
@@ -104,7 +105,7 @@ class CallEffects:
             object.__setattr__(self, "operand_stores", ((),) * len(self.operands))
 
     def find_in_place(self, reader: int, writer: int) -> Neighbours:
-        """What holds if these buffers (operands, then outputs) are the same bytes; see `InPlace`."""
+        """Returns what holds if these buffers (operands, then outputs) are the same bytes; see `InPlace`."""
         pairs = (pair.neighbours for pair in self.in_place if (pair.reader, pair.writer) == (reader, writer))
         return next(pairs, Neighbours.UNKNOWN)
 

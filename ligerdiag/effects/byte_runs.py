@@ -1,4 +1,4 @@
-"""Sets of bytes of one buffer, program by program, as runs of consecutive bytes; and the questions asked of them."""
+"""Sets of bytes of one buffer, program by program, as runs of consecutive bytes; and questions about them."""
 
 from dataclasses import dataclass
 
@@ -20,20 +20,20 @@ class Runs:
         return self.start.size
 
     def clip(self, low: int, high: int) -> "Runs":
-        """What lies in these bytes."""
+        """Returns the part within these bytes."""
         start, stop = np.maximum(self.start, low), np.minimum(self.stop, high)
         kept = start < stop
         return Runs(program=self.program[kept], start=start[kept], stop=stop[kept])
 
 
 def make_empty() -> Runs:
-    """No bytes."""
+    """Returns the empty set of bytes."""
     none = np.zeros(0, np.int64)
     return Runs(program=none, start=none, stop=none)
 
 
 def concatenate(parts: list[Runs]) -> Runs:
-    """All of them; runs may overlap."""
+    """Returns all runs of the parts; runs may overlap."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
@@ -48,7 +48,8 @@ def concatenate(parts: list[Runs]) -> Runs:
 def make_runs(
     offset: Linear | Dense, width: int, mask: Box | Dense | Unknown | None, active: Mask, budget: Budget
 ) -> Runs:
-    """The bytes of elements of `width` bytes at the offsets where the mask is true; all where it is None or Unknown.
+    """Returns the bytes of elements of `width` bytes at the offsets where the mask is true; all where it is None or
+    Unknown.
 
     active: [programs].
     """
@@ -139,7 +140,8 @@ def _join_consecutive(runs: Runs) -> Runs:
 
 
 def merge(runs: Runs, budget: Budget, *, apart: bool = True) -> Runs:
-    """The same bytes in runs that neither touch nor overlap, sorted; programs are kept apart, or taken for one."""
+    """Returns the same bytes in runs that neither touch nor overlap, sorted; programs are kept apart, or treated as
+    one."""
     if not len(runs):
         return runs
     budget.spend(4 * len(runs))
@@ -157,7 +159,7 @@ def merge(runs: Runs, budget: Budget, *, apart: bool = True) -> Runs:
 
 
 def covers(merged: Runs, size: int) -> bool:
-    """Whether merged runs, programs taken for one and none beyond `size`, hold all bytes from 0 to `size`."""
+    """Returns whether merged runs, programs treated as one and none beyond `size`, hold all bytes from 0 to `size`."""
     return size == 0 or (len(merged) == 1 and int(merged.start[0]) <= 0 and int(merged.stop[0]) >= size)
 
 
@@ -174,19 +176,19 @@ def _find_owners(runs: Runs, merged: Runs) -> Mask:
 
 
 def holds(merged: Runs, runs: Runs) -> bool:
-    """Whether every byte of `runs` is one of `merged`, of the same program."""
+    """Returns whether every byte of `runs` is one of `merged`, of the same program."""
     return not len(runs) or bool(_find_owners(runs, merged).all())
 
 
 def intersect(one: Runs, other: Runs, budget: Budget) -> Runs:
-    """The bytes, program by program, that both have; both merged, programs kept apart."""
+    """Returns the bytes, program by program, that both have; both merged, programs kept apart."""
     if not len(one) or not len(other):
         return make_empty()
     return _select(one, other, 3, budget)
 
 
 def subtract(one: Runs, other: Runs, budget: Budget) -> Runs:
-    """The bytes, program by program, of `one` that `other` does not have; both merged, programs kept apart."""
+    """Returns the bytes, program by program, of `one` that `other` does not have; both merged, programs kept apart."""
     if not len(one) or not len(other):
         return one
     return _select(one, other, 1, budget)
@@ -213,7 +215,7 @@ def _select(one: Runs, other: Runs, wanted: int, budget: Budget) -> Runs:
 
 
 def reaches_others(reads: Runs, writes: Runs, budget: Budget) -> bool:
-    """Whether a byte is read by one program and written by another one."""
+    """Returns whether a byte is read by one program and written by another one."""
     reads, writes = merge(reads, budget), merge(writes, budget)
     if not len(reads) or not len(writes):
         return False
@@ -234,7 +236,7 @@ def reaches_others(reads: Runs, writes: Runs, budget: Budget) -> bool:
 
 
 def is_disjoint(writes: Runs, reads: Runs, budget: Budget) -> bool:
-    """Whether no byte that a program writes is read or written by another one."""
+    """Returns whether no byte that a program writes is read or written by another one."""
     writes = merge(writes, budget)
     if not len(writes):
         return True

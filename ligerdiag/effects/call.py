@@ -1,4 +1,4 @@
-"""The effects of one custom call, whatever its target: the door of this room."""
+"""The effects of one custom call, for any target: the entry point of this room."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,27 +17,27 @@ _KERNEL_PARSERS: dict[str, Callable[[bytes], tuple[KernelCall, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomCall:
-    """What is needed of a custom-call instruction."""
+    """The parts of a custom-call instruction that its effects depend on."""
 
     target: str
     backend_config: bytes
     operands: int
-    """How many operands it has."""
+    """Number of its operands."""
     outputs: int
-    """How many outputs it has: the leaves of a tuple, one for an array."""
+    """Number of its outputs: the leaves of a tuple, one for an array."""
     sizes: tuple[int | None, ...] = ()
     """Bytes of each operand, then of each output, None where not known; () where none are."""
 
 
 def carries_kernel(target: str) -> bool:
-    """Whether calls to `target` carry a kernel whose IR must be parsed."""
+    """Returns whether calls to `target` carry a kernel whose IR must be parsed."""
     return target in _KERNEL_PARSERS
 
 
 def compute_call_effects(
     *, target: str, backend_config: bytes, operands: int, outputs: int, sizes: Sequence[int | None] = ()
 ) -> CallEffects:
-    """What the call does to each buffer; UNKNOWN, with a reason, where its payload cannot be read.
+    """Returns the effects of the call on each buffer; UNKNOWN, with a reason, if its payload cannot be read.
 
     sizes: see `CustomCall`. Without them it is not known whether a kernel writes all of a buffer.
 

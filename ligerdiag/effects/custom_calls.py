@@ -1,7 +1,7 @@
 """Custom calls that carry no kernel to read: which targets only read their operands and write their outputs.
 
-Where such a call overwrites an operand, XLA knows: the instruction's `output_to_operand_aliasing` says so, and the
-output is what is written. A target that stands in no table is UNKNOWN, until somebody declares it (`declared`).
+If such a call overwrites an operand, XLA knows: the instruction's `output_to_operand_aliasing` says so, and the output
+is written. A target that is in no table is UNKNOWN, unless the user declares it (`declared`).
 
 There are no targets of NCCL: XLA's collectives are instructions of their own. Files without a repository are XLA's.
 """
@@ -94,7 +94,7 @@ _EXPLAINED = {
     "xla_buffer_python_gpu_callback_cmd_buffer": _BUFFER_CALLBACK,
     "xla_buffer_python_cpu_callback": _BUFFER_CALLBACK,
 }
-"""What is known of targets that are known for doing what their users please."""
+"""Notes on targets whose effects depend on their users."""
 
 # jax/experimental/mosaic/gpu/core.py names the kernel's host function so; in MLIR's bytecode strings end with a zero.
 _MOSAIC_NAME = re.compile(rb"(?:\x00|\\00|^)([A-Za-z_][\w.$-]*?)_mosaic_gpu(?:\x00|\\00)", re.ASCII)
@@ -123,6 +123,6 @@ def compute_listed_effects(*, target: str, backend_config: bytes, operands: int,
 
 
 def _find_mosaic_name(backend_config: bytes) -> str:
-    """The name of the Pallas kernel inside of a Mosaic GPU module; empty where it could not be told."""
+    """Returns the name of the Pallas kernel inside of a Mosaic GPU module; empty where it could not be told."""
     match = _MOSAIC_NAME.search(backend_config)
     return match[1].decode("ascii") if match else ""

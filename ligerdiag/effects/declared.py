@@ -1,4 +1,4 @@
-"""What users say that their custom calls write, for the calls that carry no IR to read.
+"""The user's declarations of what custom calls write, for calls without IR to read.
 
 ```toml
 [tool.ligerdiag.effects.my_ffi_target]
@@ -7,10 +7,10 @@ reads = [1, 2]      # optional; all operands where it is left out
 ```
 
 1. The name is a custom call's target or its kernel's name; where both are declared, the kernel's own counts.
-2. A declaration is believed about an operand that is UNKNOWN. An operand whose effects are known stays as it was found,
-   and where that contradicts the declaration, the contradiction is handed on.
-3. A declared write is no promise to overwrite every element, nor that the old content does not count. Outputs of a call
-   that is declared count as written.
+2. A declaration applies to an operand that is UNKNOWN. An operand whose effects are known stays as it was found, and if
+   that contradicts the declaration, the contradiction is reported.
+3. A declared write promises neither that every element is overwritten nor that the old content does not matter. Outputs
+   of a declared call count as written.
 """
 
 import difflib
@@ -31,7 +31,7 @@ _LARGEST = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredEffects:
-    """What one custom-call target or kernel does to its operands, by its user's word."""
+    """The declared effects of one custom-call target or kernel on its operands."""
 
     name: str
     """Custom-call target, or name of the kernel."""
@@ -53,13 +53,13 @@ class Contradiction:
     declared: Access
     """NONE where the call has no such operand, and `declared` names one."""
     found: Access
-    """What the call's own IR, or the table of known targets, says; NONE where there is no such operand."""
+    """The effects by the call's own IR, or by the table of known targets; NONE if there is no such operand."""
 
 
 def parse_declarations(
     raw: Mapping[str, object], *, place: str = "[tool.ligerdiag.effects.{}]"
 ) -> tuple[DeclaredEffects, ...]:
-    """The table `[tool.ligerdiag.effects]`, as TOML or JSON gives it; raises InputError for anything else.
+    """Returns the table `[tool.ligerdiag.effects]`, as TOML or JSON gives it; raises InputError for anything else.
 
     place: for messages, with `{}` for the name of the target or kernel.
     """
@@ -67,7 +67,7 @@ def parse_declarations(
 
 
 def parse_declared(case: CaseSpec) -> tuple[DeclaredEffects, ...]:
-    """What the case itself declares of custom calls; raises InputError."""
+    """Returns the effects of custom calls that the case itself declares; raises InputError."""
     return parse_declarations(case.effects, place=f"`effects` of case `{case.id}` for `{{}}`")
 
 
@@ -106,7 +106,7 @@ def _parse_numbers(where: str, key: str, value: object) -> frozenset[int]:
 
 
 def find_declaration(declarations: Sequence[DeclaredEffects], *, target: str, kernel: str) -> DeclaredEffects | None:
-    """The declaration for a call of this target with this kernel; see 1 above."""
+    """Returns the declaration for a call of this target with this kernel; see 1 above."""
     by_name = {declaration.name: declaration for declaration in declarations}
     return by_name.get(kernel) or by_name.get(target)
 
@@ -157,7 +157,7 @@ def _contradict(declared: DeclaredEffects, effects: CallEffects, number: int, fo
 
 
 def is_declared(use: OperandUse) -> bool:
-    """Whether what is said of an operand is its user's word alone."""
+    """Returns whether the use of an operand is known only from the user's declaration."""
     return use.reason.endswith(_NOT_FOLLOWED)
 
 

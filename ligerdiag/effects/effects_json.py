@@ -12,7 +12,7 @@ _TOLD = (Neighbours.SHARED.value, Neighbours.DISJOINT.value)
 
 
 def render_effects(effects: CallEffects) -> str:
-    """One JSON object."""
+    """Returns one JSON object."""
     return json.dumps(
         {
             "kernel": effects.kernel,
@@ -34,7 +34,7 @@ def _render_use(use: OperandUse) -> list[str]:
 
 
 def parse_effects(text: bytes, *, operands: int, outputs: int) -> CallEffects | None:
-    """What `render_effects` wrote for a call with that many operands and outputs; None for anything else."""
+    """Parses the output of `render_effects` for a call with that many operands and outputs; None for anything else."""
     try:
         raw = cast(object, json.loads(text))
     except (ValueError, RecursionError):

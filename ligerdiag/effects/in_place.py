@@ -1,4 +1,4 @@
-"""Whether the programs of a launch get in each other's way where two buffers of a call stand in the same bytes."""
+"""Whether the programs of a launch interfere with each other if two buffers of a call are in the same bytes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class InPlace:
 
 
 def join_in_place(found: Sequence[Sequence[InPlace]]) -> tuple[InPlace, ...]:
-    """What holds whichever of the configurations ran: shared in one is shared; disjoint must be all."""
+    """Returns what holds for any of the configurations: shared in one is shared; disjoint must hold in all."""
     by_pair: dict[tuple[int, int], list[Neighbours]] = {}
     for configuration in found:
         for pair in configuration:

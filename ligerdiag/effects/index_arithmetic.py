@@ -1,4 +1,4 @@
-"""What the operations of Triton IR do to the numbers of `index_values`; Unknown where it is not followed.
+"""The operations of Triton IR on the numbers of `index_values`; Unknown where they are not followed.
 
 Sources: the `arith` dialect's definitions in MLIR (two's complement, division that rounds to zero) and Triton 3.6's
 TritonOps.td. An operation that would be undefined in some program, as a division by zero, gives Unknown.
@@ -62,7 +62,7 @@ BINARY = frozenset({"arith.addi", "arith.subi", *_ELEMENTWISE})
 def compute_binary(  # noqa: PLR0917
     name: str, left: Value, right: Value, bits: int, budget: Budget, active: Mask | None = None
 ) -> Value:
-    """An operation of two integers, or truth values where `bits` is 1.
+    """Returns the result of an operation on two integers, or truth values if `bits` is 1.
 
     active: [programs], those whose result counts; what an operation does not define for others does not matter.
     """
@@ -122,7 +122,7 @@ def _take_active(array: Array, active: Mask | None) -> Array:
 
 
 def _multiply(left: Linear, right: Linear, budget: Budget) -> Linear | Unknown | None:
-    """None where neither is the same for all elements of a program."""
+    """Returns the result; None if neither is the same for all elements of a program."""
     if not right.is_uniform:
         left, right = right, left
     if not right.is_uniform:

@@ -39,7 +39,7 @@ def add(left: Linear, right: Linear, sign: int) -> Linear:
 
 
 def compute_logic(name: str, left: Value, right: Value, budget: Budget) -> Value:
-    """An operation of two truth values."""
+    """Returns the result of an operation on two truth values."""
     known = [value for value in (left, right) if isinstance(value, Box | Dense)]
     if len(known) < 2:
         # false and anything is false, true or anything is true.
@@ -116,7 +116,7 @@ def compare(predicate: str, left: Value, right: Value, budget: Budget) -> Value:
 
 
 def _compare_linear(predicate: str, difference: Linear) -> Box | None:
-    """Where the difference compares so with zero; None where that is no box."""
+    """Returns where the difference compares so with zero; None if that is no box."""
     base, shape = difference.base, difference.shape
     moving = [axis for axis, step in enumerate(difference.steps) if step is not None]
     everywhere: list[tuple[Array, Array] | None] = [None] * len(shape)

@@ -18,7 +18,7 @@ from ligerdiag.effects.index_values import (
 
 
 def splat(value: Value, shape: Shape) -> Value:
-    """A scalar as a tensor."""
+    """Returns a scalar as a tensor."""
     match value:
         case Linear():
             return Linear(base=value.base, steps=(None,) * len(shape), shape=shape)
@@ -31,7 +31,7 @@ def splat(value: Value, shape: Shape) -> Value:
 
 
 def expand_dims(value: Value, axis: int) -> Value:
-    """A dimension of size 1 at `axis`."""
+    """Returns a dimension of size 1 at `axis`."""
     if not isinstance(value, Linear | Box | Dense):
         return UNKNOWN
     shape = (*value.shape[:axis], 1, *value.shape[axis:])
@@ -82,7 +82,7 @@ def transpose(value: Value, order: tuple[int, ...]) -> Value:
 
 
 def reshape(value: Value, shape: Shape, budget: Budget) -> Value:
-    """The elements in the same order in another shape."""
+    """Returns the elements in the same order in another shape."""
     if not isinstance(value, Linear | Box | Dense) or prod(value.shape) != prod(shape):
         return UNKNOWN
     if value.shape == shape:

@@ -33,7 +33,8 @@ class TooManyElementsError(TooLargeError):
 
 
 class Budget:
-    """How many array elements and operations one launch may cost; a count, so that the answer is always the same."""
+    """The number of array elements and operations that one launch may cost; a count, so that the answer is always the
+    same."""
 
     def __init__(self, *, elements: int, operations: int, array: int) -> None:
         """array: elements of the largest single array."""
@@ -51,7 +52,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """A value of which nothing is known but the arguments that it may point into."""
+    """An unknown value, with the arguments that it may point into."""
 
     roots: frozenset[int] = frozenset()
     """Of a pointer: the kernel's arguments it may come from, ELSEWHERE among them."""
@@ -75,7 +76,7 @@ class Linear:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether all elements of a program's tensor are equal."""
+        """Returns whether all elements of a program's tensor are equal."""
         return all(step is None for step in self.steps)
 
 
@@ -91,7 +92,7 @@ class Box:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether all elements of a program's tensor are equal."""
+        """Returns whether all elements of a program's tensor are equal."""
         return all(interval is None for interval in self.intervals)
 
 
@@ -131,17 +132,17 @@ type Value = Number | Unknown | Pointer | BlockPointer
 
 
 def make_scalar(value: int | Array) -> Linear:
-    """A number of its own for each program, or one for all."""
+    """Returns a number of its own for each program, or one for all."""
     return Linear(base=np.atleast_1d(np.asarray(value, np.int64)))
 
 
 def make_splat(value: int, shape: Shape) -> Linear:
-    """A tensor of one number."""
+    """Returns a tensor of one number."""
     return Linear(base=np.array([value], np.int64), steps=(None,) * len(shape), shape=shape)
 
 
 def make_truth(value: bool, shape: Shape) -> Box:
-    """A tensor of one truth value."""
+    """Returns a tensor of one truth value."""
     return Box(gate=np.array([value]), intervals=(None,) * len(shape), shape=shape)
 
 
@@ -157,7 +158,7 @@ def _along[T: (np.int64, np.bool_)](array: npt.NDArray[T], rank: int) -> npt.NDA
 
 
 def make_dense(value: Number, budget: Budget) -> Dense:
-    """Every element."""
+    """Returns every element."""
     if isinstance(value, Dense):
         return value
     rank = len(value.shape)
@@ -190,7 +191,7 @@ def _make_coordinates(axis: int, shape: Shape) -> Array:
 
 
 def compute_bounds(value: Linear | Dense) -> tuple[int, int]:
-    """The smallest and the largest element; of a `Linear` an upper bound, by dimension."""
+    """Returns the smallest and the largest element; of a `Linear` an upper bound, by dimension."""
     if isinstance(value, Dense):
         if not value.data.size:
             return 0, 0
@@ -205,7 +206,7 @@ def compute_bounds(value: Linear | Dense) -> tuple[int, int]:
 
 
 def wrap(value: Linear | Dense, bits: int, budget: Budget) -> Linear | Dense | Unknown:
-    """The number as a signed integer of so many bits has it; Unknown where it may be beyond what is kept."""
+    """Returns the number as a signed integer of so many bits has it; Unknown where it may be beyond what is kept."""
     low, high = compute_bounds(value)
     if low < -LARGEST or high > LARGEST:
         return UNKNOWN
@@ -276,7 +277,7 @@ def _choose_blocks(taken: Mask, new: BlockPointer, old: BlockPointer, budget: Bu
 
 
 def get_roots(value: Value) -> frozenset[int]:
-    """The arguments that it may point into."""
+    """Returns the arguments that it may point into."""
     match value:
         case Pointer():
             return frozenset((value.root,))

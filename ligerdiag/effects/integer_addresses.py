@@ -12,7 +12,7 @@ from ligerdiag.effects.ttir_module import Function, Operation
 
 
 def find_address_integers(function: Function, returning: Collection[str]) -> frozenset[int]:
-    """The values, no pointers themselves. returning: names of functions that return one."""
+    """Returns the values, no pointers themselves. returning: names of functions that return one."""
     found: set[int] = set()
     pointers = function.pointers
     if not any(op.name == "tt.ptr_to_int" or op.callee in returning for op in function.operations):

@@ -1,6 +1,6 @@
-"""What crosses the boundary to a worker that reads kernels with another Triton than ours: one call, and its effects.
+"""The messages to a worker that reads kernels with another Triton than ours: one call, and its effects.
 
-Triton's IR changes from version to version: what one writes the next may refuse. So it is read by the one that wrote it.
+Triton's IR changes from version to version: the next version may refuse it. So the version that wrote it reads it.
 """
 
 from base64 import b64decode, b64encode
@@ -17,7 +17,7 @@ _NO_SOURCE = Source(root="")
 
 
 def make_effects_job(call: CustomCall) -> Job[CallEffects]:
-    """The job that asks a worker what the call does to its buffers."""
+    """Returns the job that asks a worker what the call does to its buffers."""
     request = {**asdict(call), "backend_config": b64encode(call.backend_config).decode("ascii")}
     return Job(
         source=_NO_SOURCE,
@@ -28,7 +28,7 @@ def make_effects_job(call: CustomCall) -> Job[CallEffects]:
 
 
 def parse_effects_request(job: Json) -> CustomCall:
-    """The call that a worker is asked about; FieldError when it is none."""
+    """Returns the call that a worker is asked about; raises FieldError when it is none."""
     request = read_object(job, "request")
     try:
         config = b64decode(read_str(request, "backend_config"), validate=True)

@@ -1,4 +1,4 @@
-"""From what a kernel does to its arguments to what its custom call does to its buffers.
+"""From a kernel's effects on its arguments to its custom call's effects on its buffers.
 
 The launcher (jaxlib/gpu/triton_kernels.cc, KernelCall::Launch) gives each parameter that is an array or a tensor
 descriptor the next buffer of the call, operands first, then outputs, whatever the parameters are called. Buffers that
@@ -24,7 +24,8 @@ from ligerdiag.errors import ArtifactError
 from ligerdiag.findings import SourceLine
 
 _STRANGE_IR = (ArithmeticError, AssertionError, IndexError, KeyError, RecursionError, TypeError, ValueError)
-"""A payload from anywhere may hold IR that nobody's compiler makes: what it does to memory stands all the same."""
+"""Errors on strange IR, which no compiler makes: a payload from anywhere may hold it, and its effects on memory are
+still valid."""
 
 
 def compute_kernel_effects(
@@ -156,7 +157,7 @@ def _make_arguments(
 def _compute_uses(
     call: KernelCall, effects: ArgumentEffects, arguments: Sequence[Argument], module: TtirModule
 ) -> tuple[OperandUse, ...]:
-    """One per argument of the kernel."""
+    """Returns one use per argument of the kernel."""
     try:
         return compute_launch_uses(
             module, call.function, arguments=arguments, accesses=effects.accesses, grid=call.grid

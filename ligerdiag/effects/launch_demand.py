@@ -1,8 +1,8 @@
-"""Which values of a function matter for where the buffers that a kernel writes are reached, and under which condition.
+"""Finds the values of a function that decide where a kernel reaches the buffers it writes, and under which condition.
 
-Most of a kernel's arithmetic is about data, or about addresses of buffers that it only reads; following it costs time and
-says nothing. Wanted are: what control depends on, the operands of memory operations that may reach a written buffer, what is
-handed to functions that reach memory, and all that these are computed from.
+Most of a kernel's arithmetic is about data, or about addresses of buffers that it only reads; following it costs time
+and adds nothing. These values are wanted: those that control depends on, the operands of memory operations that may
+reach a written buffer, the arguments of functions that reach memory, and all values that these are computed from.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ MIXERS = frozenset({"tt.reduce", "tt.scan", "tt.map_elementwise"})
 
 
 class Demand:
-    """What is wanted of the functions of one module."""
+    """The wanted values of the functions of one module."""
 
     def __init__(self, module: TtirModule, reaches: Callable[[Function, Operation], bool] | None) -> None:
         """reaches: whether a memory operation of a function matters; all do, and all values, where None."""
@@ -25,7 +25,7 @@ class Demand:
         """The function that is launched."""
 
     def wants(self, function: Function, op: Operation) -> bool:
-        """Whether a result of the operation is wanted."""
+        """Returns whether a result of the operation is wanted."""
         reaches = self._reaches
         if reaches is None:
             return True
@@ -40,7 +40,7 @@ class Demand:
         return any(result in wanted for result in op.results)
 
     def is_silent(self, name: str) -> bool:
-        """Whether the function is known and reaches no memory; of a recursion nothing is said."""
+        """Returns whether the function is known and reaches no memory; false for a recursion."""
         callee = self._module.functions.get(name)
         if callee is None or not callee.blocks:
             return False
@@ -50,7 +50,8 @@ class Demand:
         return self._silent[name]
 
     def is_silent_inside(self, function: Function, owner: int) -> bool:
-        """Whether neither the operation's regions, or all of the function for -1, nor what they call reach memory."""
+        """Returns whether neither the operation's regions, or all of the function for -1, nor the functions they call
+        reach memory."""
         inside = {owner}
         for op in reversed(function.operations):
             if op.parent not in inside:
@@ -66,7 +67,7 @@ class Demand:
 def compute_demand(
     function: Function, *, reaches: Callable[[Operation], bool], is_silent: Callable[[str], bool], is_entry: bool
 ) -> frozenset[int]:
-    """The values that are wanted. reaches: whether a memory operation matters; is_silent: of a function, by its name."""
+    """Returns the wanted values. reaches: whether a memory operation matters; is_silent: of a function, by its name."""
     sources = _collect_sources(function)
     wanted: set[int] = set()
     pending = [value for op in function.operations for value in _get_seeds(op, reaches, is_silent, is_entry)]

@@ -2,12 +2,12 @@
 
 1. Values are those of `index_values`; `active` says which programs are at an operation. Control that is known splits the
    programs; control that depends on data is followed both ways (`launch_trace`, 2).
-2. A loop whose number of rounds is known is run round by round, each program its own number of rounds. Another one is
-   followed once, with Unknown for whatever it carries round.
+2. A loop whose number of rounds is known is run round by round, each program its own number of rounds. Any other loop
+   is followed once, with Unknown for the values that it carries round.
 3. Blocks of a function are followed as a tree from its entry to each return.
-4. An operation that is not known here gives Unknown; what it may do to memory is `pointer_flow`'s to say. The same for one
-   that is not wanted (`launch_demand`), and for one whose elements are too many.
-Raises TooLargeError where the budget is spent, NotFollowedError where the control flow is of another kind.
+4. An operation that is not known here gives Unknown; its possible effects on memory are left to `pointer_flow`. The
+   same holds for one that is not wanted (`launch_demand`), and for one with too many elements.
+Raises TooLargeError when the budget is spent, NotFollowedError for any other kind of control flow.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ DEPTH = 64
 
 
 class NotFollowedError(Exception):
-    """What is not followed, in one line."""
+    """The control flow that is not followed, in one line."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -202,7 +202,7 @@ class Evaluation:
                 frame.put(op.results, results)
 
     def _run_block(self, frame: _Frame, op: Operation, region: int, active: Mask) -> tuple[Value, ...]:
-        """The only block of a region; what its terminator hands on."""
+        """Returns the only block of a region; what its terminator hands on."""
         if region >= len(op.regions) or not op.regions[region]:
             return ()
         if len(op.regions[region]) > 1:

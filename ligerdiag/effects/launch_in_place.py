@@ -1,10 +1,10 @@
-"""Follows a launch for what would happen if two of the kernel's buffers were the same bytes.
+"""Follows a launch to find what would happen if two of the kernel's buffers were the same bytes.
 
-1. A read counts as sure where `launch_trace` says so, where it is no part of an atomic operation, and where the program
-    itself has not written the bytes before: what it reads back is its own.
-2. A kernel that may make one program wait for another (an atomic whose result is used, a loop round loads that ends when
-    memory says so) may order what it shares: of such a kernel nothing is surely shared.
-3. Buffers of different sizes, and of sizes that are not known, are not paired; nor is what the launcher zeroes.
+1. A read counts as sure if `launch_trace` says so, if it is no part of an atomic operation, and if the program itself
+    has not written the bytes before: then it would read back its own.
+2. A kernel that may make one program wait for another (an atomic whose result is used, a loop round loads that ends
+    when memory says so) may order its accesses to shared bytes: for such a kernel nothing is surely shared.
+3. Buffers of different sizes, and of unknown sizes, are not paired; nor are buffers that the launcher zeroes.
 """
 
 from collections.abc import Sequence

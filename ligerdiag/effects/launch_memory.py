@@ -1,4 +1,4 @@
-"""Where the memory operations of a kernel reach, as bytes of the arguments' buffers.
+"""The bytes of the arguments' buffers that the memory operations of a kernel reach.
 
 Sources: Triton 3.6's TritonOps.td for the order of operands; triton/runtime/interpreter.py for the bounds of descriptors
 (always checked) and block pointers (checked in the dimensions of `boundaryCheck`).
@@ -28,7 +28,7 @@ from ligerdiag.effects.index_values import (
 )
 
 type Reach = tuple[Pointer, Box | Dense | Unknown | None]
-"""Addresses of elements, and where they are used: everywhere for None, nobody knows for Unknown."""
+"""Addresses of elements, and where they are used: everywhere for None, unknown for Unknown."""
 
 
 def scale(offset: Value, width: int, budget: Budget) -> Linear | Dense | None:
@@ -89,7 +89,8 @@ def make_block_pointer(base: Value, numbers: Sequence[Value], block: tuple[int, 
 def reach_block(
     pointer: Value, offsets: Sequence[Value], checked: Sequence[int], width: int | None, budget: Budget
 ) -> Reach | None:
-    """The elements of a block at these offsets; `checked`: dimensions where what is out of bounds is left alone."""
+    """Returns the elements of a block at these offsets; `checked`: dimensions where what is out of bounds is left
+    alone."""
     if not isinstance(pointer, BlockPointer) or len(offsets) != len(pointer.block):
         return None
     address: Value = pointer.base

@@ -1,4 +1,4 @@
-"""What each operation without regions computes, for all programs of a launch: numbers, masks and addresses."""
+"""The results of each operation without regions, for all programs of a launch: numbers, masks and addresses."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -130,7 +130,7 @@ def _reach_rows(
 
 
 def compute_results(op: Operation, values: Sequence[Value], function: Function, place: Place) -> tuple[Value, ...]:
-    """The results of an operation that reaches no memory and has no regions."""
+    """Returns the results of an operation that reaches no memory and has no regions."""
     if len(op.results) != 1:
         return tuple(make_unknown(op, values, function) for _ in op.results)
     result = function.types.get(op.results[0], "")

@@ -1,9 +1,10 @@
-"""Which bytes of which buffer the programs of a launch may, and surely do, read and write, in the order of each program.
+"""Records which bytes of which buffer the programs of a launch may read and write, and surely do, in the order of each
+program.
 
 1. *May* runs are an upper bound of what any program does; *sure* runs a lower bound of what each program does.
-2. Where a branch depends on data, both ways are followed. What is written on both is sure; what is written on one way is not
-   known to the other. Reads there are never sure.
-3. A read is *uncovered* where the program has not surely written the bytes before.
+2. If a branch depends on data, both ways are followed. A write on both is sure; a write on one way is not known to the
+   other. Reads there are never sure.
+3. A read is *uncovered* if the program has not surely written the bytes before.
 """
 
 from collections.abc import Generator
@@ -14,14 +15,14 @@ from ligerdiag.effects.byte_runs import Runs, concatenate, holds, intersect, mer
 from ligerdiag.effects.index_values import Budget
 
 FAR = 2**40
-"""Bytes; stands for the size of a buffer that is not known."""
+"""Bytes; used as the size of a buffer whose size is unknown."""
 
 type Written = dict[int, list[Runs]]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class BufferTrace:
-    """What was seen of one argument's buffer."""
+    """The recorded accesses to one argument's buffer."""
 
     size: int | None
     """Bytes; None where it is not known."""
@@ -113,7 +114,7 @@ class Trace:
 
     @contextmanager
     def maybe(self) -> Generator[Written]:
-        """What happens inside may happen or not: its sure writes are taken back and left in the dictionary."""
+        """Marks everything inside as uncertain: its sure writes are taken back and left in the dictionary."""
         marks = {root: len(buffer.sure_write) for root, buffer in self.buffers.items()}
         taken: Written = {}
         self._depth += 1

@@ -1,4 +1,4 @@
-"""How one launch uses the buffers of a kernel's arguments: what `launch_trace` saw, put into `OperandUse`."""
+"""How one launch uses the buffers of a kernel's arguments: the records of `launch_trace` as `OperandUse`."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -32,7 +32,7 @@ ELEMENTS, OPERATIONS, ARRAY = 2**28, 120_000, 2**24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Argument:
-    """What a launch gives one argument of a kernel."""
+    """The value that a launch gives to one argument of a kernel."""
 
     is_buffer: bool
     size: int | None = None
@@ -53,7 +53,7 @@ def compute_launch_uses(
     accesses: Sequence[Access],
     grid: tuple[int, int, int],
 ) -> tuple[OperandUse, ...]:
-    """One per argument, UNUSED for scalars. accesses: what `pointer_flow` says of each argument."""
+    """Returns one use per argument, UNUSED for scalars. accesses: what `pointer_flow` says of each argument."""
     function = module.functions[entry]
     buffers = {
         number: BufferTrace(size=argument.size, zeroed=argument.zeroed)
@@ -93,7 +93,8 @@ def compute_launch_uses(
 
 
 def make_filter(module: TtirModule, entry: str, buffers: frozenset[int]) -> Callable[[Function, Operation], bool]:
-    """Whether a memory operation may reach one of the buffers; all operations of called functions may."""
+    """Returns a filter: whether a memory operation may reach one of the buffers; all operations of called functions
+    may."""
     function = module.functions[entry]
     roots = compute_roots(function, compute_summaries(module, entry))
     bits = ELSEWHERE_BIT | sum(1 << (number + 1) for number in buffers)
@@ -138,7 +139,7 @@ def _explain(arguments: Sequence[Argument], accesses: Sequence[Access], reason: 
 
 
 def make_value(number: int, argument: Argument, type_text: str) -> Value:
-    """What is known of an argument with this number and type."""
+    """Returns what is known of an argument with this number and type."""
     if argument.is_buffer:
         if argument.is_descriptor or not type_text.startswith("!tt.ptr<"):
             return Unknown(roots=frozenset((number,)))

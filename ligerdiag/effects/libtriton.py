@@ -40,7 +40,7 @@ class Block(Protocol):
 
 
 class Operation(Protocol):
-    """`mlir::Operation`; successors cannot be asked for."""
+    """`mlir::Operation`; its successors are not accessible."""
 
     def get_name(self) -> str: ...
     def get_num_operands(self) -> int: ...
@@ -87,16 +87,17 @@ _BYTECODE = b"ML\xefR"
 
 
 def print_module(module: Module) -> str:
-    """The module's text without locations. Triton before 3.5 or so has no such printer: there they are cut off."""
+    """Returns the module's text without locations. Triton before 3.5 or so has no such printer: there they are cut
+    off."""
     printer = getattr(module, "str_nodebug", None)
     return module.str_nodebug() if printer is not None else _LOCATION.sub("", module.str())
 
 
 def parse_module(source: bytes) -> tuple[Module, _Context]:
-    """The verified MLIR module in `source` (text or bytecode) and the context that must outlive it.
+    """Returns the verified MLIR module in `source` (text or bytecode) and the context that must outlive it.
 
-    Bytecode is bound to the version of the dialects that wrote it. Pallas's is written by jaxlib, and where Triton refuses
-    it, jaxlib is asked for its text. Raises ArtifactError where Triton's parser or verifier refuses that, too. Hostile
+    Bytecode is bound to the version of the dialects that wrote it. Pallas's is written by jaxlib, and if Triton refuses
+    it, jaxlib is asked for its text. Raises ArtifactError when Triton's parser or verifier refuses that, too. Hostile
     input can also kill the process: see `isolated`.
     """
     try:
@@ -109,7 +110,7 @@ def parse_module(source: bytes) -> tuple[Module, _Context]:
 
 
 def _render_by_jaxlib(bytecode: bytes) -> bytes:
-    """The text of a module in bytecode, empty where jaxlib does not take it."""
+    """Returns the text of a module in bytecode, empty where jaxlib does not take it."""
     try:
         ir: Any = importlib.import_module("jaxlib.mlir.ir")
         dialect: Any = importlib.import_module("jaxlib.triton.dialect")

@@ -16,7 +16,7 @@ _NAMED = {b"n": b"\n", b"t": b"\t", b'"': b'"', b"\\": b"\\"}
 
 
 def parse_string_attributes(backend_config: bytes) -> dict[str, bytes]:
-    """The string attributes of a dictionary such as `{opaque = "x\\9C"}`, unescaped; other kinds are skipped.
+    """Returns the string attributes of a dictionary such as `{opaque = "x\\9C"}`, unescaped; other kinds are skipped.
 
     Takes XLA's GpuBackendConfig (JSON, the dictionary in `custom_call_backend_config.attributes`), too. Raises
     ArtifactError where it is neither.

@@ -1,7 +1,7 @@
 """How a call uses the bytes of one buffer, beyond whether it reads or writes them.
 
-Every answer but UNKNOWN is shown: for all programs of the launch's grid, its scalars, and the size of the buffer. It holds
-where the kernel ends, and where no pointer leaves the buffer that it was made from.
+Every answer except UNKNOWN is proven: for all programs of the launch's grid, its scalars, and the size of the buffer.
+It holds if the kernel ends, and if no pointer leaves the buffer that it was made from.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from enum import Enum
 
 
 class ReadsBeforeWrite(Enum):
-    """Whether a program may read an element that it has not written before: then the old content counts."""
+    """Whether a program may read an element that it has not written before: then the old content matters."""
 
     NO = "no"
     YES = "yes"
@@ -18,7 +18,7 @@ class ReadsBeforeWrite(Enum):
 
 
 class Coverage(Enum):
-    """How much of the buffer has been written once the call is over."""
+    """How much of the buffer is written when the call is over."""
 
     NONE = "none"
     """No element."""
@@ -45,11 +45,11 @@ class OperandUse:
     coverage: Coverage = Coverage.UNKNOWN
     neighbours: Neighbours = Neighbours.UNKNOWN
     reason: str = ""
-    """Why something is UNKNOWN, one line; empty where nothing is."""
+    """The reason for UNKNOWN, one line; empty if nothing is UNKNOWN."""
 
     @property
     def is_unknown(self) -> bool:
-        """Whether anything of it is UNKNOWN."""
+        """Returns whether any part of it is UNKNOWN."""
         return (
             self.reads_before_write is ReadsBeforeWrite.UNKNOWN
             or self.coverage is Coverage.UNKNOWN
@@ -62,9 +62,9 @@ UNUSED = OperandUse(reads_before_write=ReadsBeforeWrite.NO, coverage=Coverage.NO
 
 
 def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
-    """What holds whichever of the configurations ran; at least one is wanted.
+    """Returns what holds for any of the configurations; takes at least one.
 
-    What one configuration reads of the old content, or shares, counts for all; coverage must be the same in each.
+    A configuration that reads old content, or shares bytes, counts for all; coverage must be the same in each.
     """
     found = tuple(uses)
     reads = {use.reads_before_write for use in found}

@@ -1,8 +1,8 @@
-"""What each operation of Triton's dialects does to memory, by name.
+"""The effects of each operation of Triton's dialects on memory, by name.
 
-Sources: the ODS files of Triton 3.6 (TritonOps.td, TritonGPUOps.td, TritonNvidiaGPUOps.td) with their declared
-memory effects; Triton before 3.2 has `llvm.mlir.undef`, a value that is not defined yet, where a loop begins. An operation
-that stands in no table has unknown effects.
+Sources: the ODS files of Triton 3.6 (TritonOps.td, TritonGPUOps.td, TritonNvidiaGPUOps.td) with their declared memory
+effects; Triton before 3.2 has `llvm.mlir.undef`, a value that is not defined yet, where a loop begins. An operation
+that is in no table has unknown effects.
 """
 
 import re
@@ -76,10 +76,10 @@ _ASSEMBLY_MEMORY = re.compile(r"\b(?:st|red|atom|ld|ldu|cp|multimem|call|prefetc
 
 
 def is_free(name: str) -> bool:
-    """Whether the operation by itself (its regions aside) has no effect on global memory."""
+    """Returns whether the operation by itself (without its regions) has no effect on global memory."""
     return name in FREE_OPERATIONS or name.startswith(FREE_DIALECTS)
 
 
 def touches_memory(assembly: str) -> bool:
-    """Whether inline PTX names an instruction that can reach memory, whatever its `pure` attribute says."""
+    """Returns whether inline PTX names an instruction that can reach memory, whatever its `pure` attribute says."""
     return _ASSEMBLY_MEMORY.search(assembly) is not None

@@ -1,9 +1,9 @@
-"""Which pointer of a function may become which other: the edges along which `pointer_flow` carries roots.
+"""Finds which pointer of a function may become which other: the edges along which `pointer_flow` carries roots.
 
 1. Pure operations: every pointer operand to every pointer result.
 2. `scf.for`, `scf.while`, `scf.if`: initial values, yields and conditions to block arguments and results, by position.
-3. `cf.br` and `cf.cond_br`: by position, to every block that could be meant: successors cannot be asked for, but the
-   operands of a branch must match the arguments of its block one by one. Other branches: everything to everything.
+3. `cf.br` and `cf.cond_br`: by position, to every block that could be the target: successors are not accessible, but
+   the operands of a branch must match the arguments of its block one by one. Other branches: everything to everything.
 4. Reductions, scans and element-wise maps: every operand and returned value to every block argument and result.
 
 Calls are not here: they need the callee's summary.
@@ -22,7 +22,7 @@ _MIXER_RETURNS = ("tt.reduce.return", "tt.scan.return", "tt.map_elementwise.retu
 
 
 def compute_edges(function: Function) -> Iterator[Edge]:
-    """All edges between pointers of the function."""
+    """Yields all edges between pointers of the function."""
     pointers = function.pointers
     for op in function.operations:
         for source, target in _compute_operation_edges(op, function):
@@ -92,7 +92,7 @@ def _take_last(passed: tuple[int, ...], block: Block) -> tuple[int, ...]:
 
 
 def _fits(passed: tuple[int, ...], block: Block, pointers: frozenset[int]) -> bool:
-    """Whether the operands could be the block's arguments: as many, and pointers where it has pointers."""
+    """Returns whether the operands could be the block's arguments: as many, and pointers where it has pointers."""
     if len(passed) != len(block.arguments):
         return False
     return all((source in pointers) == (target in pointers) for source, target in _pair(passed, block.arguments))

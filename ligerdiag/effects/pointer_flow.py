@@ -1,15 +1,15 @@
-"""What a function of a kernel's Triton IR does through each of its arguments.
+"""Computes the effects of a function of a kernel's Triton IR through each of its arguments.
 
 1. The *roots* of a pointer are the arguments that it may have been computed from, or ELSEWHERE: an address that was
-   loaded from memory, made from an integer, or returned by something that we do not know.
+   loaded from memory, made from an integer, or returned by an unknown operation.
 2. Roots flow forward, as a least fixpoint over the values of a function: through pointer arithmetic, loops, branches
-   and selects. Control is ignored: what a branch may do, the function may do.
+   and selects. Control is ignored: an effect of one branch is an effect of the function.
 3. A function is summarised once per set of callees' summaries, in terms of its own arguments; a call replaces them by
    the roots of the actual ones. Recursive functions are iterated until nothing changes.
 4. A write through ELSEWHERE may hit any buffer: every pointer becomes UNKNOWN. A read through it may read any buffer.
    An address that goes through an integer comes back as ELSEWHERE, and so does one that such an integer is added to.
-5. An operation that stands in no table makes the roots of its operands UNKNOWN, and every pointer where it has no
-   pointer operand, has regions, or where addresses became integers.
+5. An operation that is in no table makes the roots of its operands UNKNOWN, and every pointer if it has no pointer
+   operand, has regions, or if addresses became integers.
 
 Not modelled: bounds and masks (a store that never happens counts), and address spaces.
 """
@@ -52,7 +52,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArgumentEffects:
-    """What a kernel does through each argument of its entry function."""
+    """The effects of a kernel through each argument of its entry function."""
 
     accesses: tuple[Access, ...]
     """One per argument; NONE for arguments that are no pointers."""
@@ -61,7 +61,8 @@ class ArgumentEffects:
 
 
 def compute_argument_effects(module: TtirModule, entry: str) -> ArgumentEffects:
-    """The effects of the function called `entry`; raises ArtifactError where the module has no such function."""
+    """Returns the effects of the function called `entry`; raises ArtifactError where the module has no such
+    function."""
     function = module.functions.get(entry)
     if function is None or not function.blocks:
         raise ArtifactError(f"the kernel's MLIR has no function `{entry}`")
@@ -85,7 +86,7 @@ def _get_access(summary: Summary, bit: int) -> Access:
 
 
 def compute_summaries(module: TtirModule, entry: str) -> dict[str, Summary]:
-    """The summary of each function that the one called `entry` may call, and its own."""
+    """Returns the summary of each function that the one called `entry` may call, and its own."""
     callees = {
         name: tuple(dict.fromkeys(op.callee for op in function.operations if op.name == "tt.call"))
         for name, function in module.functions.items()
@@ -185,7 +186,7 @@ def _summarise(function: Function, summaries: dict[str, Summary]) -> Summary:
 
 
 def _explain_unknown(op: Operation, function: Function, *, address_in_integer: bool) -> str:
-    """Why the effects of `op` are not known; empty where they are."""
+    """Returns why the effects of `op` are unknown; empty if they are known."""
     has_pointer = any(operand in function.pointers for operand in op.operands)
     where = f"`{op.name}` in `{function.name}`"
     if op.name in ("tt.elementwise_inline_asm", "tt.extern_elementwise"):
@@ -255,7 +256,7 @@ def _find_integers(function: Function, summaries: dict[str, Summary]) -> frozens
 
 
 def _translate(mask: int, actual: list[int]) -> int:
-    """A callee's root set in terms of the caller's roots of the `actual` arguments."""
+    """Returns a callee's root set in terms of the caller's roots of the `actual` arguments."""
     result = mask & ELSEWHERE_BIT
     for index, roots in enumerate(actual):
         if mask & (1 << (index + 1)):

@@ -1,4 +1,5 @@
-"""Which lines of a kernel write through each of its arguments: the stores and atomics, also those of functions it calls."""
+"""The lines of a kernel that write through each of its arguments: stores and atomics, also in functions that it
+calls."""
 
 from ligerdiag.effects.access import Access
 from ligerdiag.effects.operation_effects import FIRST_OPERAND_ACCESS

@@ -28,7 +28,7 @@ class Parameter:
     is_buffer: bool
     """Whether it takes the next of the call's buffers (as a pointer or as a tensor descriptor); a scalar otherwise."""
     bytes_to_zero: int = 0
-    """How many bytes of the buffer the launcher sets to zero before the kernel runs."""
+    """Number of bytes of the buffer that the launcher sets to zero before the kernel runs."""
     value: int | None = None
     """Of a scalar that is an integer or a truth value."""
     is_descriptor: bool = False
@@ -48,7 +48,7 @@ class KernelCall:
 
 
 def parse_triton_call(backend_config: bytes) -> tuple[KernelCall, ...]:
-    """The configurations of a `triton_kernel_call`, at least one; raises ArtifactError."""
+    """Returns the configurations of a `triton_kernel_call`, at least one; raises ArtifactError."""
     try:
         call = triton_call_pb2.TritonAnyKernelCall.FromString(_decompress(backend_config))
     except DecodeError as error:
@@ -63,7 +63,7 @@ def parse_triton_call(backend_config: bytes) -> tuple[KernelCall, ...]:
 
 
 def parse_triton_ffi_call(backend_config: bytes) -> tuple[KernelCall, ...]:
-    """The configurations of a `triton_kernel_call_ffi`, at least one; raises ArtifactError."""
+    """Returns the configurations of a `triton_kernel_call_ffi`, at least one; raises ArtifactError."""
     opaque = parse_string_attributes(backend_config).get("opaque")
     if opaque is None:
         raise ArtifactError("the backend config has no string attribute `opaque`")
@@ -71,7 +71,7 @@ def parse_triton_ffi_call(backend_config: bytes) -> tuple[KernelCall, ...]:
 
 
 def parse_pallas_call(backend_config: bytes) -> tuple[KernelCall, ...]:
-    """The one configuration of a `__gpu$xla.gpu.triton`; raises ArtifactError."""
+    """Returns the one configuration of a `__gpu$xla.gpu.triton`; raises ArtifactError."""
     attributes = parse_string_attributes(backend_config)
     if "ir" not in attributes or "name" not in attributes:
         raise ArtifactError("the backend config lacks the string attributes `name` and `ir`")

@@ -4,10 +4,10 @@
    owns the region.
 2. A value is the number of its MLIR implementation, unique in its module. Only values whose type contains a pointer or
    a tensor descriptor are kept apart as `pointers`; integers never are, so an address that went through an integer is
-   the analysis's business (`pointer_flow`, 4).
-3. Neither attributes nor successors of branches are visible through Triton's bindings. Where an operation's line of the
-   printed module could be told, `text` holds it (`ttir_text`); `pointer_flow` does without. The same goes for `place`,
-   the line of the kernel's Python source.
+   left to the analysis (`pointer_flow`, 4).
+3. Neither attributes nor successors of branches are visible through Triton's bindings. If an operation's line of the
+   printed module could be found, `text` holds it (`ttir_text`); `pointer_flow` does not need it. The same goes for
+   `place`, the line of the kernel's Python source.
 """
 
 from dataclasses import dataclass, field
@@ -53,7 +53,7 @@ class Operation:
     assembly: str
     """Of inline assembly: its text. Empty otherwise."""
     is_pure: bool
-    """What the operation's `pure` attribute says; false where it has none."""
+    """The operation's `pure` attribute; false if it has none."""
     place: SourceLine | None = None
     """The kernel's own line; None where the module does not say it, and for operations with regions."""
 
@@ -79,7 +79,7 @@ class Function:
     _members: _Members = field(default_factory=dict[tuple[int, int, int], list[Operation]])
 
     def get_operations(self, parent: int, region: int, block: int) -> list[Operation]:
-        """The operations of one block, in order; parent -1 is the function's own body."""
+        """Returns the operations of one block, in order; parent -1 is the function's own body."""
         if not self._members:
             for op in self.operations:
                 self._members.setdefault((op.parent, op.region, op.block), []).append(op)
@@ -92,7 +92,7 @@ class TtirModule:
 
     functions: dict[str, Function]
     has_lines: bool
-    """Whether the operations without regions know their lines."""
+    """Whether the lines of the operations without regions are known."""
 
 
 @dataclass(slots=True)
@@ -103,7 +103,7 @@ class _Region:
 
 
 def parse_ttir(source: bytes) -> TtirModule:
-    """The functions of a module given as MLIR text or bytecode; raises ArtifactError where it is not one."""
+    """Returns the functions of a module given as MLIR text or bytecode; raises ArtifactError where it is not one."""
     module, context = libtriton.parse_module(source)
     handles: list[libtriton.Operation] = []
     module.walk(handles.append)

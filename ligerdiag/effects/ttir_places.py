@@ -16,7 +16,7 @@ _MOST_PARTS = 64
 
 
 def parse_places(text: str, lines: Sequence[str]) -> tuple[SourceLine | None, ...]:
-    """The place of each of these lines of the module `text`; None where it is not said."""
+    """Returns the place of each of these lines of the module `text`; None where it is not said."""
     definitions = dict(_DEFINITION.findall(text))
     return tuple(_find_place(line, definitions) for line in lines)
 

@@ -1,8 +1,8 @@
-"""What only the printed form of Triton IR says: attributes, and the targets of branches.
+"""Parses what only the printed form of Triton IR shows: attributes, and the targets of branches.
 
 Triton's bindings give neither attributes of integer kind nor successors. MLIR prints one operation a line; operations
-without regions stand in the text in the order of the walk, and so each finds its line. A text that does not fit gives no
-lines at all, and what needs them is unknown.
+without regions are in the text in the order of the walk, so each can be matched with its line. A text that does not fit
+gives no lines at all, and results that need them are unknown.
 """
 
 import re
@@ -45,13 +45,13 @@ def parse_successors(line: str) -> tuple[int, ...]:
 
 
 def parse_integer(line: str, name: str) -> int | None:
-    """The attribute `name = 3 : i32`."""
+    """Returns the attribute `name = 3 : i32`."""
     match = re.search(rf"[{{, <]{name} = (-?\d+)(?: : \w+)?[,}}]", _STRING.sub("", line))
     return int(match[1]) if match else None
 
 
 def parse_integers(line: str, name: str) -> tuple[int, ...] | None:
-    """The attribute `name = array<i32: 1, 0>`."""
+    """Returns the attribute `name = array<i32: 1, 0>`."""
     match = re.search(rf"[{{, <]{name} = array<i\d+(?:: ([-\d, ]+))?>", _STRING.sub("", line))
     if match is None:
         return None
@@ -59,13 +59,14 @@ def parse_integers(line: str, name: str) -> tuple[int, ...] | None:
 
 
 def parse_word(line: str, name: str) -> str:
-    """The word after the operation's name: the predicate of a comparison, the axis of a program id."""
+    """Returns the word after the operation's name: the predicate of a comparison, the axis of a program id."""
     match = re.search(rf"{re.escape(name)} (\w+)", line)
     return match[1] if match else ""
 
 
 def parse_constant(line: str) -> int | None:
-    """The integer, or truth value as 0 or 1, of an `arith.constant`, that of each element of a tensor; None for others."""
+    """Returns the integer, or truth value as 0 or 1, of an `arith.constant`, that of each element of a tensor; None for
+    others."""
     match = re.search(r"arith\.constant (?:\{.*?\} )?(?:dense<)?(-?\d+|true|false)>?(?: : |\s*$)", line)
     if match is None:
         return None
@@ -82,7 +83,7 @@ def parse_shape(type_text: str) -> tuple[int, ...]:
 
 
 def parse_element(type_text: str) -> str:
-    """The element type of a tensor type, such as `i32` or `!tt.ptr<f32>`; the type itself of anything else."""
+    """Returns the element type of a tensor type, such as `i32` or `!tt.ptr<f32>`; the type itself of anything else."""
     match = _TENSOR.match(type_text)
     return match[2] if match else type_text
 
@@ -111,7 +112,7 @@ def parse_bits(element: str) -> int | None:
 
 
 def parse_pointee(type_text: str) -> str:
-    """What a pointer, tensor of pointers, block pointer or descriptor points to: the type of one element."""
+    """Returns the type of one element that a pointer, tensor of pointers, block pointer or descriptor points to."""
     element = parse_element(type_text)
     match = re.match(r"!tt\.(?:ptr|tensordesc)<(.*)>\Z", element, re.DOTALL)
     if match is None:

@@ -1,6 +1,6 @@
 """For pytest: the fixture `schedule`, which checks a function in one line of a test, and a marker for cases.
 
-Every run of pytest in an environment with ligerdiag loads this file: whatever costs time is imported when it is needed.
+Every run of pytest in an environment with ligerdiag loads this file: slow imports wait until they are needed.
 """
 
 from typing import TYPE_CHECKING, Any

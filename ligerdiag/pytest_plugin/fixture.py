@@ -42,7 +42,8 @@ class Schedule:
         self._marked = marked
 
     def check(self, fn: Callable[..., Any], *specs: Any, **words: Unpack[CheckWords]) -> CaseReport:
-        """The report of the function; WrongScheduleError, with table and findings, unless its schedule is right.
+        """Returns the report of the function; WrongScheduleError, with table and findings, unless its schedule is
+        right.
 
         fn, specs and words as in `ligerdiag.check`. Right means: as `expected`, or without an expectation no output stale,
         clobbered or latent and no finding at or above `fail_on`; and, with `strict`, nothing that could not be decided. On
@@ -68,7 +69,7 @@ class Schedule:
         return self._require_right(report, every)
 
     def check_case(self, case: CaseSpec, **words: Unpack[RunWords]) -> CaseReport:
-        """The same of a case of the marker `ligerdiag_cases`, held against its own expectation, both ways."""
+        """Returns the same of a case of the marker `ligerdiag_cases`, held against its own expectation, both ways."""
         __tracebackhide__ = True
         require_known(words, tuple(RunWords.__annotations__), "`schedule.check_case`")
         every = cast("CheckWords", {**self._marked, **words})
@@ -97,7 +98,7 @@ class Schedule:
         )
 
     def _require_right(self, report: CheckReport, words: CheckWords) -> CaseReport:
-        """The report of the first target; WrongScheduleError with that of the first one that fails."""
+        """Returns the report of the first target; WrongScheduleError with that of the first one that fails."""
         __tracebackhide__ = True
         strict = words.get("strict", self._settings.strict)
         fail_on = parse_fail_on(words["fail_on"]) if "fail_on" in words else self._settings.fail_on
@@ -112,7 +113,7 @@ class Schedule:
 
 
 def _describe(report: CheckReport, cases: Sequence[CaseReport]) -> str:
-    """The cases that are not right in a line, and the table of all."""
+    """Returns the cases that are not right in a line, and the table of all."""
     width = max(MIN_WIDTH, shutil.get_terminal_size().columns - _MARGIN)
     hint = ": that fails unless `strict=False`" if any(case.status is Status.INCONCLUSIVE for case in cases) else ""
     heads = [f"`{cases[0].id}` on {case.target}: {case.status.value}" for case in cases]

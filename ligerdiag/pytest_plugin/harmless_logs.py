@@ -1,9 +1,9 @@
-"""What JAX logs in a test's own process that has nothing to do with the test.
+"""Hides a log of JAX in a test's own process that has nothing to do with the test.
 
 1. ligerdiag brings the CUDA plugin of JAX and no CUDA libraries: it compiles without a GPU. Where a test makes an array, JAX
    tries that plugin, misses cuDNN, logs an error with its traceback, and goes on with the CPU.
-2. pytest shows that log beside each failing test. It is left out where no NVIDIA GPU is, and nowhere else: there it says
-   why JAX does not use the GPU.
+2. pytest shows that log beside each failing test. It is left out only on machines without an NVIDIA GPU: with one, it
+   says why JAX does not use it.
 3. `LIGERDIAG_DEBUG` keeps it.
 """
 
@@ -18,7 +18,7 @@ _HARMLESS = re.compile(r"Unable to load (cu\w+|CUPTI|NVSHMEM|NCCL)\b", re.IGNORE
 
 
 def keep_record(record: logging.LogRecord) -> bool:
-    """Whether the record says more than that JAX finds no CUDA library; see 1."""
+    """Returns whether the record says more than that JAX finds no CUDA library; see 1."""
     error = record.exc_info[1] if record.exc_info else None
     return not (record.getMessage().startswith("Jax plugin configuration error") and _HARMLESS.search(str(error)))
 

@@ -1,4 +1,4 @@
-"""What a test's checks are told by command line, configuration file and markers."""
+"""Settings of a test's checks, from the command line, the configuration file and markers."""
 
 import difflib
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ DEFAULT_TARGET = "h100"
 
 
 class RunWords(TypedDict, total=False):
-    """How to check; the rest of the words is as in `ligerdiag.check`."""
+    """How to check; the other options are as in `ligerdiag.check`."""
 
     target: str | tuple[str, ...] | list[str]
     """The GPU to compile for; of several, by commas or as a tuple, each has to be right."""
@@ -29,7 +29,7 @@ class RunWords(TypedDict, total=False):
     refresh: bool
     timeout: float
     strict: bool
-    """Whether what could not be decided fails the test."""
+    """Whether an undecided check fails the test."""
     fail_on: str
     """Least severity of a finding that fails the test: error, warning, note or never."""
 
@@ -70,7 +70,8 @@ def get_settings(config: pytest.Config) -> Settings:
 
 
 def read_marked(node: Any) -> CheckWords:
-    """What the markers `schedule` of a test say, the nearest one first; InputError for a word that is none."""
+    """Returns the options of a test's `schedule` markers, the nearest one first; raises InputError for an unknown
+    option."""
     words: dict[str, Any] = {}
     for marker in node.iter_markers("schedule"):
         if marker.args:
@@ -83,7 +84,7 @@ def read_marked(node: Any) -> CheckWords:
 
 
 def require_known(words: "Mapping[str, Any]", known: "Sequence[str]", where: str) -> None:
-    """Raises InputError for a word that is none of those, with the nearest that is."""
+    """Raises InputError for an unknown word, and names the nearest known one."""
     for word in words:
         if word not in known:
             near = difflib.get_close_matches(word, known, 1)
@@ -92,7 +93,7 @@ def require_known(words: "Mapping[str, Any]", known: "Sequence[str]", where: str
 
 
 def parse_fail_on(word: str) -> FailOn:
-    """InputError for a word that is no severity."""
+    """Parses a severity; raises InputError for any other word."""
     try:
         return FailOn(word)
     except ValueError:

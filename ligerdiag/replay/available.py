@@ -1,4 +1,4 @@
-"""How much memory this machine has left."""
+"""The memory that this machine has left."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def _read_meminfo(path: Path) -> int:
 
 
 def _read_group(folder: Path) -> list[int]:
-    """What is left below the limit of the control group; nothing where there is no limit."""
+    """Returns the free memory below the limit of the control group; empty if there is no limit."""
     try:
         limit = (folder / "memory.max").read_text(encoding="ascii").strip()
         used = int((folder / "memory.current").read_text(encoding="ascii"))

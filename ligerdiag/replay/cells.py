@@ -50,7 +50,7 @@ def copy_cells(cells: Cells) -> Cells:
 
 
 def read_cells(cells: Cells) -> Value:
-    """The content; of no cells that are spread over devices."""
+    """Returns the content; of no cells that are spread over devices."""
     match cells:
         case Cell():
             return cells.array
@@ -61,7 +61,7 @@ def read_cells(cells: Cells) -> Value:
 
 
 def list_cells(cells: Cells) -> list[Cell]:
-    """The leaves in order; of no cells that are spread over devices."""
+    """Returns the leaves in order; of no cells that are spread over devices."""
     match cells:
         case Cell():
             return [cells]
@@ -72,7 +72,7 @@ def list_cells(cells: Cells) -> list[Cell]:
 
 
 def nest_cells(shape: ShapeProto, cells: list[Cell]) -> Cells:
-    """The leaves in the form of the shape; takes them off the front of the list."""
+    """Returns the leaves in the form of the shape; takes them off the front of the list."""
     if is_tuple(shape):
         return tuple([nest_cells(child, cells) for child in shape.tuple_shapes])
     return cells.pop(0)
@@ -90,7 +90,7 @@ def count_devices(cells: Cells) -> int:
 
 
 def pick_cells(cells: Cells, device: int) -> Cells:
-    """What this device has of it."""
+    """Returns this device's part of the cells."""
     match cells:
         case Cell():
             return cells
@@ -101,7 +101,7 @@ def pick_cells(cells: Cells, device: int) -> Cells:
 
 
 def spread_cells(devices: Sequence[Cells]) -> Cells:
-    """One tree of what each device has; a cell that all share stays one."""
+    """Returns one tree of what each device has; a cell that all share stays one."""
     first = devices[0]
     if isinstance(first, tuple):
         children = [one if isinstance(one, tuple) else () for one in devices]

@@ -1,11 +1,11 @@
-"""What collectives compute: a function of the operands of all devices, which run in lockstep.
+"""The results of collectives: a function of the operands of all devices, which run in lockstep.
 
   (1) Everything is ordered as the device's place in its group (`device_groups`), not by device number.
   (2) A reduction folds from the first device of a group to the last, in the operand's own dtype: each step is one call
       of the reducer, and rounds as the reducer does. That is what HLO says, and what NCCL does: it adds two narrow floats
       in f32 and stores the narrow sum at each hop. Another order of hops differs by rounding only.
   (3) Several operands are as many collectives; all-to-all is the exception, whose operands are the pieces.
-  (4) Who receives nothing from a collective-permute or -broadcast gets zeros.
+  (4) A device that receives nothing from a collective-permute or -broadcast gets zeros.
   (5) A start computes the result. all-reduce-start is its result; all-gather-start and collective-permute-start are
       (operands, results, contexts), contexts being zeros.
 Not covered: ragged-all-to-all, a collective-permute of slices in place, several replicas.
@@ -84,7 +84,7 @@ def _transpose(instruction: HloInstruction, operands: Sequence[tuple[Value, ...]
 
 
 def _shape_result(instruction: HloInstruction, operands: tuple[Value, ...], results: list[Array]) -> Value:
-    """As the shape says: an array, a tuple, or (operands, results, contexts)."""
+    """Shapes the results as the instruction's shape says: an array, a tuple, or (operands, results, contexts)."""
     shape = instruction.shape
     if instruction.opcode not in _OPERANDS_FIRST:
         return tuple(results) if is_tuple(shape) else results[0]
@@ -103,7 +103,7 @@ def _make_zeros(shape: ShapeProto) -> Array:
 
 
 def _reduce(instruction: HloInstruction, column: Column, groups: Groups, call: Call) -> Column:
-    """Devices of a group share one array: nobody changes values."""
+    """Reduces. Devices of a group share one array: no code changes values."""
     if len(instruction.called_computations) != 1:
         raise ArtifactError(f"`{instruction.name}` has no reducer")
     results = list(column)
@@ -191,7 +191,7 @@ def _split(instruction: HloInstruction, value: Array, pieces: int) -> list[Array
 
 
 def _get_dimension(instruction: HloInstruction, value: Array) -> int:
-    """The one dimension that is gathered, scattered or split."""
+    """Returns the one dimension that is gathered, scattered or split."""
     dimensions = instruction.proto.dimensions
     if len(dimensions) != 1 or not 0 <= dimensions[0] < value.ndim:
         raise ArtifactError(f"`{instruction.name}` has the dimensions {list(dimensions)} for {value.ndim}")

@@ -1,17 +1,19 @@
-"""Attribution: what an output's numbers say, held against the intended ones and against those that nobody overwrote.
+"""Attribution: compares an output's numbers with the intended ones, and with the stale ones, which no kernel has
+overwritten.
 
-Norms are Euclidean, computed in f64 from blocks. Errors are relative: to ||intended|| or ||stale||; where that is 0 to the
-other one's norm, or to 1.
+Norms are Euclidean, computed in f64 from blocks. Errors are relative: to ||intended|| or ||stale||; where that is 0, to
+the other one's norm, or to 1.
 
   (1) NaN and infinity equal nothing. Where `intended` holds one: undecided. Where only `actual` does: neither.
-  (2) error <= tolerance: fresh, whatever stale would be. An output that no hidden write reaches is fresh; `distance` tells.
+  (2) error <= tolerance: fresh, whatever stale would be. An output that no hidden write reaches is fresh; `distance`
+      shows it.
   (3) stale_error <= tolerance: stale. If distance <= tolerance as well, the two predictions agree and `actual` lies just
       outside of one: undecided.
-  (4) Partly stale by rows: each row equals the intended or the stale one, and of those that tell the two apart both kinds
-      are there. A row is measured against its own norm, and at least against the root mean square of the rows' norms, so
-      that rows of rounding noise do not count as different. A row that equals both is fresh.
-  (5) Partly stale by elements, such as columns: sort each element to whichever prediction it is nearer to. Each of the two
-      parts is within tolerance of its own prediction and not of the other. Only if distance > 4 tolerance: sorting
+  (4) Partly stale by rows: each row equals the intended or the stale one, and of the rows in which the two differ, both
+      kinds occur. A row is measured against its own norm, and at least against the root mean square of the rows' norms,
+      so that rows of rounding noise do not count as different. A row that equals both is fresh.
+  (5) Partly stale by elements, such as columns: sort each element to the prediction that it is nearer to. Each of the
+      two parts is within tolerance of its own prediction and not of the other. Only if distance > 4 tolerance: sorting
       halves the error of noise that is about as large as the distance.
   (6) Lossy: error < 0.5, and `actual` is 10 times nearer to intended than to stale. A bias gradient that lost its small
       elements to `x + s - s` has error 0.25 while stale is at distance 4e4; its fellow gradients have 0.005 at 1.
@@ -172,7 +174,8 @@ class _Views:
         return np.ldexp(np.ascontiguousarray(piece, np.complex128).view(np.float64), self._exponent)
 
     def _find_exponent(self) -> int:
-        """Power of two that brings the larger prediction near 1: squares of f64 must neither overflow nor vanish."""
+        """Returns the power of two that brings the larger prediction near 1: squares of f64 must neither overflow nor
+        vanish."""
         largest = 0.0
         if any(a.dtype.itemsize // (2 if a.dtype.kind == "c" else 1) > 4 for a in self._arrays):
             self._exponent = 0
@@ -231,7 +234,7 @@ def _is_sorted(sums: _Sums, limit: float) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rows:
-    """How many rows equal which prediction."""
+    """Numbers of rows that equal each prediction."""
 
     total: int
     fresh: int = 0

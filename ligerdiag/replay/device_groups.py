@@ -1,9 +1,9 @@
-"""Which devices take part in a collective together, and in which order.
+"""Finds the devices that take part in a collective together, and their order.
 
   (1) Ids are those of partitions: a module with several replicas is not covered.
   (2) Without a channel the ids are those of replicas: with one replica, each device is alone.
   (3) With a channel, all-reduce, all-gather and reduce-scatter say by `use_global_device_ids` whether ids are those of
-      devices. Where they are not, they name replicas, and all partitions of the one replica form one group.
+      devices. If they are not, they name replicas, and all partitions of the one replica form one group.
   (4) With a channel, the others' ids are those of partitions; no groups at all means one of all devices.
   (5) Groups come as a list, as an iota that is reshaped and transposed, or as axes of a mesh. In a group made of axes the
       last axis named moves fastest.
@@ -43,7 +43,7 @@ def check_replicas(module: HloModule) -> None:
 
 
 def compute_groups(instruction: HloInstruction, devices: int) -> Groups:
-    """The groups of a collective among that many devices. Not for collective-permute, which has pairs.
+    """Returns the groups of a collective among that many devices. Not for collective-permute, which has pairs.
 
     Raises:
         NotCoveredError: the groups name more than one replica.
@@ -62,14 +62,14 @@ def compute_groups(instruction: HloInstruction, devices: int) -> Groups:
     named = [device for group in listed for device in group]
     if max(named) >= devices:
         raise NotCoveredError(f"device {max(named)} in a program for {devices} devices")
-    # a broadcast leaves out whoever gets zeros, the others need everybody
+    # a broadcast leaves out devices that get zeros, the others need all devices
     if len(set(named)) != len(named) or (len(named) != devices and instruction.opcode != "collective-broadcast"):
         raise ArtifactError(f"the groups of `{instruction.name}` do not hold each of {devices} devices once")
     return listed
 
 
 def names_partitions(instruction: HloInstruction) -> bool:
-    """Whether a collective's ids are partition ids, rather than replica ids."""
+    """Returns whether a collective's ids are partition ids, rather than replica ids."""
     proto = instruction.proto
     if proto.use_global_device_ids and not proto.channel_id:
         raise ArtifactError(f"`{instruction.name}` uses global device ids without a channel")
@@ -79,7 +79,8 @@ def names_partitions(instruction: HloInstruction) -> bool:
 
 
 def parse_groups(proto: HloInstructionProto) -> Groups:
-    """Replica groups in whichever form the instruction has them, not interpreted; empty where there are none."""
+    """Parses replica groups in any of the forms that an instruction has, not interpreted; empty where there are
+    none."""
     if proto.HasField("iota_collective_device_list"):
         return _expand_iota(proto.iota_collective_device_list)
     if proto.collective_device_list.HasField("iota_replica_group_list"):
@@ -104,7 +105,7 @@ def _expand_axes(proto: MeshAxesReplicaGroupListProto) -> Groups:
     cuts: dict[int, set[int]] = {}
     """Axis number to the products of leading factors at which it is cut."""
     wanted: list[tuple[int, int, int]] = []
-    """Axis number, the product of the factors before the one that is meant, and its size."""
+    """Axis number, the product of the factors before the wanted one, and its size."""
     for axis in proto.axes:
         number = axis.mesh_axis_index
         if number >= len(sizes):

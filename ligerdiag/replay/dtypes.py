@@ -41,7 +41,8 @@ NARROW_FLOATS = frozenset(dtype for name, dtype in _DTYPES.items() if name in ("
 
 
 def get_dtype(shape: ShapeProto) -> DType:
-    """The dtype of an array shape. Raises NotCoveredError for one that NumPy cannot hold byte by byte, such as `s4`."""
+    """Returns the dtype of an array shape. Raises NotCoveredError for one that NumPy cannot hold byte by byte, such as
+    `s4`."""
     name = DTYPE_NAMES.get(shape.element_type, f"type {shape.element_type}")
     if name not in _DTYPES:
         raise NotCoveredError(f"element type {name}")
@@ -49,5 +50,5 @@ def get_dtype(shape: ShapeProto) -> DType:
 
 
 def get_dimensions(shape: ShapeProto) -> tuple[int, ...]:
-    """The dimensions of an array shape."""
+    """Returns the dimensions of an array shape."""
     return tuple(shape.dimensions)

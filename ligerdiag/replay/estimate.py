@@ -1,12 +1,12 @@
-"""How long a replay will take and how much memory it needs, from the modules alone.
+"""Estimates a replay's time and memory, from the modules alone.
 
 (1) Program order and isolated memory run the program as written, once for all devices; the schedule runs the optimized
     module on each device.
 (2) A product costs its flops, everything else an element's time for each element that it makes or reduces, and each
-    instruction something for being looked at. Views cost nothing but that.
-(3) A loop's body counts as often as it runs: as XLA says, or as `i < constant` in its condition says, from the constant
-    that it starts at; for the program as written else as the optimized module's longest loop. Once where nothing
-    says it, which `notes` tells. Of a conditional's branches the dearest counts.
+    instruction a fixed amount. Views cost only that.
+(3) A loop's body counts as often as it runs: by XLA's count, or by `i < constant` in its condition, from the constant
+    that it starts at; else, for the program as written, by the optimized module's longest loop. Without any of these it
+    counts once, and `notes` says so. Of a conditional's branches the most expensive one counts.
 (4) A kernel's launches in both runs of the program are remembered, so they count once. In the schedule they count again:
     rounding differs. Devices that run the kernel on the whole of the program's operand all get the same bytes, and
     count once.
@@ -45,7 +45,7 @@ PROGRAM_SECONDS = 3e-3
 KERNEL_ELEMENT_SECONDS = 1e-7
 """By the element of operands and outputs: 13 ms for a program on 50 to 100 thousand, less the time above."""
 LIVE_VALUES = 4
-"""How many of the program's largest values are alive at a time, beside its arguments."""
+"""Number of the program's largest values that are alive at a time, beside its arguments."""
 
 _VIEWS = having(Trait.VIEW)
 _RUNS_ONCE = having(Trait.CALLEE_TAKES_OPERANDS)
@@ -57,12 +57,12 @@ type KernelSeconds = Callable[[HloInstruction], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What a replay costs."""
+    """The estimated cost of a replay."""
 
     seconds: float
     bytes: int
     notes: tuple[str, ...] = ()
-    """What had to be assumed, one line each."""
+    """Assumptions of the estimate, one line each."""
 
 
 def estimate(
@@ -91,7 +91,8 @@ def estimate(
 
 
 def estimate_artifact(artifact: Artifact, cores: int) -> Estimate:
-    """The cost of replaying an artifact. Raises ArtifactError when it cannot be read, NotCoveredError as `get_dtype`."""
+    """Returns the cost of replaying an artifact. Raises ArtifactError when it cannot be read, NotCoveredError as
+    `get_dtype`."""
     program, _ = load_hlo(artifact.program)
     optimized, buffers = load_hlo(artifact.optimized)
     if buffers is None:
@@ -108,7 +109,8 @@ def estimate_artifact(artifact: Artifact, cores: int) -> Estimate:
 
 
 def compute_kernel_seconds(call: HloInstruction, launches: Mapping[str, KernelLaunch]) -> float:
-    """One launch in Triton's interpreter; `launches` by payload. One program, where the launch is not known."""
+    """Returns the cost of one launch in Triton's interpreter; `launches` by payload. If the launch is not known, it
+    counts as one program."""
     launch = launches.get(sha256(call.proto.backend_config).hexdigest())
     programs = math.prod(launch.grid) if launch is not None and not launch.trouble else 1
     elements = sum(_count_elements(o.shape) for o in call.operands) + _count_elements(call.shape)
@@ -125,7 +127,7 @@ def count_allocated_bytes(buffers: BufferAssignment) -> int:
 
 @dataclass(slots=True)
 class _Cost:
-    """What one execution of a computation costs, on one core."""
+    """The cost of one execution of a computation, on one core."""
 
     flops: float = 0.0
     other_seconds: float = 0.0
@@ -224,7 +226,7 @@ def _count_bytes(shape: ShapeProto) -> int:
 
 
 def _count_live_bytes(program: HloModule) -> int:
-    """The arguments, some of the largest values, and the outputs of all three runs, which are compared."""
+    """Returns the arguments, some of the largest values, and the outputs of all three runs, which are compared."""
     arguments = sum(_count_bytes(parameter.shape) for parameter in program.entry.parameters)
     values: list[int] = sorted(
         (

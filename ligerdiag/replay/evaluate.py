@@ -31,7 +31,7 @@ class Evaluator:
     _uses: dict[int, Mapping[int, int]] = field(default_factory=dict[int, Mapping[int, int]])
 
     def call(self, computation: int, arguments: Sequence[Value]) -> Value:
-        """The value of the computation with that id; raises NotCoveredError."""
+        """Returns the value of the computation with that id; raises NotCoveredError."""
         callee = self.module.computations[computation]
         left = dict(self.count_uses(callee))
         values: dict[int, Value] = {}
@@ -50,7 +50,7 @@ class Evaluator:
         return values[callee.root.id]
 
     def evaluate(self, instruction: HloInstruction, operands: tuple[Value, ...]) -> Value:
-        """The value of one instruction that is no parameter."""
+        """Returns the value of one instruction that is no parameter."""
         opcode, called = instruction.opcode, instruction.called_computations
         if opcode == "tuple":
             return operands
@@ -89,7 +89,7 @@ class Evaluator:
 
 
 def compute_opcode(instruction: HloInstruction, operands: tuple[Value, ...], scope: Evaluator) -> Value:
-    """What the opcode's family says."""
+    """Computes the instruction by the family of its opcode."""
     compute = OPCODES.get(instruction.opcode)
     if compute is None:
         raise NotCoveredError(instruction.opcode)

@@ -1,7 +1,7 @@
-"""Where a program of its own makes the first NaN: no number can be told from another behind it.
+"""Finds where the program itself makes the first NaN: after it, no number can be told from another.
 
-A constant that is all NaN, and whatever only moves it, makes none: JAX writes one beside every lookup that may be out of
-range. What chooses it does.
+A constant that is all NaN does not count, nor do operations that only move it: JAX writes one beside every lookup that
+may be out of range. An operation that chooses it does.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,23 +27,23 @@ class NanWatch:
     _is_given: bool = field(default=False)
 
     def before(self, operands: Iterable[Cells]) -> None:
-        """What the next operation is given."""
+        """Notes the operands of the next operation."""
         self._is_given = self.first is None and any(_is_partly_nan(array) for array in _list_arrays(operands))
 
     def after(self, instruction: HloInstruction, values: Iterable[Cells]) -> None:
-        """What has come of it: its result, and its operands where it may have overwritten them."""
+        """Notes the operation's result, and its operands if it may have overwritten them."""
         if self.first is None and not self._is_given and instruction.opcode not in _MOVES:
             arrays = _list_arrays(values)
             self.first = instruction if any(map(_has_nan, arrays)) else None
 
 
 def needs_explanation(numbers: Mapping[str, OutputNumbers], intended: Mapping[str, Array]) -> bool:
-    """Whether an output is undecided since program order makes a NaN in it."""
+    """Returns whether an output is undecided because program order makes a NaN in it."""
     return any(one.attribution is Attribution.UNDECIDED and _has_nan(intended[name]) for name, one in numbers.items())
 
 
 def describe_first_nan(module: HloModule, first: HloInstruction | None, inputs: Mapping[str, Array]) -> str:
-    """One line: which operation made it, or which argument holds it."""
+    """Returns one line: which operation made it, or which argument holds it."""
     given = next((name for name, array in inputs.items() if _has_nan(array)), None)
     if given is not None:
         return f"argument `{given}` holds a NaN: give it other values, or a `Draw`"
@@ -71,6 +71,6 @@ def _has_nan(array: Array) -> bool:
 
 
 def _is_partly_nan(array: Array) -> bool:
-    """Some of it, and not all: that is a constant that stands for nothing."""
+    """Returns whether some, but not all, elements are NaN: an all-NaN array is a placeholder."""
     found = _is_nan(array)
     return found is not None and bool(found.any()) and not bool(found.all())

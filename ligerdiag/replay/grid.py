@@ -1,8 +1,9 @@
 """Runs programs of a kernel's grid through Triton's interpreter: any of them, in any order, on any bytes.
 
 (1) Programs are numbered as the interpreter runs them: the last dimension of the grid changes fastest.
-(2) The interpreter goes over a grid of as many programs as are asked for, and each is told its place in the real one.
-(3) Whatever the interpreter lacks, or computes otherwise than a GPU, is NotCoveredError: see `narrow_floats`.
+(2) The interpreter goes over a grid of as many programs as are requested, and each gets its place in the real one.
+(3) An operation that the interpreter lacks, or computes differently from a GPU, raises NotCoveredError: see
+    `narrow_floats`.
 """
 
 import importlib
@@ -35,10 +36,10 @@ _INTEGERS = {"i32": "int32", "u32": "uint32", "i64": "int64", "u64": "uint64"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """What was seen while programs ran."""
+    """Observations of a run of programs."""
 
     atomics: bool
-    """Whether one used an atomic operation: then their order may show in the rounding."""
+    """Whether a program used an atomic operation: then their order may show in the rounding."""
 
 
 def count_programs(launch: KernelLaunch) -> int:
@@ -90,7 +91,7 @@ class AtomicsError(Exception):
 
 
 def _explain(launch: KernelLaunch, fault: BaseException) -> BaseException:
-    """The innermost cause: an error inside of a device function is wrapped once for each call."""
+    """Returns the innermost cause: an error inside of a device function is wrapped once for each call."""
     while type(fault).__name__ == "InterpreterError" and fault.__cause__ is not None:
         fault = fault.__cause__
     if isinstance(fault, AtomicsError | MemoryError):

@@ -1,11 +1,11 @@
-"""Shares the programs of one large launch out over processes.
+"""Distributes the programs of one large launch over processes.
 
 1. The buffers are copied into anonymous memory (`memfd_create`) that no name leads to: a process of the pool opens it
    through /proc of the parent, which needs nothing but the same user. The kernel frees it with the last process that
    holds it, however that ended; nothing can be left behind.
 2. The caller's buffers change when every part is done, or not at all.
 3. A program may see what programs of another part have written, as on a GPU. A kernel that uses atomics is not split:
-   each process would lock for itself alone.
+   each process would lock only for itself.
 4. A process of the pool ends with its parent.
 5. It starts without the paths of the user's project, which `multiprocessing` would hand on, and gets them when numpy,
    triton and ligerdiag are imported: a `signal.py` or `numpy` of the project hides none of what these need.
@@ -43,7 +43,7 @@ PARTS_PER_PROCESS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """What a process of the pool is asked for."""
+    """A process' part of a launch."""
 
     launch: KernelLaunch
     memory: str
@@ -130,7 +130,8 @@ class GridPool:
 
 @contextmanager
 def _hide_project() -> Generator[None]:
-    """What is started in here gets no path of the user's project, but for ligerdiag's own folder; see 5."""
+    """Hides the user's project: processes that start in here get no path of it, except ligerdiag's own folder; see
+    5."""
     path, given = list(sys.path), os.environ.pop("PYTHONPATH", None)
     hidden = set(list_own_folders()) - {str(Path(__file__).resolve().parents[2])}
     sys.path[:] = [entry for entry in path if os.path.abspath(entry) not in hidden]

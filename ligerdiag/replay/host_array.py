@@ -45,11 +45,11 @@ class HostArray:
         return self.array.ctypes.data
 
     def untyped_storage(self) -> "HostArray":
-        """The memory: itself."""
+        """Returns the memory: itself."""
         return self
 
     def cpu(self) -> "HostArray":
-        """The memory on the host: itself."""
+        """Returns the memory on the host: itself."""
         return self
 
     def new_empty(self, size: int, device: str) -> "HostArray":
@@ -58,17 +58,17 @@ class HostArray:
         return self
 
     def set_(self, storage: "HostArray", offset: int, size: Any, stride: Any) -> None:
-        """Nothing to do: it stands in that memory already."""
+        """Does nothing: the array is in that memory already."""
 
     def copy_(self, other: "HostArray") -> None:
-        """Nothing to do: the kernel wrote to this memory."""
+        """Does nothing: the kernel wrote to this memory."""
 
     def storage_offset(self) -> int:
         """Elements between memory and array."""
         return 0
 
     def size(self) -> tuple[int, ...]:
-        """The shape."""
+        """Returns the shape."""
         return self.array.shape
 
     def stride(self) -> tuple[int, ...]:

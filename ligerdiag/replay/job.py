@@ -1,4 +1,4 @@
-"""What crosses the boundary between ligerdiag and its replay workers."""
+"""The messages between ligerdiag and its replay workers."""
 
 import json
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class ReplayRequest:
     artifact: str
     """Its directory."""
     processes: int
-    """How many may share the programs of a kernel's grid."""
+    """Number of processes that may share the programs of a kernel's grid."""
     rows: bool
     """Whether fresh and stale rows are counted."""
 
@@ -34,7 +34,7 @@ class ReplayAnswer:
 
 
 def make_replay_job(request: ReplayRequest, timeout: float) -> Job[ReplayAnswer]:
-    """The job that asks a replay worker; `timeout` in seconds."""
+    """Returns the job that asks a replay worker; `timeout` in seconds."""
     return Job(
         source=request.source,
         name="the replay",
@@ -45,7 +45,7 @@ def make_replay_job(request: ReplayRequest, timeout: float) -> Job[ReplayAnswer]
 
 
 def parse_replay_request(job: Json) -> ReplayRequest:
-    """The request of a replay worker's job."""
+    """Returns the request of a replay worker's job."""
     request = read_object(job, "request")
     return ReplayRequest(
         source=parse_source(read_object(request, "source")),
@@ -57,7 +57,7 @@ def parse_replay_request(job: Json) -> ReplayRequest:
 
 
 def render_replay_answer(answer: ReplayAnswer) -> str:
-    """One line for the parent."""
+    """Returns one line for the parent."""
     fields = {"replay": render_replay(answer.replay), "dependencies": dict(answer.dependencies)}
     return json.dumps({"answer": fields}) + "\n"
 

@@ -16,7 +16,7 @@ INTERPRET = "TRITON_INTERPRET"
 
 
 def find_kernel(launch: KernelLaunch) -> Any:
-    """The kernel, a `triton.runtime.interpreter.InterpretedFunction`; NotCoveredError when it cannot be had."""
+    """Returns the kernel, a `triton.runtime.interpreter.InterpretedFunction`; NotCoveredError when it cannot be had."""
     if launch.trouble:
         raise NotCoveredError(f"kernel `{launch.kernel}`: {launch.trouble}")
     if os.environ.get(INTERPRET) != "1":
@@ -41,7 +41,7 @@ def _is_interpreted(value: object) -> bool:
 
 
 def _find_module(launch: KernelLaunch) -> Any:
-    """By its name; by its file where the name leads nowhere, as for a case's own file."""
+    """Finds the module by its name; by its file if the name is not found, as for a case's own file."""
     if launch.module in sys.modules:
         return sys.modules[launch.module]
     try:

@@ -32,13 +32,13 @@ SPLIT_SECONDS = 3.0
 
 
 def estimate_seconds(launch: KernelLaunch, buffer_bytes: int) -> float:
-    """How long one core needs for the launch, roughly; buffer_bytes: of operands and outputs together."""
+    """Returns a rough estimate of one core's seconds for the launch; buffer_bytes: of operands and outputs together."""
     return SECONDS_PER_BYTE * buffer_bytes + SECONDS_PER_PROGRAM * count_programs(launch)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Seen:
-    """What was seen of the launches of one call so far."""
+    """Observations of the launches of one call so far."""
 
     kernel: str
     launches: int = 0
@@ -114,7 +114,7 @@ class KernelRunner:
         settle_truth_values([outputs[number] for number in watch.fresh])
 
     def numbers(self) -> tuple[LaunchNumbers, ...]:
-        """What was seen, by instruction, in the order of the first launch of each."""
+        """Returns the observations by instruction, in the order of the first launch of each."""
         return tuple(
             LaunchNumbers(
                 kernel=seen.kernel,

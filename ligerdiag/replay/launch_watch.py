@@ -1,10 +1,10 @@
-"""What can be seen of a kernel while it runs: what it leaves unwritten, and whether it minds who else runs when.
+"""Observes a kernel while it runs: what it leaves unwritten, and whether the order of its programs matters.
 
-(1) An output with bytes of its own is filled with a canary before the launch. What still holds the canary afterwards was
-    not written. Where a kernel could have written that very value, another canary has to agree.
-(2) A launch races when its results change as the programs of the grid run last to first, or as an operand and the
-    output in its place get bytes of their own. The latter says nothing of a kernel that writes through the operand.
-(3) Where atomics were used, the order of the programs may show in the rounding, and that alone is no race.
+(1) An output with bytes of its own is filled with a canary before the launch. An element that still holds the canary
+    afterwards was not written. If a kernel could have written that very value, another canary has to agree.
+(2) A launch races when its results change as the programs of the grid run last to first, or when an operand and the
+    output in its place get bytes of their own. The latter says nothing about a kernel that writes through the operand.
+(3) If atomics were used, the order of the programs may show in the rounding, and that alone is no race.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,8 @@ ATOMIC_ROUNDING = 64
 """Units of the last place by which results may differ as atomic additions come in another order."""
 
 _CANARIES = {1: 0xA5, 2: 0x7FDB, 4: 0x7FDBA5A5, 8: 0x7FFBDBA5A5A5A5A5}
-"""By bytes of an element: odd, and a NaN in every float type of two bytes or more, of a payload that nobody computes."""
+"""By bytes of an element: odd, and a NaN in every float type of two bytes or more, with a payload that no computation
+gives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,7 +40,8 @@ class Watch:
     """Numbers of the outputs that are watched: neither zeroed nor sharing bytes with any other buffer."""
 
     def prepare(self, buffers: Sequence[Array], *, other: bool = False) -> None:
-        """Zeroes what the launcher zeroes and fills what is watched, with the other canary if asked for."""
+        """Zeroes the buffers that the launcher zeroes and fills the watched ones with a canary; other: with the other
+        canary."""
         for output in self.launch.zeroed:
             buffers[self.operands + output].view(np.uint8)[...] = 0
         for output in self.fresh:
@@ -71,7 +73,8 @@ def make_watch(launch: KernelLaunch, operands: Sequence[Array], outputs: Sequenc
 
 
 def needs_confirmation(output: Array) -> bool:
-    """Whether a kernel may well have written the canary itself; no truth value is the canary, and no NaN of a float."""
+    """Returns whether a kernel may have written the canary itself; no truth value is the canary, and no NaN of a
+    float."""
     if output.dtype == np.bool_:
         return False
     return output.itemsize == 1 or (output.itemsize == 2 and output.dtype.kind in "iu")

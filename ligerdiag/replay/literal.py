@@ -16,7 +16,7 @@ _FIELD = {"pred": "preds"}
 
 
 def parse_literal(literal: LiteralProto) -> Value:
-    """The value in logical (row-major) shape. Raises ArtifactError where the data does not fill the shape."""
+    """Returns the value in logical (row-major) shape. Raises ArtifactError where the data does not fill the shape."""
     if is_tuple(literal.shape):
         return tuple([parse_literal(child) for child in literal.tuple_literals])
     name = DTYPE_NAMES.get(literal.shape.element_type, "")

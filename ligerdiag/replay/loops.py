@@ -1,4 +1,4 @@
-"""How often a loop runs, as far as the module says it."""
+"""The number of iterations of a loop, as far as the module gives it."""
 
 import json
 from typing import cast
@@ -17,7 +17,7 @@ def find_trip_count(module: HloModule, loop: HloInstruction) -> int | None:
 
 
 def find_longest_loop(module: HloModule) -> int:
-    """Iterations of the longest loop of the module of which they are known; 1 when there is none."""
+    """Returns the largest known number of iterations of a loop of the module; 1 when there is none."""
     loops = [i for c in module.computations.values() for i in c.instructions if i.opcode == "while"]
     return max([find_trip_count(module, loop) or 1 for loop in loops], default=1)
 
@@ -51,7 +51,7 @@ def _read_condition(module: HloModule, loop: HloInstruction) -> int | None:
 
 
 def _see_through(instruction: HloInstruction) -> HloInstruction:
-    """The instruction that made the value: barriers and changes of form give it on."""
+    """Returns the instruction that made the value: barriers and changes of form give it on."""
     while True:
         if instruction.opcode in _SAME_VALUE:
             instruction = instruction.operands[0]
@@ -65,7 +65,7 @@ def _see_through(instruction: HloInstruction) -> HloInstruction:
 
 
 def _read_constant(instruction: HloInstruction) -> int | None:
-    """The value of an integer scalar."""
+    """Returns the value of an integer scalar."""
     literal = instruction.proto.literal
     if instruction.opcode != "constant" or is_tuple(instruction.shape) or instruction.shape.dimensions:
         return None

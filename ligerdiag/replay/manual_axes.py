@@ -38,7 +38,8 @@ class _Sharding:
     """For each dimension the axes that it is split over."""
 
     def place(self, shape: tuple[int, ...]) -> Placement:
-        """Where the shards of an array of this shape lie; a device's number is its place in the mesh, last axis fastest."""
+        """Returns the placement of the shards of an array of this shape; a device's number is its place in the mesh,
+        last axis fastest."""
         sizes = tuple(self.axes.values())
         shards: list[tuple[tuple[int, int], ...]] = []
         for device in range(prod(sizes)):

@@ -35,12 +35,12 @@ class Memory:
         self._bytes = {index: np.full(size, 0xFF, np.uint8) for index, size in compute_sizes(buffers).items()}
 
     def locate(self, instruction: HloInstruction, index: ShapeIndex) -> Slice | None:
-        """Where the leaf stands; None where it has no place, as a token has none."""
+        """Returns the place of the leaf; None if it has none, like a token."""
         number = self._positions.find(instruction, index)
         return None if number is None else self._slices[number]
 
     def view(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
-        """The leaf in its logical shape, on the device's bytes. Raises ArtifactError when it stands nowhere."""
+        """Returns the leaf in its logical shape, on the device's bytes. Raises ArtifactError when it stands nowhere."""
         slice_ = self.locate(instruction, index)
         if slice_ is None:
             raise ArtifactError(f"the buffer assignment has no place for `{instruction.name}`{list(index) or ''}")
@@ -57,14 +57,14 @@ class Memory:
         return np.ndarray(dimensions, dtype, self._bytes[slice_.allocation], slice_.offset, strides)
 
     def view_flat(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
-        """The leaf's elements in the order in which they stand in memory, on the device's bytes."""
+        """Returns the leaf's elements in the order in which they stand in memory, on the device's bytes."""
         view = self.view(instruction, index, shape)
         slice_ = self.locate(instruction, index)
         assert slice_ is not None
         return np.ndarray((view.size,), view.dtype, self._bytes[slice_.allocation], slice_.offset)
 
     def read(self, instruction: HloInstruction) -> Value:
-        """The value that stands where this instruction's result is, as it is now: views, not copies."""
+        """Returns the value that stands where this instruction's result is, as it is now: views, not copies."""
         return self._read(instruction, (), instruction.shape)
 
     def _read(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Value:

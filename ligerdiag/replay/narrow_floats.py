@@ -157,7 +157,7 @@ def _refusing_inputs(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _refusing_nan_padding(original: Callable[..., Any]) -> Callable[..., Any]:
-    """The interpreter pads with NaN converted to an integer."""
+    """Makes a load refuse NaN padding of narrow floats: the interpreter pads with NaN converted to an integer."""
 
     def load(source: Any, *args: Any) -> Any:
         modes = (getattr(source, "padding", ""), *args)

@@ -1,4 +1,4 @@
-"""Which artifacts are replayed, and how many at a time: by their estimates, the bounds and the machine."""
+"""Decides which artifacts are replayed, and how many at a time: by their estimates, the bounds and the machine."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from ligerdiag.outcomes import Replay, ReplayState
 FULL_MEMORY = 16 << 30
 """Bytes that a replay may take when the bounds are lifted."""
 ALONE_SECONDS = 10.0
-"""What one core is estimated to need longer for is replayed by itself, on all cores."""
+"""A replay that is estimated to take one core longer than this runs by itself, on all cores."""
 WORKER_BYTES = 1 << 30
-"""What a worker takes beside the values that it replays: its imports, and XLA's own buffers for the reference."""
+"""The memory of a worker beside the values that it replays: its imports, and XLA's own buffers for the reference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How much a replay may cost."""
+    """The most that a replay may cost."""
 
     seconds: float = 10.0
     """Estimated seconds for one case."""
@@ -26,7 +26,7 @@ class Bounds:
 
 
 def refuse(seconds: float, size: int, bounds: Bounds, available: int) -> Replay | None:
-    """Why an artifact of that estimate is not replayed; None when it is. `size` and `available` in bytes."""
+    """Returns why an artifact with that estimate is not replayed; None when it is. `size` and `available` in bytes."""
     memory = max(bounds.memory, FULL_MEMORY) if bounds.full else bounds.memory
     if size + WORKER_BYTES > available:
         reason = f"estimated {render_bytes(size)}, more than the {render_bytes(available)} that this machine has left"
@@ -41,7 +41,7 @@ def refuse(seconds: float, size: int, bounds: Bounds, available: int) -> Replay 
 
 
 def count_workers(sizes: Sequence[int], cores: int, available: int) -> int:
-    """How many replays of these sizes in bytes fit beside each other, whichever come together; one at least."""
+    """Returns how many replays of these sizes in bytes fit beside each other, in any combination; at least one."""
     total = workers = 0
     for size in sorted(sizes, reverse=True)[:cores]:
         total += size + WORKER_BYTES

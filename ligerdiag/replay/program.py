@@ -4,12 +4,13 @@ The numbered rules are those of `analysis.program_order`, for numbers instead of
   (1) Order is that of the tags.
   (2) Every instruction that computes makes a new cell; `tuple`, `get-tuple-element` and the parameters of a `call` or of a
       branch are other names for existing cells; a loop's parameters are cells of the loop, new in each iteration.
-  (3) What a kernel overwrites is the content of its operand's cell, for everyone who reads it later.
-  (4) Which value is meant where autodiff reads one, snapshots in the program say (see `compile.intent`).
-  (5) Inside of a shard_map each device has its own values, and all devices run in lockstep. What does not depend on the
-      device is one value.
-In `isolated` memory (3) does not happen: nobody sees what a kernel leaves in an operand, which is what a stale read gets.
-What a kernel overwrites is what it was seen to overwrite: nothing here knows its effects beforehand.
+  (3) A kernel overwrites the content of its operand's cell, for every later read.
+  (4) Snapshots in the program say which value is meant where autodiff reads one (see `compile.intent`).
+  (5) Inside of a shard_map each device has its own values, and all devices run in lockstep. A value that does not
+      depend on the device is stored once.
+In `isolated` memory (3) does not happen: no instruction sees what a kernel leaves in an operand; a stale read gets the
+same. The overwritten operands are those that the kernel was observed to overwrite: nothing here knows its effects
+beforehand.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,7 +52,7 @@ _TOGETHER = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CONTROL_FLOW, T
 
 
 class Kernels(Protocol):
-    """Whoever can run a kernel on bytes; see `kernels.KernelRunner`."""
+    """The interface of an object that can run a kernel on bytes; see `kernels.KernelRunner`."""
 
     def launch(self, payload: str, operands: Sequence[Array], outputs: Sequence[Array], *, instruction: str) -> None:
         """Runs the kernel with that payload on flat arrays, which it overwrites as it likes.
@@ -70,7 +71,7 @@ def run_program(
     devices: int = 1,
     watch: NanWatch | None = None,
 ) -> tuple[Array, ...]:
-    """The outputs (leaves of the entry's root, in order) of the program as written, for all devices as one.
+    """Returns the outputs (leaves of the entry's root, in order) of the program as written, for all devices as one.
 
     arguments: by parameter number. devices: how many there are inside of a shard_map. Raises NotCoveredError.
     """
@@ -83,7 +84,8 @@ _PALLAS = "__gpu$xla.gpu.triton"
 
 
 def compute_payload_key(call: HloInstruction) -> str:
-    """The key under which the artifact keeps how this kernel was launched; NotCoveredError where it cannot keep that."""
+    """Returns the key under which the artifact keeps how this kernel was launched; NotCoveredError where it cannot keep
+    that."""
     if call.proto.custom_call_target == _PALLAS:
         raise NotCoveredError("a Pallas kernel: Triton's interpreter runs Triton's own Python source, and it has none")
     return sha256(call.proto.backend_config).hexdigest()
@@ -102,7 +104,7 @@ class _Run:
         self._evaluator = Evaluator(self.module)
 
     def run(self, computation: HloComputation, arguments: Sequence[Cells]) -> Cells:
-        """Runs a computation once; a cell nobody will read again is dropped."""
+        """Runs a computation once; drops a cell that will not be read again."""
         left = dict(self._evaluator.count_uses(computation))
         values: dict[int, Cells] = {}
         for instruction in self.module.sort_in_program_order(computation):
@@ -205,7 +207,7 @@ class _Run:
 
 
 def _read_for_all(cells: Cells) -> Value:
-    """A value that decides where the program goes on; NotCoveredError when devices would go different ways."""
+    """Returns a value that decides where the program goes on; NotCoveredError when devices would go different ways."""
     devices = count_devices(cells)
     if not devices:
         return read_cells(cells)
@@ -216,7 +218,7 @@ def _read_for_all(cells: Cells) -> Value:
 
 
 def _allocate(shape: ShapeProto) -> Array:
-    """A flat buffer that holds no number: every bit is set, which is NaN in every floating point dtype."""
+    """Returns a flat buffer that holds no number: every bit is set, which is NaN in every floating point dtype."""
     dtype, size = get_dtype(shape), int(np.prod(get_dimensions(shape), dtype=np.int64))
     return np.full(size * dtype.itemsize, 0xFF, np.uint8).view(dtype)
 

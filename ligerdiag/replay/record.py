@@ -24,12 +24,13 @@ from ligerdiag.outcomes import Attribution, LaunchNumbers, OutputNumbers, Replay
 
 
 def render_replay(replay: Replay) -> dict[str, object]:
-    """The record as a JSON object."""
+    """Returns the record as a JSON object."""
     return asdict(replay)
 
 
 def parse_replay(fields: Json) -> Replay:
-    """The record of a JSON object; FieldError when it is none. `cached` is false: who reads a cache says so."""
+    """Parses the record from a JSON object; raises FieldError when it is none. `cached` is false: the reader of a cache
+    sets it."""
     return Replay(
         state=read_word(ReplayState, fields, "state"),
         reason=read_str(fields, "reason"),

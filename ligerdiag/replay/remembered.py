@@ -16,7 +16,7 @@ from ligerdiag.replay.opcodes.scope import Array
 from ligerdiag.replay.program import Kernels
 
 REMEMBERED_BYTES = 4 << 30
-"""What may be kept of kernel launches while a case is replayed."""
+"""The most bytes of kernel launches to keep while a case is replayed."""
 WATCHED = 2
 """Launches of each named call that are run in any case, so that the runner sees them."""
 WORTHWHILE = 1 << 16
@@ -66,7 +66,8 @@ class RememberedKernels:
 
 
 def _compute_digest(payload: str, operands: Sequence[Array], outputs: Sequence[Array]) -> bytes:
-    """Outputs count by their place alone: a kernel that reads what nobody wrote there is not worth telling apart."""
+    """Computes the key of a launch. Outputs count only by their place: a kernel that reads their unwritten bytes is not
+    worth a distinction."""
     digest = hashlib.sha256(payload.encode())
     base = min([buffer.ctypes.data for buffer in (*operands, *outputs)], default=0)
     places = [(buffer.ctypes.data - base, buffer.nbytes) for buffer in (*operands, *outputs)]

@@ -1,7 +1,7 @@
-"""What replay found out, kept: by the program, its arguments and reference, and everything of ours that computes numbers.
+"""Keeps the results of replays: by the program, its arguments and reference, and all of our code that computes numbers.
 
-Files of the project that were imported are remembered with their sha256, as for every answer of the cache. What a worker
-died of, or what was too large, is never kept.
+Files of the project that were imported are remembered with their sha256, as for every answer of the cache. A worker's
+death and "too large" are never kept.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ class Results:
         }
 
     def find(self, case: CaseSpec, artifact: Artifact, *, rows: bool) -> Replay | None:
-        """What was computed for this program with these arguments, when it still holds."""
+        """Returns the result for this program with these arguments, if it is still valid."""
         answer = self._cache.find_answer(self._ask(case, artifact, rows), REPLAYS)
         try:
             return None if answer is None else replace(parse_replay(read_object(answer, "replay")), cached=True)

@@ -1,8 +1,8 @@
 """One case on numbers: program order, isolated memory and the schedule on its own bytes, compared output by output.
 
-The three runs get the same arguments, drawn as the case says. What stands for right is program order; a case's
-`reference` puts program order itself to the test. Runs in a process that was started with TRITON_INTERPRET=1 and where
-JAX computes on the CPU.
+The three runs get the same arguments, drawn as the case says. Program order gives the intended result; a case's
+`reference` tests program order itself. Runs in a process that was started with TRITON_INTERPRET=1 and where JAX
+computes on the CPU.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ type Outputs = tuple[Array, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Runs:
-    """What came out, by output name."""
+    """The results of the three runs, by output name."""
 
     intended: Mapping[str, Array]
     """Program order."""
@@ -72,7 +72,7 @@ class Runs:
 
 
 def replay_case(case: Case, artifact: Artifact, *, processes: int, rows: bool) -> Replay:
-    """Replays the case's artifact. What is not covered is said in the record, nothing of it is raised.
+    """Replays the case's artifact. Limits of coverage are in the record and are not raised.
 
     processes: how many may share the programs of a kernel's grid. rows: count fresh and stale rows.
     Raises LigerdiagError when the artifact cannot be read or the case's arguments or reference cannot be computed.
@@ -95,7 +95,7 @@ def replay_case(case: Case, artifact: Artifact, *, processes: int, rows: bool) -
 
 
 def load_programs(artifact: Artifact) -> Programs:
-    """The modules that are replayed. Raises ArtifactError."""
+    """Returns the modules that are replayed. Raises ArtifactError."""
     if not artifact.as_written.stat().st_size:
         raise NotCoveredError("a program that could not be translated as written")
     program, _ = load_hlo(artifact.as_written)
@@ -114,7 +114,8 @@ def load_programs(artifact: Artifact) -> Programs:
 
 
 def compute_reference(case: Case, draw: int = 0) -> Mapping[str, Array]:
-    """The outputs of the case's reference by name, for that draw of the arguments, products in full precision."""
+    """Returns the outputs of the case's reference by name, for that draw of the arguments, products in full
+    precision."""
     assert case.reference is not None
     library: Any = jax
     with library.default_matmul_precision("highest"):
@@ -123,7 +124,7 @@ def compute_reference(case: Case, draw: int = 0) -> Mapping[str, Array]:
 
 
 def run_schedule(schedule: Schedule, artifact: Artifact, given: Sequence[Sequence[Array]]) -> Mapping[str, Outputs]:
-    """Every output by name: the whole array first, then once more for each device whose copy has other bits.
+    """Returns every output by name: the whole array first, then once more for each device whose copy has other bits.
 
     given: each device's shards of the inputs.
     """
@@ -137,7 +138,7 @@ def run_schedule(schedule: Schedule, artifact: Artifact, given: Sequence[Sequenc
 
 
 def split_arguments(artifact: Artifact, arguments: Sequence[Array]) -> list[tuple[Array, ...]]:
-    """Each device's shards of the inputs."""
+    """Returns each device's shards of the inputs."""
     where = artifact.provenance
     return [
         tuple([take_shard(a, p, device) for a, p in zip(arguments, where.input_placements, strict=True)])

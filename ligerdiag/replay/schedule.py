@@ -72,7 +72,7 @@ class Schedule:
         ]
 
     def read_parameter(self, device: int, number: int) -> Array:
-        """The bytes of an entry parameter as they are now."""
+        """Returns the bytes of an entry parameter as they are now."""
         parameter = self.module.entry.parameters[number]
         return self._memories[device].view(parameter, (), parameter.shape)
 
@@ -86,7 +86,8 @@ class Schedule:
         ]
 
     def list_unreached(self) -> tuple[str, ...]:
-        """Names of the instructions in branches and loops that no execution so far has entered, on any device."""
+        """Returns the names of the instructions in branches and loops that no execution so far has entered, on any
+        device."""
         return tuple(
             [
                 instruction.name
@@ -186,7 +187,7 @@ class Schedule:
                 memory.write(instruction, value)
 
     def _exchange_wrapped(self, caller: HloInstruction, wrapped: HloComputation, active: Sequence[int]) -> None:
-        """A computation without places of its own, of which one instruction is a collective: XLA fuses small ones."""
+        """Runs a computation without places of its own that contains a collective: XLA fuses small ones."""
         if len(active) != self.devices:
             raise NotCoveredError(f"`{caller.name}`: a collective that not all devices reach")
         operands = [tuple([memory.read(o) for o in caller.operands]) for memory in self._memories]

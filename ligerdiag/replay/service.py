@@ -118,13 +118,15 @@ def _replay_each(
 
 
 def explain_refusal(artifact: Artifact, options: ReplayOptions, *, cache: Cache, toolchain: Toolchain) -> str:
-    """Why the artifact would not be replayed, such as `too large: estimated 2 min, ...`; empty where it would be."""
+    """Returns why the artifact would not be replayed, such as `too large: estimated 2 min, ...`; empty if it would
+    be."""
     plan = _plan(artifact, options, Results(cache, toolchain))
     return "" if isinstance(plan, _Plan) else f"{plan.state.value}: {plan.reason}"
 
 
 def compute_environment(threads: int) -> dict[str, str]:
-    """What a replay worker's environment has beside a compile worker's. Triton looks at it while it is imported."""
+    """Returns the further environment of a replay worker, beside a compile worker's. Triton reads it during its
+    import."""
     numbers = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
     return {"TRITON_INTERPRET": "1", "JAX_PLATFORMS": "cpu", **numbers}
 
@@ -167,7 +169,7 @@ def _settle(
 
 
 def _plan(artifact: Artifact, options: ReplayOptions, results: Results) -> _Plan | Replay:
-    """How the artifact is replayed, or what is said instead."""
+    """Returns how the artifact is replayed, or the record if it is not."""
     from ligerdiag.replay.opcodes.scope import NotCoveredError
 
     cores = options.jobs or count_cores()

@@ -10,14 +10,15 @@ from ligerdiag.replay.opcodes.scope import Array
 
 
 def take_shard(array: Array, placement: Placement, device: int) -> Array:
-    """What this device, numbered by partition id, holds of the array; raises ArtifactError when it is another array."""
+    """Returns the part of the array on this device, numbered by partition id; raises ArtifactError when it is another
+    array."""
     if array.shape != placement.shape:
         raise ArtifactError(f"an argument of shape {list(array.shape)} was compiled as {list(placement.shape)}")
     return array[tuple([slice(start, stop) for start, stop in placement.shards[device]])]
 
 
 def join_shards(shards: Sequence[Array], placement: Placement) -> Array:
-    """The whole array; of several copies of a part the first device's counts, as in a `jax.Array`.
+    """Returns the whole array; of several copies of a part the first device's counts, as in a `jax.Array`.
 
     Raises ArtifactError where a part is missing.
     """
@@ -35,7 +36,8 @@ def join_shards(shards: Sequence[Array], placement: Placement) -> Array:
 
 
 def find_other_copies(shards: Sequence[Array], placement: Placement) -> list[Array]:
-    """The whole array once more for each device whose copy of its part has other bits than the first device's."""
+    """Returns the whole array once more for each device whose copy of its part has other bits than the first
+    device's."""
     first: dict[object, Array] = {}
     others: list[Array] = []
     for shard, ranges in zip(shards, placement.shards, strict=True):

@@ -13,7 +13,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Where each buffer stands in one block of bytes that holds them all."""
+    """The place of each buffer in one block of bytes that holds them all."""
 
     offsets: tuple[int, ...]
     size: int
@@ -21,13 +21,13 @@ class Layout:
 
 
 def do_share(one: Array, other: Array) -> bool:
-    """Whether two flat, contiguous arrays have a byte in common."""
+    """Returns whether two flat, contiguous arrays have a byte in common."""
     start, begin = one.ctypes.data, other.ctypes.data
     return start < begin + other.nbytes and begin < start + one.nbytes
 
 
 def compute_layout(buffers: Sequence[Array]) -> Layout:
-    """A block in which the buffers overlap as they do where they are, and only so."""
+    """Returns a block in which the buffers overlap as they do where they are, and only so."""
     order = sorted(range(len(buffers)), key=lambda number: buffers[number].ctypes.data)
     offsets, base, end, size = [0] * len(buffers), 0, 0, 0
     for number in order:

@@ -1,4 +1,4 @@
-"""How far apart rounding can bring two results of one computation."""
+"""The largest difference that rounding can cause between two results of one computation."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Do the schedule and the numbers say the same about an output? Where they do not, one of them is wrong: ours.
+"""Compares what the schedule and the numbers say about an output. If they differ, one of them is wrong: a bug of ours.
 
 | the schedule says | the numbers agree | they say nothing | they disagree |
 |---|---|---|---|
@@ -6,14 +6,14 @@
 | stale, clobbered | stale, partly stale, neither | undecided, lossy; fresh where they cannot tell | fresh |
 | unknown | | all | |
 
-A clobbered read saw what it should not: its numbers are wrong in whatever way. A sum with one stale term looks lossy
+A clobbered read saw the wrong bytes: its numbers may be wrong in any way. A sum with one stale term looks lossy
 (`replay.compare`, 6): numbers that are lossy against program order contradict no verdict and confirm none. Those that
-equal program order and are lossy against the case's reference only are what the schedule should give. Numbers cannot tell
-where intended and stale are one, nor where an output misses some of the hidden writes and not all: the stale prediction, in
-which nobody sees any, is then not what its schedule computes, and a sign or a maximum may swallow what is. A device is held
-against the verdict on its own artifact, and against the replay of that. Where a finding says that an output races
-(LD005), the device may compute one thing or the other: it contradicts nobody there. Where all that makes an output wrong
-lies in branches or loops that the drawn arguments do not enter, right numbers contradict nobody.
+equal program order and are lossy only against the case's reference are what the schedule should give. Numbers cannot
+decide if intended and stale are equal, nor if an output misses some of the hidden writes and not all: the schedule then
+does not compute the stale prediction, in which no read sees any of them, and a sign or a maximum may hide what it does
+compute. A device is compared with the verdict on its own artifact, and with the replay of that. If a finding says that
+an output races (LD005), the device may compute either value: it contradicts nothing there. If everything that makes an
+output wrong lies in branches or loops that the drawn arguments do not enter, right numbers contradict nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ _WRONG_READS = frozenset({"LD001", "LD002", "LD004"})
 
 
 class Agreement(StrEnum):
-    """What numbers say to a verdict."""
+    """How numbers compare with a verdict."""
 
     AGREES = "agrees"
     SILENT = "says nothing"
@@ -49,7 +49,7 @@ class Agreement(StrEnum):
 def compute_agreement(
     verdict: Verdict, attribution: Attribution, *, can_tell: bool = True, in_program_order: bool = True
 ) -> Agreement:
-    """The table above.
+    """Returns the agreement by the table above.
 
     can_tell: whether the intended and the stale numbers are further apart than rounding, and the arguments reach what
     would make them differ. in_program_order: whether the
@@ -92,7 +92,8 @@ def compute_replay_agreements(
 
 
 def find_unreached(findings: Sequence[Finding], replay: Replay | None) -> frozenset[str]:
-    """Names of the outputs of which every finding has an instruction that the replay's arguments do not reach."""
+    """Returns the names of the outputs of which every finding has an instruction that the replay's arguments do not
+    reach."""
     if replay is None or not replay.unreached:
         return frozenset()
     unreached = frozenset(replay.unreached)
@@ -105,12 +106,12 @@ def find_unreached(findings: Sequence[Finding], replay: Replay | None) -> frozen
 
 
 def find_racing(findings: Sequence[Finding]) -> frozenset[str]:
-    """Names of the outputs that race."""
+    """Returns the names of the outputs that race."""
     return frozenset(name for finding in findings if finding.rule == _RACES for name in finding.outputs)
 
 
 def find_mixed(findings: Sequence[Finding]) -> frozenset[str]:
-    """Names of the outputs that some of the hidden writes reach wrongly, and not all."""
+    """Returns the names of the outputs that some of the hidden writes reach wrongly, and not all."""
     written = {(finding.instructions[:1], finding.operand) for finding in findings if finding.rule == _WRITES}
     missed: dict[str, set[tuple[tuple[str, ...], int | None]]] = {}
     for finding in findings:
@@ -149,7 +150,7 @@ def compute_device_agreements(
 def compute_disagreements(
     outputs: Mapping[str, Verdict], findings: Sequence[Finding], replay: Replay | None, device: DeviceRun | None
 ) -> tuple[Disagreement, ...]:
-    """Every output about which two of verdict, replay and device say what cannot both be true."""
+    """Returns every output about which two of verdict, replay and device say what cannot both be true."""
     found: list[Disagreement] = []
     for name, agreement in compute_replay_agreements(outputs, replay, findings).items():
         if agreement is Agreement.DISAGREES and replay is not None:
@@ -167,9 +168,9 @@ def compute_disagreements(
 
 
 def contradicts_replay(output: DeviceOutput) -> bool:
-    """Whether the replay of the device's own artifact is something else than what the device computed.
+    """Returns whether the replay of the device's own artifact differs from the device's results.
 
-    Nothing is said where the device itself is not steady, or where precision was lost: there replay rounds differently.
+    False if the device itself is not steady, or if precision was lost: there replay rounds differently.
     """
     if output.replay_error is None or not isfinite(output.replay_error) or output.unsteady > output.tolerance:
         return False
@@ -215,5 +216,5 @@ def _between_replay_and_device(name: str, device: DeviceRun) -> Disagreement:
 
 
 def _find_evidence(name: str, findings: Sequence[Finding]) -> tuple[tuple[str, str], ...]:
-    """That of the first finding which reaches the output."""
+    """Returns the evidence of the first finding which reaches the output."""
     return next(((("finding", f"{f.rule}: {f.message}"), *f.evidence) for f in findings if name in f.outputs), ())

@@ -1,12 +1,12 @@
-"""What a suppression changes: which verdicts count no more, because everything that explains them is allowed.
+"""The effect of suppressions: verdicts do not count if everything that explains them is allowed.
 
-1. A finding that is allowed stays in the report and weighs nothing.
+1. An allowed finding stays in the report and has no weight.
 2. A stale, clobbered or latent output is allowed when at least one finding of a rule that explains this verdict reaches
    it, and all of these are allowed. A verdict that no finding explains cannot be allowed.
-3. On a device, whose own artifact has verdicts and no findings, an output is allowed where it has the verdict that is
+3. On a device, whose own artifact has verdicts and no findings, an output is allowed if it has the verdict that is
    allowed on the described GPU.
-4. What could not be told stays so: an unknown output is never allowed, and a finding that explains an unknown verdict
-   keeps the case inconclusive.
+4. Unknown stays unknown: an unknown output is never allowed, and a finding that explains an unknown verdict keeps the
+   case inconclusive.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,12 +19,12 @@ _NEVER = frozenset({Verdict.FRESH, Verdict.UNKNOWN})
 
 
 def list_counted(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The findings that nobody allows."""
+    """Returns the findings that are not allowed."""
     return tuple(finding for finding in findings if finding.suppressed is None)
 
 
 def list_allowed(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The findings that somebody allows."""
+    """Returns the findings that are allowed."""
     return tuple(finding for finding in findings if finding.suppressed is not None)
 
 
@@ -36,7 +36,7 @@ def compute_allowed_outputs(outputs: Mapping[str, Verdict], findings: Sequence[F
 
 
 def hides_unknown(findings: Sequence[Finding]) -> bool:
-    """Whether a finding is allowed that says that something could not be told: see 4."""
+    """Returns whether an allowed finding says that something is unknown: see 4."""
     return any(_EXPLAINS.get(finding.rule) is Verdict.UNKNOWN for finding in list_allowed(findings))
 
 

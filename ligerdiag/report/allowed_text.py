@@ -1,4 +1,4 @@
-"""What is allowed, and suppressions that are not used: the lines about them."""
+"""Lines about allowed findings and unused suppressions."""
 
 from ligerdiag.findings import Finding
 from ligerdiag.report.allowed import list_allowed
@@ -10,7 +10,7 @@ from ligerdiag.report.spans import BLANK, Line, Span, Style, compute_wrapped
 
 
 def render_allowed(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """How many findings are allowed; each of them with `verbose`. Nothing where there is none."""
+    """Renders how many findings are allowed; each of them with `verbose`. Empty if there are none."""
     allowed = [
         (finding, case)
         for case in report.cases
@@ -34,7 +34,7 @@ def render_allowed(report: CheckReport, *, width: int | None, verbose: bool) -> 
 
 
 def render_unused(report: CheckReport, width: int | None) -> tuple[Line, ...]:
-    """A note for each suppression that is not used or gives no reason."""
+    """Returns a note for each suppression that is not used or gives no reason."""
     lines: list[Line] = []
     for one in report.unused_suppressions:
         words = f"allow {one.rule}".rstrip()

@@ -1,4 +1,4 @@
-"""What `bisect` found out, as plain data: the only thing that a renderer sees."""
+"""The result of `bisect`, as plain data: the only thing that a renderer sees."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,12 +9,12 @@ from ligerdiag.findings import Verdict
 
 
 class Axis(StrEnum):
-    """What is varied."""
+    """The property of a compile that is varied."""
 
     MITIGATION = "mitigation"
     """The cures, beside each other, with what each costs."""
     EDGES = "edges"
-    """Which readers a trivial operation has to tie to the kernel."""
+    """Ties: the readers that a trivial operation has to tie to the kernel."""
     PASSES = "passes"
     """After which pass of XLA an output is no longer right."""
     FLAGS = "flags"
@@ -27,7 +27,7 @@ class Axis(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BisectionRow:
-    """One thing that was tried."""
+    """One trial."""
 
     label: str
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
@@ -39,7 +39,7 @@ class BisectionRow:
     error: str = ""
     """One line, when it could not be compiled or judged."""
     replay: str = ""
-    """What numbers say to the verdicts: `agrees`, `DISAGREES`, or why there are none."""
+    """How the numbers compare with the verdicts: `agrees`, `DISAGREES`, or why there are none."""
     evidence: tuple[tuple[str, str], ...] = ()
     """(label, sentence) pairs, shown below the table."""
     artifact: str = ""
@@ -64,16 +64,16 @@ class Bisection:
     answers: tuple[str, ...] = ()
     """A sentence for each answer."""
     notes: tuple[str, ...] = ()
-    """What was not looked at, and how it was read."""
+    """What was not looked at, and how the result was read."""
     trials: int = 0
-    """How many ways to compile were asked for."""
+    """Number of trials that were requested."""
     compiled: int = 0
-    """How many of them were in no cache."""
+    """Number of them that were in no cache."""
     seconds: float = 0.0
     """Wall time."""
     interrupted: bool = False
     """It was ended before everything was looked at; the rest is what was known until then."""
     ended_by: Ending = Ending.INTERRUPT
-    """What ended it, if it was interrupted."""
+    """The event that ended it, if it was interrupted."""
     is_unsettled: bool = False
     """Something that an answer needs could not be analysed: exit code 3."""

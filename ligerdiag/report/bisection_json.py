@@ -12,7 +12,7 @@ type Json = dict[str, Any]
 
 
 def render_bisections_json(bisections: Sequence[Bisection], *, exit_code: int | None = None, version: str = "") -> str:
-    """One JSON object, ASCII only, with a final newline. exit_code, version: as in `render_json`."""
+    """Returns one JSON object, ASCII only, with a final newline. exit_code, version: as in `render_json`."""
     top: Json = {
         "schema": SCHEMA_VERSION,
         "version": version or compute_version(),

@@ -28,7 +28,7 @@ _ANSWER = "*"
 
 
 def render_bisection(bisection: Bisection, *, width: int | None = None, verbose: bool = False) -> tuple[Line, ...]:
-    """The lines of one bisection, at most `width` columns where words allow it. verbose: with artifacts."""
+    """Returns the lines of one bisection, at most `width` columns where words allow it. verbose: with artifacts."""
     lines: list[Line] = [_render_title(bisection)]
     if bisection.rows:
         lines += [BLANK, *_render_table(bisection, width)]
@@ -49,7 +49,7 @@ def _render_title(bisection: Bisection) -> Line:
 
 
 def _render_table(bisection: Bisection, width: int | None) -> list[Line]:
-    """A line a row; where that is too wide, the outputs stand on lines of their own."""
+    """Returns a line a row; where that is too wide, the outputs stand on lines of their own."""
     replayed = any(row.replay for row in bisection.rows)
     titles = ["", bisection.axis.value, "verdict", *bisection.columns, *(["replay"] if replayed else [])]
     table: list[list[Line]] = [[(Span(title, Style.FAINT),) for title in titles]]

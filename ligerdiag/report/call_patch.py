@@ -1,7 +1,7 @@
-"""How a kernel call has to be written so that XLA knows what it overwrites: a patch of that very line.
+"""Makes a patch of a kernel call's line, so that XLA knows what the call overwrites.
 
-jax-triton before 0.4 aliases an output, which is a pointer parameter of the kernel behind those of the other outputs; since
-0.4 a Ref is passed, and the kernel stays as it is. Where the call cannot be read, there is no patch.
+jax-triton before 0.4 aliases an output, which is a pointer parameter of the kernel after those of the other outputs;
+since 0.4 a Ref is passed, and the kernel stays as it is. If the call cannot be read, there is no patch.
 """
 
 import ast
@@ -19,7 +19,7 @@ _MAX_TEXT = 60
 
 
 def render_patch(call: CallPlace, *, kernel: str, operand: int, source_roots: Sequence[str]) -> str:
-    """One line; empty where the call's own text does not say enough, or is not below one of `source_roots`."""
+    """Returns one line; empty where the call's own text does not say enough, or is not below one of `source_roots`."""
     if call.line is None or call.target not in (TRITON, TRITON_FFI):
         return ""
     found = _find_call(call.line.file, call.line.line, tuple(source_roots))
@@ -56,7 +56,7 @@ def render_patch(call: CallPlace, *, kernel: str, operand: int, source_roots: Se
 
 
 def _find_out_shape(node: ast.Call, outputs: int) -> str:
-    """What stands in the parentheses of `out_shape=(…)` so far."""
+    """Returns the present text in the parentheses of `out_shape=(…)`."""
     for keyword in node.keywords:
         if keyword.arg == "input_output_aliases":
             return ""
@@ -72,7 +72,7 @@ def _find_out_shape(node: ast.Call, outputs: int) -> str:
 
 
 def _find_call(file: str, line: int, source_roots: tuple[str, ...]) -> tuple[ast.Call, str] | None:
-    """The innermost `triton_call` around the line, and the text of what it is assigned to."""
+    """Returns the innermost `triton_call` around the line, and the text of what it is assigned to."""
     tree = _parse(file, source_roots)
     if tree is None:
         return None

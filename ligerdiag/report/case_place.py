@@ -1,4 +1,4 @@
-"""Where a file defines a case, so that what is said about the case stands there."""
+"""Finds where a file defines a case: messages about the case point there."""
 
 import ast
 import os
@@ -13,7 +13,7 @@ _NAMES = ("CASE", "CASES")
 
 
 def find_case_place(case: CaseReport) -> SourceLine | None:
-    """Where the case is defined; None where no file is known."""
+    """Returns the line that defines the case; None if no file is known."""
     return SourceLine(file=case.source, line=find_case_line(case.source, case.id)) if case.source else None
 
 

@@ -1,13 +1,14 @@
-"""One finding per cause: what the rules say of one kernel call, at one source line, that goes wrong in one way.
+"""One finding per cause: joins the findings of one kernel call, at one source line, that goes wrong in one way.
 
-1. A rule speaks of one read in one call of one layer. The author made one mistake, at one line: all findings of the same
+1. A rule reports one read in one call of one layer. The author made one mistake, at one line: all findings of the same
    kernel, operand and line of the call that go wrong in the same *way* are one cause, with the readers under it.
-2. Ways: what the kernel wrote is not seen (LD001, LD002, LD003); it is seen where the original is needed (LD004); any other
-   rule is a way of its own. LD006, the root of all, is a note of the first way that the call goes wrong in, and a
-   finding of its own where it goes wrong in none.
+2. Ways: the kernel's write is not seen (LD001, LD002, LD003); it is seen where the original is needed (LD004); any
+   other rule is a way of its own. LD006, the root of all, is a note of the first way in which the call goes wrong, and
+   a finding of its own if there is none.
 3. A cause has the id and severity of its worst rule, the first by number; the other rules are notes.
-4. Findings of other rules that say the same of the same line, but for names of instructions and outputs, are one, too.
-5. What somebody allows and what nobody does is never one cause.
+4. Findings of other rules that say the same about the same line, except for names of instructions and outputs, are one,
+   too.
+5. An allowed finding and one that is not allowed are never one cause.
 6. Each finding belongs to exactly one cause, as one of its `parts`; a cause of one part is that finding itself.
 """
 
@@ -36,7 +37,7 @@ type _Key = tuple[object, ...]
 def compute_causes(
     findings: Sequence[Finding], outputs: Sequence[str], source_roots: Sequence[str] = ()
 ) -> tuple[Finding, ...]:
-    """The causes in the order of their first findings.
+    """Returns the causes in the order of their first findings.
 
     outputs: the names of all outputs of the program, in order. source_roots: folders below which a call is read, to be
     quoted as it has to be written.
@@ -54,7 +55,7 @@ def list_rules(cause: Finding) -> tuple[str, ...]:
 
 
 def list_calls(cause: Finding) -> tuple[CallPlace, ...]:
-    """The calls that one line makes, once each."""
+    """Returns the calls that one line makes, once each."""
     calls = [part.call for part in (cause.parts or (cause,)) if part.call is not None]
     return tuple({call.number: call for call in calls}.values())
 
@@ -119,7 +120,7 @@ def _find_patch(head: Finding, source_roots: Sequence[str]) -> str:
 
 
 def _describe(head: Finding, leading: Sequence[Finding], names: Sequence[str], outputs: Sequence[str]) -> str:
-    """The message of the only finding, with its outputs counted where they are many; else one for all."""
+    """Returns the message of the only finding, with its outputs counted where they are many; else one for all."""
     named = describe_names(names, outputs)
     way = _WAYS.get(head.rule)
     if len(leading) == 1 or way is None or not names:
@@ -177,7 +178,7 @@ def _describe_calls(calls: Sequence[CallPlace], outputs: Sequence[str]) -> str:
 
 
 def _list_notes(cause: Finding, outputs: Sequence[str]) -> list[tuple[str, str]]:
-    """One line for each other rule: its own sentence where it speaks once, else how often it does."""
+    """Returns one line for each other rule: its own sentence where it speaks once, else how often it does."""
     notes: list[tuple[str, str]] = []
     for rule in list_rules(cause)[1:]:
         said = [part for part in cause.parts if part.rule == rule]

@@ -6,7 +6,8 @@ from ligerdiag.report.spans import Line, Span, compute_padded, compute_text, com
 
 
 def render_columns(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """The rows under their heading, left-aligned, two spaces apart, one line each; nothing is cut or wrapped."""
+    """Returns the rows under their heading, left-aligned, two spaces apart, one line each; nothing is cut or
+    wrapped."""
     table: list[list[Line]] = [[(Span(cell),) for cell in row] for row in (heading, *rows)]
     widths = [max(compute_width(row[column]) for row in table) for column in range(len(heading))]
     lines = (

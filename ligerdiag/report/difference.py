@@ -1,4 +1,4 @@
-"""What `diff` found out, as plain data: the only thing that a renderer sees."""
+"""The result of `diff`, as plain data: the only thing that a renderer sees."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ class Side:
     """One of the two compiles."""
 
     label: str
-    """What tells it from the other: a target, a toolchain, a path."""
+    """The label that tells it from the other side: a target, a toolchain, a path."""
     report: CaseReport
 
 
@@ -32,17 +32,17 @@ class Difference:
 
     @property
     def differs(self) -> bool:
-        """Whether a change matters."""
+        """Returns whether a change matters."""
         return any(not change.is_minor for change in self.changes)
 
     @property
     def error(self) -> str:
-        """Why there is nothing to compare; empty when there is."""
+        """Returns why there is nothing to compare; empty when there is."""
         return "; ".join(f"{side.label}: {side.report.error}" for side in self.sides if side.report.error)
 
     @property
     def unsettled(self) -> tuple[str, ...]:
-        """What could not be told of a side, one line each."""
+        """Returns what is unknown about a side, one line each."""
         return tuple(
             f"{side.label}: where {one.title} is written could not be told"
             for side in self.sides
@@ -69,7 +69,7 @@ class DifferenceReport:
 
 
 def compute_difference(name: str, first: Side, second: Side) -> Difference:
-    """What differs between the two, in both directions."""
+    """Returns the differences between the two, in both directions."""
     if first.report.error or second.report.error:
         return Difference(name=name, first=first, second=second)
     before, after = (

@@ -14,7 +14,7 @@ type Json = dict[str, Any]
 
 
 def render_differences_json(report: DifferenceReport, *, exit_code: int | None = None, version: str = "") -> str:
-    """One JSON object, ASCII only, with a final newline. exit_code, version: as in `render_json`."""
+    """Returns one JSON object, ASCII only, with a final newline. exit_code, version: as in `render_json`."""
     top: Json = {
         "schema": SCHEMA_VERSION,
         "version": version or compute_version(),

@@ -30,7 +30,7 @@ _ABSENT: Line = (Span("-", Style.FAINT),)
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """What it is about, both sides, and whether they differ."""
+    """One row: its subject, both sides, and whether they differ."""
 
     title: Line
     first: Line
@@ -85,7 +85,7 @@ def _render_difference(difference: Difference, width: int | None, *, verbose: bo
 
 
 def _describe_sides(difference: Difference) -> str:
-    """What the labels stand for, as far as the labels do not say it."""
+    """Returns the meaning of the labels, as far as the labels do not say it themselves."""
     one, other = difference.first, difference.second
     first, second = one.report, other.report
     if one.label == "A":

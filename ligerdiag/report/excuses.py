@@ -1,4 +1,4 @@
-"""Findings that do not count against a run: somebody allows them, or the case expects them. They stay in every report."""
+"""Findings that do not count against a run: they are allowed, or the case expects them. They stay in every report."""
 
 from collections.abc import Mapping
 
@@ -8,9 +8,9 @@ from ligerdiag.report.model import CaseReport, Status
 
 
 def compute_excuse(case: CaseReport, finding: Finding) -> str:
-    """Why the finding does not count, one phrase; empty when it does.
+    """Returns why the finding does not count, one phrase; empty when it does.
 
-    What a case expects says nothing of a drift from a baseline: that counts in a case that is as expected, too.
+    A case's expectation does not cover a drift from a baseline: that counts in a case that is as expected, too.
     """
     if finding.suppressed is not None:
         return finding.suppressed.reason
@@ -20,7 +20,7 @@ def compute_excuse(case: CaseReport, finding: Finding) -> str:
 
 
 def list_unexcused(case: CaseReport) -> tuple[Finding, ...]:
-    """The case's findings that count."""
+    """Returns the case's findings that count."""
     return tuple(finding for finding in case.findings if not compute_excuse(case, finding))
 
 

@@ -1,15 +1,15 @@
-"""From verdicts to one word for a case: do they match what the case expects?
+"""From verdicts to one word for a case: whether they match the case's expectation.
 
 1. An expectation is None, `fresh`, `hazard`, or a mapping from output name to one verdict or several (`stale|latent`).
 2. In a mapping `*` stands for the outputs that are not named; without `*` these must be fresh. A name that the
    program does not have is a mismatch.
 3. It is strict both ways: a program that is unexpectedly right is unexpected.
-4. An output whose verdict is unknown is inconclusive, unless the mapping allows `unknown` for it. What was decided
-   about the other outputs is compared all the same, and a contradiction there wins. What the analysis met and does not
-   cover makes a case inconclusive that would else be as expected; a hazard that was expected and found stays found.
-5. Without an expectation, a finding of error severity or a stale or clobbered output outweighs what is unknown, and
-   what is unknown outweighs the rest. "Not covered" counts as unknown here. What is allowed (`allowed`) weighs nothing here;
-   an expectation is compared with everything, allowed or not.
+4. An output whose verdict is unknown is inconclusive, unless the mapping allows `unknown` for it. The decided outputs
+   are still compared, and a contradiction there wins. A part of the program that the analysis does not cover makes a
+   case inconclusive that would otherwise be as expected; a hazard that was expected and found stays found.
+5. Without an expectation, a finding of error severity or a stale or clobbered output outweighs unknown outputs, and
+   these outweigh the rest. "Not covered" counts as unknown here. Allowed findings (`allowed`) have no weight here; an
+   expectation is compared with everything, allowed or not.
 6. Beside the verdicts a case can expect rules, see `expected_rules`. A rule that fires and is not expected contradicts, and
    so does one that is expected and does not fire, unless the case is inconclusive anyway.
 """
@@ -34,7 +34,7 @@ _FRESH = frozenset({Verdict.FRESH})
 
 
 def parse_expectation(expected: Expectation) -> str | dict[str, frozenset[Verdict]] | None:
-    """None, `fresh`, `hazard`, or output name to the verdicts that are allowed.
+    """Returns None, `fresh`, `hazard`, or output name to the verdicts that are allowed.
 
     Raises InputError for a word that is none of these.
     """
@@ -60,7 +60,7 @@ def compute_status(
     unsettled: frozenset[str] = frozenset(),
     allowed: Mapping[str, Verdict] | None = None,
 ) -> tuple[Status, str]:
-    """The status of a case that could be analysed, and one line on how it contradicts its expectation.
+    """Returns the status of a case that could be analysed, and one line on how it contradicts its expectation.
 
     The line is empty unless the status is `unexpected`. unsettled: ids of rules that are not compared. allowed: the
     outputs whose verdict is allowed, by default those that the findings say. Raises InputError for an expectation that

@@ -1,8 +1,8 @@
-"""Do the rules that have findings match those that a case expects?
+"""Compares the rules that have findings with those that a case expects.
 
-1. What is expected is None (nothing is compared) or exactly the rules that fire: one more is as wrong as one less.
-2. A rule that is not settled, because it needs a replay or a device and there was none, is not compared either way; nor is
-   one with a question mark behind its id, which fires on some runs.
+1. The expectation is None (nothing is compared) or exactly the rules that fire: one more is as wrong as one less.
+2. A rule that is not settled, because it needs a replay or a device and there was none, is not compared either way; nor
+   is one with a question mark after its id, which fires in some runs.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class ExpectedRules:
 
 
 def parse_expected_rules(expected_rules: Sequence[str] | None, *, beside: object) -> ExpectedRules | None:
-    """The rules, or None. `beside` is what is expected of the verdicts.
+    """Returns the rules, or None. `beside` is what is expected of the verdicts.
 
     Raises InputError for an id that no rule has, and for rules without an expectation of the verdicts.
     """
@@ -52,7 +52,7 @@ def parse_expected_rules(expected_rules: Sequence[str] | None, *, beside: object
 def compare_rules(
     findings: Sequence[Finding], expected: ExpectedRules | None, unsettled: frozenset[str]
 ) -> RuleContradictions:
-    """What fires and is not expected, and what is expected and does not fire."""
+    """Returns the rules that fire and are not expected, and those that are expected and do not fire."""
     if expected is None:
         return RuleContradictions()
     wanted, ignored = expected.wanted, unsettled | expected.possible

@@ -22,7 +22,7 @@ MAX_PLACES = 6
 
 
 def render_group(group: FindingGroup, *, width: int | None, several_targets: bool, verbose: bool) -> tuple[Line, ...]:
-    """The lines of one group of equal findings, a blank one last."""
+    """Returns the lines of one group of equal findings, a blank one last."""
     finding = group.finding
     head = (
         Span(f"{finding.severity.value}[{finding.rule}]", severity_style(finding.severity)),
@@ -73,7 +73,7 @@ def limit_reads(evidence: Sequence[tuple[str, str]], limit: int | None) -> list[
 
 
 def _render_numbers(finding: Finding, cases: Sequence[CaseReport], *, verbose: bool) -> str:
-    """What the replay of the first case that has one says about the outputs that the finding reaches."""
+    """Renders the numbers of the first case that has a replay, for the outputs that the finding reaches."""
     replayed = next((case for case in cases if case.replay is not None and case.replay.outputs), None)
     if replayed is None or replayed.replay is None:
         return ""

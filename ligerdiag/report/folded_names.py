@@ -1,14 +1,14 @@
 """Many names of outputs in few words: `28 of 30 outputs`, `params.*, opt_state.0.mu.*`.
 
-A name is a path with dots. A part of the tree all of whose leaves are meant becomes `path.*`; siblings that are numbers and
-have the same folded parts become one, as in `layers.{0-6}.norm`.
+A name is a path with dots. A part of the tree of which all leaves are selected becomes `path.*`; siblings that are
+numbers and have the same folded parts become one, as in `layers.{0-6}.norm`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 type _Pattern = tuple[str, str]
-"""A path with stars, and `48 of 51` where not all of it is meant."""
+"""A path with stars, and `48 of 51` if not all of it is selected."""
 
 FEW = 6
 """Up to so many outputs are named one by one."""
@@ -23,9 +23,9 @@ class _Node:
 
 
 def fold_names(names: Collection[str], every: Sequence[str], *, coarse: bool = False) -> tuple[str, ...]:
-    """Patterns that hold exactly these of all names, in the order of `every`; names that are not in it stay.
+    """Returns patterns that hold exactly these of all names, in the order of `every`; names that are not in it stay.
 
-    coarse: a part of the tree most of which is meant becomes one pattern, with its count behind it.
+    coarse: a part of the tree of which most is selected becomes one pattern, with its count after it.
     """
     root, meant = _Node(), frozenset(names)
     for name in every:
@@ -46,7 +46,8 @@ def describe_names(names: Sequence[str], every: Sequence[str]) -> str:
 
 
 def render_patterns(names: Collection[str], every: Sequence[str]) -> str:
-    """The patterns with commas between them, coarse ones where they are many; more than MAX_PATTERNS are counted."""
+    """Returns the patterns with commas between them, coarse ones where they are many; more than MAX_PATTERNS are
+    counted."""
     patterns = fold_names(names, every)
     if len(patterns) > MAX_PATTERNS:
         patterns = fold_names(names, every, coarse=True)
@@ -87,7 +88,7 @@ def _fold_root(root: _Node, *, coarse: bool) -> tuple[_Pattern, ...]:
 
 
 def _fold(node: _Node, *, coarse: bool) -> tuple[_Pattern, ...]:
-    """What stands behind the node's own path; an empty text is the node itself."""
+    """Returns the patterns below the node's own path; an empty text is the node itself."""
     if not node.meant:
         return ()
     if not node.children:
@@ -130,6 +131,6 @@ def _join(part: str, pattern: str) -> str:
 
 
 def order_names(names: Collection[str], every: Mapping[str, object]) -> tuple[str, ...]:
-    """The names once, in the program's order, unknown ones last."""
+    """Returns the names once, in the program's order, unknown ones last."""
     place = {name: number for number, name in enumerate(every)}
     return tuple(sorted(dict.fromkeys(names), key=lambda name: place.get(name, len(place))))

@@ -27,7 +27,7 @@ _NAMES = {rule.id: rule.name for rule in RULES}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotation:
-    """What GitHub shows beside a line."""
+    """The annotation that GitHub shows beside a line."""
 
     severity: Severity
     title: str
@@ -36,7 +36,7 @@ class Annotation:
 
 
 def render_github(report: CheckReport, *, repository: Repository) -> str:
-    """A line for each annotation, then the totals, with a final newline."""
+    """Returns a line for each annotation, then the totals, with a final newline."""
     order = tuple(Severity)
     annotations = sorted(list_annotations(report), key=lambda annotation: order.index(annotation.severity))
     commands = [_render(annotation, repository) for annotation in annotations]

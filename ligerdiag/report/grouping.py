@@ -1,4 +1,4 @@
-"""Which causes are said once for many cases, and in which order; those that are allowed are said elsewhere."""
+"""Groups causes that are reported once for many cases, and orders them; allowed ones are reported elsewhere."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ def compute_shared_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ..
 
 
 def compute_single_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ...]:
-    """Every cause of every case by itself, in the cases' order."""
+    """Returns every cause of every case by itself, in the cases' order."""
     return tuple(
         group
         for case in cases
@@ -44,7 +44,7 @@ def compute_single_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ..
 
 
 def list_causes(case: CaseReport) -> tuple[Finding, ...]:
-    """The causes of what nobody allows."""
+    """Returns the causes of the findings that are not allowed."""
     return compute_causes(list_counted(case.findings), tuple(case.outputs), case.source_roots)
 
 

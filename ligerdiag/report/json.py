@@ -15,7 +15,7 @@ type Json = dict[str, Any]
 
 
 def render_json(report: CheckReport, *, exit_code: int | None = None, version: str = "") -> str:
-    """The whole report as one JSON object, ASCII only, with a final newline.
+    """Returns the whole report as one JSON object, ASCII only, with a final newline.
 
     exit_code: what the process will exit with, when a process asks. version: ligerdiag's own.
     """
@@ -37,7 +37,7 @@ def render_json(report: CheckReport, *, exit_code: int | None = None, version: s
 
 
 def load_schema() -> Json:
-    """The JSON Schema (draft 2020-12) that every output of `render_json` meets."""
+    """Returns the JSON Schema (draft 2020-12) that every output of `render_json` meets."""
     return json.loads(resources.files("ligerdiag.report").joinpath("schema.json").read_text(encoding="utf-8"))
 
 

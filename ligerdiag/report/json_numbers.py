@@ -1,4 +1,4 @@
-"""Replays and device runs as JSON for programs. A number that is not finite is null: JSON has no other word for it."""
+"""Replays and device runs as JSON for programs. A number that is not finite is null: JSON has no other value for it."""
 
 from collections.abc import Mapping
 from math import isfinite
@@ -10,7 +10,7 @@ type Json = dict[str, Any]
 
 
 def render_replay(replay: Replay) -> Json:
-    """The record as a JSON object."""
+    """Returns the record as a JSON object."""
     return {
         "state": replay.state.value,
         "reason": replay.reason,
@@ -29,7 +29,7 @@ def render_replay(replay: Replay) -> Json:
 
 
 def render_device(device: DeviceRun) -> Json:
-    """The record as a JSON object."""
+    """Returns the record as a JSON object."""
     return {
         "device": device.device,
         "count": device.count,

@@ -9,8 +9,8 @@
 | nothing to check | skipped |
 | not checked, as the run was ended before | skipped; the run's own test is an error |
 
-Suppressions that are not used, and a run that was cut short, are tests of a suite `ligerdiag`: a file without failures and
-errors is that of a run that ends with 0, or with 5 when all is skipped.
+Suppressions that are not used, and a run that was cut short, are tests of a suite `ligerdiag`: a run whose file has no
+failures and no errors ends with 0, or with 5 when everything is skipped.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -39,7 +39,8 @@ _ERRORS = frozenset({TroubleKind.NOT_ANALYSED, TroubleKind.DISAGREEMENT, Trouble
 def render_junit(
     report: CheckReport, *, repository: Repository, fails: Callable[[CaseReport], bool], strict: bool = False
 ) -> str:
-    """The XML with its declaration. fails: whether a case fails the run by its findings, verdicts or expectation."""
+    """Returns the XML with its declaration. fails: whether a case fails the run by its findings, verdicts or
+    expectation."""
     tree = JUnitXml(SUITE)
     for target in dict.fromkeys((*report.targets, *(case.target for case in report.cases))):
         suite = TestSuite(compute_printable(f"{SUITE} {target}"))
@@ -86,14 +87,15 @@ def _render_case(case: CaseReport, repository: Repository, *, is_failure: bool, 
 
 
 def _compute_class_name(case: CaseReport, repository: Repository) -> str:
-    """As pytest has it: the path of the case's file with dots; the case's name where no file is known."""
+    """Returns the class name in pytest's form: the path of the case's file with dots; the case's name if no file is
+    known."""
     file = repository.find(case.source)
     name = file.removesuffix(".py").replace("/", ".") if file else case.id.partition("[")[0]
     return compute_printable(name)
 
 
 def _compute_result(case: CaseReport, *, is_failure: bool, strict: bool) -> FinalResult | None:
-    """None for a test that passes."""
+    """Returns the result; None for a test that passes."""
     troubles = list_troubles(case)
     errors = [trouble for trouble in troubles if trouble.kind in _ERRORS]
     if errors:
@@ -113,7 +115,7 @@ def _compute_result(case: CaseReport, *, is_failure: bool, strict: bool) -> Fina
 
 
 def _list_reasons(case: CaseReport, troubles: Sequence[Trouble]) -> tuple[str, list[str]]:
-    """What kind of failure it is, and a line for each reason."""
+    """Returns the kind of failure, and a line for each reason."""
     contradictions = [trouble for trouble in troubles if trouble.kind is TroubleKind.UNEXPECTED]
     if contradictions:
         return TroubleKind.UNEXPECTED.value, [trouble.message for trouble in contradictions]
@@ -126,7 +128,7 @@ def _describe_undecided(trouble: Trouble) -> str:
 
 
 def _render_text(case: CaseReport) -> str:
-    """What the terminal says of each finding, without colours, and of each trouble."""
+    """Renders each finding as on the terminal, without colours, and each trouble."""
     lines = [
         line
         for finding in compute_causes(case.findings, tuple(case.outputs), case.source_roots)

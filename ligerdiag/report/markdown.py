@@ -24,12 +24,12 @@ from ligerdiag.words import count_of
 
 HEADING = "## ligerdiag"
 _CAPS = (None, 500, 100, 20, 3, 0)
-"""Most rows and findings that are shown, tried one after the other."""
+"""Limits on the number of rows and findings, tried one after the other."""
 _QUIET = frozenset({Status.EXPECTED, Status.ALLOWED, Status.CLEAN, Status.NOTHING})
 
 
 def render_markdown(report: CheckReport, *, exit_code: int, meaning: str = "", limit: int | None = None) -> str:
-    """The page with a final newline. meaning: of the exit code. limit: bytes of UTF-8 that it must fit in."""
+    """Returns the page with a final newline. meaning: of the exit code. limit: bytes of UTF-8 that it must fit in."""
     page = ""
     for cap in _CAPS:
         page = _render_page(report, exit_code, meaning, cap)
@@ -60,7 +60,7 @@ def _render_page(report: CheckReport, exit_code: int, meaning: str, cap: int | N
 
 
 def needs_attention(case: CaseReport) -> bool:
-    """Whether a reader has to look at the case."""
+    """Returns whether a reader has to look at the case."""
     return case.status not in _QUIET or bool(list_troubles(case)) or any(list_unexcused(case))
 
 
@@ -84,14 +84,14 @@ def _describe_outputs(case: CaseReport) -> str:
 
 
 def _describe_reasons(case: CaseReport) -> str:
-    """The troubles, and the rules that have findings which count."""
+    """Returns the troubles, and the rules that have findings which count."""
     reasons = [trouble.message for trouble in list_troubles(case)]
     rules = ", ".join(dict.fromkeys(finding.rule for finding in list_unexcused(case)))
     return render_code("; ".join((*reasons, *((rules,) if rules else ()))), in_table=True)
 
 
 def _render_findings(report: CheckReport, watched: Sequence[CaseReport], cap: int | None) -> list[str]:
-    """The findings that count, each once for all the cases it was met in, and the evidence of troubles."""
+    """Returns the findings that count, each once for all the cases it was met in, and the evidence of troubles."""
     several = len(report.targets) > 1
     groups = compute_shared_groups(replace(case, findings=list_unexcused(case)) for case in watched)
 
@@ -109,7 +109,7 @@ def _render_findings(report: CheckReport, watched: Sequence[CaseReport], cap: in
 
 
 def _render_excused(report: CheckReport) -> list[str]:
-    """How many findings do not count, so that none is lost."""
+    """Renders how many findings do not count, so that none is lost."""
 
     def count(select: Callable[[CaseReport], Sequence[Finding]]) -> int:
         return sum(len(compute_causes(select(case), tuple(case.outputs))) for case in report.cases)
@@ -129,7 +129,7 @@ def _about(report: CheckReport) -> tuple[Line, ...]:
 
 
 def _capped[T](items: list[T], cap: int | None, render: Callable[[list[T]], str]) -> list[str]:
-    """The first items, and how many are not shown."""
+    """Returns the first items, and how many are not shown."""
     shown = items if cap is None else items[:cap]
     missing = len(items) - len(shown)
     return [*([render(shown)] if shown else []), *([f"… and {missing} more, not shown here."] if missing else [])]

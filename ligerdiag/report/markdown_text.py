@@ -18,14 +18,14 @@ def render_code(text: str, *, in_table: bool = False) -> str:
 
 
 def render_block(lines: list[str]) -> str:
-    """The lines as a fenced block, whatever fences they hold."""
+    """Returns the lines as a fenced block, even if they hold fences themselves."""
     bare = [compute_printable(line) for line in lines]
     fence = "`" * max(3, max((_longest_run(line) for line in bare), default=0) + 1)
     return "\n".join((f"{fence}text", *bare, fence))
 
 
 def render_table(heading: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """A table of cells that are Markdown already."""
+    """Returns a table of cells that are Markdown already."""
     lines = [heading, ("---",) * len(heading), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 

@@ -1,4 +1,4 @@
-"""What a run of `check` or `inspect` found out, as plain data: the only thing that a renderer sees.
+"""The result of a run of `check` or `inspect`, as plain data: the only thing that a renderer sees.
 
 A report holds no text that a renderer would have to parse; a renderer holds no decision about the program.
 """
@@ -23,7 +23,7 @@ class Status(StrEnum):
     CLEAN = "clean"
     """No expectation given; every output is fresh, everything was analysed, no finding at all."""
     EXPECTED = "as expected"
-    """The verdicts match the case's expectation, be it fresh or a hazard."""
+    """The verdicts match the case's expectation, whether it is fresh or a hazard."""
     ALLOWED = "allowed"
     """No expectation given, and every finding is allowed, with a reason."""
     FINDINGS = "findings"
@@ -33,7 +33,7 @@ class Status(StrEnum):
     INCONCLUSIVE = "inconclusive"
     """Something could not be decided; never clean."""
     DISAGREEMENT = "disagreement"
-    """The schedule and the numbers say what cannot both be true: a bug in ligerdiag, whatever was expected."""
+    """The schedule and the numbers contradict each other: a bug in ligerdiag, whatever was expected."""
     NOTHING = "nothing to check"
     """No kernel of the program writes an operand behind XLA's back, and none is unknown."""
     ERROR = "could not analyse"
@@ -44,12 +44,12 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """What a verdict stands on, so that "no hazards" never means "did not look"."""
+    """The basis of a verdict, so that "no hazards" never means "did not look"."""
 
     instructions: int = 0
     """Instructions of the optimized module that were followed."""
     kernels: int = 0
-    """Custom calls whose effects were asked for (kernels, libraries, FFI targets)."""
+    """Custom calls whose effects were computed (kernels, libraries, FFI targets)."""
     hidden_writes: int = 0
     """(kernel call, operand) pairs written behind XLA's back."""
     tags: int = 0
@@ -57,7 +57,7 @@ class Coverage:
     tags_found: int = 0
     """Of those, how many were found again in the optimized module."""
     buffer_assignment: bool = False
-    """Whether XLA's own buffer assignment was there to read."""
+    """Whether XLA's own buffer assignment could be read."""
     not_covered: tuple[str, ...] = ()
     """One line for each thing that the analysis met and does not model."""
 
@@ -70,7 +70,7 @@ class Disagreement:
     static: Verdict
     numbers: Attribution
     message: str
-    """One line: who says what."""
+    """One line: the witness and its statement."""
     evidence: tuple[tuple[str, str], ...] = ()
     """(label, sentence) pairs, of both sides."""
 
@@ -94,9 +94,9 @@ class CaseReport:
     """Rules that failed on it, which the coverage names; a report with one is never clean, nor as expected."""
     coverage: Coverage = field(default_factory=Coverage)
     replay: Replay | None = None
-    """The numbers on the CPU; None when they were not asked for, or nothing could be analysed."""
+    """The numbers on the CPU; None if they were not requested, or nothing could be analysed."""
     device: DeviceRun | None = None
-    """The numbers of a real device; None when it was not asked for."""
+    """The numbers of a real device; None if they were not requested."""
     disagreements: tuple[Disagreement, ...] = ()
     seconds: float = 0.0
     """Wall time for compile (0 when cached) and analysis; `replay` has its own."""
@@ -117,14 +117,14 @@ class CaseReport:
     source_roots: tuple[str, ...] = ()
     """Real paths of the folders below which source lines are read for the report; see `source_text`. Stands in no report."""
     neighbourhoods: tuple[Neighbourhood, ...] = ()
-    """Around each hidden write, where a baseline or a comparison asked for it; stands in no report."""
+    """Around each hidden write, if a baseline or a comparison needs it; part of no report."""
     view: ScheduleView | None = None
-    """What the HTML draws, where it was asked for; stands in no other report."""
+    """The data for the HTML report, if requested; part of no other report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnusedSuppression:
-    """Somebody allows what is not there, or does not say why."""
+    """A suppression of a finding that does not exist, or one without a reason."""
 
     kind: SuppressionKind
     rule: str
@@ -138,12 +138,12 @@ class UnusedSuppression:
 
 
 class Noun(StrEnum):
-    """What the entries of a report are."""
+    """The name of a report's entries."""
 
     CASE = "case"
     """Programs that were compiled for the report, with an expectation or without."""
     MODULE = "module"
-    """Modules that somebody else compiled, without expectation."""
+    """Modules that were compiled elsewhere, without expectation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,11 +161,12 @@ class CheckReport:
     interrupted: bool = False
     """The run was ended before everything was done; `cases` says of each what was."""
     ended_by: Ending = Ending.INTERRUPT
-    """What ended it, if it was interrupted."""
+    """The event that ended it, if it was interrupted."""
     notes: tuple[str, ...] = ()
-    """What was found and is no case of the report, one line each, and how a case was read where that is in question."""
+    """Notes on what was found and is no case of the report, one line each, and on how a case was read if that is in
+    question."""
     sandbox: tuple[str, ...] = ()
-    """What the process that read the files of strangers could not be kept from, one line each; stands in no JSON."""
+    """The accesses that the process that read untrusted files could not be denied, one line each; part of no JSON."""
     noun: Noun = Noun.CASE
     unused_suppressions: tuple[UnusedSuppression, ...] = ()
     """As far as the run can tell; see docs/suppressions.md."""
@@ -187,7 +188,7 @@ class Progress:
     cached: bool = False
     """The artifact, or the replay, came from the cache."""
     best: str = ""
-    """What a search knows so far."""
+    """The best result of a search so far."""
 
 
 type OnProgress = Callable[[Progress], None]

@@ -1,4 +1,4 @@
-"""What numbers say about an output, in words."""
+"""Describes in words what numbers say about an output."""
 
 from collections.abc import Mapping
 from math import isfinite, isnan
@@ -8,7 +8,7 @@ from ligerdiag.words import count_of
 
 
 def render_figure(value: float) -> str:
-    """A relative error in two digits, such as `0.25`, `1.2e+04` or `0`."""
+    """Returns a relative error in two digits, such as `0.25`, `1.2e+04` or `0`."""
     if isnan(value):
         return "not a number"
     return f"{value:.2g}" if isfinite(value) else "infinite"
@@ -60,5 +60,5 @@ def render_device_numbers(output: DeviceOutput) -> str:
 
 
 def compute_worst(errors: tuple[float, ...]) -> float:
-    """The largest, NaN when one is; 0 when there is none."""
+    """Returns the largest, NaN when one is; 0 when there is none."""
     return max(errors, key=lambda error: (isnan(error), error), default=0.0)

@@ -1,4 +1,4 @@
-"""What replay and device say, beside a case's verdicts: one word a case, or one line an output."""
+"""The cell of replay and device, beside a case's verdicts: one word a case, or one line an output."""
 
 from collections.abc import Mapping, Sequence
 from math import isnan
@@ -33,7 +33,7 @@ def render_replay_word(case: CaseReport) -> Line:
 
 
 def render_agreement_word(outputs: Mapping[str, Verdict], replay: Replay, findings: Sequence[Finding]) -> Line:
-    """The same for verdicts and findings by themselves."""
+    """Returns the same for verdicts and findings by themselves."""
     if replay.state is not ReplayState.DONE:
         return (Span(replay.state.value, _STATES[replay.state]),)
     lossy = {name: compute_lost(replay, name) for name, n in replay.outputs.items() if is_lossy(n.attribution)}
@@ -41,7 +41,7 @@ def render_agreement_word(outputs: Mapping[str, Verdict], replay: Replay, findin
 
 
 def render_device_word(case: CaseReport) -> Line:
-    """The same of a device; empty when none was asked."""
+    """Returns the same of a device; empty when none was asked."""
     device = case.device
     if device is None:
         return ()
@@ -73,7 +73,7 @@ def find_worse(case: CaseReport) -> tuple[str, ...]:
 
 
 def is_lossy(attribution: Attribution) -> bool:
-    """Whether precision was lost."""
+    """Returns whether precision was lost."""
     return attribution is Attribution.LOSSY
 
 
@@ -116,7 +116,7 @@ def render_output_lines(case: CaseReport, *, width: int | None, label: str) -> t
 
 
 def render_verdict(verdict: Verdict) -> str:
-    """The word, in capitals where the user has to look."""
+    """Returns the verdict's word, in capitals if it needs the user's attention."""
     return "STALE" if verdict is Verdict.STALE else verdict.value
 
 

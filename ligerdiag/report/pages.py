@@ -22,7 +22,8 @@ def run_page_command(arguments: Sequence[str], usage: str, render: Callable[[], 
 
 
 def find_stale_pages(directory: Path, pages: Mapping[str, str]) -> tuple[str, ...]:
-    """Names of pages that are missing, differ, or are there without a source (only Markdown files count)."""
+    """Returns the names of pages that are missing, differ, or are there without a source (only Markdown files
+    count)."""
     there = {path.name: path.read_text(encoding="utf-8") for path in sorted(directory.glob("*.md"))}
     return tuple(sorted(name for name in {*there, *pages} if there.get(name) != pages.get(name)))
 

@@ -11,7 +11,7 @@ from ligerdiag.report.troubles import PAGES, Trouble
 
 
 def render_finding_plain(finding: Finding, places: Sequence[str]) -> tuple[str, ...]:
-    """The fact, the evidence, the remedy and where it was met, a printable line each."""
+    """Returns the fact, the evidence, the remedy and where it was met, a printable line each."""
     evidence = [(label, compute_near(text)) for label, text in limit_reads(finding.evidence, MAX_READS)]
     stores = [("store", compute_place(place)) for place in (finding.call.stores if finding.call is not None else ())]
     few = [("outputs", ", ".join(finding.outputs))] if len(finding.outputs) <= FEW else []
@@ -20,7 +20,7 @@ def render_finding_plain(finding: Finding, places: Sequence[str]) -> tuple[str, 
 
 
 def render_trouble_plain(trouble: Trouble, places: Sequence[str]) -> tuple[str, ...]:
-    """The same of a trouble."""
+    """Returns the same of a trouble."""
     facts = [*trouble.evidence, ("help", PAGES[trouble.kind].help), ("outputs", ", ".join(trouble.outputs))]
     return _render(trouble.message, (*facts, ("in", ", ".join(places))))
 

@@ -1,6 +1,6 @@
-"""Text that a terminal may be given: no escape sequence, no control character, one line.
+"""Text that is safe to print on a terminal: no escape sequence, no control character, one line.
 
-Names of cases, outputs, kernels and instructions come from files that somebody else may have written.
+Names of cases, outputs, kernels and instructions come from files that are not trusted.
 """
 
 import re
@@ -27,7 +27,7 @@ def compute_printable(text: str) -> str:
 
 
 def compute_without_commands(text: str) -> str:
-    """A line that no runner of a workflow takes for a command of it.
+    """Returns a line that no runner of a workflow takes for a command of it.
 
     GitHub's looks for `::name …::` at the start of a line, behind blanks, and, as Azure's, for `##[name]` or `##vso[name]`
     anywhere. A space in its sign makes a command text.

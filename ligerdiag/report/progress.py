@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def make_progress(event: "CompileEvent", *, best: str = "") -> Progress:
-    """The same step, with what a search knows so far."""
+    """Returns the same step, with what a search knows so far."""
     return Progress(
         phase=event.phase,
         event=event.event,
@@ -23,5 +23,5 @@ def make_progress(event: "CompileEvent", *, best: str = "") -> Progress:
 
 
 def make_toolchain_step(step: str) -> Progress:
-    """What is being done to make a toolchain's environment."""
+    """Returns the progress of a step of making a toolchain's environment."""
     return Progress(phase="toolchain", event="started", done=0, total=1, case_id=step)

@@ -1,4 +1,4 @@
-"""How many cases were replayed, how many agree, and why the others were not."""
+"""Summarizes how many cases were replayed, how many agree, and why the others were not."""
 
 from collections import Counter
 
@@ -12,7 +12,7 @@ MAX_REASONS = 6
 
 
 def render_replays(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Empty when no replay was asked for."""
+    """Renders the summary; empty if no replay was requested."""
     cases = [case for case in report.cases if case.replay is not None]
     if not cases:
         return ()
@@ -41,7 +41,7 @@ def render_replays(report: CheckReport, *, width: int | None, verbose: bool) -> 
 
 
 def render_devices(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Empty when no device was asked."""
+    """Renders the device runs; empty if no device was requested."""
     cases = [case for case in report.cases if case.device is not None]
     ran = [case.device for case in cases if case.device is not None and case.device.outputs]
     if not cases:
@@ -60,7 +60,7 @@ def _state(case: CaseReport) -> ReplayState:
 
 
 def _compute_word(case: CaseReport) -> str:
-    """What the case counts as; a case without an output is undecided."""
+    """Returns the word under which the case counts; a case without an output is undecided."""
     assert case.replay is not None
     said = set(compute_replay_agreements(case.outputs, case.replay, case.findings).values())
     if Agreement.DISAGREES in said:

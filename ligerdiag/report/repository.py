@@ -1,4 +1,4 @@
-"""Where a file stands in the user's repository: the path by which a code host knows it."""
+"""A file's path in the user's repository, by which a code host knows it."""
 
 import os
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class Repository:
     """Absolute path that relative paths start from."""
 
     def find(self, file: str) -> str:
-        """The path of `file` below the root, with `/`; empty when it is outside, or no path at all.
+        """Returns the path of `file` below the root, with `/`; empty when it is outside, or no path at all.
 
         Links are followed only where the path as it is written lies outside.
         """
@@ -35,14 +35,14 @@ class Repository:
             return ""
 
     def compute_absolute(self, file: str) -> str:
-        """The absolute path; empty for what is no path, such as `<string>`."""
+        """Returns the absolute path; empty for what is no path, such as `<string>`."""
         if not file or file.startswith("<") or "\0" in file:
             return ""
         return os.path.normpath(os.path.join(self.current, file))
 
 
 def find_repository(environ: Mapping[str, str] = os.environ) -> Repository:
-    """The directory of `GITHUB_WORKSPACE` where that is there, else the working directory."""
+    """Returns the directory of `GITHUB_WORKSPACE` where that is there, else the working directory."""
     current = str(Path.cwd())
     workspace = environ.get(WORKSPACE, "")
     return Repository(root=os.path.abspath(workspace) if os.path.isdir(workspace) else current, current=current)

@@ -20,7 +20,7 @@ def compute_page_name(rule: Rule) -> str:
 
 
 def render_rule_markdown(rule: Rule) -> str:
-    """The page of a rule, its headings in the fixed order."""
+    """Returns the page of a rule, its headings in the fixed order."""
     parts = [
         f"# {rule.id} {rule.name}",
         f"**{rule.severity.value}**: {_flow(rule.summary)}",
@@ -41,7 +41,8 @@ def render_rule_markdown(rule: Rule) -> str:
 
 
 def render_rule_text(rule: Rule, width: int = 100) -> str:
-    """The same for a terminal, without Markdown's marks; prose is filled to `width` columns, code and lists are not."""
+    """Returns the same for a terminal, without Markdown's marks; prose is filled to `width` columns, code and lists are
+    not."""
     parts = [f"{rule.id} {rule.name} ({rule.severity.value})", f"{_flow(rule.summary)}"]
     for heading, text in _sections(rule):
         parts.append(f"{heading}\n{_filled(text.strip() or 'None known.', width)}")
@@ -89,7 +90,7 @@ def _sections(rule: Rule) -> tuple[tuple[str, str], ...]:
 
 
 def _render_allowing(rule: Rule) -> str:
-    """How to allow the rule's findings, as Markdown."""
+    """Renders how to allow the rule's findings, as Markdown."""
     return f"`# ligerdiag: allow {rule.name} REASON` on the line that the finding names, or an entry in pyproject.toml"
 
 

@@ -29,10 +29,10 @@ def render_sarif(
     successful: bool = True,
     version: str = "",
 ) -> str:
-    """One run with every finding and trouble, ASCII only, with a final newline.
+    """Renders one run with every finding and trouble, ASCII only, with a final newline.
 
-    exit_code: what the process will exit with, and its meaning in words. successful: the tool could look at all that it
-    was asked for, whatever it found. version: ligerdiag's own.
+    exit_code: the exit code of the process, and its meaning in words. successful: the tool could look at everything
+    that was requested, whatever it found. version: ligerdiag's own.
     """
     driver = {
         "name": "ligerdiag",
@@ -64,7 +64,7 @@ def render_sarif(
 
 
 def _render_notifications(report: CheckReport, repository: Repository) -> list[Json]:
-    """What is told of the run itself: cases that could not be looked at, a run that was cut short, notes."""
+    """Renders messages about the run itself: cases that could not be looked at, a run that was cut short, notes."""
     notifications = [
         _notify(trouble.kind, Severity.ERROR, f"{case.id} on {case.target}: {trouble.message}", case, repository)
         for case in report.cases
@@ -87,7 +87,7 @@ def _notify(
 
 
 def _cleaned(value: Any) -> Any:
-    """Every text without escape sequences and control characters; its lines stay lines."""
+    """Returns every text without escape sequences and control characters; its lines stay lines."""
     match value:
         case str():
             return "\n".join(compute_printable(line) for line in value.split("\n"))

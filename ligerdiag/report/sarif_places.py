@@ -22,7 +22,8 @@ def render_bases(repository: Repository) -> Json:
 
 
 def find_place(case: CaseReport, source: SourceLine | None, repository: Repository) -> SourceLine | None:
-    """The line to point at: the user's, else that of the case, else the file that was analysed; None without any."""
+    """Returns the line to point at: the user's, else that of the case, else the file that was analysed; None without
+    any."""
     if source is not None and repository.compute_absolute(source.file):
         return source
     return find_case_place(case) or (SourceLine(file=case.artifact, line=0) if case.artifact else None)
@@ -53,7 +54,8 @@ def render_logical(case: CaseReport, finding: Finding) -> list[Json]:
 
 
 def compute_stable_name(file: str, repository: Repository) -> str:
-    """What a file is called on every machine: its path below the root or below `site-packages`, else its name."""
+    """Returns a file's name that is the same on every machine: its path below the root or below `site-packages`, else
+    its name."""
     below = repository.find(file)
     parts: Sequence[str] = PurePosixPath(below or file).parts
     if "site-packages" in parts:

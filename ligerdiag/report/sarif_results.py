@@ -1,11 +1,11 @@
 """One SARIF result for each cause (see `causes`) and trouble of each case on each target; nothing is left out.
 
-1. What does not count, as somebody allows it or the case expects it, is there with a suppression and its reason; all
+1. A result that does not count, because it is allowed or the case expects it, has a suppression with its reason; all
    others say that they have none, for a run has to say it of all its results or of none.
-2. A result has a fingerprint `ligerdiag/v1` of what stays the same when the code around it moves and XLA numbers its
-   instructions anew: rule, kernel, operand, case, target, source file and function. Of equal ones in a case the second
-   ends with `:2`, and so on.
-3. A place is found for every result (`sarif_places.find_place`): code hosts turn a file away in which one has none.
+2. A result has a fingerprint `ligerdiag/v1` of the parts that stay the same when the code around it moves and XLA
+   renumbers its instructions: rule, kernel, operand, case, target, source file and function. Of equal ones in a case
+   the second ends with `:2`, and so on.
+3. A place is found for every result (`sarif_places.find_place`): code hosts reject a file in which one has none.
 """
 
 import json
@@ -83,7 +83,7 @@ def _render_finding(case: CaseReport, finding: Finding, repository: Repository) 
 
 
 def _render_related(case: CaseReport, finding: Finding, place: SourceLine | None, repository: Repository) -> list[Json]:
-    """The kernel's stores, the lines that read, those that called the kernel, and where the case is defined."""
+    """Returns the kernel's stores, the lines that read, those that called the kernel, and where the case is defined."""
     reads = [
         (line, "read in the backward pass of this line" if in_backward else "read here")
         for line, in_backward in list_reads(finding)
@@ -145,7 +145,7 @@ def _head(rule: str, severity: Severity, lines: tuple[str, ...]) -> Json:
 
 
 def _render_locations(place: SourceLine | None, logical: list[Json], repository: Repository) -> list[Json]:
-    """One location: without any file it is the repository's root."""
+    """Returns one location: without any file it is the repository's root."""
     physical = render_physical(place or SourceLine(file=repository.root, line=0), repository)
     return [{"physicalLocation": physical, **({"logicalLocations": logical} if logical else {})}]
 

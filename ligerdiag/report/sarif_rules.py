@@ -1,4 +1,4 @@
-"""What SARIF says of the rules: those of `hazards`, and an entry for each kind of trouble."""
+"""The rules in SARIF: those of `hazards`, and an entry for each kind of trouble."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -33,7 +33,7 @@ def render_rules() -> list[Json]:
 
 
 def render_notifications() -> list[Json]:
-    """`tool.driver.notifications`: what is told of the run itself."""
+    """Returns `tool.driver.notifications`: messages about the run itself."""
     return [
         *(
             {"id": kind.value, "shortDescription": {"text": PAGES[kind].summary}}

@@ -1,6 +1,6 @@
-"""Below which folders the user's sources lie: no other file is read for a report.
+"""The folders that hold the user's sources: a report reads no other file.
 
-Where a file lies is asked of its real path, and so is where a folder lies: a link leads nowhere that nobody named.
+Files and folders count by their real paths: a link does not lead out of the folders that the user named.
 """
 
 import os
@@ -10,17 +10,18 @@ from pathlib import Path
 from ligerdiag.errors import InputError
 
 _MARKS = (".git", ".hg", ".jj", ".svn")
-"""What a repository's folder holds."""
+"""Entries of a folder that mark it as a repository."""
 
 
 def find_usual_root(directory: Path) -> str:
-    """The real path of the repository that `directory` is in, or of the directory itself where it is in none."""
+    """Returns the real path of the repository that `directory` is in, or of the directory itself where it is in
+    none."""
     here = directory.resolve()
     return str(next((folder for folder in (here, *here.parents) if any((folder / m).exists() for m in _MARKS)), here))
 
 
 def resolve_roots(folders: Iterable[Path]) -> tuple[str, ...]:
-    """The real paths, each once; InputError for what is no folder."""
+    """Returns the real paths, each once; InputError for what is no folder."""
     roots: list[str] = []
     for folder in folders:
         if not folder.is_dir():
@@ -35,5 +36,5 @@ def list_foreign_folders(paths: Iterable[Path]) -> tuple[str, ...]:
 
 
 def is_below(path: str, roots: Sequence[str]) -> bool:
-    """Whether a real path is one of the roots, which are real paths, or lies below one."""
+    """Returns whether a real path is one of the roots, which are real paths, or lies below one."""
     return any(path == root or path.startswith(root.rstrip(os.sep) + os.sep) for root in roots)

@@ -1,9 +1,9 @@
 """The text of a line of the user's program: the only place where a report reads sources.
 
-The path comes from an artifact, which somebody else may have written: a dump may name `/etc/passwd`, or a link to it.
-So a file is read only
+The path comes from an artifact, which is not trusted: a dump may name `/etc/passwd`, or a link to it. So a file is read
+only
 
-1. below a folder that the user named, or that stands for the user's own code (`source_roots`), once every link is resolved;
+1. below a folder that the user named, or that holds the user's own code (`source_roots`), once every link is resolved;
 2. when it is a regular `.py` file of at most `MAX_FILE_BYTES`.
 """
 
@@ -21,7 +21,8 @@ MAX_LINE_CHARACTERS = 160
 
 
 def load_source_text(source: SourceLine, roots: Sequence[str]) -> str:
-    """The stripped line, at most `MAX_LINE_CHARACTERS`; empty when it is not known, not here or not to be read."""
+    """Returns the stripped line, at most `MAX_LINE_CHARACTERS`; empty when it is not known, not here or not to be
+    read."""
     if source.line < 1:
         return ""
     lines = load_source_lines(source.file, roots)
@@ -38,14 +39,14 @@ def compute_place(source: SourceLine) -> str:
 
 
 def parse_place(place: str) -> SourceLine:
-    """What `compute_place` made a text of."""
+    """Parses the output of `compute_place`."""
     file, _, line = place.rpartition(":")
     is_line = bool(file) and line.isdecimal() and len(line) < 10
     return SourceLine(file=file, line=int(line)) if is_line else SourceLine(file=place, line=0)
 
 
 def compute_near(text: str) -> str:
-    """The text, each path in it that is below the current directory relative to it."""
+    """Returns the text, each path in it that is below the current directory relative to it."""
     try:
         here = os.getcwd().rstrip(os.sep) + os.sep
     except OSError:  # the folder is gone
@@ -54,19 +55,19 @@ def compute_near(text: str) -> str:
 
 
 def load_source_lines(file: str, roots: Sequence[str]) -> tuple[str, ...]:
-    """The lines of a file; none where 1 and 2 above say no. roots: real paths of folders."""
+    """Returns the lines of a file; none where 1 and 2 above say no. roots: real paths of folders."""
     path = _find_readable(file, roots)
     return _load_lines(path) if path else ()
 
 
 def read_source(file: str, roots: Sequence[str]) -> bytes | None:
-    """What the file holds; None where 1 and 2 above say no. roots: real paths of folders."""
+    """Returns the contents of the file; None if 1 and 2 above forbid reading it. roots: real paths of folders."""
     path = _find_readable(file, roots)
     return _read(path) if path else None
 
 
 def _find_readable(file: str, roots: Sequence[str]) -> str:
-    """The real path of a `.py` file below a root; empty for another one."""
+    """Returns the real path of a `.py` file below a root; empty for another one."""
     try:
         path = os.path.realpath(file)
     except (OSError, ValueError):

@@ -12,7 +12,7 @@ from ligerdiag.report.printable import compute_cells, compute_printable
 
 
 class Style(StrEnum):
-    """What a span means; how it looks is the painter's choice, and never the only sign."""
+    """The meaning of a span; the painter chooses its look, which is never the only sign."""
 
     PLAIN = "plain"
     STRONG = "strong"
@@ -32,7 +32,7 @@ class Style(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Printable text and its meaning; text that is not printable is made so, whoever wrote it."""
+    """Printable text and its meaning; text from any source is made printable."""
 
     text: str
     style: Style = Style.PLAIN
@@ -47,17 +47,17 @@ BLANK: Line = ()
 
 
 def verdict_style(verdict: Verdict) -> Style:
-    """The style of the same name."""
+    """Returns the style of the same name."""
     return Style(verdict.value)
 
 
 def severity_style(severity: Severity) -> Style:
-    """The style of the same name."""
+    """Returns the style of the same name."""
     return Style(severity.value)
 
 
 def compute_text(line: Line) -> str:
-    """The line without its styles."""
+    """Returns the line without its styles."""
     return "".join(span.text for span in line)
 
 
@@ -67,13 +67,13 @@ def compute_width(line: Line) -> int:
 
 
 def compute_padded(line: Line, width: int) -> Line:
-    """The line, filled with spaces to `width` columns."""
+    """Returns the line, filled with spaces to `width` columns."""
     missing = width - compute_width(line)
     return (*line, Span(" " * missing)) if missing > 0 else line
 
 
 def compute_wrapped(line: Line, width: int | None, indent: int) -> tuple[Line, ...]:
-    """The line broken between words to at most `width` columns, continued at column `indent`.
+    """Breaks the line between words to at most `width` columns, continued at column `indent`.
 
     A word is never broken, so an id or a path can be copied; it may stick out. `width` None never breaks.
     """

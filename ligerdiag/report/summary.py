@@ -29,7 +29,8 @@ _UNSEEN = (Status.ERROR, Status.NOT_CHECKED)
 
 
 def render_trouble(case: CaseReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Why a case is unexpected, contradictory or could not be analysed, with the end of the worker's log; else empty."""
+    """Renders why a case is unexpected, contradictory or could not be analysed, with the end of the worker's log; else
+    empty."""
     where = f"`{case.id}` on {case.target}"
     match case.status:
         case Status.UNEXPECTED:
@@ -47,7 +48,7 @@ def render_trouble(case: CaseReport, *, width: int | None, verbose: bool) -> tup
 
 
 def _render_disagreements(case: CaseReport, where: str, width: int | None) -> tuple[Line, ...]:
-    """Each with both sides' evidence; what was expected is said when that is contradicted too."""
+    """Renders each with both sides' evidence; adds the expectation if that is contradicted too."""
     lines: list[Line] = []
     for one in case.disagreements:
         head = (Span("disagreement", Style.BAD), Span(f": {where}: "), Span(one.message, Style.STRONG))
@@ -65,7 +66,7 @@ def _render_disagreements(case: CaseReport, where: str, width: int | None) -> tu
 
 
 def render_coverage(report: CheckReport, width: int | None) -> tuple[Line, ...]:
-    """What the verdicts stand on, over all cases that were analysed, and every kind of thing that was not followed."""
+    """Renders the basis of the verdicts, over all analysed cases, and every kind of thing that was not followed."""
     analysed = [case.coverage for case in report.cases if case.status not in _UNSEEN]
     modules = len(analysed)
     covered = ", ".join(
@@ -96,7 +97,8 @@ def render_coverage(report: CheckReport, width: int | None) -> tuple[Line, ...]:
 
 
 def render_notes(report: CheckReport, width: int | None, *, verbose: bool = False) -> tuple[Line, ...]:
-    """What was found and is no entry of the report; with `verbose`, what the sandbox lacks, too."""
+    """Renders the notes on what was found and is no entry of the report; with `verbose`, what the sandbox lacks,
+    too."""
     lines: list[Line] = []
     for note in (*report.notes, *(report.sandbox if verbose else ())):
         lines += compute_wrapped((Span("note: ", Style.NOTE), Span(note)), width, 4)
@@ -104,17 +106,17 @@ def render_notes(report: CheckReport, width: int | None, *, verbose: bool = Fals
 
 
 def describe_end(report: CheckReport) -> str:
-    """How a run that was cut short was ended: `interrupted`, `ended by SIGTERM`."""
+    """Returns how a run that was cut short was ended: `interrupted`, `ended by SIGTERM`."""
     return "interrupted" if report.ended_by is Ending.INTERRUPT else f"ended by {report.ended_by.value}"
 
 
 def describe_cut(report: CheckReport) -> str:
-    """The same, with what that means."""
+    """Returns the same, with what that means."""
     return f"{describe_end(report)}, the other {report.noun.value}s were not done"
 
 
 def render_totals(report: CheckReport, width: int | None) -> tuple[Line, ...]:
-    """The last line: how many of what, where and how long; and what cut it short."""
+    """Returns the last line: how many of what, where and how long; and what cut it short."""
     if not report.cases:
         noun = report.noun.value
         nothing = f"{describe_end(report)} before any {noun} was done" if report.interrupted else "nothing was checked"

@@ -39,7 +39,7 @@ STATUS_WORDS: Mapping[Status, str] = {
     Status.ERROR: "could not analyse",
     Status.NOT_CHECKED: "not checked",
 }
-"""How a status reads in a row; capitals where the user has to look."""
+"""The word for a status in a row; in capitals if it needs the user's attention."""
 
 STATUS_STYLES: Mapping[Status, Style] = {
     Status.CLEAN: Style.GOOD,
@@ -75,7 +75,7 @@ type Row = dict[str, CaseReport]
 
 
 def render_table(report: CheckReport, width: int | None, *, verbose: bool = False) -> tuple[Line, ...]:
-    """The table at most `width` columns wide where ids allow it; None: as wide as it comes, one line a case.
+    """Returns the table at most `width` columns wide where ids allow it; None: as wide as it comes, one line a case.
 
     verbose: with a line for each output that has numbers.
     """
@@ -115,7 +115,7 @@ def render_outputs(outputs: Mapping[str, Verdict], allowed: Collection[str] = ()
 
 
 def render_counted(outputs: Mapping[str, Verdict], allowed: Collection[str] = ()) -> Line:
-    """The same for many outputs: `28 of 30 STALE · 2 fresh`, the worst first."""
+    """Returns the same for many outputs: `28 of 30 STALE · 2 fresh`, the worst first."""
     if len(outputs) <= FEW:
         return render_outputs(outputs, allowed)
     counts = Counter((verdict, name in allowed) for name, verdict in outputs.items())
@@ -131,7 +131,7 @@ def render_counted(outputs: Mapping[str, Verdict], allowed: Collection[str] = ()
 
 
 def _render_wide(rows: Mapping[str, Row], targets: Sequence[str]) -> list[Line]:
-    """The heading and one line for each case."""
+    """Returns the heading and one line for each case."""
     cases = [case for row in rows.values() for case in row.values()]
     witnesses = [name for name, render in _WITNESSES.items() if any(render(case) for case in cases)]
     heading: list[Line] = [(Span(name, Style.FAINT),) for name in ("case", "status", *witnesses, *targets)]
@@ -177,13 +177,13 @@ def _append(lines: list[Line], phrase: Line, width: int | None) -> None:
 
 
 def _status_cell(row: Row) -> Line:
-    """The status that weighs most among the targets."""
+    """Returns the status that weighs most among the targets."""
     status = max((case.status for case in row.values()), key=_BY_WEIGHT.index)
     return (Span(STATUS_WORDS[status], STATUS_STYLES[status]),)
 
 
 def _witness_cell(row: Row, render: Callable[[CaseReport], Line]) -> Line:
-    """One word for all targets where they have the same, else each target's."""
+    """Returns one word for all targets if they have the same, else each target's."""
     words = {target: render(case) for target, case in row.items()}
     if len(set(words.values())) <= 1:
         return next(iter(words.values()), ())
@@ -195,7 +195,7 @@ def _witness_cell(row: Row, render: Callable[[CaseReport], Line]) -> Line:
 
 
 def _target_cell(row: Row, target: str) -> Line:
-    """The verdicts on one target, after its own status where the targets differ in it."""
+    """Returns the verdicts on one target, after its own status where the targets differ in it."""
     case = row.get(target)
     if case is None:
         return (Span("not done", Style.FAINT),)

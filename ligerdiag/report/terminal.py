@@ -87,7 +87,7 @@ def render_terminal(
 def render_bisections(
     bisections: Sequence[Bisection], *, width: int | None = None, colour: bool = False, verbose: bool = False
 ) -> str:
-    """One after the other, with a final newline; options as in `render_terminal`."""
+    """Renders one after the other, with a final newline; options as in `render_terminal`."""
     lines: list[Line] = []
     for bisection in bisections:
         lines += [BLANK, BLANK] if lines else []
@@ -109,7 +109,7 @@ def _render_lines(lines: list[Line], *, colour: bool) -> str:
 
 
 def compute_colour(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether to colour: a terminal that can, unless NO_COLOR is set; FORCE_COLOR colours a pipe too."""
+    """Returns whether to colour: a terminal that can, unless NO_COLOR is set; FORCE_COLOR colours a pipe too."""
     if environ.get("NO_COLOR"):
         return False
     if environ.get("FORCE_COLOR"):

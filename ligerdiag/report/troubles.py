@@ -1,4 +1,4 @@
-"""What a report says about a case beside its findings, and must not lose on the way into any format.
+"""The facts that a report states about a case beside its findings, and that no format may lose.
 
 A verdict that contradicts the expectation, one that no finding explains, what could not be decided, an answer that another
 one contradicts, a case that could not be looked at: each has an id of its own that never changes, as a rule has.
@@ -31,7 +31,7 @@ class TroubleKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TroublePage:
-    """What a kind of trouble means; one line, lower case, no final stop, each."""
+    """The explanation of a kind of trouble; one line, lower case, no final stop, each."""
 
     severity: Severity
     summary: str
@@ -91,7 +91,7 @@ class Trouble:
 
 
 def list_troubles(case: CaseReport) -> tuple[Trouble, ...]:
-    """All of a case's troubles, those that weigh most first."""
+    """Returns all of a case's troubles, those that weigh most first."""
     return tuple(
         trouble
         for find in (

@@ -1,4 +1,4 @@
-"""What a sandboxed process takes from itself before it reads anything, with the kernel's own means.
+"""The rights that a sandboxed process gives up before it reads anything, by means of the kernel.
 
 1. Limits of resources: no core file, few open files, no endless files. Memory and time are limited module by module (see
    `dumps.budget`); a process that does not end itself in time is killed (`limit_processor`).

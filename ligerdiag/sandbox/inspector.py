@@ -58,7 +58,7 @@ class SandboxedInspector:
         self._scratch: ScratchFolder | None = None
         self._child: _Child | None = None
         self.refused: tuple[str, ...] = ()
-        """What the kernel would not take from the process, one line each; known after the first answer."""
+        """Limits that the kernel refused, one line each; known after the first answer."""
 
     def __enter__(self) -> Self:
         return self
@@ -160,7 +160,7 @@ class _Child:
         return ready.refused
 
     def ask(self, question: Question, seconds: float) -> ModuleOutcome:
-        """The outcome; ChildEnded when there is none within so many seconds by the clock."""
+        """Returns the outcome; ChildEnded when there is none within so many seconds by the clock."""
         self._send(question)
         self._read(Done, seconds)
         try:

@@ -1,4 +1,4 @@
-"""What crosses the boundary between ligerdiag and the process that reads files: JSON records, each checked on arrival."""
+"""The messages between ligerdiag and the process that reads files: JSON records, each checked on arrival."""
 
 import json
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Ready:
     """Its first line back, once its imports are done."""
 
     refused: tuple[str, ...]
-    """What the kernel would not take from it, one line each; see `confinement`."""
+    """Limits that the kernel refused, one line each; see `confinement`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +44,12 @@ class Done:
 
 
 def render_message(record: object) -> str:
-    """One line."""
+    """Returns one line."""
     return json.dumps(encode_record(record)) + "\n"
 
 
 def parse_message[A](kind: type[A], text: str | bytes) -> A:
-    """The record; raises RecordError when the text is none of that kind."""
+    """Returns the record; raises RecordError when the text is none of that kind."""
     try:
         return decode_record(kind, json.loads(text))
     except RecordError:

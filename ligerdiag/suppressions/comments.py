@@ -1,11 +1,11 @@
 """Comments that allow findings: `# ligerdiag: allow LD003 because the reader only logs`.
 
-1. A comment behind code stands for its own line. Alone on its line it stands for the first line below it that is no comment:
-   several can stand above each other, and a long reason can go on in the next comment line.
+1. A comment after code applies to its own line. Alone on its line it applies to the first line below it that is no
+   comment: several can stand above each other, and a long reason can continue in the next comment line.
 2. Rules are given by id or name, several with commas between them; the rest up to the next ` # ` is the reason.
-3. Only what Python's own tokenizer calls a comment is one: a string that holds the words allows nothing.
-4. The file may be one that somebody else's artifact names: `read_source` says which is read. Another one, or one that is no
-   Python, allows nothing.
+3. Only a comment by Python's own tokenizer counts: a string that holds the words allows nothing.
+4. The file's name may come from an untrusted artifact: `read_source` decides which files are read. Any other file, or
+   one that is not Python, allows nothing.
 """
 
 import io
@@ -39,25 +39,26 @@ class AllowComment:
     """One comment."""
 
     line: int
-    """Where it stands, 1-based."""
+    """Its line, 1-based."""
     allows: int
     """The line whose findings it allows, 1-based."""
     rules: tuple[str, ...]
     """Ids."""
     unknown: tuple[str, ...]
-    """What was written in the place of rules and is none."""
+    """Words in the place of rules that name no rule."""
     reason: str
     """Empty where there is none: then nothing is allowed."""
 
 
 def load_comments(file: str, roots: Sequence[str]) -> tuple[AllowComment, ...]:
-    """The comments of a file, from its top; none where it is not to be read. roots: real paths of the user's folders."""
+    """Returns the comments of a file, from its top; none where it is not to be read. roots: real paths of the user's
+    folders."""
     code = read_source(file, roots)
     return () if code is None else parse_comments(code)
 
 
 def parse_comments(code: bytes) -> tuple[AllowComment, ...]:
-    """The comments of Python source, from its top; none where it is no Python."""
+    """Returns the comments of Python source, from its top; none where it is no Python."""
     if b"ligerdiag:" not in code:
         return ()
     try:

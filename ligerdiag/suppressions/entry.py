@@ -31,11 +31,11 @@ class ConfigEntry:
     """For people: which file, which entry."""
 
     def concerns(self, case_id: str) -> bool:
-        """Whether the entry can match a finding of this case."""
+        """Returns whether the entry can match a finding of this case."""
         return not self.case or _matches(self.case, case_id)
 
     def matches(self, case_id: str, finding: Finding) -> bool:
-        """Whether the entry allows this finding of this case."""
+        """Returns whether the entry allows this finding of this case."""
         return (
             finding.rule == self.rule
             and self.concerns(case_id)
@@ -54,7 +54,8 @@ class ConfigEntry:
 
 
 def list_places(finding: Finding) -> tuple[SourceLine, ...]:
-    """The lines that a suppression can name: the finding's own and the reader's; for a backward call that of its forward."""
+    """Returns the lines that a suppression can name: the finding's own and the reader's; for a backward call that of
+    its forward."""
     places = [finding.source]
     if finding.reader is not None:
         places.append(finding.reader.line)

@@ -24,7 +24,7 @@ class Scope:
     ids: frozenset[str] = frozenset()
     """Cases that were in the run."""
     files: Mapping[str, tuple[CaseReport, ...]] = field(default_factory=dict[str, tuple[CaseReport, ...]])
-    """Files with cases, all of which were in the run, to what was found out about them."""
+    """Files with cases, all of which were in the run, to the reports of these cases."""
 
 
 def compute_scope(
@@ -35,7 +35,7 @@ def compute_scope(
     targets: Sequence[str],
     usual_targets: Sequence[str],
 ) -> Scope:
-    """The scope of a run that was not interrupted.
+    """Returns the scope of a run that was not interrupted.
 
     directory: what the selectors are relative to. usual_targets: those that the project is checked for by default.
     """

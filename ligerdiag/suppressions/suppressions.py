@@ -1,12 +1,13 @@
-"""One run's suppressions: which findings are allowed, by whom, and what allowed nothing.
+"""One run's suppressions: which findings are allowed, by which comment or entry, and which of these allowed nothing.
 
-1. A comment comes before an entry of the configuration file; whatever matches a finding counts as used. A comment counts at
-   the line of the kernel call, and at that of the reader.
+1. A comment comes before an entry of the configuration file; each that matches a finding counts as used. A comment
+   counts at the line of the kernel call, and at that of the reader.
 2. "Unused" is only said where the run would have seen the use: all cases that a comment or an entry can be about were in it
    (`Scope`), each was analysed to the end, and the rule had its say (some need a replay or a device).
 3. Comments are looked for in the files that findings name, below the folders where the user's sources lie, and in the cases'
    own files. Other files that a case imports are not known here.
-4. A dump cannot excuse itself: a file that came with what is inspected allows nothing, wherever the user's sources lie.
+4. A dump cannot allow its own findings: a file that came with what is inspected allows nothing, wherever the user's
+   sources lie.
 """
 
 import os
@@ -38,11 +39,13 @@ class Suppressions:
     """(real path, line of the comment, rule)."""
 
     def apply(self, case_id: str, findings: Sequence[Finding], source_roots: Sequence[str] = ()) -> tuple[Finding, ...]:
-        """The findings of one case, those that are allowed marked. source_roots: real paths of the user's own folders."""
+        """Returns the findings of one case, those that are allowed marked. source_roots: real paths of the user's own
+        folders."""
         return tuple(replace(finding, suppressed=self._find(case_id, finding, source_roots)) for finding in findings)
 
     def list_unused(self, cases: Sequence[CaseReport], scope: Scope) -> tuple[UnusedSuppression, ...]:
-        """What is wrong with the suppressions, as far as the run can tell: comments by file and line, then entries."""
+        """Returns what is wrong with the suppressions, as far as the run can tell: comments by file and line, then
+        entries."""
         for file in scope.files:
             self._load(file, (os.path.dirname(os.path.realpath(file)),))
         return (
@@ -73,7 +76,8 @@ class Suppressions:
         return found[0] if found else None
 
     def _load(self, file: str, source_roots: Sequence[str]) -> tuple[str, tuple[AllowComment, ...]]:
-        """The file's real path and its comments; each file is read once. None of a file that 3 and 4 leave out."""
+        """Returns the file's real path and its comments; each file is read once. None of a file that 3 and 4 leave
+        out."""
         try:
             path = os.path.realpath(file)
         except (OSError, ValueError):
@@ -126,7 +130,7 @@ class Suppressions:
 
 
 def _are_settled(cases: Sequence[CaseReport], rule: str) -> bool:
-    """Whether the rule would have fired in these cases if it could."""
+    """Returns whether the rule had its chance to fire in each of these cases."""
     return not any(
         case.status is Status.ERROR
         or case.coverage.not_covered

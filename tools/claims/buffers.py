@@ -96,7 +96,7 @@ def exchange_values(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.NOT_FRESH, weight=2)
 def name_another_instruction(pair: Pair, random: Random) -> bool:
-    """A logical buffer is said to be another instruction's, or another part's of it."""
+    """Assigns a logical buffer to another instruction, or to another part of its own."""
     buffers = _get(pair).logical_buffers
     one, other = random.choice(buffers), random.choice(buffers)
     if random.random() < 0.5:
@@ -110,7 +110,7 @@ def name_another_instruction(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.NOT_FRESH, weight=2)
 def change_flags(pair: Pair, random: Random) -> bool:
-    """An allocation is said to be a parameter's, another one's, or none's."""
+    """Marks an allocation as a parameter's, another one's, or none's."""
     one = random.choice(_get(pair).buffer_allocations)
     if one.is_entry_computation_parameter and random.random() < 0.5:
         one.is_entry_computation_parameter = False

@@ -20,7 +20,7 @@ _WRONG = frozenset({Verdict.STALE, Verdict.CLOBBERED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What `inspect` says of a pair."""
+    """The answer of `inspect` for a pair."""
 
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
     refusal: str = ""

@@ -55,7 +55,7 @@ def misspell_opcode(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.NOT_FRESH, weight=3)
 def misspell_target(pair: Pair, random: Random) -> bool:
-    """Calls have a target of which nothing is known."""
+    """Gives calls a target of which nothing is known."""
     target, calls = random.choice(_TARGETS), _list_calls(pair, random)
     for call in calls:
         call.custom_call_target = target
@@ -95,7 +95,7 @@ def lose_operand(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.STALE_STAYS, weight=4, is_last=True)
 def overwrite_copy(pair: Pair, random: Random) -> bool:
-    """The optimized call gets a copy of its operand, and overwrites that; with a place for it, or without."""
+    """Gives the optimized call a copy of its operand to overwrite; with a place for it, or without."""
     calls = {call.id: call for call in iterate_kernel_calls(pair.optimized) if call.operand_ids}
     module = pair.optimized.hlo_module
     holders = [c for c in module.computations if any(one.id in calls for one in c.instructions)]

@@ -1,6 +1,7 @@
-"""Mutations of what is only said about a program: names, tags, places in the source, the order of a list.
+"""Mutations of a program's metadata: names, tags, places in the source, the order of a list.
 
-None of them changes what runs. Whoever loses a tag by one may know less afterwards, and nothing better.
+None of them changes the instructions that run. An analysis that loses a tag may know less afterwards, but a verdict may
+not improve.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What a mutation is: a change of a pair of modules with a claim about the verdicts afterwards."""
+"""A mutation: a change of a pair of modules with a claim about the verdicts afterwards."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from tools.claims.pairs import Pair
 
 
 class Claim(Enum):
-    """What holds of every output afterwards; a refusal to judge the pair satisfies any claim."""
+    """A claim about every output afterwards; a refusal to judge the pair satisfies any claim."""
 
     NOT_BETTER = "not better"
     """The program means what it meant: an output is what it was, worse, or unknown."""

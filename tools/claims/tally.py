@@ -19,7 +19,7 @@ KINDS = (metadata, buffers, kernels)
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the mutations so far."""
+    """The outcomes of the mutations so far."""
 
     done: int = 0
     outcomes: Counter[str] = field(default_factory=Counter[str])

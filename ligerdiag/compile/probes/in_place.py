@@ -1,4 +1,5 @@
-"""The least program that says whether a toolchain works: a Triton kernel that overwrites its operand, and who reads it."""
+"""The smallest program that shows whether a toolchain works: a Triton kernel that overwrites its operand, and a reader
+of it."""
 
 # pyright: basic
 import jax

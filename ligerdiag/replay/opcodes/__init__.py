@@ -1,1 +1,1 @@
-"""What each opcode computes, one file per family. `table.py` lists them."""
+"""Computes each opcode, one file per family. `table.py` lists them."""

@@ -29,7 +29,7 @@ def _convert(instruction: HloInstruction, operands: tuple[Value, ...], scope: Sc
 
 
 def convert(array: Array, dtype: DType) -> Array:
-    """The array in another element type, as XLA converts; see (1) to (4)."""
+    """Returns the array in another element type, as XLA converts; see (1) to (4)."""
     if array.dtype == dtype:
         return array
     source = widen(array)

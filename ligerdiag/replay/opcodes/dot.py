@@ -23,7 +23,8 @@ EXACT_IN_F64 = 2**53
 
 
 def compute_product_dtype(lhs: DType, rhs: DType, result: DType) -> DType:
-    """What a product is computed in: f32, f64, c64 or c128, or the result's dtype where no float takes part."""
+    """Returns the dtype of the computation of a product: f32, f64, c64 or c128, or the result's dtype if there is no
+    float."""
     dtypes = [np.dtype(np.float32) if d in NARROW_FLOATS else d for d in (lhs, rhs, result)]
     if all(d.kind in "biu" for d in dtypes):
         return result
@@ -86,7 +87,7 @@ def _bound(array: Array) -> int:
 
 
 def evaluate_dot(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """The product, in the instruction's dtype."""
+    """Returns the product, in the instruction's dtype."""
     dtype = get_dtype(instruction.shape)
     lhs, rhs = np.asarray(operands[0]), np.asarray(operands[1])
     with np.errstate(all="ignore"):

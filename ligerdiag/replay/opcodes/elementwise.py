@@ -78,7 +78,7 @@ def _cbrt(operand: Array) -> Any:
 
 
 def _multiply_high(left: Array, right: Array) -> Any:
-    """The upper half of the product of two integers."""
+    """Returns the upper half of the product of two integers."""
     bits = 8 * left.dtype.itemsize
     if bits < 64:
         wide = np.int64 if left.dtype.kind == "i" else np.uint64

@@ -1,8 +1,8 @@
 """Matrix products by cuBLAS: `__cublas$gemm` and `__cublas$lt$matmul`.
 
 D = activation(alpha * lhs x rhs + beta * C + bias), computed in f32 (f64 where an operand is f64) and rounded once.
-Operands: lhs, rhs, C where beta is not 0, the bias where the epilogue adds one. Results: D, what enters the activation
-where the epilogue says AUX, and a workspace, whose content nobody may read: zeros here.
+Operands: lhs, rhs, C if beta is not 0, the bias if the epilogue adds one. Results: D, the activation's input if the
+epilogue says AUX, and a workspace, whose content must not be read: zeros here.
 """
 
 import json
@@ -51,7 +51,7 @@ class _DotNumbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Epilogue:
-    """What follows the product."""
+    """The steps after the product."""
 
     adds_bias: bool
     activation: Callable[[Array], Array] | None
@@ -81,7 +81,7 @@ def _read_config(instruction: HloInstruction) -> Mapping[str, Any]:
 
 
 def evaluate_gemm(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """The product and what follows it; see the module's docstring."""
+    """Returns the product and what follows it; see the module's docstring."""
     config = _read_config(instruction)
     epilogue = parse_epilogue(str(config.get("epilogue", "DEFAULT")))
     shapes = list(instruction.shape.tuple_shapes) if is_tuple(instruction.shape) else [instruction.shape]

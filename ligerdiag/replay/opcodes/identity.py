@@ -1,4 +1,4 @@
-"""Who runs the program: one replica, many partitions."""
+"""The ids of the running device: one replica, many partitions."""
 
 from collections.abc import Mapping
 

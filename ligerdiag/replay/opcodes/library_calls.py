@@ -1,5 +1,5 @@
-"""`custom-call`: by target. Kernels are not among them, see `machine`; neither is what changes what a shape stands for,
-such as `SPMDFullToShardShape`.
+"""`custom-call`: by target. Kernels are not among them, see `machine`; neither are targets that change the meaning of a
+shape, such as `SPMDFullToShardShape`.
 """
 
 from collections.abc import Mapping
@@ -27,14 +27,14 @@ def evaluate_threefry(instruction: HloInstruction, operands: tuple[Value, ...], 
 
 
 def pass_on(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """An annotation: its operands, unchanged."""
+    """Returns the operands of an annotation, unchanged."""
     if len(operands) == 0:
         raise ArtifactError(f"`{instruction.name}` annotates nothing")
     return operands if is_tuple(instruction.shape) and len(operands) > 1 else operands[0]
 
 
 def allocate(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """A buffer nobody has written yet: zeros."""
+    """Returns a buffer that is not written yet: zeros."""
     return np.zeros(get_dimensions(instruction.shape), get_dtype(instruction.shape))
 
 
@@ -52,7 +52,7 @@ TARGETS: Mapping[str, Evaluate] = {
 
 
 def evaluate_custom_call(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """What the target says; NotCoveredError for one that is not known."""
+    """Evaluates a custom call by its target; raises NotCoveredError for an unknown one."""
     target = instruction.proto.custom_call_target
     compute = TARGETS.get(target)
     if compute is None:

@@ -1,7 +1,7 @@
 """Values that move, unchanged, to other places.
 
 (1) Results may be views of operands: no value is ever changed in place.
-(2) A layout says where elements lie in memory, not which are which; only `bitcast` looks at it, for it keeps bytes
+(2) A layout says where elements are in memory, not which element is which; only `bitcast` uses it, for it keeps bytes
     and not elements. A missing layout is row-major.
 (3) In a computation of scalars that is called with arrays, what keeps a scalar a scalar keeps the array.
 """
@@ -46,7 +46,7 @@ def _copy(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope
 
 
 def _moving(move: Callable[[HloInstruction, tuple[Array, ...]], Any]) -> Evaluate:
-    """An opcode from a function of arrays that have the shapes that the program says; (3) for the others."""
+    """Returns an opcode from a function of arrays that have the shapes that the program says; (3) for the others."""
 
     def evaluate(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
         arrays = tuple([get_array(instruction, operand) for operand in operands])
@@ -87,7 +87,8 @@ def _bitcast(instruction: HloInstruction, operands: tuple[Array, ...]) -> Any:
 
 
 def get_major_to_minor(shape: ShapeProto) -> list[int]:
-    """The dimensions of an array in the order of its layout, the outermost in memory first; row-major without one."""
+    """Returns the dimensions of an array in the order of its layout, the outermost in memory first; row-major without
+    one."""
     order = list(reversed(shape.layout.minor_to_major))
     return order if len(order) == len(shape.dimensions) else list(range(len(shape.dimensions)))
 

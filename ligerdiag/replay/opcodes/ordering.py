@@ -1,4 +1,4 @@
-"""`sort` and `topk`. Both keep the order of equal elements, whether or not that was asked for."""
+"""`sort` and `topk`. Both keep the order of equal elements, whether or not the instruction requires it."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from ligerdiag.replay.opcodes.sort_order import compute_order, compute_rank
 
 
 def evaluate_sort(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """All operands, along one dimension, by the comparator's order."""
+    """Returns all operands, along one dimension, by the comparator's order."""
     arrays = [np.asarray(operand) for operand in operands]
     dimension = instruction.proto.dimensions[0]
     moved = [np.moveaxis(array, dimension, -1) for array in arrays]
@@ -22,7 +22,7 @@ def evaluate_sort(instruction: HloInstruction, operands: tuple[Value, ...], scop
 
 
 def compute_top(values: Array, k: int, *, largest: bool) -> tuple[Array, Array]:
-    """The k largest (or smallest) of the last dimension in the total order, and their positions, s64."""
+    """Returns the k largest (or smallest) of the last dimension in the total order, and their positions, s64."""
     ranks = compute_rank(values, canonical=False)
     order = np.argsort(~ranks if largest else ranks, axis=-1, kind="stable")[..., :k]
     return np.take_along_axis(values, order, -1), order

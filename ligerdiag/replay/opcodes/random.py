@@ -99,7 +99,7 @@ def compute_threefry(counter: Words, key: Words) -> Words:
 
 
 def _choose_axis(dimensions: tuple[int, ...]) -> int:
-    """The dimension that is split: the first even one, otherwise the largest."""
+    """Returns the dimension that is split: the first even one, otherwise the largest."""
     for axis, extent in enumerate(dimensions):
         if extent % 2 == 0:
             return axis

@@ -49,7 +49,7 @@ class Reducer:
     ufuncs: tuple[UFunc, ...]
     """One per operand; empty where the computation is not one operation per operand."""
     keeps_second: bool
-    """Whether it gives its second value back: a scatter that replaces."""
+    """Whether it returns its second value: a scatter that replaces."""
 
     def combine(self, first: Sequence[Array], second: Sequence[Array]) -> tuple[Array, ...]:
         """Element by element, by the computation itself; all arrays of one shape."""
@@ -59,13 +59,13 @@ class Reducer:
         return tuple([np.broadcast_to(np.asarray(array), shape) for array in arrays])
 
     def is_neutral(self, inits: Sequence[Array]) -> bool:
-        """Whether it does not matter how often the initial values are combined in."""
+        """Returns whether it does not matter how often the initial values are combined."""
         again = self.combine(inits, inits)
         return all(np.array_equal(a, b) for a, b in zip(again, inits, strict=True))
 
 
 def parse_reducer(computation: int, count: int, scope: Scope) -> Reducer:
-    """The reducer of `count` operands that has that id."""
+    """Returns the reducer of `count` operands that has that id."""
     callee = scope.module.computations[computation]
     root = callee.root
     roots = root.operands if is_tuple(root.shape) and root.opcode == "tuple" else (root,)
@@ -85,7 +85,7 @@ def parse_reducer(computation: int, count: int, scope: Scope) -> Reducer:
 
 
 def _recognise(result: HloInstruction, first: HloInstruction, second: HloInstruction) -> UFunc | None:
-    """The ufunc of the two parameters, in the parameters' dtype or one that widens it."""
+    """Returns the ufunc of the two parameters, in the parameters' dtype or one that widens it."""
     inner = _strip_convert(result, narrow=first)
     if len(inner.operands) != 2 or is_tuple(inner.shape):
         return None
@@ -97,7 +97,8 @@ def _recognise(result: HloInstruction, first: HloInstruction, second: HloInstruc
 
 
 def _strip_convert(instruction: HloInstruction, *, narrow: HloInstruction | None) -> HloInstruction:
-    """What a conversion between a narrow float and a wider one converts: widened, added and rounded is one addition.
+    """Returns the operand of a conversion between a narrow float and a wider one: widened, added and rounded is one
+    addition.
 
     narrow: for a result, the parameter whose dtype it must be rounded to.
     """
@@ -111,7 +112,7 @@ def _strip_convert(instruction: HloInstruction, *, narrow: HloInstruction | None
 
 
 def compute_accumulator_dtype(ufunc: UFunc, dtype: DType) -> DType:
-    """What values of a dtype are combined in."""
+    """Returns the dtype in which values of a dtype are combined."""
     if dtype in NARROW_FLOATS:
         return np.dtype(np.float64 if ufunc is np.add else np.float32)
     if ufunc is np.add and dtype == np.float32:

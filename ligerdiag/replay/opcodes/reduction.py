@@ -18,7 +18,7 @@ from ligerdiag.replay.opcodes.scope import Array, Evaluate, Scope, Value
 def reduce_arrays(
     arrays: Sequence[Array], inits: Sequence[Array], dimensions: Sequence[int], reducer: Reducer
 ) -> tuple[Array, ...]:
-    """The arrays without those dimensions; `inits` are the scalars that each fold starts from."""
+    """Returns the arrays without those dimensions; `inits` are the scalars that each fold starts from."""
     with np.errstate(all="ignore"):
         if reducer.ufuncs:
             operands = zip(arrays, inits, reducer.ufuncs, strict=True)

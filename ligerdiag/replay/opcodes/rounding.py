@@ -16,7 +16,7 @@ from ligerdiag.replay.opcodes.scope import Array, Evaluate, Scope, Value
 
 
 def elementwise(compute: Callable[..., Any]) -> Evaluate:
-    """An opcode from a function of arrays that broadcast; the function sees no narrow floats."""
+    """Returns an opcode from a function of arrays that broadcast; the function sees no narrow floats."""
 
     def evaluate(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
         arrays = [widen(get_array(instruction, operand)) for operand in operands]
@@ -27,7 +27,7 @@ def elementwise(compute: Callable[..., Any]) -> Evaluate:
 
 
 def get_array(instruction: HloInstruction, operand: Value) -> Array:
-    """An operand that has to be an array."""
+    """Returns an operand that has to be an array."""
     if isinstance(operand, tuple):
         raise ArtifactError(f"`{instruction.name}` is a {instruction.opcode} of a tuple")
     return operand
@@ -39,5 +39,5 @@ def widen(array: Array) -> Array:
 
 
 def round_to(computed: Any, instruction: HloInstruction) -> Array:
-    """What was computed, in the instruction's own element type."""
+    """Returns the computed values in the instruction's own element type."""
     return np.asarray(computed).astype(get_dtype(instruction.shape), copy=False)

@@ -19,7 +19,8 @@ from ligerdiag.replay.opcodes.scope import Array, Evaluate, NotCoveredError, Sco
 def combine_rows(
     targets: Sequence[Array], rows: Array, updates: Sequence[Array], reducer: Reducer
 ) -> tuple[Array, ...]:
-    """The targets [rows, columns] after updates [n, columns] went into the rows that `rows`, s64[n], names, in order."""
+    """Returns the targets [rows, columns] after updates [n, columns] went into the rows that `rows`, s64[n], names, in
+    order."""
     if reducer.keeps_second:
         # the last update of a row is the one that stays
         named, position = np.unique(rows[::-1], return_index=True)
@@ -36,7 +37,7 @@ def combine_rows(
 def _combine_named(
     rows: Sequence[Array], places: Array, updates: Sequence[Array], reducer: Reducer
 ) -> tuple[Array, ...]:
-    """The same for those rows that an update names; `places` are positions among them."""
+    """Returns the same for those rows that an update names; `places` are positions among them."""
     if not reducer.ufuncs:
         for turn in _iterate_turns(places):
             there = places[turn]

@@ -1,4 +1,4 @@
-"""What an opcode gets and gives: values, and the little it may ask of the program around it."""
+"""The interface of an opcode: values, and the few questions it may ask about the program around it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ from ligerdiag.hlo.module import HloInstruction, HloModule
 
 type Array = np.ndarray[Any, Any]
 type Value = Array | tuple["Value", ...]
-"""An array in its logical shape (strides are nobody's business), or a tuple; a token is the empty tuple."""
+"""An array in its logical shape (strides do not matter), or a tuple; a token is the empty tuple."""
 
 
 class NotCoveredError(LigerdiagError):
@@ -33,7 +33,7 @@ class Scope(Protocol):
         ...
 
     def call(self, computation: int, arguments: Sequence[Value]) -> Value:
-        """The value of the computation with that id, called with these arguments.
+        """Returns the value of the computation with that id, called with these arguments.
 
         A computation of scalars may be called with arrays of one shape instead: it is evaluated element by element.
         """

@@ -57,7 +57,7 @@ def _guess(rows: Sequence[Array]) -> Iterator[Array]:
 
 
 def _is_order(comparator: int, rows: Sequence[Array], order: Array, scope: Scope) -> bool:
-    """Whether no element comes before its left neighbour, and those that are equal keep their places."""
+    """Returns whether no element comes before its left neighbour, and equal ones keep their places."""
     sorted_rows = [np.take_along_axis(row, order, -1) for row in rows]
     left, right = [row[:, :-1] for row in sorted_rows], [row[:, 1:] for row in sorted_rows]
     if _comes_before(comparator, right, left, scope).any():

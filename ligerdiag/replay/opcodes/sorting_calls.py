@@ -16,7 +16,7 @@ from ligerdiag.replay.opcodes.sort_order import compute_rank
 
 
 def evaluate_topk_call(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """The largest elements of the last dimension, and their positions.
+    """Returns the largest elements of the last dimension, and their positions.
 
     The comparator stays behind from what the call was made of, and its dtype may be another one than the operand's.
     """

@@ -22,7 +22,7 @@ _FALSE = np.zeros((), np.bool_)
 
 
 def pad_base(array: Array, window: Window, fill: Array) -> Array:
-    """The array with the window's base dilation and padding; negative padding crops."""
+    """Returns the array with the window's base dilation and padding; negative padding crops."""
     for axis, dimension in enumerate(window.dimensions):
         step, low, high = dimension.base_dilation or 1, dimension.padding_low, dimension.padding_high
         if step == 1 and not low and not high:
@@ -95,7 +95,8 @@ def _scan(arrays: tuple[Array, ...], axis: int, from_end: bool, reducer: Reducer
 def reduce_windows(
     arrays: tuple[Array, ...], inits: tuple[Array, ...], window: Window, result: tuple[int, ...], reducer: Reducer
 ) -> tuple[Array, ...]:
-    """One fold per window, each of shape `result`, that starts from the initial values; padding counts as nothing."""
+    """Returns one fold per window, each of shape `result`, that starts from the initial values; padding counts as
+    nothing."""
     dtypes = [array.dtype for array in arrays]
     if reducer.ufuncs:
         wide = [compute_accumulator_dtype(u, d) for u, d in zip(reducer.ufuncs, dtypes, strict=True)]

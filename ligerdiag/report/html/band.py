@@ -61,7 +61,7 @@ class Segment:
     end: float
     contents: Contents
     text: str = ""
-    """What it says below; empty where there is no room."""
+    """The text below; empty if there is no room."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ class Lane:
     joint: float | None
     """x at which it is tied to the band: where the two have the same contents."""
     text: str
-    """What it is; empty where there is no room."""
+    """The label; empty if there is no room."""
     text_x: float
 
 
@@ -109,7 +109,7 @@ _LANE_TEXTS = {
 
 
 def compute_band(columns: Sequence[Column], kernel: str) -> Band:
-    """kernel: the name of who overwrites."""
+    """Computes the drawing. kernel: the name of the kernel that overwrites the buffer."""
     width = max(WIDTH, 2 * PADDING + MIN_COLUMN * len(columns))
     step = (width - 2 * PADDING) / max(1, len(columns))
     xs = [PADDING + step * (number + 0.5) for number in range(len(columns))]
@@ -155,7 +155,7 @@ def _compute_texts(column: Column, step: float) -> list[tuple[str, str]]:
 
 
 def _compute_lanes(columns: Sequence[Column], xs: Sequence[float], bottom: float) -> tuple[tuple[Lane, ...], float]:
-    """The lines, and the y of the lowest thing."""
+    """Returns the lines, and the y of the lowest thing."""
     lanes: list[Lane] = []
     y = bottom + 20
     step = xs[1] - xs[0] if len(xs) > 1 else WIDTH / 2

@@ -1,7 +1,7 @@
-"""What happens to one mutated buffer, one column after the other: the order of the schedule, not its distances.
+"""The accesses to one mutated buffer, one column after the other: the order of the schedule, not its distances.
 
-A column is one access, or several reads in a row that are all right in the same way: those are no story, and a kernel's
-operand may have dozens of them.
+A column is one access, or several reads in a row that are all right in the same way: those need no attention, and a
+kernel's operand may have dozens of them.
 """
 
 from collections.abc import Sequence
@@ -20,13 +20,13 @@ _RIGHT = (ReadKind.FRESH, ReadKind.ORIGINAL)
 
 
 class Contents(StrEnum):
-    """What stands in the bytes."""
+    """The contents of the bytes."""
 
     NOTHING = "nothing"
     OLD = "old"
     NEW = "new"
     UNSURE = "unsure"
-    """What the kernel wrote, or the old contents: whether it writes could not be told."""
+    """The kernel's result or the old contents: it is unknown whether the kernel writes."""
     OTHER = "other"
 
 
@@ -59,7 +59,7 @@ class Column:
 
     @property
     def sentence(self) -> str:
-        """The same in words, for who does not see the picture."""
+        """Returns the same in words, for readers who cannot see the picture."""
         where = "" if self.place is Place.SAME_BYTES else f", from {_PLACES[self.place]}"
         reaches = f", reaches {self.outputs}" if self.outputs else ""
         return f"{self.heading}: {self.name} at {self.when}{where}{reaches}"
@@ -69,9 +69,9 @@ _PLACES = {Place.COPY: "a copy", Place.COMPUTED_ANEW: "a value that it computes 
 
 
 def compute_columns(view: ScheduleView, buffer: int) -> tuple[Column, ...]:
-    """In the order of the schedule; who else had the bytes before the value was computed is left out.
+    """Returns the columns in the order of the schedule; uses of the bytes before the value was computed are left out.
 
-    An instruction that puts its result where it reads from reads first.
+    An instruction whose result overwrites the bytes that it reads, reads first.
     """
     steps = {step.id: step for step in view.steps}
     accesses = [a for a in view.accesses if a.buffer == buffer and a.step in steps]
@@ -112,7 +112,7 @@ def _key(access: Access, steps: dict[int, Step]) -> tuple[object, ...]:
 
 
 def compute_contents(kind: AccessKind, before: Contents, buffer: MutatedBuffer) -> Contents:
-    """What stands in the bytes after an access."""
+    """Returns the contents of the bytes after an access."""
     match kind:
         case AccessKind.DEFINE:
             return Contents.OLD

@@ -69,7 +69,7 @@ class BufferPicture:
 
 
 def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDEX, version: str = "") -> str:
-    """A whole HTML document. index: where its way back leads. version: ligerdiag's own."""
+    """Returns a whole HTML document. index: where its way back leads. version: ligerdiag's own."""
     view = case.view
     steps = compute_step_ids(view)
     subject = find_subject(case)
@@ -126,7 +126,7 @@ def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDE
 
 
 def compute_pictures(view: ScheduleView, subject: Subject) -> tuple[BufferPicture, ...]:
-    """The subject's buffer first, then those with the worst reads."""
+    """Returns the pictures: the subject's buffer first, then those with the worst reads."""
     pictures: list[BufferPicture] = []
     steps = {step.id: step for step in view.steps}
     for number in list_buffers(view, subject):
@@ -165,7 +165,7 @@ def _list_legend(pictures: tuple[BufferPicture, ...]) -> list[Sign]:
 
 
 def _describe_expected(expected: str | Mapping[str, str] | None) -> str:
-    """What the case says about its outputs, in words; empty where it says nothing."""
+    """Returns the case's expectation of its outputs, in words; empty if it has none."""
     if expected is None:
         return ""
     if isinstance(expected, str):

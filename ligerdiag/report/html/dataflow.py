@@ -13,7 +13,7 @@ NODE_HEIGHT = 50
 ROW = 68
 """From the top of one node to the top of the next."""
 GAP = 74
-"""Between layers; room for the word on a missing edge."""
+"""Between layers; leaves room for the word on a missing edge."""
 _CHARACTERS = 19
 """Of monospace at 11 px in a node."""
 _SWEEPS = 4
@@ -39,7 +39,7 @@ class PlacedEdge:
     path: str
     """SVG path data."""
     label: tuple[float, float]
-    """Where a word about it stands; an edge that passes no layer has no room for "old contents"."""
+    """The place of a word about it; an edge that passes no layer has no room for "old contents"."""
     is_long: bool
     title: str
 
@@ -98,7 +98,7 @@ def _compute_layers(nodes: Sequence[Node], edges: Sequence[Edge]) -> dict[Key, i
 
 
 def _compute_route(edge: Edge, layer: dict[Key, int]) -> tuple[Key, ...]:
-    """The edge's nodes, with a place of its own in each layer that it crosses."""
+    """Returns the edge's nodes, with a place of its own in each layer that it crosses."""
     crossed = range(layer[edge.source] + 1, layer[edge.target])
     inner: list[Key] = [("way", f"{number} {edge.source} {edge.target}") for number in crossed]
     layer |= dict(zip(inner, crossed, strict=True))

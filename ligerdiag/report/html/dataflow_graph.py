@@ -1,4 +1,4 @@
-"""What stands between the kernel and the outputs, as a small graph: the steps on the way, and the edge that is missing."""
+"""The way from the kernel to the outputs as a small graph: the steps on it, and the edge that is missing."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ type Key = tuple[str, str]
 
 
 class EdgeKind(StrEnum):
-    """What leads from one node to another."""
+    """The connection from one node to another."""
 
     FLOW = "flow"
     """A value is used."""
@@ -78,7 +78,7 @@ def compute_graph(view: ScheduleView) -> Graph:
 
 
 def _order(edges: Sequence[Edge]) -> list[Key]:
-    """Every node behind all that lead to it, as far as there is no way round in a circle."""
+    """Returns the nodes in an order in which each comes after all that lead to it, as far as there is no circle."""
     out: dict[Key, list[Key]] = defaultdict(list)
     for edge in edges:
         out[edge.source].append(edge.target)
@@ -101,7 +101,7 @@ def _order(edges: Sequence[Edge]) -> list[Key]:
 
 
 def _list_edges(view: ScheduleView, outputs: Sequence[OutputView]) -> Iterable[Edge]:
-    """Each once: the ways there are, what is missing, and where the old value goes."""
+    """Lists each edge once: the existing ways, the missing edge, and the way of the old value."""
     opcodes = {step.id: step.opcode for step in view.steps}
     known = frozenset(opcodes)
     edges: dict[tuple[Key, Key], EdgeKind] = {}

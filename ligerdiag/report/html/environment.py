@@ -21,7 +21,7 @@ _PACKAGE = "ligerdiag.report.html"
 
 
 def render(template: str, style: str, script: str, **names: Any) -> str:
-    """A page. style, script: names of files beside the templates."""
+    """Returns a page. style, script: names of files beside the templates."""
     css, js = _load(style), _load(script)
     policy = (
         f"default-src 'none'; style-src '{_compute_digest(css)}'; script-src '{_compute_digest(js)}'; "
@@ -44,7 +44,7 @@ def _environment() -> Environment:
 
 
 def _finalize(value: object) -> object:
-    """Text comes from files that somebody else wrote; ours is marked, and numbers are numbers."""
+    """Escapes text, which may come from untrusted files; our own markup is marked as safe, and numbers stay numbers."""
     if isinstance(value, float):
         return f"{value:.6g}"
     return compute_printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
@@ -56,5 +56,5 @@ def _load(name: str) -> str:
 
 
 def _compute_digest(text: str) -> str:
-    """As a content security policy names it; the text must be the element's whole content."""
+    """Returns the digest as a content security policy names it; the text must be the element's whole content."""
     return f"sha256-{b64encode(sha256(text.encode('utf-8')).digest()).decode('ascii')}"

@@ -33,12 +33,12 @@ class PlotRow:
     output: str
     verdict: Verdict
     attribution: str
-    """What the numbers are, one word for each who computed them."""
+    """The explanation of the numbers, one word for each witness that computed them."""
     dots: tuple[Dot, ...]
     tolerance: float | None
     """x up to which rounding explains an error."""
     sentences: tuple[tuple[str, str], ...]
-    """(who, what)."""
+    """(witness, sentence)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class ErrorsPlot:
 
 
 def compute_errors_plot(case: CaseReport, order: Sequence[str] = ()) -> ErrorsPlot | None:
-    """None where there are no numbers. order: of the outputs' names; the program's where nothing else is said."""
+    """Returns None if there are no numbers. order: of the outputs' names; by default the program's."""
     replay: Mapping[str, OutputNumbers] = {} if case.replay is None else case.replay.outputs
     device: Mapping[str, DeviceOutput] = {} if case.device is None else case.device.outputs
     reference: Mapping[str, float] = {} if case.replay is None else case.replay.reference
@@ -79,7 +79,7 @@ class _Axis:
         return round(PADDING + share * (WIDTH - 2 * PADDING), 1)
 
     def list_ticks(self) -> tuple[tuple[float, str], ...]:
-        """Every third decade."""
+        """Returns every third decade."""
         decades = range(LEAST, self._most + 1, 3)
         return tuple((self.place(10.0**decade) or 0.0, f"{10.0**decade:.0e}" if decade else "1") for decade in decades)
 

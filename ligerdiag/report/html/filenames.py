@@ -15,7 +15,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
 
 
 def compute_file_names(cases: Sequence[CaseReport]) -> tuple[str, ...]:
-    """One name a case, such as `seed_flce-False-float32.h100.1b2c3d4e.html`.
+    """Returns one name a case, such as `seed_flce-False-float32.h100.1b2c3d4e.html`.
 
     Two entries with the same id and target, from two files, are told apart by their order.
     """

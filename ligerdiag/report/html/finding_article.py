@@ -32,16 +32,18 @@ class Article:
     """(label, sentence) pairs."""
     help: tuple[Part, ...]
     allowed: str
-    """Who allows it and why, empty when nobody does."""
+    """The suppression and its reason; empty if the finding is not allowed."""
 
 
 def compute_articles(case: CaseReport, steps: Mapping[str, int]) -> tuple[Article, ...]:
-    """The worst first, those that are allowed last. steps: name of an instruction to the id of its step."""
+    """Returns the articles, the worst first, those that are allowed last. steps: name of an instruction to the id of
+    its step."""
     return tuple(_make(finding, case, steps) for finding in list_worst_first(case))
 
 
 def list_worst_first(case: CaseReport) -> list[Finding]:
-    """The causes of a page by severity, then by the worst output that each reaches and by how many; allowed ones last."""
+    """Returns the causes of a page by severity, then by the worst output that each reaches and by how many; allowed
+    ones last."""
 
     def weigh(cause: Finding) -> tuple[bool, int, int, int]:
         verdicts = [VERDICT_ORDER.index(case.outputs[name]) for name in cause.outputs if name in case.outputs]

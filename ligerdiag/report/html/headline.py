@@ -1,9 +1,9 @@
-"""What a reader takes away in ten seconds: which outputs are wrong, why in words without HLO, and the place.
+"""The headline, for a reader with ten seconds: which outputs are wrong, why in words without HLO, and the place.
 
-1. What the schedule makes wrong comes first, then what the numbers call wrong, then what is unknown.
-2. Where every output is fresh or lucky, an error comes before that, and a warning beside it: a headline is green only where
+1. Outputs that the schedule makes wrong come first, then those that are wrong by the numbers, then unknown ones.
+2. If every output is fresh or lucky, an error comes before that, and a warning beside it: a headline is green only if
    no finding and no wrong number stands below.
-3. All three lines speak of the page's subject, and of no other kernel.
+3. All three lines are about the page's subject, and about no other kernel.
 """
 
 from collections import Counter
@@ -31,9 +31,9 @@ class Headline:
     count: str
     """Such as `1 of 4 outputs is wrong (stale): bias`; without backticks."""
     plain: str
-    """Why, for who has never seen HLO."""
+    """The reason, for readers new to HLO."""
     detail: str = ""
-    """Which instruction; empty where nothing is known."""
+    """The instruction; empty if it is unknown."""
 
 
 _ONE = {
@@ -45,7 +45,7 @@ _ONE = {
 }
 _MANY = {verdict: saying.replace("is ", "are ") for verdict, saying in _ONE.items()}
 _NO_LUCK = (Verdict.CLOBBERED, Verdict.UNKNOWN)
-"""Verdicts that are said beside a worse one."""
+"""Verdicts that are mentioned beside a worse one."""
 _KEEPS = {
     Verdict.FRESH: "the schedule keeps to the program's own order",
     Verdict.LATENT: "this schedule happens to keep to the program's own order",
@@ -92,7 +92,7 @@ def _compute_by_verdicts(case: CaseReport, worst: Verdict | None, subject: Subje
 
 
 def _compute_by_numbers(case: CaseReport, worst: Verdict | None, subject: Subject) -> Headline | None:
-    """None where no number is wrong, or the schedule itself makes outputs wrong."""
+    """Returns a headline; None if no number is wrong, or if the schedule itself makes outputs wrong."""
     words = compute_numbers_words(case)
     wrong = [name for name, word in words.items() if word is NumbersWord.WRONG]
     inexact = [name for name, word in words.items() if word is NumbersWord.INEXACT]
@@ -121,7 +121,7 @@ def _compute_by_numbers(case: CaseReport, worst: Verdict | None, subject: Subjec
 
 
 def _compute_by_findings(case: CaseReport, worst: Verdict | None) -> Headline | None:
-    """None where no finding says more than the verdicts do."""
+    """Returns a headline; None if no finding says more than the verdicts do."""
     if worst not in (None, Verdict.FRESH, Verdict.LATENT):
         return None
     findings, errors = list_counted(list_worst_first(case)), _list_errors(case)

@@ -1,4 +1,5 @@
-"""Why outputs are what they are, in two sentences about one kernel: in plain words, and with the instruction."""
+"""The reasons for the outputs' verdicts, in two sentences about one kernel: in plain words, and with the
+instruction."""
 
 import re
 
@@ -46,7 +47,8 @@ def compute_plain(case: CaseReport, worst: Verdict, subject: Subject) -> str:
 
 
 def _find_stale(view: ScheduleView, subject: Subject) -> Access | None:
-    """The stale read of the subject's buffer that its finding is about, or the first that makes an output stale."""
+    """Returns the stale read of the subject's buffer that its finding is about, or the first that makes an output
+    stale."""
     stale = [a for a in view.accesses if a.read is ReadKind.STALE and a.buffer == subject.buffer]
     instructions = () if subject.finding is None else subject.finding.instructions[1:]
     names = {step.id: step.name.removeprefix("%") for step in view.steps}
@@ -59,7 +61,8 @@ def _find_stale(view: ScheduleView, subject: Subject) -> Access | None:
 
 
 def compute_detail(case: CaseReport, worst: Verdict, subject: Subject) -> str:
-    """The sentence of an output that the subject makes wrong, and for which others it holds; else a finding's message."""
+    """Returns the sentence of an output that the subject makes wrong, and for which others it holds; else a finding's
+    message."""
     finding = subject.finding
     if case.view is not None and VERDICT_ORDER.index(worst) > 0:
         said = [o for o in case.view.outputs if o.verdict is worst and o.sentence and _is_about(o, case.view, subject)]
@@ -80,13 +83,14 @@ def compute_detail(case: CaseReport, worst: Verdict, subject: Subject) -> str:
 
 
 def _name_reader(view: ScheduleView, subject: Subject) -> str:
-    """The instruction that the sentence in plain words is about; empty where it is about none."""
+    """Returns the instruction that the sentence in plain words is about; empty where it is about none."""
     access = _find_stale(view, subject)
     return next((step.name for step in view.steps if access is not None and step.id == access.step), "")
 
 
 def _is_about(output: OutputView, view: ScheduleView, subject: Subject) -> bool:
-    """Whether the sentence speaks of what the subject overwrites, and its finding reaches the output."""
+    """Returns whether the sentence is about the buffer that the subject overwrites, and its finding reaches the
+    output."""
     if subject.finding is not None and output.name not in subject.finding.outputs:
         return False
     if subject.buffer is None:

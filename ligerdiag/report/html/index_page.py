@@ -1,4 +1,4 @@
-"""The index: every case in one table, what was covered, and what was said about the run as a whole.
+"""The index: every case in one table, the coverage, and notes about the run as a whole.
 
 Failing cases come first, then those that could not be decided, those with nothing to check, and those that are as expected.
 """
@@ -47,13 +47,13 @@ class IndexRow:
     chips: tuple[Chip, ...]
     """The wrong ones first."""
     worst: int
-    """How bad its worst output is; -1 without outputs."""
+    """The severity of its worst output; -1 without outputs."""
     replay: str
     device: str
 
 
 def render_index_html(report: CheckReport, *, files: Sequence[str] = (), version: str = "") -> str:
-    """A whole HTML document. files: where each case's page is, `compute_file_names` where nothing else is said."""
+    """Renders a whole HTML document. files: the page of each case, by default those of `compute_file_names`."""
     names = files or compute_file_names(report.cases)
     rows = [_make_row(case, name) for case, name in zip(report.cases, names, strict=True)]
     rows.sort(key=lambda row: _ORDER.index(TONES[row.case.status]))
@@ -94,7 +94,7 @@ def _make_row(case: CaseReport, file: str) -> IndexRow:
 
 
 def _count_chips(rows: Sequence[IndexRow]) -> list[tuple[str, str, int]]:
-    """(sign, word, outputs), the worst first."""
+    """Returns (sign, word, outputs), the worst first."""
     counts = Counter((chip.sign, chip.word) for row in rows for chip in row.chips)
     ordered = sorted(counts.items(), key=lambda one: SIGN_ORDER.index(one[0][0]))
     return [(sign, word, number) for (sign, word), number in ordered]

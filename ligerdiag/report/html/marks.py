@@ -39,7 +39,7 @@ WRONG_READS = (ReadKind.STALE, ReadKind.CLOBBERED, ReadKind.UNKNOWN, ReadKind.LA
 
 
 def sign_of(access: Access) -> Sign:
-    """What stands for an access; a read of no kind is as doubtful as an unknown one."""
+    """Returns the sign of an access; a read of no kind is as doubtful as an unknown one."""
     match access.kind:
         case AccessKind.DEFINE:
             return SIGNS["define"]

@@ -1,4 +1,4 @@
-"""The whole module's text, small enough to travel inside of a page: the browser unpacks it when it is asked for."""
+"""The whole module's text, small enough to be part of a page: the browser unpacks it on request."""
 
 import gzip
 from base64 import b64encode
@@ -17,6 +17,6 @@ def compute_packed(lines: Sequence[str]) -> str:
 
 
 def compute_printable_line(line: str) -> str:
-    """The same on one line, with the blanks at its front."""
+    """Returns the same on one line, with the blanks at its front."""
     bare = line.lstrip(" ")
     return " " * (len(line) - len(bare)) + compute_printable(bare)

@@ -1,8 +1,8 @@
 """The outputs of a case as chips, the wrong ones first, and which of them the numbers call wrong.
 
-1. An output is wrong by the numbers where a replay or a device computed something else than what is meant, or where program
+1. An output is wrong by the numbers if a replay or a device computed other values than the intended ones, or if program
    order itself differs from the case's reference by more than rounding explains.
-2. It is inexact where the rounding of a workaround explains the difference: LD012 says so, or the numbers are lossy.
+2. It is inexact if the rounding of a workaround explains the difference: LD012 says so, or the numbers are lossy.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ SIGN_ORDER = ("stale", "clobbered", "error", "unknown", "warning", "latent", "fr
 
 
 class NumbersWord(StrEnum):
-    """What the numbers say against an output."""
+    """The numbers' statement against an output."""
 
     WRONG = "wrong by the numbers"
     INEXACT = "inexact"
@@ -72,7 +72,7 @@ def _compute_word(name: str, case: CaseReport) -> NumbersWord:
 
 
 def _judge(verdict: Verdict, word: NumbersWord) -> tuple[str, str]:
-    """Sign and word of a chip."""
+    """Returns sign and word of a chip."""
     said = "STALE" if verdict is Verdict.STALE else verdict.value
     if verdict not in _WRONG_VERDICTS and word is NumbersWord.WRONG:
         return "error", f"{said}, {word.value}"

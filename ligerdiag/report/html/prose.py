@@ -21,12 +21,12 @@ class Part:
 
 
 def compute_step_ids(view: ScheduleView | None) -> dict[str, int]:
-    """Name of an instruction, with its `%`, to the id of its step."""
+    """Returns a map from the name of an instruction, with its `%`, to the id of its step."""
     return {} if view is None else {step.name: step.id for step in view.steps}
 
 
 def compute_parts(text: str, steps: Mapping[str, int]) -> tuple[Part, ...]:
-    """The whole of `text` without its backticks; a name that is no step of the page is code all the same."""
+    """Splits the whole of `text`, without its backticks; a name that is no step of the page is still code."""
     parts: list[Part] = []
     at = 0
     for match in _CODE.finditer(text):
@@ -39,7 +39,7 @@ def compute_parts(text: str, steps: Mapping[str, int]) -> tuple[Part, ...]:
 
 
 def compute_names(text: str, steps: Mapping[str, int], *, unknown: bool = True) -> tuple[Part, ...]:
-    """The same without a meaning for backticks. unknown: whether names that are no step are code."""
+    """Returns the same without a meaning for backticks. unknown: whether names that are no step are code."""
     parts: list[Part] = []
     at = 0
     for match in _NAME.finditer(text):

@@ -1,7 +1,9 @@
-"""The one kernel call that a page is about: that of the worst finding. Headline, sentence and first band all speak of it.
+"""The one kernel call that a page is about: that of the worst finding. Headline, sentence and first band are all about
+it.
 
-1. The worst finding is one that nobody allows, of the worst severity; among these the one that reaches the worst outputs,
-   and the most of them. Where outputs are wrong, only a finding that reaches the worst of them counts, be it allowed.
+1. The worst finding is one that is not allowed, of the worst severity; among these the one that reaches the worst
+   outputs, and the most of them. If outputs are wrong, only a finding that reaches the worst of them counts, even an
+   allowed one.
 2. Without one it is the overwritten buffer with the worst reads.
 """
 
@@ -15,7 +17,7 @@ from ligerdiag.report.source_text import compute_place, load_source_text
 from ligerdiag.schedule_view import AccessKind, ReadKind, ScheduleView
 
 _CALL_RULE = "LD006"
-"""Its findings stand at the line of the call, whatever the others point at."""
+"""Its findings are at the line of the call, wherever the others point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,7 @@ class Subject:
 
 
 def find_subject(case: CaseReport) -> Subject:
-    """An empty one where no kernel is known."""
+    """Returns the subject; an empty one if no kernel is known."""
     finding, view = _find_finding(case), case.view
     buffer = None if view is None else _find_buffer(view, finding)
     kernel = finding.kernel if finding is not None else ""
@@ -83,7 +85,7 @@ def _find_buffer(view: ScheduleView, finding: Finding | None) -> int | None:
 
 
 def _find_line(case: CaseReport, finding: Finding | None, buffer: int | None) -> SourceLine | None:
-    """The user's line that calls the kernel, as nearly as it is known."""
+    """Returns the user's line that calls the kernel, as nearly as it is known."""
     if finding is not None:
         own = finding.instructions[:1]
         calls = [f for f in case.findings if f.rule == _CALL_RULE and own and f.instructions[:1] == own]

@@ -36,7 +36,7 @@ class Row:
     cells: tuple[Cell, ...]
     strips: tuple[Contents, ...]
     signs: tuple[Sign, ...]
-    """What it does to mutated buffers."""
+    """Its accesses to mutated buffers."""
     body: tuple["Row", ...] = ()
     """Of a loop."""
     is_open: bool = False
