@@ -15,7 +15,7 @@ def _calls_in_a_process_with(environment: dict[str, str]) -> Iterator[Call]:
     # A builtin: to unpickle a function of ours, the process would import the kernels first.
     before = f"import os; os.environ.update({environment!r})"
     with ProcessPoolExecutor(1, mp_context=spawn, initializer=exec, initargs=(before,)) as pool:
-        yield lambda function, *args, **keywords: pool.submit(function, *args, **keywords).result(timeout=120)
+        yield lambda function, *args, **keywords: pool.submit(function, *args, **keywords).result(timeout=600)
 
 
 @pytest.fixture(scope="session")
