@@ -23,6 +23,8 @@ def load_costs(path: Path = COSTS) -> dict[str, float]:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
+ROOMS = ("tests/bisect/", "tests/dumps/", "tests/security/")
+"""Whose files stay together: what they share is made by a fixture, and is in no cache."""
 ALONE = ("tests/docs/test_commands.py", "tests/gpu/")
 """Whose tests share nothing but the cache, and take up to minutes each: they are handed out one by one."""
 VARIANTS = {"tests/newcomer/test_newcomer.py": ("plain", "pinned")}
@@ -34,6 +36,9 @@ def find_group(nodeid: str) -> str:
     file, _, name = nodeid.partition("::")
     if file.startswith(ALONE):
         return nodeid
+    room = next((room for room in ROOMS if file.startswith(room)), "")
+    if room:
+        return room
     words = [word for word in VARIANTS.get(file, ()) if word in re.split(r"[\[\]-]", name)]
     return f"{file}[{words[0]}]" if words else TOGETHER.get(file, file)
 

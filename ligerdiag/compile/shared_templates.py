@@ -2,6 +2,7 @@
 
 1. `python -m ligerdiag.compile.shared_templates SOCKET` hands out forks of templates until its standard input closes. It
    starts a template when it is first asked for one of its kind. A run whose LIGERDIAG_TEMPLATES names the socket asks there.
+   The socket belongs into a folder that nobody else may enter.
 2. A kind is an interpreter, a module, and all environment variables but those that each worker has for itself; see
    `worker_template`.
 3. Who asks sends what a template is sent, one byte with three descriptors, and behind it the kind. The worker answers.
