@@ -1,6 +1,6 @@
 UV ?= uv
 
-.PHONY: check lint test docs docs-check examples screenshots bench fuzz-nightly lock proto
+.PHONY: check lint test costs docs docs-check examples screenshots bench fuzz-nightly lock proto
 
 check: lint docs-check test
 
@@ -11,7 +11,12 @@ lint:
 	$(UV) run lint-imports
 
 test:
-	$(UV) run pytest
+	$(UV) run pytest --durations=20
+
+# Measures each file of tests anew, for the order in which a run hands them out, and prints a table of the rooms.
+costs:
+	$(UV) run pytest --junitxml=report/junit.xml
+	$(UV) run python -m tools.costs report/junit.xml
 
 docs:
 	$(UV) run python -m ligerdiag.report.rule_page docs/rules

@@ -1,25 +1,31 @@
-"""Tests run in two processes; those of one room stay together, as they share what was compiled for them."""
+"""Tests run in two processes, which share what was compiled, and the templates of workers."""
 
 from typing import Any
 
 import pytest
 
+from tests.scheduling import load_costs, make_scheduler, sort_by_cost
+from tests.shared_run import SharedRun, own_templates, shared_cache
+
+__all__ = ["own_templates", "shared_cache"]
+
 pytest_plugins = ["pytester", "tests.plain_environment"]
 
-TOGETHER = {"hlo": "analysis", "inspection": "analysis", "property": "analysis"}
-"""Rooms that use each other's compiled programs."""
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        shared = SharedRun()
+        shared.start()
+        config.pluginmanager.register(shared)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {nodeid: number for number, nodeid in enumerate(sort_by_cost([one.nodeid for one in items], load_costs()))}
+    items.sort(key=lambda item: order[item.nodeid])
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Hands out whole rooms, the folders under tests/ (pytest 9.2 does not look where xdist 3.8 writes groups)."""
-    from xdist.scheduler import LoadScopeScheduling
-
-    class RoomScheduling(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            room = nodeid.removeprefix("tests/").partition("/")[0]
-            if room == "docs":
-                return nodeid  # pages share nothing, and some take minutes
-            return TOGETHER.get(room, room)
-
-    return RoomScheduling(config, log)
+    """Files are handed out by their cost (pytest 9.2 does not look where xdist 3.8 writes groups)."""
+    return make_scheduler(config, log)

@@ -15,7 +15,7 @@ class Outcome:
     err: str
 
 
-def run_process(command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], timeout: float = 300) -> Outcome:
+def run_process(command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], timeout: float = 1200) -> Outcome:
     """Runs it until it ends, in any way."""
     done = subprocess.run(
         command,

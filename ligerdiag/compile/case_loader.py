@@ -41,10 +41,7 @@ class CaseLoader:
         """
         self._once = once
         self._is_used = False
-        added = list_case_path()
-        self._path = [*added, *(entry for entry in sys.path if entry not in added)]
-        if added:  # for the programs that a case starts
-            os.environ["PYTHONPATH"] = os.pathsep.join(added)
+        self._path: list[str] = []
         self._source: Source | None = None
         self._cases: dict[str, Case] = {}
         self._hashes: dict[str, str] = {}
@@ -58,6 +55,7 @@ class CaseLoader:
         self._is_used = True
         self._forget()
         os.chdir(source.root)
+        self._path = self._path or _compute_path()
         sys.path[:] = [source.root, *self._path]
         if source.file:
             sys.path.append(str(Path(source.file).parent))
@@ -101,6 +99,14 @@ class CaseLoader:
             del sys.modules[name]
         forget_live_case()
         self._source, self._cases, self._hashes = None, {}, {}
+
+
+def _compute_path() -> list[str]:
+    """What follows the source's root; the programs that a case starts get the user's PYTHONPATH back."""
+    added = list_case_path()
+    if added:
+        os.environ["PYTHONPATH"] = os.pathsep.join(added)
+    return [*added, *(entry for entry in sys.path if entry not in added)]
 
 
 def describe_case(case: Case, source: Source) -> CaseSpec:

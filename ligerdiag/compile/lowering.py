@@ -5,7 +5,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -131,6 +131,14 @@ def lower_case(
         trace_seconds=trace_seconds,
         lower_seconds=perf_counter() - started - trace_seconds,
     )
+
+
+def import_kernel_libraries() -> None:
+    """Imports jax-triton, Triton and its interpreter: once, before a worker is forked. What does not import is told by a
+    case that needs it."""
+    for name in ("jax_triton.triton_lib", "triton.runtime.interpreter"):
+        with suppress(Exception):
+            importlib.import_module(name)
 
 
 def configure_locations(package: str) -> None:

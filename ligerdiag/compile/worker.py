@@ -11,8 +11,9 @@ def prepare() -> Answerer:
     """Imports jax and triton, before any file of the user's: see case_loader."""
     from ligerdiag.compile.case_loader import CaseLoader, describe_case
     from ligerdiag.compile.compile_job import compile_case
-    from ligerdiag.compile.lowering import configure_locations
+    from ligerdiag.compile.lowering import configure_locations, import_kernel_libraries
 
+    import_kernel_libraries()
     configure_locations(str(Path(__file__).parent))
     loader = CaseLoader(once=True)
 

@@ -43,6 +43,7 @@ def serve(prepare: Callable[[], Answerer], *, starts_nothing: bool = False) -> N
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     _prefer_for_oom()
+    _limit_memory()
     end_watch = watch_parent()
     answer = prepare()
     end_watch()
@@ -55,6 +56,7 @@ def serve(prepare: Callable[[], Answerer], *, starts_nothing: bool = False) -> N
 
 
 def _answer_jobs(channel: socket.socket, answer: Answerer, *, starts_nothing: bool) -> None:
+    _limit_memory()
     if starts_nothing:
         die_with_parent(os.getppid())
     end_group_with_parent(channel.fileno())
@@ -88,6 +90,9 @@ def _prefer_for_oom() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(OOM_SCORE, encoding="ascii")
+
+
+def _limit_memory() -> None:
     limit = os.environ.get(MEMORY_VARIABLE)
     if limit:
         resource.setrlimit(resource.RLIMIT_DATA, (int(limit), int(limit)))

@@ -2,6 +2,7 @@
 
 1. The first process does the slow imports, once, and is the template that forks every worker; see `worker_template`.
 2. Where it says that it cannot be forked, it is the worker, and the next one is a process of its own again.
+3. Where another process keeps templates for many runs, a fork of those is taken; see `shared_templates`.
 """
 
 import os
@@ -11,11 +12,14 @@ import socket
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from time import monotonic
 
-from ligerdiag.compile.worker_process import FORK_REQUEST, WorkerDied, WorkerProcess
+from ligerdiag.compile.shared_templates import Kind, connect, send_request, start_process
+from ligerdiag.compile.worker_process import WorkerDied, WorkerProcess, WorkerTimeout
+from ligerdiag.compile.worker_template import render_equipment
 
 _GONE = -signal.SIGKILL
 
@@ -25,9 +29,7 @@ class WorkerStarts:
 
     def __init__(self, python: str, module: str, environment: Mapping[str, str], log: Path) -> None:
         """module: the Python module that a worker runs. log: gets what the imports print."""
-        self._python = python
-        self._module = module
-        self._environment = dict(environment)
+        self._kind = Kind(python=python, module=module, environment=dict(environment))
         self._log = log
         self._lock = Lock()
         self._template: _Template | None = None
@@ -38,13 +40,17 @@ class WorkerStarts:
 
         Raises OSError where no process can be started, and what `WorkerProcess.wait_until_ready` raises.
         """
+        shared = connect(self._kind)
+        if shared is not None:
+            with suppress(OSError, WorkerDied, WorkerTimeout):
+                return _fork(shared, log, self._kind, is_shared=True)
         with self._lock:
             if self._template is not None:
                 with suppress(OSError, WorkerDied):
-                    return self._template.fork(log)
+                    return _fork(self._template.channel, log, self._kind)
                 self._template.worker.close()  # it was ended from outside
                 self._template = None
-            process, channel = self._start_process()
+            process, channel = start_process(self._kind, self._log)
             worker = WorkerProcess(process, channel)
             self._starting = worker
             try:
@@ -58,7 +64,7 @@ class WorkerStarts:
                 return worker
             self._template = _Template(worker, channel)
             try:
-                return self._template.fork(log)
+                return _fork(channel, log, self._kind)
             except OSError as error:
                 raise WorkerDied("was not forked: its template is gone") from error
 
@@ -76,42 +82,31 @@ class WorkerStarts:
                 self._template.worker.close()
                 self._template = None
 
-    def _start_process(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
-        ours, theirs = socket.socketpair()
-        with theirs, self._log.open("ab") as output:
-            process = subprocess.Popen(
-                [self._python, "-P", "-m", self._module],
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=output,
-                env=self._environment,
-                cwd=self._log.parent,
-                start_new_session=True,
-            )
-        return process, ours
 
-
+@dataclass(frozen=True, slots=True, eq=False)
 class _Template:
-    def __init__(self, worker: WorkerProcess, channel: socket.socket) -> None:
-        self.worker = worker
-        self._channel = channel
+    worker: WorkerProcess
+    channel: socket.socket
 
-    def fork(self, log: Path) -> WorkerProcess:
-        """Returns a copy of the template; OSError where it is gone."""
-        ours, theirs = socket.socketpair()
-        status, their_status = os.pipe()
-        process = ForkedProcess(status)
-        worker = WorkerProcess(process, ours)
-        try:
-            with theirs, log.open("ab") as output:
-                socket.send_fds(self._channel, [FORK_REQUEST], [theirs.fileno(), their_status, output.fileno()])
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            os.close(their_status)
-        process.pid, _ = worker.wait_until_ready()
-        return worker
+
+def _fork(control: socket.socket, log: Path, kind: Kind, *, is_shared: bool = False) -> WorkerProcess:
+    """A copy of the template behind the socket; OSError or WorkerDied where there is none."""
+    ours, theirs = socket.socketpair()
+    status, their_status = os.pipe()
+    process = ForkedProcess(status)
+    worker = WorkerProcess(process, ours)
+    try:
+        ours.sendall(render_equipment(kind.environment, log.parent))
+        with theirs, log.open("ab") as output:
+            descriptors = [theirs.fileno(), their_status, output.fileno()]
+            send_request(control, descriptors, kind if is_shared else None)
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        os.close(their_status)
+    process.pid, _ = worker.wait_until_ready()
+    return worker
 
 
 class ForkedProcess:

@@ -2,25 +2,37 @@
 
 1. A fork copies one thread alone: a lock that another thread holds stays locked for ever. So a process forks only while
    it has one thread and JAX has no backend, whose threads and devices a copy could not use.
-2. The parent sends one byte with three descriptors: the worker's socket, a pipe for how it ended, and its first log. The
-   worker says its process id itself, once it leads a session of its own; what it returned or was killed by goes to the
-   pipe, as a line.
+2. The parent sends one byte with three descriptors: the worker's socket, a pipe for how it ended, and its first log. On
+   the socket waits a line with what the worker has for itself: its folder, and the variables that no import looks at. The
+   worker says its process id, once it leads a session of its own; what it returned or was killed by goes to the pipe, as
+   a line.
 3. The template ends with its own parent, when the socket closes; its workers notice.
 """
 
 import gc
+import json
 import os
 import selectors
 import signal
 import socket
 import sys
+import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NoReturn
 
-from ligerdiag.compile.worker_process import FORK_DESCRIPTORS, FORK_REQUEST, render_ready
+from ligerdiag.compile.fields import parse_object, read_str, read_str_map
+from ligerdiag.compile.worker_faults import CASE_PATH
+from ligerdiag.compile.worker_process import FORK_DESCRIPTORS, FORK_REQUEST, MEMORY_VARIABLE, render_ready
+
+_OWN = frozenset(
+    {"TMPDIR", "COLUMNS", "LINES", "PWD", "OLDPWD", "SHLVL", "_", "LIGERDIAG_CACHE_DIR", "TRITON_CACHE_DIR", CASE_PATH}
+    | {MEMORY_VARIABLE}
+)
+_OWN_PREFIXES = ("PYTEST_", "GITHUB_", "CI_")
 
 
 def can_fork() -> bool:
@@ -99,6 +111,7 @@ def _run_worker(jobs: int, log: int, work: Callable[[socket.socket], None]) -> N
         os.dup2(log, 2)
         os.close(log)
         channel = socket.socket(fileno=jobs)
+        _equip(channel)
         channel.sendall(render_ready(os.getpid(), forks=False))
         work(channel)
         code = 0
@@ -111,6 +124,33 @@ def _run_worker(jobs: int, log: int, work: Callable[[socket.socket], None]) -> N
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code & 0xFF)
+
+
+def is_own(name: str) -> bool:
+    """Whether no import looks at the environment variable, so that each worker of a template may have its own."""
+    return name in _OWN or name.startswith(_OWN_PREFIXES)
+
+
+def render_equipment(environment: Mapping[str, str], folder: Path) -> bytes:
+    """The line that waits on a new worker's socket; see 2. folder: its current one."""
+    own = {name: value for name, value in environment.items() if is_own(name)}
+    return (json.dumps({"own": own, "folder": str(folder)}) + "\n").encode()
+
+
+def _equip(channel: socket.socket) -> None:
+    line = b""
+    while not line.endswith(b"\n"):
+        block = channel.recv(1 << 16)
+        if not block:
+            raise SystemExit(1)  # whoever asked is gone
+        line += block
+    fields = parse_object(line)
+    own = read_str_map(fields, "own")
+    for name in [name for name in os.environ if is_own(name) and name not in own]:
+        del os.environ[name]
+    os.environ.update(own)
+    os.chdir(read_str(fields, "folder"))
+    tempfile.tempdir = None
 
 
 def _report(pid: int, status: int) -> None:

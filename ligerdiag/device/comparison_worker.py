@@ -9,11 +9,12 @@ from ligerdiag.device.job import parse_comparison_request, render_answer
 
 def prepare() -> Answerer:
     """Imports jax, triton and numpy, before any file of the user's: see case_loader."""
-    from ligerdiag.compile import lowering as _  # noqa: F401 - jax, jax_triton and triton
     from ligerdiag.compile.artifacts import load_artifact
     from ligerdiag.compile.case_loader import CaseLoader
+    from ligerdiag.compile.lowering import import_kernel_libraries
     from ligerdiag.device.comparison import compare_with_replay
 
+    import_kernel_libraries()
     loader = CaseLoader(once=True)
 
     def answer(job: Json, log: Path) -> str:

@@ -16,13 +16,14 @@ from ligerdiag.replay.job import ReplayAnswer, parse_replay_request, render_repl
 
 def prepare() -> Answerer:
     """Imports jax, triton and numpy, before any file of the user's: see case_loader."""
-    from ligerdiag.compile import lowering as _  # noqa: F401 - jax, jax_triton and triton
     from ligerdiag.compile.artifacts import load_artifact
     from ligerdiag.compile.case_loader import CaseLoader
+    from ligerdiag.compile.lowering import import_kernel_libraries
     from ligerdiag.compile.worker_faults import describe_fault
     from ligerdiag.replay.opcodes.scope import NotCoveredError
     from ligerdiag.replay.run import replay_case
 
+    import_kernel_libraries()
     loader = CaseLoader(once=True)
 
     def answer(job: Json, log: Path) -> str:

@@ -87,12 +87,12 @@ _shared: list[Compiler] = []
 
 
 @pytest.fixture(scope="session")
-def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compiler]:
+def compiler(shared_cache: Path) -> Iterator[Compiler]:
     """Shared by both folders of tests, whichever asks first."""
     if _shared:
         yield _shared[0]
         return
     with ExitStack() as stack:
-        _shared.append(Compiler(tmp_path_factory.mktemp("analysis"), stack))
+        _shared.append(Compiler(shared_cache, stack))
         yield _shared[0]
         _shared.clear()

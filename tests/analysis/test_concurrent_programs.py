@@ -23,17 +23,16 @@ def programs(compiler: Compiler) -> Programs:
 
 
 @pytest.fixture(scope="module")
-def concurrent(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Inspection]:
+def concurrent(shared_cache: Path) -> dict[str, Inspection]:
     """The same, with command buffers that keep the declared order alone."""
-    root = tmp_path_factory.mktemp("concurrent")
     flags = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT", "xla_gpu_graph_min_graph_size": 1}
-    with Pool(cache=Cache(root), jobs=2) as pool:
+    with Pool(cache=Cache(shared_cache), jobs=2) as pool:
         cases = discover_cases(["concurrent.py"], pool=pool, directory=PROGRAMS)
         results = list(compile_cases(cases, [load_target("h100")], pool=pool, variation=Variation(flags=flags)))
     found: dict[str, Inspection] = {}
     for result in results:
         assert result.artifact is not None, result.error
-        found[result.case.id] = inspect_artifact(result.artifact, effects_cache=Path(root / "effects"))
+        found[result.case.id] = inspect_artifact(result.artifact, effects_cache=shared_cache / "effects")
     return found
 
 

@@ -21,8 +21,8 @@ CLOBBERED = "exp exp_scaled tanh exp_custom_jvp in_scanned_layers jitted_inside 
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CaseReport]:
-    options = api.CheckOptions(selectors=(str(PROGRAMS),), cache_directory=tmp_path_factory.mktemp("cache"))
+def reports(shared_cache: Path) -> dict[str, CaseReport]:
+    options = api.CheckOptions(selectors=(str(PROGRAMS),), cache_directory=shared_cache)
     return {case.id: case for case in api.check(options).cases}
 
 

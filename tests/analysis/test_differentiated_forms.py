@@ -25,8 +25,8 @@ MISSED = {Verdict.STALE, Verdict.LATENT}
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, CaseReport]:
-    options = api.CheckOptions(selectors=(str(PROGRAMS),), cache_directory=tmp_path_factory.mktemp("cache"))
+def reports(shared_cache: Path) -> Mapping[str, CaseReport]:
+    options = api.CheckOptions(selectors=(str(PROGRAMS),), cache_directory=shared_cache)
     return {case.id: case for case in api.check(options).cases}
 
 

@@ -1,4 +1,4 @@
-"""Real compiles, one cache for all of them: what one test has compiled, the next one reads."""
+"""Real compiles, in the cache of the whole run: what one test has compiled, the next one reads."""
 
 import os
 import sys
@@ -18,8 +18,8 @@ type RunCli = Callable[..., Outcome]
 
 
 @pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+def cache(shared_cache: Path) -> Path:
+    return shared_cache
 
 
 @pytest.fixture(scope="session")

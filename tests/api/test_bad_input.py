@@ -40,8 +40,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def troubles(folder: Path, check: Check) -> dict[str, CaseReport]:
-    return {case.id: case for case in check(folder / "troubles.py").cases}
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def troubles(folder: Path, check: Check, own_cache: Path) -> dict[str, CaseReport]:
+    return {case.id: case for case in check(folder / "troubles.py", cache=own_cache).cases}
 
 
 @pytest.mark.parametrize(
@@ -163,10 +168,10 @@ def test_the_command_line_ends_with_2_and_shows_no_traceback(
     assert "Traceback" not in outcome.out + outcome.err
 
 
-def test_nothing_half_written_is_left_in_the_cache(troubles: dict[str, CaseReport], cache: Path) -> None:
+def test_nothing_half_written_is_left_in_the_cache(troubles: dict[str, CaseReport], own_cache: Path) -> None:
     assert troubles
-    assert list(cache.rglob(".tmp-*")) == []
-    for directory in (cache / "artifacts").iterdir():
+    assert list(own_cache.rglob(".tmp-*")) == []
+    for directory in (own_cache / "artifacts").iterdir():
         assert (directory / "manifest.json").is_file()
 
 

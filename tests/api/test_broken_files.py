@@ -16,8 +16,8 @@ BROKEN = {
     "odd": GOOD.format(", expected='fersh'").replace("'good'", "'odd'"),
     "other": "CASE = 7\n",
     "killed": "import os\nos.abort()\nCASE = 1\n",
-    "hanging": "import time\ntime.sleep(600)\nCASE = 1\n",
 }
+HANGING = "import time\ntime.sleep(6000)\nCASE = 1\n"
 
 
 def test_each_broken_file_has_its_report_and_the_good_one_too(tmp_path: Path, run_cli: RunCli) -> None:
@@ -25,7 +25,7 @@ def test_each_broken_file_has_its_report_and_the_good_one_too(tmp_path: Path, ru
         (tmp_path / f"{name}.py").write_text(text)
     (tmp_path / "good.py").write_text(GOOD.format(""))
     files = [f"{name}.py" for name in (*BROKEN, "good")]
-    outcome = run_cli("check", *files, "--format", "json", "--no-replay", "--timeout", "12", cwd=tmp_path)
+    outcome = run_cli("check", *files, "--format", "json", "--no-replay", cwd=tmp_path)
     report = json.loads(outcome.out)
     validate(report, load_schema())
     cases = {case["id"]: case for case in report["cases"]}
@@ -36,9 +36,21 @@ def test_each_broken_file_has_its_report_and_the_good_one_too(tmp_path: Path, ru
     assert "no_such_package" in cases["missing.py"]["error"]
     assert "did you mean `fresh`" in cases["odd.py"]["error"]
     assert "SIGABRT" in cases["killed.py"]["error"]
-    assert "was ended after 12 s" in cases["hanging.py"]["error"]
     assert (outcome.code, report["exit_code"]) == (2, 2)
     assert "Traceback" not in outcome.err
+
+
+def test_a_file_that_hangs_is_ended_and_has_its_report(tmp_path: Path, run_cli: RunCli) -> None:
+    """Beside one that is broken, and none that has to be done by then."""
+    (tmp_path / "hanging.py").write_text(HANGING)
+    (tmp_path / "other.py").write_text(BROKEN["other"])
+    files = ("hanging.py", "other.py")
+    outcome = run_cli("check", *files, "--format", "json", "--no-replay", "--timeout", "5", cwd=tmp_path)
+    cases = {case["id"]: case for case in json.loads(outcome.out)["cases"]}
+    assert set(cases) == set(files)
+    assert {case["status"] for case in cases.values()} == {"could not analyse"}
+    assert "was ended after 5 s" in cases["hanging.py"]["error"]
+    assert outcome.code == 2
 
 
 @pytest.mark.parametrize("name", ["syntax", "killed", "nowhere"])

@@ -25,8 +25,8 @@ PROGRAMS = Path(__file__).parents[1] / "compile" / "programs"
 
 
 @pytest.fixture(scope="module")
-def artifact(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    with Pool(cache=Cache(tmp_path_factory.mktemp("cache")), jobs=1) as pool:
+def artifact(cache: Path) -> Artifact:
+    with Pool(cache=Cache(cache), jobs=1) as pool:
         cases = discover_cases(["doubling.py"], pool=pool, directory=PROGRAMS)
         (result, *_) = compile_cases(cases, [load_target("h100")], pool=pool)
     assert result.artifact is not None, result.error

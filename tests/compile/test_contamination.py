@@ -102,11 +102,15 @@ if __name__ == "__main__":
 
 
 @pytest.fixture
-def ask(tmp_path: Path) -> Iterator[Callable[[str], str]]:
+def ask(tmp_path: Path, own_templates: None) -> Iterator[Callable[[str], str]]:
     (tmp_path / "talkative_worker.py").write_text(GARBAGE)
     path = os.pathsep.join((str(tmp_path), str(Path(__file__).parents[2])))
     pool = Pool(
-        cache=Cache(tmp_path / "cache"), jobs=1, module="talkative_worker", environment={"PYTHONPATH": path}, timeout=20
+        cache=Cache(tmp_path / "cache"),
+        jobs=1,
+        module="talkative_worker",
+        environment={"PYTHONPATH": path},
+        timeout=600,
     )
 
     def ask_it(request: str) -> str:

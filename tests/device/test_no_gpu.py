@@ -87,7 +87,7 @@ def test_the_command_line_says_so_before_it_compiles_or_imports_anything(project
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 2
     assert done.stdout == ""
@@ -139,7 +139,7 @@ def test_a_run_of_cases_tells_each_case_and_raises_nothing(
     runs = list(
         run_cases(
             cases,
-            DeviceOptions(timeout=120.0, refuse=never, draws=draw_once),
+            DeviceOptions(timeout=600.0, refuse=never, draws=draw_once),
             cache=cache,
             toolchain=current_toolchain(),
             judge=never,

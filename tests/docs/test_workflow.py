@@ -66,7 +66,7 @@ def test_the_check_of_the_workflow_writes_what_its_other_steps_read(tmp_path: Pa
         "LIGERDIAG_CACHE_DIR": str(tmp_path / "cache"),
     }
     words = [re.sub(r"=(ligerdiag\.\w+)$", rf"={tmp_path}/\1", word) for word in read_command()]
-    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     assert {path.name for path in tmp_path.glob("ligerdiag.*")} == {"ligerdiag.sarif", "ligerdiag.xml"}
     log = json.loads((tmp_path / "ligerdiag.sarif").read_text())
@@ -90,7 +90,7 @@ def test_what_is_uploaded_has_all_that_counts_and_nothing_else(tmp_path: Path) -
     (tmp_path / "ligerdiag.sarif").write_text(text)
     words = shlex.split(read_runs()[FILTER])
     assert words[0] == "python"
-    subprocess.run([sys.executable, *words[1:]], cwd=tmp_path, check=True, timeout=60)
+    subprocess.run([sys.executable, *words[1:]], cwd=tmp_path, check=True, timeout=600)
     log = json.loads((tmp_path / "counted.sarif").read_text())
     assert list(jsonschema.Draft202012Validator(json.loads(SARIF.read_text())).iter_errors(log)) == []
     assert [result["properties"]["case"] for result in log["runs"][0]["results"]] == ["b"]

@@ -87,7 +87,7 @@ def run_cli(cache: Path) -> "Callable[..., subprocess.CompletedProcess[str]]":
         command = [sys.executable, "-m", "ligerdiag.cli", *map(str, words)]
         environment = os.environ | {"LIGERDIAG_CACHE_DIR": str(cache)}
         return subprocess.run(
-            command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=300
+            command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=600
         )
 
     return run

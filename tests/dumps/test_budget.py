@@ -46,7 +46,7 @@ def test_outside_of_the_main_thread_time_is_not_bounded() -> None:
             return int(signal.getitimer(signal.ITIMER_PROF)[0])
 
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(work).result(timeout=60) == 0
+        assert pool.submit(work).result(timeout=600) == 0
 
 
 def test_too_much_memory_is_an_error_and_the_bound_is_lifted_again() -> None:

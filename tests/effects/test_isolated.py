@@ -50,7 +50,7 @@ LIBRARY = CustomCall(target="__cublas$gemm", backend_config=b"{}", operands=2, o
 
 def test_a_kernel_that_kills_its_reader_costs_its_own_answer(payload: bytes, cache: Path) -> None:
     calls = [make_call(payload), make_deadly(), LIBRARY, make_call(payload), make_call(payload, operands=2)]
-    effects = compute_effects_isolated(calls, cache_directory=cache, timeout=60)
+    effects = compute_effects_isolated(calls, cache_directory=cache, timeout=600)
     assert effects[0].operands == (BOTH,)
     assert effects[1].operands == (UNKNOWN,)
     assert effects[1].reasons[0].startswith("reading the kernel ended its process (exit code ")
@@ -70,7 +70,7 @@ def test_a_kernel_that_takes_too_long_is_unknown(cache: Path) -> None:
 @pytest.fixture
 def warm(payload: bytes, cache: Path) -> Path:
     """A cache that holds the answer for `payload`."""
-    compute_effects_isolated([make_call(payload)], cache_directory=cache, timeout=60)
+    compute_effects_isolated([make_call(payload)], cache_directory=cache, timeout=600)
     return cache
 
 
@@ -92,7 +92,7 @@ def test_a_warm_run_starts_no_worker(payload: bytes, warm: Path, monkeypatch: py
         raise AssertionError("a worker was wanted")
 
     monkeypatch.setattr(isolated, "_compute_in_workers", refuse)
-    effects = compute_effects_isolated([make_call(payload)] * 200, cache_directory=warm, timeout=60)
+    effects = compute_effects_isolated([make_call(payload)] * 200, cache_directory=warm, timeout=600)
     assert {found.operands for found in effects} == {(BOTH,)}
 
 
@@ -104,7 +104,7 @@ from ligerdiag.effects.call import CustomCall
 from ligerdiag.effects.isolated import compute_effects_isolated
 payload = pathlib.Path({str(tmp_path / "payload")!r}).read_bytes()
 call = CustomCall(target="triton_kernel_call", backend_config=payload, operands=1, outputs=1)
-(effects,) = compute_effects_isolated([call], cache_directory=pathlib.Path({str(warm)!r}), timeout=60)
+(effects,) = compute_effects_isolated([call], cache_directory=pathlib.Path({str(warm)!r}), timeout=600)
 assert effects.operands[0].value == "read_write"
 assert not {{"triton", "jax"}} & set(sys.modules)
 """
@@ -156,13 +156,13 @@ def test_a_damaged_cache_file_is_a_miss(
         return dict.fromkeys(missing)
 
     monkeypatch.setattr(isolated, "_compute_in_workers", note)
-    compute_effects_isolated([make_call(payload)], cache_directory=warm, timeout=60)
+    compute_effects_isolated([make_call(payload)], cache_directory=warm, timeout=600)
     assert asked == [file.stem]
 
 
 def test_a_cache_that_cannot_be_written_costs_nothing_but_time(payload: bytes, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    (effects,) = compute_effects_isolated([make_call(payload)], cache_directory=tmp_path / "file", timeout=60)
+    (effects,) = compute_effects_isolated([make_call(payload)], cache_directory=tmp_path / "file", timeout=600)
     assert effects.operands == (BOTH,)
 
 

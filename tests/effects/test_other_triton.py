@@ -18,7 +18,7 @@ from ligerdiag.effects.job import EFFECTS_WORKER, make_effects_job, parse_effect
 
 @pytest.fixture
 def readers(tmp_path: Path) -> Iterator[Pool]:
-    with Pool(cache=Cache(tmp_path / "root"), jobs=1, timeout=60, module=EFFECTS_WORKER) as pool:
+    with Pool(cache=Cache(tmp_path / "root"), jobs=1, timeout=600, module=EFFECTS_WORKER) as pool:
         yield pool
 
 
@@ -33,19 +33,19 @@ def test_a_call_arrives_as_it_was_sent(payload: bytes) -> None:
 
 def test_another_process_says_the_same_and_is_remembered(payload: bytes, readers: Pool, tmp_path: Path) -> None:
     calls = [make_call(payload), make_call(b"no payload"), make_call(payload)]
-    here = compute_effects_isolated(calls, cache_directory=None, timeout=60)
-    there = compute_effects_isolated(calls, cache_directory=tmp_path / "effects", timeout=60, readers=readers)
+    here = compute_effects_isolated(calls, cache_directory=None, timeout=600)
+    there = compute_effects_isolated(calls, cache_directory=tmp_path / "effects", timeout=600, readers=readers)
     assert there == here
     assert there[0].operands == (Access.READ_WRITE,)
     readers.close()
-    assert compute_effects_isolated(calls, cache_directory=tmp_path / "effects", timeout=60, readers=readers) == here
+    assert compute_effects_isolated(calls, cache_directory=tmp_path / "effects", timeout=600, readers=readers) == here
 
 
 def test_a_reader_that_is_gone_leaves_the_effects_unknown(payload: bytes, tmp_path: Path) -> None:
     gone = replace(current_toolchain(), python=str(tmp_path / "no-python"))
     with Pool(cache=Cache(tmp_path / "root"), toolchain=gone, jobs=1, module=EFFECTS_WORKER) as readers:
         (effects,) = compute_effects_isolated(
-            [make_call(payload)], cache_directory=tmp_path, timeout=60, readers=readers
+            [make_call(payload)], cache_directory=tmp_path, timeout=600, readers=readers
         )
     assert effects.operands == (Access.UNKNOWN,)
     assert effects.reasons[0].startswith("cannot start a worker with ")

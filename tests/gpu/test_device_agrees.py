@@ -9,6 +9,7 @@ import pytest
 
 from ligerdiag import api
 from ligerdiag.outcomes import FAR
+from tests.gpu.conftest import parametrize_cases
 
 ROOT = Path(__file__).parents[2]
 SELECTORS = ("seed_flce[*-float32-*-4-2048-50304-1024]", "bf16_flce[False-*-4-2048-50304-1024]")
@@ -18,22 +19,25 @@ PRIME = 10_000
 """First of the seeds whose agreement docs/measurements reports."""
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    parametrize_cases(metafunc, SELECTORS)
+
+
 def test_an_output_is_wrong_on_the_device_exactly_when_its_verdict_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case_id: str, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Against the reference in plain jnp: wrong ones lie above 11 and lossy ones at 0.25 (docs/measurements)."""
     monkeypatch.chdir(ROOT)
-    report = api.check(api.CheckOptions(selectors=SELECTORS, cache_directory=tmp_path, device=True, replay=False))
+    options = api.CheckOptions(selectors=(case_id,), cache_directory=shared_cache, device=True, replay=False)
+    (case,) = api.check(options).cases
+    assert case.device is not None
+    assert case.device.intended_from.startswith("reference"), case.device.error
     misjudged: dict[str, tuple[str, tuple[float, ...]]] = {}
-    for case in report.cases:
-        assert case.device is not None
-        assert case.device.intended_from.startswith("reference"), case.device.error
-        for name, output in case.device.outputs.items():
-            is_wrong = not all(error < FAR for error in output.errors)
-            verdict = case.device.verdicts[name]
-            if is_wrong != (verdict in ("stale", "clobbered")):
-                misjudged[f"{case.id} {name}"] = verdict, output.errors
-    assert report.cases
+    for name, output in case.device.outputs.items():
+        is_wrong = not all(error < FAR for error in output.errors)
+        verdict = case.device.verdicts[name]
+        if is_wrong != (verdict in ("stale", "clobbered")):
+            misjudged[name] = verdict, output.errors
     assert misjudged == {}
 
 

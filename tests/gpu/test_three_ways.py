@@ -1,12 +1,12 @@
 """Schedule, replay and device on the small cases: all three say the same, and replay computes what the device computes."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ligerdiag import api
-from ligerdiag.report.model import CheckReport, Status
+from ligerdiag.report.model import Status
+from tests.gpu.conftest import parametrize_cases
 
 ROOT = Path(__file__).parents[2]
 SELECTORS = (
@@ -16,42 +16,31 @@ SELECTORS = (
 F32, BF16 = 1e-5, 2e-2
 """Relative error in norm, products in full precision: sums in another order and functions that differ by ulps; and
 roundings to 8 bits that fall the other way."""
+UNSTEADY = "constant[hidden]"
+"""Its kernel overwrites a constant: the executable keeps that, and a second execution starts with what the first one left
+there (LD017)."""
 
 
-@pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CheckReport]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(ROOT)
-        patch.setenv("JAX_DEFAULT_MATMUL_PRECISION", "highest")
-        cache = tmp_path_factory.mktemp("cache")
-        yield api.check(api.CheckOptions(selectors=SELECTORS, cache_directory=cache, device=True))
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    parametrize_cases(metafunc, SELECTORS)
 
 
-def test_every_case_was_run_and_is_as_it_expects(report: CheckReport) -> None:
-    assert {case.id: case.device.error if case.device else "not run" for case in report.cases} == dict.fromkeys(
-        [case.id for case in report.cases], ""
-    )
-    others = {case.id: (case.status, case.mismatch, case.disagreements) for case in report.cases}
-    assert {name: why for name, why in others.items() if why[0] is not Status.EXPECTED} == {}
+def test_schedule_replay_and_device_say_the_same(
+    case_id: str, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("JAX_DEFAULT_MATMUL_PRECISION", "highest")
+    (case,) = api.check(api.CheckOptions(selectors=(case_id,), cache_directory=shared_cache, device=True)).cases
+    assert case.device is not None
+    assert case.device.error == ""
+    assert case.status is Status.EXPECTED, (case.mismatch, case.disagreements)
+    tolerance = BF16 if "bf16" in case.id or "bfloat16" in case.id else F32
+    errors = {name: output.replay_error for name, output in case.device.outputs.items()}
+    assert {name: error for name, error in errors.items() if error is None or not error <= tolerance} == {}
+    unsteady = any(output.unsteady for output in case.device.outputs.values())
+    found = "LD017" in {finding.rule for finding in case.findings}
+    assert (unsteady, found) == (case.id == UNSTEADY,) * 2
 
 
-def test_replay_computes_what_the_device_computes(report: CheckReport) -> None:
-    far: dict[str, tuple[str, float | None]] = {}
-    for case in report.cases:
-        assert case.device is not None
-        tolerance = BF16 if "bf16" in case.id or "bfloat16" in case.id else F32
-        for name, output in case.device.outputs.items():
-            if output.replay_error is None or not output.replay_error <= tolerance:
-                far[case.id] = name, output.replay_error
-    assert far == {}
-
-
-def test_a_run_is_steady_unless_a_kernel_overwrites_a_constant(report: CheckReport) -> None:
-    """The executable keeps its constants: a second execution starts with what the first one left there (LD017)."""
-    unsteady = {
-        case.id
-        for case in report.cases
-        if case.device and any(output.unsteady for output in case.device.outputs.values())
-    }
-    assert unsteady == {"constant[hidden]"}
-    assert {case.id for case in report.cases if "LD017" in {finding.rule for finding in case.findings}} == unsteady
+def test_the_case_that_is_not_steady_is_among_them(case_ids: tuple[str, ...]) -> None:
+    assert UNSTEADY in case_ids

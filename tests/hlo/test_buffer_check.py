@@ -17,9 +17,9 @@ PROGRAMS = Path(__file__).parents[1] / "compile" / "programs"
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def compiled(shared_cache: Path) -> bytes:
     """What XLA made of a program: an HloProto."""
-    with Pool(cache=Cache(tmp_path_factory.mktemp("cache")), jobs=1) as pool:
+    with Pool(cache=Cache(shared_cache), jobs=1) as pool:
         cases = discover_cases(["doubling.py"], pool=pool, directory=PROGRAMS)
         (result, *_) = compile_cases(cases, [load_target("h100")], pool=pool)
     assert result.artifact is not None, result.error

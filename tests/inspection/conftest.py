@@ -50,9 +50,9 @@ type Pairs = dict[str, Pair]
 
 
 @pytest.fixture(scope="session")
-def pairs(compiler: Compiler, tmp_path_factory: pytest.TempPathFactory) -> Pairs:
+def pairs(compiler: Compiler, shared_cache: Path) -> Pairs:
     """By case id."""
-    cache = Cache(tmp_path_factory.mktemp("untagged"))
+    cache = Cache(shared_cache / "untagged")
     with Pool(cache=cache, jobs=2, module="tools.untagged_worker", environment={"PYTHONPATH": str(ROOT)}) as pool:
         cases = discover_cases(list(FILES), pool=pool, directory=PROGRAMS)
         results = list(compile_cases(cases, [load_target("h100")], pool=pool))

@@ -26,10 +26,9 @@ type Rows = dict[int, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> Rows:
-    cache: Path = tmp_path_factory.mktemp("cache")
+def rows(shared_cache: Path) -> Rows:
     with open_interpreting_process() as witness:
-        return {row["seed"]: row for row in judge(SEEDS, witness, cache_directory=cache)}
+        return {row["seed"]: row for row in judge(SEEDS, witness, cache_directory=shared_cache)}
 
 
 def test_a_third_of_all_random_programs_is_differentiated() -> None:

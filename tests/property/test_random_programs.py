@@ -12,10 +12,9 @@ from tests.property.random_cases import SEEDS
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> CheckReport:
+def report(shared_cache: Path) -> CheckReport:
     cases = Path(__file__).with_name("random_cases.py")
-    cache = tmp_path_factory.mktemp("cache")
-    return api.check(api.CheckOptions(selectors=(str(cases),), targets=("h200",), cache_directory=cache))
+    return api.check(api.CheckOptions(selectors=(str(cases),), targets=("h200",), cache_directory=shared_cache))
 
 
 def test_every_random_program_gets_a_verdict_for_every_output(report: CheckReport) -> None:

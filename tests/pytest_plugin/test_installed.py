@@ -23,7 +23,7 @@ type Run = Callable[..., Outcome]
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run([UV, "build", "--wheel", "-q", "-o", folder], cwd=ROOT, check=True, timeout=300)
+    subprocess.run([UV, "build", "--wheel", "-q", "-o", folder], cwd=ROOT, check=True, timeout=600)
     (found,) = folder.glob("ligerdiag-*.whl")
     return found
 
@@ -32,10 +32,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment that has ligerdiag from the wheel, and everything else from where these tests run."""
     folder = tmp_path_factory.mktemp("environment") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=300)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=600)
     python = folder / "bin" / "python"
     subprocess.run(
-        [UV, "pip", "install", "-q", "--python", python, "--no-deps", "--offline", wheel], check=True, timeout=300
+        [UV, "pip", "install", "-q", "--python", python, "--no-deps", "--offline", wheel], check=True, timeout=600
     )
     (packages,) = folder.glob("lib/python*/site-packages")
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")

@@ -20,7 +20,7 @@ def interpreted() -> Iterator[Call]:
     # a builtin: to unpickle a function of ours, the process would import triton first
     before = "import os; os.environ.update({'TRITON_INTERPRET': '1', 'JAX_PLATFORMS': 'cpu'})"
     with ProcessPoolExecutor(1, mp_context=spawn, initializer=exec, initargs=(before,)) as pool:
-        yield lambda function, *args, **keywords: pool.submit(function, *args, **keywords).result(timeout=120)
+        yield lambda function, *args, **keywords: pool.submit(function, *args, **keywords).result(timeout=600)
 
 
 def draw(rows: int = ROWS, block: int = BLOCK, dtype: Any = np.float32) -> Any:

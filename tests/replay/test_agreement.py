@@ -15,11 +15,9 @@ ROUNDING = 1e-6
 
 
 @pytest.fixture(scope="module")
-def check(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], CheckReport]:
-    cache = tmp_path_factory.mktemp("cache")
-
+def check(shared_cache: Path) -> Callable[[Path], CheckReport]:
     def run(file: Path) -> CheckReport:
-        return api.check(api.CheckOptions(selectors=(str(file),), cache_directory=cache))
+        return api.check(api.CheckOptions(selectors=(str(file),), cache_directory=shared_cache))
 
     return run
 

@@ -9,6 +9,7 @@ import os
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -40,8 +41,8 @@ class NoKernels:
 
 
 @pytest.fixture(scope="module")
-def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Artifact]]:
-    with Pool(cache=Cache(tmp_path_factory.mktemp("cache"))) as pool:
+def artifacts(shared_cache: Path) -> Iterator[Mapping[str, Artifact]]:
+    with Pool(cache=Cache(shared_cache)) as pool:
         specs = discover_cases([str(file.__file__) for file in FILES], pool=pool)
         results = compile_cases(specs, [load_target("h100")], pool=pool)
         yield {result.case.id: result.artifact for result in results if result.artifact is not None}

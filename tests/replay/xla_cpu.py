@@ -41,8 +41,9 @@ def compare_with_xla_cpu(
     x64: lower and run with 64-bit types.
     """
     with _x64(x64):
-        module = lower_to_module(function, *arguments)
-        expected = [np.asarray(leaf) for leaf in jax.tree.leaves(jax.jit(function)(*arguments))]
+        lowered = _lower(function, *arguments)
+        module = _parse_lowered(lowered)
+        expected = [np.asarray(leaf) for leaf in jax.tree.leaves(lowered.compile()(*arguments))]
         inputs = [np.asarray(jax.numpy.asarray(leaf)) for leaf in jax.tree.leaves(arguments)]
     assert_equals(evaluate_module(module, inputs, partition=partition), expected, rtol=rtol, by_norm=by_norm)
 
@@ -56,7 +57,14 @@ def compare_text_with_xla_cpu(text: str, *arguments: Any, rtol: float = 0.0, by_
 
 def lower_to_module(function: Callable[..., Any], *arguments: Any) -> HloModule:
     """The unoptimized HLO of a function; each leaf of the arguments is a parameter, used or not."""
-    lowered = jax.jit(function, keep_unused=True).lower(*arguments)
+    return _parse_lowered(_lower(function, *arguments))
+
+
+def _lower(function: Callable[..., Any], *arguments: Any) -> jax.stages.Lowered:
+    return jax.jit(function, keep_unused=True).lower(*arguments)
+
+
+def _parse_lowered(lowered: jax.stages.Lowered) -> HloModule:
     return _parse(lowered.compiler_ir("hlo").as_serialized_hlo_module_proto())  # type: ignore[union-attr]
 
 

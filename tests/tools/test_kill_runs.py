@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 TINY = "from ligerdiag import Arg, Case\nCASE = Case(name='tiny', function=lambda x: x + 1, args=(Arg(shape=(4,)),))\n"
 
 
+@pytest.mark.usefixtures("own_templates")
 @pytest.mark.parametrize(("kind", "moment", "size"), [("parent", 2.5, 0), ("worker", 3.5, 0), ("full", 0.0, 200)])
 def test_the_run_after_one_that_was_ended_is_as_if_nothing_had_been(
     kind: str, moment: float, size: int, tmp_path: Path

@@ -41,9 +41,9 @@ type Comparisons = Mapping[str, Comparison]
 
 
 @pytest.fixture(scope="module")
-def comparisons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Comparisons]:
+def comparisons(shared_cache: Path) -> Iterator[Comparisons]:
     found: dict[str, Any] = {}
-    with Pool(cache=Cache(tmp_path_factory.mktemp("cache")), jobs=1) as pool, open_interpreting_process() as witness:
+    with Pool(cache=Cache(shared_cache), jobs=1) as pool, open_interpreting_process() as witness:
         cases = discover_cases(["cases"], pool=pool, directory=ROOT)
         chosen = [c for c in cases if math.prod(c.mesh.values()) <= 8 and ("flce" not in c.id or SMALL in c.id)]
         for result in compile_cases(chosen, [load_target("h100")], pool=pool):
