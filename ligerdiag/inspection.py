@@ -126,7 +126,8 @@ def inspect_artifact(
     """Judges one artifact. Raises ArtifactError when one of its files cannot be read as the expected kind.
 
     declared: what is believed of operands whose effects are unknown. readers: workers that read kernels with the Triton
-    that made them, where that is not ours; see `open_readers`. neighbourhoods: look at who reads what is overwritten, too.
+    that made them, where that is not ours; see `open_readers`. neighbourhoods: also compute the readers of overwritten
+    values.
     view: compute what an HTML report draws.
     """
     program, _ = load_hlo(artifact.program)
