@@ -2,9 +2,9 @@
 (https://github.com/jax-ml/jax/issues/39625: on GPUs, with the state donated and returned last, two of the six numbers
 were wrong).
 
-No kernel is in it. What is on trial is XLA's own: the copies that it inserts where an output may stand in the bytes
-of an argument. The schedule has them in the right order, and replay computes the right numbers. What the CUDA graph
-of these copies may do is not judged here: the wrong numbers of the report are a GPU's.
+No kernel is in it. The subject is XLA's own behaviour: the copies that it inserts where an output may stand in the
+bytes of an argument. The schedule has them in the right order, and replay computes the right numbers. What the CUDA
+graph of these copies may do is not judged here: the wrong numbers of the report are a GPU's.
 """
 
 import itertools

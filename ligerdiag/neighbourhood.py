@@ -41,7 +41,7 @@ class Fate(StrEnum):
     GONE = "gone"
     """The schedule does not hold it."""
     UNPLACED = "unplaced"
-    """The schedule holds it, and where it writes could not be told."""
+    """The schedule holds it, and the place of its write is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ class AccessKind(StrEnum):
     DEFINE = "define"
     """It computes the value that the kernel overwrites later."""
     HIDDEN_WRITE = "hidden write"
-    """The kernel overwrites it behind XLA's back."""
+    """The kernel overwrites it without XLA's knowledge."""
     READ = "read"
     """It reads the bytes, or what they are a copy of, or computes the value anew."""
     REUSE = "reuse"
@@ -72,8 +72,8 @@ class Place(StrEnum):
     COPY = "copy"
     """Other bytes: those that the overwritten ones were copied, gathered or cast from, or a copy of them."""
     COMPUTED_ANEW = "computed anew"
-    """From neither: the instruction computes the value again from what it was computed from, or from where it has the value
-    could not be told."""
+    """From neither: the instruction computes the value again from what it was computed from, or the origin of the value
+    is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ class MutatedBuffer:
     offset: int
     """Bytes from the start of the allocation."""
     is_performed: bool
-    """The schedule holds the call, and where it writes could be told."""
+    """The schedule holds the call, and the place of its write is known."""
     unknown: bool
     """Whether it could not be determined if the kernel writes it."""
 

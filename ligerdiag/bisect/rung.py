@@ -93,7 +93,7 @@ class Rung:
 
 def find_cheapest(rungs: Sequence[Rung]) -> Rung | None:
     """Returns the fastest on the device; of those that are as fast within `CLOCK_NOISE`, or were not timed, the one
-    with the least memory, then with the fewest instructions, then the first. What is not known costs most. None without
+    with the least memory, then with the fewest instructions, then the first. An unknown value costs most. None without
     rungs."""
     fastest = min((_known(rung.milliseconds) for rung in rungs), default=inf)
     limit = max(fastest * (1 + CLOCK_NOISE), fastest + CLOCK_NOISE_MS)

@@ -7,7 +7,7 @@
 | optimized.hlo.pb | HloProto of the scheduled program, with XLA's buffer assignment |
 | thunks.txt | what is executed, with streams and command buffers; empty when XLA wrote none |
 | kernel_calls.json | the kernel calls of the traced program, also those that never reached XLA; how each is launched |
-| readers.json | who reads, after a kernel call, what the kernel was given, in the program without ties |
+| readers.json | the reads, after a kernel call, of what the kernel was given, in the program without ties |
 | provenance.json | what was compiled, for what, by what |
 | log.txt | what compiler and program printed |
 | passes/ | snapshots after single passes, when asked for |

@@ -5,7 +5,7 @@
 1. An environment is made beside its place and moved there by one rename: no process sees it half made. The process that
    makes one holds its lock; others wait, and then find it. The remains of an interrupted one are removed.
 2. uv looks into its own cache first, and asks the package index only for missing packages.
-3. Nothing but the pins is installed: uv is told not to look at dependencies.
+3. Nothing but the pins is installed: uv gets the option to ignore dependencies.
 """
 
 import os

@@ -10,7 +10,7 @@ _SHARDINGS = ("in_shardings_leaves", "out_shardings_leaves")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unwrapped:
-    """A function, and what `jax.jit` was told of its arguments."""
+    """A function, and the options of `jax.jit` for its arguments."""
 
     function: Any
     arguments: tuple[Any, ...]

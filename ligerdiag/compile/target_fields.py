@@ -1,7 +1,7 @@
 """Target descriptions for an older XLA: without the fields that its `GpuTargetConfigProto` does not know yet.
 
-A description is protobuf text format, and XLA refuses one with a field it does not know. What is taken away is what that XLA
-never looked at.
+A description is protobuf text format, and XLA refuses one with a field it does not know. Only fields that this XLA
+never reads are taken away.
 """
 
 import re

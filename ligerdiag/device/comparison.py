@@ -1,7 +1,7 @@
 """Worker side: the device's artifact replayed on the inputs that the device got, and both compared.
 
-What is right is program order, as for a replay. Tensor cores round f32 operands of a product to TF32 unless the program
-asks for more, which replay does not imitate: see `precision`.
+Program order gives the intended result, as for a replay. Tensor cores round f32 operands of a product to TF32 unless
+the program asks for more, which replay does not imitate: see `precision`.
 """
 
 from collections.abc import Mapping

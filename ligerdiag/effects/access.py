@@ -92,7 +92,7 @@ class CallEffects:
     output_uses: tuple[OperandUse, ...] = ()
     """One per output, likewise."""
     in_place: tuple[InPlace, ...] = ()
-    """Of buffers that could stand in the same bytes, whether the kernel is safe there; where that could be told."""
+    """Of buffers that could stand in the same bytes, whether the kernel is safe there; if that is known."""
     operand_stores: tuple[tuple[SourceLine, ...], ...] = ()
     """One per operand: the lines of the kernel's Python source that write it; none where they are not known."""
 

@@ -123,6 +123,6 @@ def compute_listed_effects(*, target: str, backend_config: bytes, operands: int,
 
 
 def _find_mosaic_name(backend_config: bytes) -> str:
-    """Returns the name of the Pallas kernel inside of a Mosaic GPU module; empty where it could not be told."""
+    """Returns the name of the Pallas kernel inside of a Mosaic GPU module; empty if it is unknown."""
     match = _MOSAIC_NAME.search(backend_config)
     return match[1].decode("ascii") if match else ""

@@ -43,7 +43,7 @@ def compute_in_place(
         return {}
     budget = Budget(elements=ELEMENTS, operations=OPERATIONS, array=ARRAY)
     kept = frozenset(number for pair in pairs for number in pair)
-    # Whether old content is read is not asked here, and asking costs time: it counts as told.
+    # Whether old content is read does not matter here, and computing it costs time: it counts as known.
     trace = Trace({number: BufferTrace(size=arguments[number].size, reads_old=True) for number in kept}, kept, budget)
     values = [
         make_value(number, argument, module.functions[entry].types.get(value, ""))
@@ -58,7 +58,7 @@ def compute_in_place(
             if neighbours is not Neighbours.UNKNOWN:
                 found[pair] = neighbours
     except (TooLargeError, NotFollowedError):
-        pass  # What was told of a pair before was told.
+        pass  # Pairs that were judged before that keep their result.
     return found
 
 

@@ -47,7 +47,7 @@ class Operation:
     index: int
     """Its own index in the function."""
     text: str
-    """Its line of the printed module; empty where it could not be told, and for operations with regions."""
+    """Its line of the printed module; empty if it is unknown, and for operations with regions."""
     callee: str
     """Of `tt.call`: the function's name. Empty otherwise."""
     assembly: str

@@ -18,13 +18,13 @@ from ligerdiag.report.model import CaseReport, CheckReport, Status
 from ligerdiag.report.terminal import MIN_WIDTH, render_terminal
 
 PASSING = frozenset({ExitCode.AS_EXPECTED, ExitCode.NOTHING_CHECKED})
-"""A function whose kernels overwrite nothing behind XLA's back has nothing to check, and passes."""
+"""A function whose kernels overwrite nothing without XLA's knowledge has nothing to check, and passes."""
 _MARGIN = 4
 """Columns that pytest puts before each line of an error."""
 
 
 class WrongScheduleError(AssertionError):
-    """The schedule is not right, or it could not be told that it is; `report` has it as data."""
+    """The schedule is not right, or it is unknown whether it is; `report` has it as data."""
 
     __module__ = "builtins"  # for pytest's summary, which then has room for the message
 

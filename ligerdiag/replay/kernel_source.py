@@ -16,7 +16,8 @@ INTERPRET = "TRITON_INTERPRET"
 
 
 def find_kernel(launch: KernelLaunch) -> Any:
-    """Returns the kernel, a `triton.runtime.interpreter.InterpretedFunction`; NotCoveredError when it cannot be had."""
+    """Returns the kernel, a `triton.runtime.interpreter.InterpretedFunction`; NotCoveredError when it is not
+    available."""
     if launch.trouble:
         raise NotCoveredError(f"kernel `{launch.kernel}`: {launch.trouble}")
     if os.environ.get(INTERPRET) != "1":

@@ -1,8 +1,8 @@
 """Kernels that were run on the same bytes before are not run again.
 
 Program order, isolated memory and the schedule launch the same kernels, mostly on the same numbers, and Triton's
-interpreter is the dearest part of a replay. What a launch left is kept, up to a limit of bytes, under a digest of what it
-was given: payload, contents, and which buffers share their bytes.
+interpreter is the dearest part of a replay. The results of a launch are kept, up to a limit of bytes, under a digest of
+its inputs: payload, contents, and which buffers share their bytes.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Replay's counter: the numbers of these artifacts, from the cache or from replay workers.
 
 1. Programs that are equal and have equal arguments and references are replayed once.
-2. What is estimated above the bounds is not replayed, and says so.
+2. An artifact whose estimate is above the bounds is not replayed, and its record says so.
 3. What takes seconds is replayed beside each other, one core each; what takes longer, by itself on all cores.
 4. A worker that dies or takes too long costs its case alone.
 """

@@ -1,7 +1,7 @@
 """The report as workflow commands of GitHub: what needs attention becomes annotations on the lines concerned.
 
-What is as expected or allowed is not annotated, only counted. Each finding is one annotation, with the cases and targets it
-was met in; GitHub shows ten of each severity for a step, so the weightiest come first.
+Expected and allowed results are not annotated, only counted. Each finding is one annotation, with the cases and targets
+it was met in; GitHub shows ten of each severity for a step, so the weightiest come first.
 """
 
 from collections.abc import Iterator, Sequence

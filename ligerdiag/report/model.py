@@ -35,7 +35,7 @@ class Status(StrEnum):
     DISAGREEMENT = "disagreement"
     """The schedule and the numbers contradict each other: a bug in ligerdiag, whatever was expected."""
     NOTHING = "nothing to check"
-    """No kernel of the program writes an operand behind XLA's back, and none is unknown."""
+    """No kernel of the program writes an operand without XLA's knowledge, and none is unknown."""
     ERROR = "could not analyse"
     """Compile failure, abort, timeout or unreadable artifact; see `error`."""
     NOT_CHECKED = "not checked"
@@ -51,7 +51,7 @@ class Coverage:
     kernels: int = 0
     """Custom calls whose effects were computed (kernels, libraries, FFI targets)."""
     hidden_writes: int = 0
-    """(kernel call, operand) pairs written behind XLA's back."""
+    """(kernel call, operand) pairs written without XLA's knowledge."""
     tags: int = 0
     """Tags of the program's own operations in the unoptimized module."""
     tags_found: int = 0

@@ -1,6 +1,6 @@
 """Styled text as data: a line is a tuple of spans, a span is printable text with the meaning that colours it.
 
-What is laid out here knows no terminal library; `terminal` paints it.
+The layout here depends on no terminal library; `terminal` paints it.
 """
 
 import re
