@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from kernels.modes import Mode
-from ligerdiag.case import Arg, Case
+from ligerdiag.model.case import Arg, Case
 
 ROWS, COLUMNS = 32, 256
 

@@ -10,7 +10,7 @@ from functools import partial
 from cases.seed_flce import compute, compute_reference, make_args
 from kernels.fused_linear_cross_entropy.shapes import SEED_LARGE, SEED_SMALL, Shape
 from kernels.modes import Mode
-from ligerdiag.case import Case
+from ligerdiag.model.case import Case
 
 LOSE = ("seed", "0.6", "0.9")
 """Toolchains under which the doubt is right."""

@@ -11,7 +11,7 @@ import itertools
 from functools import partial
 from typing import Any
 
-from ligerdiag.case import Arg, Case, Draw
+from ligerdiag.model.case import Arg, Case, Draw
 
 
 def make_args(*, donated: bool) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 from cases.seed_flce import make_args
 from kernels.fused_linear_cross_entropy.shapes import SEED_SMALL
 from kernels.modes import Mode
-from ligerdiag.case import Case
+from ligerdiag.model.case import Case
 
 WEIGHT = 0.25
 

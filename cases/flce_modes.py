@@ -12,7 +12,7 @@ from cases import bf16_flce
 from cases.seed_flce import PUBLISHED, compute, compute_reference, expect_published, make_args
 from kernels.fused_linear_cross_entropy.shapes import SEED_LARGE, SEED_SMALL, Shape
 from kernels.modes import Mode
-from ligerdiag.case import Case
+from ligerdiag.model.case import Case
 
 
 def expect_elsewhere(mode: Mode, dtype: str, bias: bool, shape: Shape) -> dict[str, dict[str, str]]:

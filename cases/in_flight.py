@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from kernels.modes import Mode
-from ligerdiag.case import Arg, Case, Draw
+from ligerdiag.model.case import Arg, Case, Draw
 
 TOKENS, EMBEDDING, VOCABULARY, CHUNKS, DEVICES = 64, 64, 256, 4, 2
 EXPECTED = {

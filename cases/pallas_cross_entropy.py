@@ -18,7 +18,7 @@ from typing import Any
 
 from kernels.cross_entropy.shapes import WIDE
 from kernels.modes import Mode
-from ligerdiag.case import Arg, Case, Draw
+from ligerdiag.model.case import Arg, Case, Draw
 
 EMBEDDING = 64
 EXPECTED: dict[str, str | dict[str, str]] = {

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from kernels.modes import Mode
-from ligerdiag.case import Arg, Case, Draw
+from ligerdiag.model.case import Arg, Case, Draw
 
 START, END = 1, 3
 ARGS = (Arg(shape=(4,), draw=Draw(seed=0)), Arg(shape=(4,), draw=Draw(seed=1)))

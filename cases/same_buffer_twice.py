@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from kernels.modes import Mode
-from ligerdiag.case import Arg, Case, Draw
+from ligerdiag.model.case import Arg, Case, Draw
 
 SIZE = 256
 ARGS = (

@@ -21,7 +21,7 @@ from typing import Any
 
 from kernels.cross_entropy.shapes import WIDE
 from kernels.modes import Mode
-from ligerdiag.case import Arg, Case, Draw
+from ligerdiag.model.case import Arg, Case, Draw
 
 ARGS = (
     Arg(shape=(WIDE.context, WIDE.vocabulary), draw=Draw(seed=0)),

@@ -11,7 +11,7 @@ from typing import Any
 
 from kernels.cross_entropy.shapes import SEED_LARGE, SEED_SMALL, Shape
 from kernels.modes import Mode
-from ligerdiag.case import Arg, Case, Draw
+from ligerdiag.model.case import Arg, Case, Draw
 
 IGNORE_INDEX = -100
 

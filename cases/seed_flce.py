@@ -17,7 +17,7 @@ from typing import Any
 
 from kernels.fused_linear_cross_entropy.shapes import SEED_LARGE, SEED_SMALL, Shape
 from kernels.modes import Mode
-from ligerdiag.case import Arg, Case, Draw
+from ligerdiag.model.case import Arg, Case, Draw
 
 PUBLISHED = ("seed", "0.6")
 """Toolchains that compile what the published run says."""

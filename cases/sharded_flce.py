@@ -21,7 +21,7 @@ from typing import Any
 from cases.seed_flce import compute, compute_reference, make_args
 from kernels.fused_linear_cross_entropy.shapes import SHARDED
 from kernels.modes import Mode
-from ligerdiag.case import Arg, Case
+from ligerdiag.model.case import Arg, Case
 
 PARTITIONS = {
     "batch": (("x",), ("x",), ("x",), (), ()),

@@ -13,7 +13,7 @@ from typing import Any
 
 from kernels.cross_entropy.shapes import WIDE
 from kernels.modes import Mode
-from ligerdiag.case import Arg, Case, Draw
+from ligerdiag.model.case import Arg, Case, Draw
 
 EMBEDDING = 16
 EXPECTED = {

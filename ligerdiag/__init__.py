@@ -9,13 +9,13 @@ assert report.status is ligerdiag.Status.CLEAN, report.findings
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ligerdiag.case import Arg, Case, Draw
+from ligerdiag.model.case import Arg, Case, Draw
 
 if TYPE_CHECKING:
     from ligerdiag.api.function import check
     from ligerdiag.errors import LigerdiagError
-    from ligerdiag.findings import Finding, Severity, Verdict
-    from ligerdiag.report.model import CaseReport, Status
+    from ligerdiag.model.findings import Finding, Severity, Verdict
+    from ligerdiag.model.report import CaseReport, Status
 
 __all__ = [
     "Arg",
@@ -33,11 +33,11 @@ __all__ = [
 _PLACES = {
     "check": "ligerdiag.api.function",
     "LigerdiagError": "ligerdiag.errors",
-    "Finding": "ligerdiag.findings",
-    "Severity": "ligerdiag.findings",
-    "Verdict": "ligerdiag.findings",
-    "CaseReport": "ligerdiag.report.model",
-    "Status": "ligerdiag.report.model",
+    "Finding": "ligerdiag.model.findings",
+    "Severity": "ligerdiag.model.findings",
+    "Verdict": "ligerdiag.model.findings",
+    "CaseReport": "ligerdiag.model.report",
+    "Status": "ligerdiag.model.report",
 }
 """Names that are imported on first use: a worker and a case file need none of them."""
 

@@ -20,9 +20,9 @@ from typing import cast
 
 from ligerdiag.effects.declared import DeclaredEffects, parse_declarations
 from ligerdiag.errors import InputError
-from ligerdiag.findings import Severity
-from ligerdiag.hazards.registry import get_rule
-from ligerdiag.suppressions.entry import ConfigEntry
+from ligerdiag.judgement.suppression_entry import ConfigEntry
+from ligerdiag.model.findings import Severity
+from ligerdiag.rules.registry import get_rule
 
 NAME = "pyproject.toml"
 NEVER = "never"

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile import shared_templates
+from ligerdiag.workers import shared_templates
 
 ROOT = Path(__file__).parents[1]
 CACHE_VARIABLE = "LIGERDIAG_TEST_CACHE"

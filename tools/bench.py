@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from ligerdiag import inspection
-from ligerdiag.compile.artifacts import load_artifact
+from ligerdiag.artifacts.artifact import load_artifact
+from ligerdiag.inspection.artifact import artifact as inspection
 
 LIMIT = 20.0
 """Microseconds an instruction that the analysis itself may take."""

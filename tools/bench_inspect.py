@@ -17,12 +17,12 @@ from time import process_time
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from ligerdiag.compile.artifacts import Artifact
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.pool import Pool
+from ligerdiag.artifacts.artifact import Artifact
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import compile_cases, discover_cases
-from ligerdiag.compile.target import load_target
 from ligerdiag.hlo.xla_pb2 import HloProto
+from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.workers.pool import Pool
 from tools.repeat_module import repeat_module
 
 ROOT = Path(__file__).parents[1]
@@ -117,7 +117,7 @@ def measure(folder: Path, *, as_written: bool) -> None:
     """One row, in a process of its own: prints instructions, seconds, seconds, MiB and the verdicts."""
     from ligerdiag.dumps.find import find_modules
     from ligerdiag.dumps.load import load_module, may_hold_kernels
-    from ligerdiag.inspection import Compilation, inspect_compilation
+    from ligerdiag.inspection.artifact import Compilation, inspect_compilation
 
     def refuse(data: bytes, name: str) -> bytes:
         raise AssertionError(name, len(data))

@@ -20,16 +20,16 @@ import jax.numpy as jnp
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from ligerdiag.analysis.context import Context, compute_context
-from ligerdiag.compile.as_written import convert_as_written
-from ligerdiag.compile.names import compute_output_names
-from ligerdiag.compile.tags import tag_operations
+from ligerdiag.compile.cases.arguments import compute_output_names
+from ligerdiag.compile.lowering.intent import convert_as_written
+from ligerdiag.compile.lowering.tags import tag_operations
 from ligerdiag.effects.access import CallEffects
 from ligerdiag.effects.call import compute_call_effects
-from ligerdiag.findings import Verdict
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.parse import load_hlo, parse_module
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.hlo.xla_pb2 import HloModuleProto
+from ligerdiag.model.findings import Verdict
 from tests.property.random_programs import SIZE, make_program
 
 OPTIONS = {"xla_dump_hlo_as_proto": True, "xla_dump_hlo_as_text": False}

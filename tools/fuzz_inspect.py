@@ -27,16 +27,15 @@ from time import perf_counter, process_time
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from ligerdiag import api
-from ligerdiag.compile.cache import Cache
-from ligerdiag.dumps.select import select_modules
+from ligerdiag.api.inspecting import InspectedModules, select_modules
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.dumps.translate import Translator
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.hlo.xla_pb2 import HloProto
-from ligerdiag.inspected_modules import InspectedModules
-from ligerdiag.module_inspector import InspectionRequest, ModuleInspector
-from ligerdiag.report.json import render_json
-from ligerdiag.report.model import CheckReport, Noun
-from ligerdiag.report.terminal import render_terminal
+from ligerdiag.inspection.module import InspectionRequest, ModuleInspector
+from ligerdiag.model.report import CheckReport, Noun
+from ligerdiag.render.json import render_json
+from ligerdiag.render.terminal.terminal import render_terminal
 from tools.mutations import make_bomb, make_structure, mutate_bytes, mutate_fields, mutate_text, pack
 
 SECONDS = 10

@@ -26,7 +26,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from ligerdiag.compile.artifacts import load_artifact
+from ligerdiag.artifacts.artifact import load_artifact
 from ligerdiag.errors import ArtifactError
 
 MARK = "LIGERDIAG_KILL_RUNS"

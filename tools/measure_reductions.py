@@ -12,11 +12,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from ligerdiag.compile.artifacts import Artifact
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.pool import Pool
+from ligerdiag.artifacts.artifact import Artifact
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import compile_cases, discover_cases
-from ligerdiag.compile.target import load_target
+from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.workers.pool import Pool
 from tools.reductions import FORMS, Change, Comparison, compare_forms
 
 ROOT = Path(__file__).parents[1]

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from ligerdiag.compile.artifacts import Artifact
-from ligerdiag.findings import Verdict
+from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.inspection import Compilation, Inspection, inspect_artifact, inspect_compilation
+from ligerdiag.inspection.artifact import Compilation, Inspection, inspect_artifact, inspect_compilation
+from ligerdiag.model.findings import Verdict
 
 
 class Change(StrEnum):

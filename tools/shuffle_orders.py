@@ -25,12 +25,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ligerdiag.compile.artifacts import MANIFEST, PROVENANCE, Artifact
-from ligerdiag.compile.cache import LOCKS, Cache
-from ligerdiag.compile.job import CaseSpec
-from ligerdiag.compile.pool import Pool
+from ligerdiag.artifacts.artifact import MANIFEST, PROVENANCE, Artifact
+from ligerdiag.artifacts.cache import LOCKS, Cache
 from ligerdiag.compile.service import compile_cases, discover_cases
-from ligerdiag.compile.target import Target, load_target
+from ligerdiag.model.jobs import CaseSpec
+from ligerdiag.toolchains.catalogue import Target, load_target
+from ligerdiag.workers.pool import Pool
 
 MOST_WORKERS = 3
 FEWEST_FILES, MOST_FILES = 2, 4

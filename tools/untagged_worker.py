@@ -6,7 +6,7 @@ without tags answers the same question in the index as the one with them.
 
 from functools import partial
 
-from ligerdiag.compile.worker_loop import Answerer, serve
+from ligerdiag.workers.loop import Answerer, serve
 
 FRAMES = 10
 """JAX's own limit for the locations of an operation; a compile worker keeps more."""
@@ -16,8 +16,8 @@ def prepare() -> Answerer:
     """Prepares as a compile worker does, with modules as JAX lowers them."""
     import jax
 
-    from ligerdiag.compile import compile_job, worker
-    from ligerdiag.compile.lowering import lower_case
+    from ligerdiag.compile import worker
+    from ligerdiag.compile.lowering.lowering import compile_job, lower_case
 
     answer = worker.prepare()
     compile_job.lower_case = partial(lower_case, tagged=False)

@@ -1,27 +1,29 @@
-"""Everything that the rules look at: both programs, their dependence sets, the verdicts and the evidence."""
+"""Everything that the rules look at: both programs, their dependence sets, the verdicts and the evidence; also without
+the program.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ligerdiag.analysis.accesses import Accesses
-from ligerdiag.analysis.actual import Actual
-from ligerdiag.analysis.belief import Belief
-from ligerdiag.analysis.carriers import compute_carried, compute_carriers
-from ligerdiag.analysis.concurrency import find_concurrency
-from ligerdiag.analysis.evaluated_pair import EvaluatedPair
-from ligerdiag.analysis.evaluations import Evaluations
-from ligerdiag.analysis.followed_writes import FollowedWrites, follow_writes
-from ligerdiag.analysis.fusion_summaries import FusionSummaries
-from ligerdiag.analysis.labels import LabelSpace
-from ligerdiag.analysis.matching import Matching, adopt_foreign, find_same, match_writes
-from ligerdiag.analysis.places import Places
-from ligerdiag.analysis.program_order import Intended
-from ligerdiag.analysis.retag import Retagged
-from ligerdiag.analysis.roundings import Rounding, find_roundings
-from ligerdiag.analysis.vanished import TracedCall, VanishedCall, find_vanished
+from ligerdiag.analysis.correspondence.belief import Belief
+from ligerdiag.analysis.correspondence.provenance import Retagged
+from ligerdiag.analysis.correspondence.vanished import TracedCall, VanishedCall, find_vanished
+from ligerdiag.analysis.correspondence.write_correspondence import Matching, adopt_foreign, find_same, match_writes
+from ligerdiag.analysis.evaluation.carriers import Carriers, compute_carried, compute_carriers
+from ligerdiag.analysis.evaluation.fusions import FusionSummaries
+from ligerdiag.analysis.evaluation.labels import LabelSpace
+from ligerdiag.analysis.evaluation.lossy_workarounds import Rounding, find_roundings
+from ligerdiag.analysis.evaluation.memory import Actual, Places
+from ligerdiag.analysis.evaluation.memory_uses import Accesses, find_accesses
+from ligerdiag.analysis.evaluation.order import compute_logical_times
+from ligerdiag.analysis.evaluation.program_order import Intended
+from ligerdiag.analysis.evaluation.schedule_order import ScheduleEvaluation
+from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations
+from ligerdiag.analysis.races import find_concurrency, mark_races
+from ligerdiag.analysis.value_flow import FollowedWrites, follow_writes
 from ligerdiag.analysis.verdict.reads import judge_reads
-from ligerdiag.analysis.verdict.verdicts import ReadVerdict, Verdicts, judge
+from ligerdiag.analysis.verdict.verdicts import ReadVerdict, Verdicts, judge, judge_alone
 from ligerdiag.analysis.writes import (
     EffectsOf,
     HiddenWrite,
@@ -32,13 +34,11 @@ from ligerdiag.analysis.writes import (
 )
 from ligerdiag.effects.access import CallEffects
 from ligerdiag.effects.declared import Contradiction
-from ligerdiag.findings import SourceLine
 from ligerdiag.hlo.buffers import BufferAssignment
-from ligerdiag.hlo.command_order import CommandOrder
-from ligerdiag.hlo.module import HloInstruction, HloModule
-from ligerdiag.hlo.positions import Positions
-from ligerdiag.hlo.tags import TagPath
-from ligerdiag.hlo.thunks import ThunkSequence
+from ligerdiag.hlo.dataflow import Positions
+from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
+from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence
+from ligerdiag.model.findings import SourceLine
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -210,3 +210,61 @@ def _find_foreign_writes(
         for operand in find_hidden_operands(call, effects):
             yield HiddenWrite(number, effects.kernel, operand, True, (), count_loops(frames), frames, optimized)
             number += 1
+
+
+def compute_context_without_program(
+    *,
+    optimized: HloModule,
+    buffers: BufferAssignment,
+    effects_of: EffectsOf,
+    output_names: tuple[str, ...],
+    traced_calls: tuple[TracedCall, ...] = (),
+    thunks: ThunkSequence | None = None,
+    command_order: CommandOrder = CommandOrder.SCHEDULE,
+) -> Context:
+    """The context of an optimized module alone; its `program` is that module, for the sake of source lines."""
+    writes = find_hidden_writes(optimized, effects_of)
+    positions = Positions(optimized, buffers)
+    foreign = tuple({id(write.frames): write.frames for write in writes}.values())
+    matching = adopt_foreign(Matching({}, (), (), {}, (), frozenset(), (), frozenset(), foreign), writes, positions)
+    space = LabelSpace(len(writes), max((write.loop_depth for write in writes), default=0))
+    actual = Actual((), {}, (), {})
+    concurrency = find_concurrency(
+        optimized, buffers, positions, matching.actual, thunks=thunks, command_order=command_order
+    )
+    if writes and optimized.is_scheduled:
+        in_flight, raced = mark_races(concurrency.races, space)
+        actual = ScheduleEvaluation(
+            module=optimized,
+            fusions=FusionSummaries(optimized, Places(buffers, positions)),
+            space=space,
+            carriers=Carriers({}, {}, {}),
+            effects_of=effects_of,
+            writes=matching.by_call,
+            actual_writes=matching.actual,
+            wanted=frozenset(),
+            marked=raced,
+            raced=in_flight,
+        ).run()
+    pair = EvaluatedPair(
+        program=optimized,
+        optimized=optimized,
+        buffers=buffers,
+        positions=positions,
+        writes=writes,
+        matching=matching,
+        space=space,
+        intended=Intended((), {}),
+        actual=actual,
+        concurrency=concurrency,
+    )
+    calls = tuple([(call, effects_of(call)) for _, call in iterate_kernel_calls(optimized)])
+    times = compute_logical_times(optimized) if writes else {}
+    return create_context(
+        pair,
+        verdicts=judge_alone(pair, output_names),
+        vanished=find_vanished(traced_calls, matching, pair.intended, space),
+        calls=calls,
+        optimized_calls=calls,
+        accesses=find_accesses(optimized, positions, writes, matching.actual, times),
+    )

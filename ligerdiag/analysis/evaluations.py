@@ -1,20 +1,64 @@
-"""Either program's evaluation, as often as it is needed, and with marks."""
+"""Both evaluations of one compilation, and how either program is evaluated once more."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
-from ligerdiag.analysis.actual import Actual
-from ligerdiag.analysis.carriers import Carriers
-from ligerdiag.analysis.fusion_summaries import FusionSummaries
-from ligerdiag.analysis.labels import Labels, LabelSpace
-from ligerdiag.analysis.matching import Matching
-from ligerdiag.analysis.program_order import Intended, compute_intended
-from ligerdiag.analysis.races import Race, join_marks, mark_races
-from ligerdiag.analysis.retag import Descent, Retagged
-from ligerdiag.analysis.schedule_order import ScheduleEvaluation
+from ligerdiag.analysis.correspondence.provenance import Descent, Retagged
+from ligerdiag.analysis.correspondence.write_correspondence import Matching
+from ligerdiag.analysis.evaluation.carriers import Carriers
+from ligerdiag.analysis.evaluation.fusions import FusionSummaries
+from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
+from ligerdiag.analysis.evaluation.memory import Actual
+from ligerdiag.analysis.evaluation.order import compute_logical_times
+from ligerdiag.analysis.evaluation.program_order import Intended, compute_intended
+from ligerdiag.analysis.evaluation.schedule_order import ScheduleEvaluation
+from ligerdiag.analysis.races import Concurrency, Race, join_marks, mark_races
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
-from ligerdiag.hlo.module import HloInstruction, HloModule
-from ligerdiag.hlo.tags import TagPath
+from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.dataflow import Positions
+from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EvaluatedPair:
+    """The program in its own order, the schedule in its own, and the dependence sets of both."""
+
+    program: HloModule
+    """The unoptimized module; the optimized one where there is no other."""
+    optimized: HloModule
+    buffers: BufferAssignment
+    positions: Positions
+    """Where the optimized module's values stand in `buffers`."""
+    writes: tuple[HiddenWrite, ...]
+    matching: Matching
+    space: LabelSpace
+    """What the bits of all these sets stand for."""
+    intended: Intended
+    """The evaluation in program order; empty where there is no program."""
+    actual: Actual
+    """The evaluation in schedule order."""
+    concurrency: Concurrency = field(default_factory=Concurrency)
+    """Reads that run while a kernel overwrites what they read."""
+
+    @cached_property
+    def logical_times(self) -> Mapping[int, int]:
+        """Instruction id in the optimized module to LogicalTime."""
+        return compute_logical_times(self.optimized)
+
+    @property
+    def has_program(self) -> bool:
+        """Whether anything says what the author means."""
+        return bool(self.intended.outputs)
+
+    @property
+    def undecided(self) -> frozenset[int]:
+        """Indices of the hidden writes of which it is not known which memory they hit."""
+        return frozenset(write.index for write in self.matching.unplaced) | self.matching.ambiguous
+
+    def optimized_call(self, write: HiddenWrite) -> HloInstruction | None:
+        """The custom call in the optimized module that performs the write."""
+        return next((w.call for w in self.actual.writes if w.write == write.index), None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,7 @@
-"""Who may read the bytes that a kernel overwrites at the same time: no order of the two exists, not even the schedule's.
+"""Races: reads of the bytes that a kernel overwrites, in no order with it: in async spans, on other streams, in
+command buffers.
+
+Who may read the bytes that a kernel overwrites at the same time: no order of the two exists, not even the schedule's.
 
 (1) What stands between a start and its done may run while the operation is in flight, on a stream of its own. XLA orders
     nothing there: it believes that the kernel only reads its operand, and two reads may overlap.
@@ -11,20 +14,28 @@
     command buffer keeps no other order (`command_order`).
 (5) Two instructions on one stream are ordered, and so are a kernel and one that is launched before it has ended
     (programmatic dependent launch): that one waits before its first load.
+
+Everything about one schedule that runs without an order: async spans, and command buffers that keep none.
+
+(1) Async operations overlap whatever the command buffers do.
+(2) Command buffers in the order of the schedule, XLA's default, add nothing to that.
+(3) Where they keep the declared order only, the thunk sequence says which instructions they hold; where that could not be
+    told, it is said, and nothing is found.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from ligerdiag.analysis.commands import CommandBuffer, find_unordered
-from ligerdiag.analysis.labels import Labels, LabelSpace
-from ligerdiag.analysis.memory import ActualWrite
+from ligerdiag.analysis.command_buffers import CommandBuffer, find_command_buffers, find_unordered
+from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
+from ligerdiag.analysis.evaluation.memory import ActualWrite
 from ligerdiag.analysis.writes import Frame
 from ligerdiag.hlo.buffers import BufferAssignment
-from ligerdiag.hlo.module import HloComputation, HloInstruction
+from ligerdiag.hlo.dataflow import Positions
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.positions import Positions
+from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence
 
 _STARTS = having(Trait.START, Trait.PEER_TO_PEER)
 _DONES = having(Trait.DONE)
@@ -202,3 +213,34 @@ def _make(
         start=span.start if span is not None else None,
         done=span.done if span is not None else None,
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Concurrency:
+    """What was found about the hidden writes of one schedule."""
+
+    races: tuple[Race, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What was met and is not modelled."""
+
+
+def find_concurrency(
+    module: HloModule,
+    buffers: BufferAssignment,
+    positions: Positions,
+    writes: tuple[ActualWrite, ...],
+    *,
+    thunks: ThunkSequence | None,
+    command_order: CommandOrder,
+) -> Concurrency:
+    """Races about these writes. thunks: of this module; None where there are none, or none that could be read."""
+    if not writes:
+        return Concurrency()
+    command_buffers: tuple[CommandBuffer, ...] = ()
+    notes: tuple[str, ...] = ()
+    if command_order is not CommandOrder.SCHEDULE:
+        found = find_command_buffers(module, thunks)
+        command_buffers, notes = found.buffers, found.notes
+    if command_order is CommandOrder.UNKNOWN:
+        notes = ("the order that command buffers keep is not known: only what buffers declare is believed", *notes)
+    return Concurrency(find_races(writes, buffers, positions, command_buffers), notes)

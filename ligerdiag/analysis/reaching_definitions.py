@@ -1,4 +1,20 @@
-"""Reaching definitions of a kernel's operand along the kernel's call path (see `hlo.dataflow` for the steps).
+"""Which instruction makes a value, through all that only names it again, and which values are the same by their
+number.
+
+Operations that give their operand's elements as they are, in the same number: XLA may make operand and result one value.
+
+  (1) copy, reshape, transpose, bitcast; convert to the element type that it is of.
+  (2) x * 1, 1 * x, x / 1, x + 0, 0 + x, x - 0, with a constant, broadcast or not.
+A kernel that overwrites the result then overwrites the operand, too.
+
+Twins: operations that compute the same value, as common subexpression elimination sees it.
+
+Value numbering, one pass in dependency order: two operations have one number when opcode, shape, attributes and the
+numbers of their operands are the same. Reducers and other called computations are not compared: two reductions that
+differ in nothing else count as twins. What gives its operand's elements as they are, by arithmetic (x * 1) or as one of the
+barriers that only the program as written has, is its operand.
+
+Reaching definitions of a kernel's operand along the kernel's call path (see `hlo.dataflow` for the steps).
 
 (1) `resolve_operand`: the one position whose value the operand is. A loop's parameter, an optimization barrier, a copy and
     what a computation returns are values of their own.
@@ -9,14 +25,95 @@
     kernel. Inside of it the operand is an address in one of the fusion's operands, or in a slice of it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
-from ligerdiag.analysis.identities import find_same_elements
 from ligerdiag.analysis.writes import Frame, Frames, HiddenWrite
-from ligerdiag.hlo.dataflow import Dataflow, Position, Through
-from ligerdiag.hlo.module import HloInstruction, HloModule
-from ligerdiag.hlo.positions import Definition
+from ligerdiag.hlo.dataflow import Dataflow, Definition, Position, Through, look_through
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex
+from ligerdiag.hlo.xla_pb2 import LiteralProto
+
+_FORMS = having(Trait.SAME_ELEMENTS)
+_NEUTRAL = {"multiply": 1.0, "divide": 1.0, "add": 0.0, "subtract": 0.0}
+ARITHMETIC = frozenset(_NEUTRAL)
+_ONE_SIDED = frozenset({"divide", "subtract"})
+_PASSED = having(Trait.KEEPS_SCALAR) - {"bitcast"}
+"""A bitcast may read the bits of one as those of another element type."""
+_NUMBERS = ("f32s", "f64s", "s32s", "s64s", "u32s", "u64s")
+_BYTES = {"f16s": (b"\x00\x3c", b"\x00\x00"), "bf16s": (b"\x80\x3f", b"\x00\x00")}
+"""Field to one and zero."""
+
+
+def find_same_elements(instruction: HloInstruction) -> HloInstruction | None:
+    """The operand whose elements the instruction gives as they are; None where it computes something."""
+    opcode, operands = instruction.opcode, instruction.operands
+    if opcode in _FORMS and len(operands) == 1:
+        return operands[0]
+    if opcode == "convert" and operands[0].shape.element_type == instruction.shape.element_type:
+        return operands[0]
+    neutral = _NEUTRAL.get(opcode)
+    if neutral is None or len(operands) != 2:
+        return None
+    if _is_constant(operands[1], neutral):
+        return operands[0]
+    return operands[1] if opcode not in _ONE_SIDED and _is_constant(operands[0], neutral) else None
+
+
+def _is_constant(value: HloInstruction, number: float) -> bool:
+    value = look_through(value, _PASSED)
+    return value.opcode == "constant" and _holds_only(value.proto.literal, number)
+
+
+def _holds_only(literal: LiteralProto, number: float) -> bool:
+    for name in _NUMBERS:
+        if values := getattr(literal, name, None):
+            return all(value == number for value in values)
+    for name, (one, zero) in _BYTES.items():
+        if data := getattr(literal, name, None):
+            wanted = one if number else zero
+            return data == wanted * (len(data) // len(wanted))
+    return False
+
+
+_OURS = ("", "ligerdiag_snapshot")
+"""Last part of the names of the barriers that only the program as written has."""
+_IGNORED = ("name", "id", "metadata", "operand_ids", "control_predecessor_ids", "called_computation_ids")
+
+
+@lru_cache(maxsize=32)
+def number_values(computation: HloComputation) -> Mapping[int, int]:
+    """Instruction id to the number of its value: twins, and nothing else, have the same one."""
+    known: dict[tuple[bytes, tuple[int, ...]], int] = {}
+    numbers: dict[int, int] = {}
+    for instruction in computation.instructions:
+        same = find_one_value(instruction)
+        if same is not None:
+            numbers[instruction.id] = numbers[same.id]
+            continue
+        operands = tuple([numbers[operand.id] for operand in instruction.operands])
+        numbers[instruction.id] = known.setdefault((_attributes(instruction), operands), len(known))
+    return numbers
+
+
+def find_one_value(instruction: HloInstruction) -> HloInstruction | None:
+    """The operand that the instruction is to XLA; None where it is a value of its own."""
+    if instruction.opcode == "opt-barrier":
+        name = instruction.op_name.partition("#ld")[0].rpartition("/")[2]
+        return instruction.operands[0] if name in _OURS else None
+    if instruction.opcode in ARITHMETIC:
+        return find_same_elements(instruction)
+    return None
+
+
+def _attributes(instruction: HloInstruction) -> bytes:
+    stripped = type(instruction.proto)()
+    stripped.CopyFrom(instruction.proto)
+    for field in _IGNORED:
+        stripped.ClearField(field)
+    return stripped.SerializeToString(deterministic=True)
+
 
 _NAMES = Through(bitcasts=True, tuples=True, arguments=True)
 _MADE_FROM = Through(

@@ -10,9 +10,8 @@ from typing import Final
 
 from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.errors import ArtifactError
-from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.tags import TagPath
 
 type EffectsOf = Callable[[HloInstruction], CallEffects]
 """From a custom-call to what it does to its buffers."""

@@ -1,19 +1,16 @@
 """The commands as functions of data: nothing here prints or knows a terminal."""
 
-from ligerdiag.api.bisecting import bisect
-from ligerdiag.api.catalogue import list_cases, list_rules
-from ligerdiag.api.checking import check, describe_refusal
-from ligerdiag.api.conclusion import conclude
-from ligerdiag.api.diffing import DiffOptions, diff
+from ligerdiag.api.catalogue import create_toolchain, diagnose_toolchain, list_cases, list_rules, list_toolchains
+from ligerdiag.api.checking import check, describe_refusal, list_recordable, render_record
+from ligerdiag.api.comparing import DiffOptions, bisect, diff
 from ligerdiag.api.inspecting import inspect
 from ligerdiag.api.options import CheckOptions, InspectOptions
-from ligerdiag.api.recording import list_recordable, render_record
-from ligerdiag.api.toolchains import create_toolchain, diagnose_toolchain, list_toolchains
-from ligerdiag.baseline import load_baseline
-from ligerdiag.bisect.options import BisectOptions
-from ligerdiag.compile.target import list_targets
-from ligerdiag.hazards.registry import get_rule
-from ligerdiag.report.model import OnProgress, Progress
+from ligerdiag.bisect.search.trial import BisectOptions
+from ligerdiag.judgement.baseline import load_baseline
+from ligerdiag.judgement.conclusion import conclude
+from ligerdiag.model.report import OnProgress, Progress
+from ligerdiag.rules.registry import get_rule
+from ligerdiag.toolchains.catalogue import list_targets
 
 __all__ = [
     "BisectOptions",

@@ -1,15 +1,205 @@
-"""Lists the cases and the rules that a user can choose from."""
+"""Lists what a user can choose from: cases, rules and toolchains, and says what a toolchain lacks that does not work.
 
-from collections.abc import Sequence
+Finds out which toolchains exist, which of them work, and what is missing from one that does not.
+
+1. `environment`: its folder is there, with an interpreter; for the default one, the packages beside ligerdiag.
+2. `packages`: each is there as pinned.
+3. `compile`: a small program with a Triton kernel that overwrites its operand compiles for a GPU.
+4. `kernel`: the kernel's IR is followed, by the Triton that wrote it, and the hidden write is found. A step is tried
+only when the one before it has succeeded.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 
-from ligerdiag.compile.artifact_store import hold_key
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.job import CaseSpec
-from ligerdiag.compile.pool import Pool
-from ligerdiag.compile.service import discover_cases
-from ligerdiag.hazards.registry import RULES
-from ligerdiag.hazards.rule import Rule
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.artifacts.store import hold_key
+from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.errors import LigerdiagError, describe_error
+from ligerdiag.inspection.artifact import inspect_artifact, open_readers
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.jobs import CaseSpec
+from ligerdiag.rules.registry import RULES
+from ligerdiag.rules.rule import Rule
+from ligerdiag.toolchains import toolchain as toolchain_module
+from ligerdiag.toolchains.catalogue import DEFAULT, Target, ToolchainSpec, find_spec, known_toolchains, load_target
+from ligerdiag.toolchains.environments import (
+    describe_toolchain,
+    find_differences,
+    has_environment,
+    locate_environment,
+    provide_toolchain,
+)
+from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain, describe_ptxas
+from ligerdiag.workers.pool import Pool
+
+PROBE = Path(toolchain_module.__file__).parent / "probes" / "in_place.py"
+PROBE_TIMEOUT = 300.0
+MAXIMUM_DETAIL = 300
+SHOWN_VERSIONS = ("jax", "jax-triton", "triton")
+
+
+class State(StrEnum):
+    """The result of a step, or of a toolchain as a whole."""
+
+    WORKS = "works"
+    MISSING = "missing"
+    """Not made yet: nothing is wrong, something is to be done."""
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One thing that a toolchain needs."""
+
+    name: str
+    """`environment`, `packages`, `compile` or `kernel`."""
+    state: State
+    detail: str
+    """One line: where, which, or what is wrong and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolchainStatus:
+    """One toolchain, and how far it was looked at."""
+
+    name: str
+    about: str
+    python: str
+    versions: dict[str, str]
+    """The pinned versions; for the default one, the versions found."""
+    directory: str
+    """Of its environment, whether it is there or not; "" for the default one."""
+    steps: tuple[Step, ...]
+
+    @property
+    def state(self) -> State:
+        """That of the first step that is not as it should be."""
+        return next((step.state for step in self.steps if step.state is not State.WORKS), State.WORKS)
+
+
+def list_statuses(cache: Cache) -> tuple[ToolchainStatus, ...]:
+    """Returns every toolchain, the default one first, by what is on the disk: nothing is started."""
+    return tuple(_look(name, cache)[0] for name in (DEFAULT, *(spec.name for spec in known_toolchains())))
+
+
+def diagnose(name: str, cache: Cache, target: Target) -> ToolchainStatus:
+    """Diagnoses one toolchain by compiling a program with it. Raises InputError when there is none of that name."""
+    status, toolchain = _look(name, cache)
+    if toolchain is None:
+        return status
+    return replace(status, steps=(*status.steps, *_try_out(toolchain, cache, target)))
+
+
+def _look(name: str, cache: Cache) -> tuple[ToolchainStatus, Toolchain | None]:
+    """Returns the state on disk, and the toolchain if its environment and packages are complete."""
+    return _look_at_own() if name == DEFAULT else _look_at_environment(find_spec(name), cache)
+
+
+def _look_at_own() -> tuple[ToolchainStatus, Toolchain | None]:
+    toolchain: Toolchain | None = None
+    try:
+        toolchain = current_toolchain()
+        step = Step(name="environment", state=State.WORKS, detail=toolchain.python)
+    except LigerdiagError as error:
+        step = Step(name="environment", state=State.BROKEN, detail=str(error))
+    versions = {} if toolchain is None else dict(toolchain.versions)
+    status = ToolchainStatus(
+        name=DEFAULT,
+        about="what ligerdiag is installed with",
+        python=versions.pop("python", ""),
+        versions=versions,
+        directory="",
+        steps=(step,),
+    )
+    return status, toolchain
+
+
+def _look_at_environment(spec: ToolchainSpec, cache: Cache) -> tuple[ToolchainStatus, Toolchain | None]:
+    directory = locate_environment(spec, cache)
+    steps = tuple(_check_environment(spec, directory))
+    works = all(step.state is State.WORKS for step in steps)
+    status = ToolchainStatus(
+        name=spec.name,
+        about=spec.about,
+        python=spec.python,
+        versions=dict(spec.packages),
+        directory=str(directory),
+        steps=steps,
+    )
+    return status, describe_toolchain(spec, directory) if works else None
+
+
+def _check_environment(spec: ToolchainSpec, directory: Path) -> Iterator[Step]:
+    if not directory.is_dir():
+        detail = f"not created yet: `ligerdiag toolchains create {spec.name}`"
+        yield Step(name="environment", state=State.MISSING, detail=detail)
+        return
+    if not has_environment(directory):
+        detail = f"its interpreter is gone: `ligerdiag toolchains create {spec.name}` makes `{directory}` anew"
+        yield Step(name="environment", state=State.BROKEN, detail=detail)
+        return
+    yield Step(name="environment", state=State.WORKS, detail=str(directory))
+    differences = find_differences(spec, directory)
+    if differences:
+        detail = f"{', '.join(differences)}: remove `{directory}` and create it again"
+        yield Step(name="packages", state=State.BROKEN, detail=detail)
+    else:
+        yield Step(name="packages", state=State.WORKS, detail=f"{len(spec.packages)} as pinned")
+
+
+def _try_out(toolchain: Toolchain, cache: Cache, target: Target) -> Iterator[Step]:
+    with Pool(cache=cache, toolchain=toolchain, jobs=1, timeout=PROBE_TIMEOUT) as pool:
+        try:
+            cases: tuple[CaseSpec, ...] = discover_cases([str(PROBE)], pool=pool, directory=PROBE.parent)
+            (result,) = compile_cases(cases, [target], pool=pool)
+            if result.error is not None:
+                raise result.error
+            assert result.artifact is not None
+        except LigerdiagError as error:
+            detail = f"for `{target.name}`: {describe_error(error)}"[:MAXIMUM_DETAIL]
+            yield Step(name="compile", state=State.BROKEN, detail=detail)
+            return
+    assembler = describe_ptxas(toolchain.binaries, toolchain.versions)
+    yield Step(name="compile", state=State.WORKS, detail=f"for `{target.name}`, without a GPU; by {assembler}")
+    readers = open_readers(toolchain, cache)
+    try:
+        inspection = inspect_artifact(result.artifact, effects_cache=cache.root / "effects", readers=readers)
+    except LigerdiagError as error:
+        yield Step(name="kernel", state=State.BROKEN, detail=describe_error(error))
+        return
+    finally:
+        if readers is not None:
+            readers.close()
+    unknown = [name for name, verdict in inspection.outputs.items() if verdict is Verdict.UNKNOWN]
+    if unknown or inspection.coverage.hidden_writes != 1:
+        reasons = [finding.message for finding in inspection.findings] or ["its write was not found"]
+        detail = f"the effects of the kernel are not known: {'; '.join(reasons)}"[:MAXIMUM_DETAIL]
+        yield Step(name="kernel", state=State.BROKEN, detail=detail)
+        return
+    triton = toolchain.versions["triton"]
+    yield Step(
+        name="kernel", state=State.WORKS, detail=f"its IR is followed by triton {triton}, the hidden write is found"
+    )
+
+
+def list_toolchains(cache_directory: Path | None = None) -> tuple[ToolchainStatus, ...]:
+    """Returns the toolchains, the default one first, by what is on the disk: nothing is started."""
+    return list_statuses(Cache(cache_directory))
+
+
+def create_toolchain(name: str, tell: Callable[[str], None], cache_directory: Path | None = None) -> ToolchainStatus:
+    """Makes the toolchain's environment unless it exists; reports each step to `tell`. Raises as `check` does."""
+    cache = Cache(cache_directory)
+    provide_toolchain(name, cache, tell)
+    return next(status for status in list_statuses(cache) if status.name == name)
+
+
+def diagnose_toolchain(name: str, target: str = "h100", cache_directory: Path | None = None) -> ToolchainStatus:
+    """Tries the toolchain on a small program for that GPU, if its environment is there; InputError for unknown names."""
+    return diagnose(name, Cache(cache_directory), load_target(target))
 
 
 def list_cases(

@@ -1,4 +1,4 @@
-"""`check`: compile, judge, replay and run every selected case."""
+"""`check`: compiles, judges, replays and runs every selected case, and compares it with a baseline or records one."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -6,38 +6,118 @@ from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
-from ligerdiag.api.conclusion import conclude
-from ligerdiag.api.declared import list_declared
-from ligerdiag.api.devices import make_replay_options, run_on_devices
-from ligerdiag.api.judging import describe_broken, expect_of, judge_result, name_source
-from ligerdiag.api.options import CheckOptions, ignore_progress
-from ligerdiag.api.recording import find_recorded, list_baseline_notes, require_distinct
-from ligerdiag.api.run import Key, Run
-from ligerdiag.baseline import load_baseline
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.environments import provide_toolchain
-from ligerdiag.compile.function_file import read_function_file
-from ligerdiag.compile.importable import list_own_folders
-from ligerdiag.compile.job import CaseSpec, Source
-from ligerdiag.compile.pool import Pool
-from ligerdiag.compile.selectors import find_root
-from ligerdiag.compile.service import CompileEvent, compile_cases, discover_cases
-from ligerdiag.compile.target import Target, load_target
-from ligerdiag.compile.toolchain import Toolchain, current_toolchain
+from ligerdiag.api.judging import (
+    Key,
+    Run,
+    describe_broken,
+    expect_of,
+    judge_result,
+    make_replay_options,
+    name_source,
+    run_on_devices,
+)
+from ligerdiag.api.options import CheckOptions, ignore_progress, list_declared
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.compile.cases.function_file import list_own_folders, read_function_file
+from ligerdiag.compile.cases.selectors import find_root
+from ligerdiag.compile.service import CompileEvent, compile_cases, discover_cases, make_progress, make_toolchain_step
 from ligerdiag.device.service import require_gpu
 from ligerdiag.effects.declared import parse_declared
 from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.errors import InputError, LigerdiagError
-from ligerdiag.inspection import open_readers
-from ligerdiag.outcomes import Replay
-from ligerdiag.replay.service import ReplayTask, replay_artifacts
-from ligerdiag.report.expectation import parse_expectation
-from ligerdiag.report.expected_rules import parse_expected_rules
-from ligerdiag.report.model import CheckReport, OnProgress
-from ligerdiag.report.progress import make_progress, make_toolchain_step
-from ligerdiag.report.source_roots import find_usual_root, resolve_roots
-from ligerdiag.suppressions.scope import Scope, compute_scope
-from ligerdiag.suppressions.suppressions import Suppressions
+from ligerdiag.inspection.artifact import open_readers
+from ligerdiag.judgement.baseline import Baseline, EntryKey, load_baseline, render_baseline
+from ligerdiag.judgement.conclusion import conclude
+from ligerdiag.judgement.expectation import parse_expectation, parse_expected_rules
+from ligerdiag.judgement.suppression_entry import Scope, compute_scope
+from ligerdiag.judgement.suppressions import Suppressions
+from ligerdiag.model.findings import Replay
+from ligerdiag.model.jobs import CaseSpec, Source
+from ligerdiag.model.report import CaseReport, CheckReport, OnProgress, Status
+from ligerdiag.model.schedule_view import ScheduleFacts
+from ligerdiag.render.json import compute_version
+from ligerdiag.replay.service.service import ReplayTask, replay_artifacts
+from ligerdiag.rules.schedules.ld015_schedule_drift import RULE as DRIFT
+from ligerdiag.source_text import find_usual_root, resolve_roots
+from ligerdiag.text import count_of
+from ligerdiag.toolchains.catalogue import Target, load_target
+from ligerdiag.toolchains.environments import provide_toolchain
+from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
+from ligerdiag.workers.pool import Pool
+
+_SHOWN = 3
+
+
+def require_distinct(cases: Sequence[CaseSpec]) -> None:
+    """Raises InputError when two cases have one id: a baseline could not tell them apart."""
+    places: dict[str, str] = {}
+    for case in cases:
+        place = str(case.source)
+        if case.id in places:
+            both = f"`{places[case.id]}` and `{place}`"
+            raise InputError(f"expected one case `{case.id}` but it is in {both}: a baseline goes by ids")
+        places[case.id] = place
+
+
+def compute_facts(report: CaseReport) -> ScheduleFacts:
+    """Returns the part of the report that a baseline records."""
+    return ScheduleFacts(outputs=report.outputs, neighbourhoods=report.neighbourhoods)
+
+
+def find_recorded(baseline: Baseline | None, report: CaseReport, toolchain: str) -> ScheduleFacts | None:
+    """Returns the baseline's entry for this compile; None if there is no baseline or no entry."""
+    return baseline.entries.get(_make_key(report, toolchain)) if baseline is not None else None
+
+
+def list_baseline_notes(
+    baseline: Baseline, path: Path, cases: Sequence[CaseReport], options: CheckOptions, versions: dict[str, str]
+) -> Iterator[str]:
+    """Returns notes that compare the run as a whole with the baseline, one line each."""
+    keys = {_make_key(case, options.toolchain): case for case in cases}
+    compared = [case for key, case in keys.items() if key in baseline.entries and case.status is not Status.ERROR]
+    drifted = [case for case in compared if any(finding.rule == DRIFT.id for finding in case.findings)]
+    yield f"{len(drifted)} of {count_of(len(compared), 'compile')} drifted from the baseline `{path}`"
+    recorded = baseline.toolchains.get(options.toolchain, {})
+    others = [name for name in sorted({*recorded, *versions}) if recorded.get(name) != versions.get(name)]
+    if recorded and others:
+        was, now = (", ".join(f"{name} {them.get(name, 'absent')}" for name in others) for them in (recorded, versions))
+        yield f"the baseline was recorded with {was}; this run has {now}"
+    if baseline.ligerdiag != compute_version():
+        yield f"the baseline was recorded by ligerdiag {baseline.ligerdiag}; this is {compute_version()}"
+    new = [key for key in keys if key not in baseline.entries]
+    if new:
+        yield f"not in the baseline: {_list(new)}; `--record {path}` adds what a run compiles"
+    targets = {case.target for case in cases}
+    rest = [k for k in baseline.entries if k not in keys and k.toolchain == options.toolchain and k.target in targets]
+    if rest:
+        yield f"in the baseline and not in this run, because not selected or gone: {_list(rest)}"
+
+
+def render_record(report: CheckReport, options: CheckOptions, path: Path) -> str:
+    """Returns the text of a baseline of this run: what the file at `path` already has of other compiles is kept.
+
+    Raises InputError when there is a file that is no baseline.
+    """
+    newer = Baseline(
+        ligerdiag=compute_version(),
+        toolchains={options.toolchain: report.versions},
+        entries={_make_key(case, options.toolchain): compute_facts(case) for case in list_recordable(report)},
+    )
+    return render_baseline(load_baseline(path).join(newer) if path.exists() else newer)
+
+
+def list_recordable(report: CheckReport) -> tuple[CaseReport, ...]:
+    """Returns the compiles that a baseline can hold: those that were analysed."""
+    return tuple(case for case in report.cases if case.status is not Status.ERROR)
+
+
+def _make_key(report: CaseReport, toolchain: str) -> EntryKey:
+    return EntryKey(case=report.id, target=report.target, toolchain=toolchain)
+
+
+def _list(keys: Sequence[EntryKey]) -> str:
+    shown = ", ".join(f"`{key.case}` on {key.target}" for key in sorted(keys)[:_SHOWN])
+    return shown + (f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else "")
 
 
 def check(options: CheckOptions, on_progress: OnProgress | None = None) -> CheckReport:

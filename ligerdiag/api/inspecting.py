@@ -1,23 +1,182 @@
-"""`inspect`: judge modules that were compiled elsewhere."""
+"""`inspect`: selects and judges what somebody else compiled, one module after the other."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from time import perf_counter
+from typing import Protocol
 
-from ligerdiag.api.conclusion import conclude
-from ligerdiag.api.declared import list_declared
-from ligerdiag.api.options import InspectOptions, ignore_progress
-from ligerdiag.compile.cache import Cache
-from ligerdiag.dumps.select import select_modules
+from ligerdiag.api.options import InspectOptions, ignore_progress, list_declared
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.dumps.find import Dump, ModuleFiles, find_modules
 from ligerdiag.ending import Ending, work_until_ended
-from ligerdiag.inspected_modules import InspectedModules
-from ligerdiag.module_inspector import InspectionRequest
-from ligerdiag.report.model import CheckReport, Noun, OnProgress, Progress
-from ligerdiag.report.source_roots import is_below, list_foreign_folders, resolve_roots
+from ligerdiag.errors import InputError
+from ligerdiag.inspection.module import UNKNOWN_TARGET, InspectionRequest, ModuleOutcome
+from ligerdiag.judgement.conclusion import conclude
+from ligerdiag.judgement.suppression_entry import Scope
+from ligerdiag.judgement.suppressions import Suppressions
+from ligerdiag.model.report import CaseReport, CheckReport, Noun, OnProgress, Progress, Status
 from ligerdiag.sandbox.inspector import SandboxedInspector
-from ligerdiag.suppressions.scope import Scope
-from ligerdiag.suppressions.suppressions import Suppressions
+from ligerdiag.source_text import is_below, list_foreign_folders, resolve_roots
+from ligerdiag.text import count_of
+from ligerdiag.untrusted_files import MAXIMUM_FOLDER_DEPTH
+
+SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The modules to inspect."""
+
+    modules: tuple[ModuleFiles, ...]
+    artifacts: tuple[Path, ...]
+    notes: tuple[str, ...]
+    """Notes on modules that were found and are not inspected, one line each."""
+
+
+def select_modules(paths: Sequence[Path], pattern: str = "") -> Selection:
+    """Returns the modules under the paths whose id, or a part of it, matches the glob; all of them without one.
+
+    Raises InputError for a path that is not there, one that holds no module, or a pattern that matches none.
+    """
+    dumps = [find_modules(path) for path in dict.fromkeys(paths)]
+    for path, dump in zip(dict.fromkeys(paths), dumps, strict=True):
+        if not dump.modules and not dump.artifacts:
+            raise InputError(_describe_empty(path, dump))
+    found = _name_apart([(path, dump) for path, dump in zip(dict.fromkeys(paths), dumps, strict=True)])
+    modules = tuple(module for module in found if _matches(module.id, pattern))
+    artifacts = tuple(path for dump in dumps for path in dump.artifacts) if not pattern else ()
+    if not modules and not artifacts:
+        names = ", ".join(f"`{module.id}`" for module in found[:SHOWN])
+        more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        raise InputError(f"no module matches `{pattern}`: there are {names}{more}")
+    notes: list[str] = []
+    if pattern and len(modules) < len(found):
+        notes.append(f"{count_of(len(found) - len(modules), 'module')} not asked for: no match of `{pattern}`")
+    notes += _describe_rest(dumps)
+    return Selection(modules=modules, artifacts=artifacts, notes=tuple(notes))
+
+
+def _matches(module: str, pattern: str) -> bool:
+    """Returns whether the glob matches the id, its last part, or the name that XLA gave."""
+    last = module.rpartition("/")[2]
+    return not pattern or any(fnmatchcase(text, pattern) for text in (module, last, last.partition(".")[2]))
+
+
+def _name_apart(dumps: Sequence[tuple[Path, Dump]]) -> tuple[ModuleFiles, ...]:
+    """Returns all modules; those of several paths with the same id have the path before it."""
+    ids = Counter(module.id for _, dump in dumps for module in dump.modules)
+    return tuple(
+        replace(module, id=f"{path}/{module.id}" if path.is_dir() else str(path)) if ids[module.id] > 1 else module
+        for path, dump in dumps
+        for module in dump.modules
+    )
+
+
+def _describe_empty(path: Path, dump: Dump) -> str:
+    if dump.unscheduled:
+        number = count_of(dump.unscheduled, "module")
+        return (
+            f"`{path}` holds {number} before optimizations and none after: the schedule is in `…after_optimizations…`"
+        )
+    return f"no HLO module in `{path}`: expected what `--xla_dump_to` writes, as protobuf or text"
+
+
+def _describe_rest(dumps: Sequence[Dump]) -> list[str]:
+    notes: list[str] = []
+    unscheduled, snapshots, links, deep = (
+        sum(dump.unscheduled for dump in dumps),
+        sum(dump.snapshots for dump in dumps),
+        sum(dump.links for dump in dumps),
+        sum(dump.deep for dump in dumps),
+    )
+    if unscheduled:
+        notes.append(f"{count_of(unscheduled, 'module')} without an optimized form, not inspected")
+    if snapshots:
+        notes.append(f"{count_of(snapshots, 'snapshot')} between passes, not read")
+    if links:
+        notes.append(f"{count_of(links, 'symbolic link')} not followed")
+    if deep:
+        notes.append(
+            f"{count_of(deep, 'folder')} more than {MAXIMUM_FOLDER_DEPTH} levels down, not looked into: name one itself"
+        )
+    return notes
+
+
+class Inspector(Protocol):
+    """Looks at one thing: in this process (`ModuleInspector`), or in one of its own (`sandbox`)."""
+
+    def inspect_module(self, files: ModuleFiles) -> ModuleOutcome:
+        """Judges a module of a dump."""
+        ...
+
+    def inspect_artifact(self, directory: Path) -> ModuleOutcome:
+        """Judges an artifact."""
+        ...
+
+
+@dataclass(slots=True)
+class InspectedModules:
+    """The outcomes so far of the selected modules. Filled step by step, so that a partial result survives Ctrl-C."""
+
+    selection: Selection
+    reports: list[CaseReport] = field(default_factory=list[CaseReport])
+    """Without status: see `api.conclude`."""
+    notes: list[str] = field(default_factory=list[str])
+    idle: int = 0
+    """Modules without custom calls."""
+    done: int = 0
+    """Artifacts and modules that were looked at to their end."""
+
+    @property
+    def total(self) -> int:
+        """Returns the number of modules."""
+        return len(self.selection.artifacts) + len(self.selection.modules)
+
+    def run(self, inspector: Inspector) -> Iterator[tuple[int, str]]:
+        """Yields the number and name of each artifact and module before it is inspected."""
+        for number, directory in enumerate(self.selection.artifacts):
+            yield number, directory.name
+            self._add(inspector.inspect_artifact(directory))
+        for number, files in enumerate(self.selection.modules, start=len(self.selection.artifacts)):
+            yield number, files.id
+            self._add(inspector.inspect_module(files))
+
+    def mark_undone(self, ending: Ending) -> None:
+        """Adds a report for each artifact and module that was not looked at to its end, after the run was ended."""
+        names = [str(directory) for directory in self.selection.artifacts]
+        targets = dict.fromkeys(names, UNKNOWN_TARGET)
+        for files in self.selection.modules:
+            names.append(files.id)
+            targets[files.id] = files.target or UNKNOWN_TARGET
+        why = f"the run was ended by {ending.value} before its turn"
+        self.reports += [
+            CaseReport(id=name, target=targets[name], toolchain="", status=Status.NOT_CHECKED, error=why)
+            for name in names[self.done :]
+        ]
+
+    def list_notes(self) -> tuple[str, ...]:
+        """Returns notes on what was found and is in no report, and on how many modules hold nothing to check."""
+        if any(report.error or report.coverage.hidden_writes for report in self.reports):
+            nothing = f"{_count(self.idle)} without custom calls: nothing to check there" if self.idle else ""
+        else:
+            known = self.idle + len(self.reports)
+            which = "it has no in-place kernel" if known == 1 else "none has an in-place kernel"
+            nothing = f"nothing to check: {_count(known)}, {which} ({self.idle} without custom calls)" if known else ""
+        return (*self.selection.notes, *self.notes, *((nothing,) if nothing else ()))
+
+    def _add(self, outcome: ModuleOutcome) -> None:
+        self.done += 1
+        self.idle += outcome.is_idle
+        self.notes += outcome.notes
+        if outcome.report is not None:
+            self.reports.append(outcome.report)
+
+
+def _count(number: int) -> str:
+    return f"{number} module" if number == 1 else f"{number} modules"
 
 
 def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> CheckReport:

@@ -1,20 +1,28 @@
-"""From one compile result to a report without a status."""
+"""From compile results to reports without a status: what is known of the cases of one run, also on this machine's
+GPUs.
+"""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.job import CaseSpec, Source
-from ligerdiag.compile.pool import Pool
+from ligerdiag.api.options import CheckOptions
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import CompileResult
-from ligerdiag.compile.toolchain import Toolchain
+from ligerdiag.device.service import run_judged_cases
 from ligerdiag.effects.declared import DeclaredEffects
+from ligerdiag.ending import Ending
 from ligerdiag.errors import CompileError, LigerdiagError
-from ligerdiag.inspection import inspect_artifact
-from ligerdiag.module_inspector import describe_error, describe_failed, describe_inspection
-from ligerdiag.report.model import CaseReport, Status
+from ligerdiag.inspection.artifact import inspect_artifact
+from ligerdiag.inspection.module import describe_error, describe_failed, describe_inspection
+from ligerdiag.model.findings import DeviceRun, Replay, ReplayState
+from ligerdiag.model.jobs import CaseSpec, Source
+from ligerdiag.model.report import CaseReport, OnProgress, Status
+from ligerdiag.replay.service.job import ALONE_SECONDS
+from ligerdiag.replay.service.service import ReplayOptions, ReplayTask
+from ligerdiag.toolchains.toolchain import Toolchain
+from ligerdiag.workers.pool import Pool
 
 
 def expect_of(case: CaseSpec, toolchain: Toolchain) -> CaseSpec:
@@ -102,3 +110,92 @@ def judge_result(
     except Exception as fault:
         return describe_failed(report, fault)
     return describe_inspection(report, inspection, result.seconds + perf_counter() - started)
+
+
+type Key = tuple[Source, str, str]
+"""Source, case and target."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """The known results of the cases so far. Filled step by step, so that an interrupted run keeps the results it
+    has."""
+
+    order: tuple[Key, ...] = ()
+    cases: dict[tuple[Source, str], CaseSpec] = field(default_factory=dict[tuple[Source, str], CaseSpec])
+    reports: dict[Key, CaseReport] = field(default_factory=dict["Key", CaseReport])
+    tasks: list[ReplayTask] = field(default_factory=list[ReplayTask])
+
+    def mark_undone(self, ending: Ending, toolchain: str, *, replay: bool, device: bool) -> None:
+        """Says of every case what was not done before the run was ended. replay, device: whether they were
+        requested."""
+        why = f"the run was ended by {ending.value} before its turn"
+        for key in self.order:
+            report = self.reports.get(key)
+            if report is None:
+                self.reports[key] = self._describe_unchecked(key, toolchain, why)
+            elif not report.error:
+                self.reports[key] = _fill_numbers(report, why, replay=replay, device=device)
+
+    def _describe_unchecked(self, key: Key, toolchain: str, why: str) -> CaseReport:
+        source, case_id, target = key
+        case = self.cases[source, case_id]
+        return CaseReport(
+            id=case_id,
+            target=target,
+            toolchain=toolchain,
+            status=Status.NOT_CHECKED,
+            about=case.about,
+            expected=case.expected,
+            expected_rules=case.expected_rules,
+            error=why,
+            source=find_file(source),
+        )
+
+
+def _fill_numbers(report: CaseReport, why: str, *, replay: bool, device: bool) -> CaseReport:
+    if replay and report.replay is None:
+        report = replace(report, replay=Replay(state=ReplayState.NOT_DONE, reason=why))
+    if device and report.device is None:
+        report = replace(report, device=DeviceRun(device="", count=0, runs=0, error=why))
+    return report
+
+
+DRAWS = 3
+"""Different draws of the arguments that a device runs; one, where replaying them takes long."""
+FULL_TIMEOUT = 1800.0
+"""Seconds that a case may take on the device and its comparison, when bounds are lifted."""
+
+
+def make_replay_options(options: CheckOptions) -> ReplayOptions:
+    """Returns the options of a replay that these options ask for."""
+    return ReplayOptions(
+        bounds=options.bounds,
+        timeout=options.timeout,
+        jobs=options.jobs,
+        rows=options.rows,
+        refresh=options.refresh,
+    )
+
+
+def run_on_devices(run: Run, options: CheckOptions, cache: Cache, tell: OnProgress) -> Iterator[tuple[Key, DeviceRun]]:
+    """Runs each case once, for however many targets it was compiled."""
+    cases = {(task.case.source, task.case.id): task.case for task in run.tasks}
+    large = {
+        key[:2]
+        for key, report in run.reports.items()
+        if report.replay is not None and report.replay.estimated_seconds > ALONE_SECONDS
+    }
+    runs = run_judged_cases(
+        list(cases.values()),
+        cache=cache,
+        effects=options.effects,
+        replay=make_replay_options(options) if options.replay else None,
+        timeout=max(options.timeout, FULL_TIMEOUT if options.bounds.full else 0.0),
+        draws=lambda case: 1 if (case.source, case.id) in large else DRAWS,
+        tell=tell,
+    )
+    for case, device in runs:
+        for key in run.order:
+            if key[:2] == (case.source, case.id) and key in run.reports:
+                yield key, device

@@ -1,16 +1,22 @@
-"""The options of the commands, as data."""
+"""Options of the commands, as data, and the lines of a report about declarations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ligerdiag.compile.selectors import Selector
-from ligerdiag.compile.toolchain_table import DEFAULT
+from ligerdiag.compile.cases.selectors import Selector
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.errors import InputError
-from ligerdiag.replay.plan import Bounds
-from ligerdiag.report.model import Progress
-from ligerdiag.suppressions.entry import ConfigEntry
+from ligerdiag.judgement.suppression_entry import ConfigEntry
+from ligerdiag.model.report import Progress
+from ligerdiag.replay.service.job import Bounds
+from ligerdiag.toolchains.catalogue import DEFAULT
+
+
+def list_declared(effects: Sequence[DeclaredEffects]) -> tuple[str, ...]:
+    """Returns a line for each declaration: a verdict can hang on it."""
+    names = dict.fromkeys(one.name for one in effects)
+    return tuple(f"what `{name}` does is declared, and believed where it could not be told" for name in names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from ligerdiag.cli.answer_output import AnswerFormat, write_bisections
 from ligerdiag.cli.exit_codes import ExitCode, find_ending_code, render_table
 from ligerdiag.cli.options import (
     DEFAULT_TARGETS,
@@ -21,12 +20,12 @@ from ligerdiag.cli.options import (
     ReplaySeconds,
     TimeLimit,
     ToolchainName,
+    parse_size,
     parse_targets,
 )
-from ligerdiag.cli.output import require_writable
-from ligerdiag.cli.sizes import parse_size
+from ligerdiag.cli.output import AnswerFormat, require_writable, write_bisections
 from ligerdiag.ending import RunEnded, watch_for_end
-from ligerdiag.report.bisection import Axis, Bisection
+from ligerdiag.judgement.answers import Axis, Bisection
 
 HELP = """What makes a case right or wrong? Compile it again and again, vary one thing along an
 axis, and say what the verdict hangs on: one table, a sentence for each answer, evidence.
@@ -121,8 +120,8 @@ def bisect(  # noqa: PLR0917 - typer reads the options from the signature
     """Runs the bisection and exits with its code."""
     from ligerdiag import api
     from ligerdiag.cli.settings import read_settings
-    from ligerdiag.replay.plan import Bounds
-    from ligerdiag.report.terminal import ProgressDisplay
+    from ligerdiag.render.terminal.terminal import ProgressDisplay
+    from ligerdiag.replay.service.job import Bounds
 
     if output is not None:
         require_writable(output)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ligerdiag.cli.exit_codes import PRECEDENCE, ExitCode, FailOn, compute_exit_code, render_table
-from ligerdiag.cli.html_output import Html, require_html_directory, write_html
 from ligerdiag.cli.options import (
     DEFAULT_TARGETS,
     CacheDir,
@@ -23,11 +22,11 @@ from ligerdiag.cli.options import (
     SourceRoots,
     TimeLimit,
     ToolchainName,
+    parse_size,
     parse_targets,
 )
-from ligerdiag.cli.record_output import require_recordable, write_record
-from ligerdiag.cli.report_output import Format, parse_outputs, write_report
-from ligerdiag.cli.sizes import parse_size
+from ligerdiag.cli.output import require_recordable, write_record
+from ligerdiag.cli.report_output import Format, Html, parse_outputs, require_html_directory, write_html, write_report
 from ligerdiag.ending import watch_for_end
 from ligerdiag.errors import LigerdiagError
 
@@ -143,8 +142,8 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
     """Runs the check and exits with its code."""
     from ligerdiag import api
     from ligerdiag.cli.settings import read_settings
-    from ligerdiag.replay.plan import Bounds
-    from ligerdiag.report.terminal import ProgressDisplay
+    from ligerdiag.render.terminal.terminal import ProgressDisplay
+    from ligerdiag.replay.service.job import Bounds
 
     outputs = parse_outputs(output or [], format)
     if html is not None:
@@ -197,9 +196,9 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
 
 
 def _describe_ptxas(options: "CheckOptions") -> str:
-    from ligerdiag.compile.cache import Cache
-    from ligerdiag.compile.environments import provide_toolchain
-    from ligerdiag.compile.ptxas import describe_ptxas
+    from ligerdiag.artifacts.cache import Cache
+    from ligerdiag.toolchains.environments import provide_toolchain
+    from ligerdiag.toolchains.toolchain import describe_ptxas
 
     toolchain = provide_toolchain(options.toolchain, Cache(options.cache_directory))
     return describe_ptxas(toolchain.binaries, toolchain.versions)

@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from ligerdiag.cli.answer_output import AnswerFormat, write_differences
 from ligerdiag.cli.exit_codes import MEANINGS_OF_DIFF, compute_difference_code, render_table
 from ligerdiag.cli.options import AnswerForm, AnswerOutput, CacheDir, Config, Jobs, parse_targets
-from ligerdiag.cli.output import require_writable
+from ligerdiag.cli.output import AnswerFormat, require_writable, write_differences
 
 HELP = """What differs between two compiles of a program, around the kernels that overwrite an
 operand: the verdict of every output, who reads the overwritten value before and who
@@ -71,7 +70,7 @@ def diff(  # noqa: PLR0917 - typer reads the options from the signature
     """Runs the comparison and exits with its code."""
     from ligerdiag import api
     from ligerdiag.cli.settings import read_settings
-    from ligerdiag.report.terminal import ProgressDisplay
+    from ligerdiag.render.terminal.terminal import ProgressDisplay
 
     if output is not None:
         require_writable(output)

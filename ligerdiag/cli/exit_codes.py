@@ -5,12 +5,11 @@ from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, assert_never
 
 from ligerdiag.ending import Ending
-from ligerdiag.findings import Severity, Verdict
-from ligerdiag.outcomes import ReplayState
-from ligerdiag.report.model import CaseReport, CheckReport, Status
+from ligerdiag.model.findings import ReplayState, Severity, Verdict
+from ligerdiag.model.report import CaseReport, CheckReport, Status
 
 if TYPE_CHECKING:
-    from ligerdiag.report.difference import DifferenceReport
+    from ligerdiag.judgement.answers import DifferenceReport
 
 
 class ExitCode(IntEnum):
@@ -158,7 +157,10 @@ def _fails(case: CaseReport, fail_on: FailOn) -> bool:
         return True
     if case.expected is not None or fail_on is FailOn.NEVER:
         return False
-    from ligerdiag.report.allowed import compute_allowed_outputs, list_counted  # imports the rules, which no help needs
+    from ligerdiag.judgement.expectation import (  # imports the rules, which no help needs
+        compute_allowed_outputs,
+        list_counted,
+    )
 
     least = _BY_SEVERITY.index(Severity(fail_on.value))
     allowed = compute_allowed_outputs(case.outputs, case.findings)
@@ -175,8 +177,8 @@ def _drifts(case: CaseReport, fail_on: FailOn) -> bool:
     know."""
     if fail_on is FailOn.NEVER or not case.findings:
         return False
-    from ligerdiag.hazards.ld015_schedule_drift import RULE as DRIFT
-    from ligerdiag.report.allowed import list_counted
+    from ligerdiag.judgement.expectation import list_counted
+    from ligerdiag.rules.schedules.ld015_schedule_drift import RULE as DRIFT
 
     least = _BY_SEVERITY.index(Severity(fail_on.value))
     return any(f.rule == DRIFT.id and _BY_SEVERITY.index(f.severity) >= least for f in list_counted(case.findings))

@@ -10,11 +10,19 @@ from typing import Annotated
 import typer
 
 from ligerdiag.cli import bisect, check, diff, init, inspect, toolchains
+from ligerdiag.cli.catalogue import (
+    EXPLAIN_EPILOG,
+    EXPLAIN_HELP,
+    LIST_EPILOG,
+    LIST_HELP,
+    TARGETS_EPILOG,
+    TARGETS_HELP,
+    explain,
+    list_cases,
+    targets,
+)
 from ligerdiag.cli.exit_codes import ExitCode
-from ligerdiag.cli.explain import EXPLAIN_EPILOG, EXPLAIN_HELP, explain
-from ligerdiag.cli.list import LIST_EPILOG, LIST_HELP, list_cases
-from ligerdiag.cli.report import REPORT_EPILOG, REPORT_HELP, report
-from ligerdiag.cli.targets import TARGETS_EPILOG, TARGETS_HELP, targets
+from ligerdiag.cli.inspect import REPORT_EPILOG, REPORT_HELP, report
 from ligerdiag.errors import InputError, LigerdiagError
 
 HELP = """Is the schedule that XLA made of your JAX program still right when a Triton kernel
@@ -66,7 +74,7 @@ app.command(
 
 def _print_version(asked: bool) -> None:
     if asked:
-        from ligerdiag.report.json import compute_version
+        from ligerdiag.render.json import compute_version
 
         sys.stdout.write(f"ligerdiag {compute_version()}\n")
         raise typer.Exit
@@ -111,7 +119,7 @@ def main() -> None:
 
 
 def _tell(message: str) -> None:
-    from ligerdiag.report.printable import compute_printable, compute_without_commands
+    from ligerdiag.text import compute_printable, compute_without_commands
 
     with suppress(OSError):
         sys.stderr.write(compute_without_commands(f"error: {compute_printable(message)}") + "\n")

@@ -1,12 +1,27 @@
 """Options that several commands have, each with one name, one default text and one help."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ligerdiag.cli.answer_output import AnswerFormat
+from ligerdiag.cli.exit_codes import FailOn
+from ligerdiag.cli.output import AnswerFormat
 from ligerdiag.cli.report_output import Format
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?", re.IGNORECASE)
+
+
+def parse_size(text: str) -> int:
+    """Bytes of `500M`, `4G`, `1.5GiB` or `1048576`; units are powers of 1024. Raises typer.BadParameter."""
+    match = _SIZE.fullmatch(text.strip())
+    size = int(float(match[1]) * _UNITS[match[2].upper()]) if match else 0
+    if not size:
+        raise typer.BadParameter(f"expected a size such as 500M or 4G but got `{text}`")
+    return size
+
 
 DEFAULT_TARGETS = ("h100",)
 
@@ -70,3 +85,34 @@ def parse_targets(names: list[str]) -> tuple[str, ...]:
     """Comma lists, each name once, in the order given."""
     parts = [part.strip() for name in names for part in name.split(",")]
     return tuple(dict.fromkeys(part for part in parts if part))
+
+
+Paths = Annotated[list[Path], typer.Argument(help="Directories and files.", show_default=False)]
+Module = Annotated[
+    str, typer.Option("--module", metavar="GLOB", help="Only modules whose name matches, such as '*step*'.")
+]
+ModuleFailOn = Annotated[
+    FailOn | None, typer.Option("--fail-on", help="Least severity that fails the run. [default: warning]")
+]
+ModuleStrict = Annotated[
+    bool | None,
+    typer.Option(
+        "--strict/--no-strict", help="Exit with 4 when a module is inconclusive, with 1 for a bad suppression."
+    ),
+]
+ModuleTimeout = Annotated[
+    float | None,
+    typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Longest for a module. [default: by its size]"),
+]
+EffectsCacheDir = Annotated[
+    Path | None, typer.Option("--cache-dir", metavar="DIR", help="Where kernels' effects are kept.")
+]
+InspectSourceRoots = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--source-root",
+        metavar="DIR",
+        help="Show source lines of files below DIR and obey their comments. Repeatable. [default: none]",
+    ),
+]
+Evidence = Annotated[bool, typer.Option("--verbose", "-v", help="Evidence in full.")]

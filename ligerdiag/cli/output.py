@@ -1,10 +1,22 @@
-"""A report's file: there as a whole or not at all."""
+"""Where an answer, a baseline or a report's file goes: there as a whole or not at all."""
 
 import os
+import sys
 import tempfile
+from collections.abc import Callable, Sequence
+from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ligerdiag.cli.exit_codes import ExitCode
 from ligerdiag.errors import InputError
+from ligerdiag.judgement.answers import Bisection
+from ligerdiag.model.report import CheckReport
+
+if TYPE_CHECKING:
+    from ligerdiag.api.options import CheckOptions
+if TYPE_CHECKING:
+    from ligerdiag.judgement.answers import DifferenceReport
 
 
 def require_writable(path: Path, option: str = "--output") -> None:
@@ -39,3 +51,78 @@ def write_atomically(path: Path, text: str) -> None:
             raise
     except OSError as error:
         raise InputError(f"expected to write `{path}` but: {error.strerror or error}") from error
+
+
+def require_recordable(path: Path) -> None:
+    """Raises InputError, before any work is done, when a baseline cannot be written to `path` or joined to what is there."""
+    from ligerdiag import api
+
+    require_writable(path, option="--record")
+    if path.exists():
+        api.load_baseline(path)
+
+
+def write_record(report: CheckReport, options: "CheckOptions", path: Path) -> None:
+    """Says on standard error what was recorded, or why nothing was. Raises InputError as `render_record` does."""
+    from ligerdiag import api
+
+    recorded = len(api.list_recordable(report))
+    if report.interrupted:
+        said = "nothing: the run was interrupted"
+    elif not recorded:
+        said = "nothing: no case could be analysed"
+    else:
+        write_atomically(path, api.render_record(report, options, path))
+        left = len(report.cases) - recorded
+        said = f"{recorded} schedules in {path}" + (f"; {left} could not be analysed" if left else "")
+    sys.stderr.write(f"recorded {said}\n")
+
+
+class AnswerFormat(StrEnum):
+    """The format of an answer."""
+
+    TERMINAL = "terminal"
+    JSON = "json"
+
+
+def write_bisections(
+    bisections: Sequence[Bisection], *, form: AnswerFormat, output: Path | None, verbose: bool, code: ExitCode
+) -> None:
+    """Writes the answers to standard output; with a file, writes them there and the table to standard output."""
+    from ligerdiag.render.json_answers import render_bisections_json
+    from ligerdiag.render.terminal.terminal import render_bisections
+
+    def render_text(width: int | None, colour: bool) -> str:
+        return render_bisections(bisections, width=width, colour=colour, verbose=verbose)
+
+    _write(form, output, render_text, lambda: render_bisections_json(bisections, exit_code=code))
+
+
+def write_differences(
+    report: "DifferenceReport", *, form: AnswerFormat, output: Path | None, verbose: bool, code: ExitCode
+) -> None:
+    """Writes the same of a comparison."""
+    from ligerdiag.render.json_answers import render_differences_json
+    from ligerdiag.render.terminal.terminal import render_difference_report
+
+    def render_text(width: int | None, colour: bool) -> str:
+        return render_difference_report(report, width=width, colour=colour, verbose=verbose)
+
+    _write(form, output, render_text, lambda: render_differences_json(report, exit_code=code))
+
+
+def _write(
+    form: AnswerFormat,
+    output: Path | None,
+    render_text: Callable[[int | None, bool], str],
+    render_data: Callable[[], str],
+) -> None:
+    """render_text: from the columns of the terminal, None for a file, and whether to colour."""
+    from ligerdiag.render.terminal.terminal import compute_colour, compute_stream_width
+
+    if output is not None:
+        write_atomically(output, render_data() if form is AnswerFormat.JSON else render_text(None, False))
+    if form is AnswerFormat.JSON and output is None:
+        sys.stdout.write(render_data())
+    else:
+        sys.stdout.write(render_text(compute_stream_width(sys.stdout), compute_colour(sys.stdout)))

@@ -1,4 +1,4 @@
-"""Writes a report to standard output in one form, and to any number of files, each in a form of its own."""
+"""Where a report goes: to standard output in one form, to files in others, and as pages to a directory of ours."""
 
 import os
 import re
@@ -7,12 +7,93 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import assert_never
+from typing import Annotated, assert_never
+
+import typer
 
 from ligerdiag.cli.exit_codes import MEANINGS, MEANINGS_WITHOUT_EXPECTATION, ExitCode, FailOn, fails_run
 from ligerdiag.cli.output import require_writable, write_atomically
 from ligerdiag.errors import InputError
-from ligerdiag.report.model import CheckReport, Noun
+from ligerdiag.model.report import CheckReport, Noun
+
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="DIR", help="Write pages for a browser, too: DIR/index.html and one a case."),
+]
+_HEAD = 4096
+"""Bytes at the start of a page in which it names its generator."""
+
+
+def require_html_directory(path: Path) -> None:
+    """Raises InputError, before any work is done, when no report can be written to `path`.
+
+    A directory that holds anything else than an earlier report of ours is refused: old pages are removed from it.
+    """
+    if path.exists() and not path.is_dir():
+        raise InputError(f"expected a directory for --html but `{path}` is a file")
+    if path.is_dir():
+        _require_ours(path)
+    existing = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+    if not existing.is_dir():
+        raise InputError(f"expected a directory for --html but `{existing}` is a file")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise InputError(f"expected to be allowed to write to `{existing}` for --html")
+
+
+def write_html(report: CheckReport, directory: Path) -> None:
+    """Writes a page for each case and then the index, removes pages of an earlier report, and says where they are.
+
+    Each page is there as a whole or not at all. Raises InputError when the disk says no.
+    """
+    from ligerdiag.render.html import INDEX, compute_file_names, render_case_html, render_index_html
+
+    require_html_directory(directory)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"expected to create `{directory}` but got: {error}") from error
+    names = compute_file_names(report.cases)
+    for name, case in zip(names, report.cases, strict=True):
+        write_atomically(directory / name, render_case_html(case, report))
+    write_atomically(directory / INDEX, render_index_html(report, files=names))
+    for page in _list_pages(directory):
+        if page.name not in {*names, INDEX}:
+            page.unlink(missing_ok=True)
+    sys.stderr.write(f"html: {directory / INDEX}\n")
+
+
+def _require_ours(directory: Path) -> None:
+    """Everything in it is a page of ours; a report whose index was never written is one, too."""
+    try:
+        entries = {entry for entry in directory.iterdir() if not entry.name.startswith(".")}
+    except OSError as error:
+        raise InputError(f"expected to read `{directory}` for --html but got: {error}") from error
+    from ligerdiag.render.html import INDEX
+
+    pages = set(_list_pages(directory))
+    if entries and directory / INDEX not in pages and entries != pages:
+        raise InputError(
+            f"expected an empty directory or an earlier report for --html but `{directory}` holds something else"
+        )
+
+
+def _list_pages(directory: Path) -> list[Path]:
+    """Files of the directory that say in their head that we wrote them; no links."""
+    return [
+        path for path in sorted(directory.glob("*.html")) if path.is_file() and not path.is_symlink() and _is_ours(path)
+    ]
+
+
+def _is_ours(path: Path) -> bool:
+    from ligerdiag.render.html import GENERATOR
+
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError:
+        return False
+    return f'<meta name="generator" content="{GENERATOR} '.encode() in head
+
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
 """Environment variable with the file whose Markdown GitHub shows on the page of a job."""
@@ -111,19 +192,19 @@ def _is_same(one: Path, other: Path) -> bool:
 
 def _render(report: CheckReport, form: Format, *, verbose: bool, code: ExitCode, fail_on: FailOn, strict: bool) -> str:
     """Returns the report for a file or a program: without colours, in lines as long as they come."""
-    from ligerdiag.report.repository import find_repository
+    from ligerdiag.render.places import find_repository
 
     match form:
         case Format.TERMINAL:
-            from ligerdiag.report.terminal import render_terminal
+            from ligerdiag.render.terminal.terminal import render_terminal
 
             return render_terminal(report, verbose=verbose)
         case Format.JSON:
-            from ligerdiag.report.json import render_json
+            from ligerdiag.render.json import render_json
 
             return render_json(report, exit_code=code)
         case Format.SARIF:
-            from ligerdiag.report.sarif import render_sarif
+            from ligerdiag.render.sarif import render_sarif
 
             return render_sarif(
                 report,
@@ -133,17 +214,17 @@ def _render(report: CheckReport, form: Format, *, verbose: bool, code: ExitCode,
                 successful=code in _COULD_LOOK,
             )
         case Format.JUNIT:
-            from ligerdiag.report.junit import render_junit
+            from ligerdiag.render.junit import render_junit
 
             return render_junit(
                 report, repository=find_repository(), fails=lambda case: fails_run(case, fail_on), strict=strict
             )
         case Format.GITHUB:
-            from ligerdiag.report.github import render_github
+            from ligerdiag.render.github import render_github
 
             return render_github(report, repository=find_repository())
         case Format.MARKDOWN:
-            from ligerdiag.report.markdown import render_markdown
+            from ligerdiag.render.markdown import render_markdown
 
             return render_markdown(report, exit_code=code, meaning=_find_meaning(report, code))
         case _:
@@ -151,14 +232,14 @@ def _render(report: CheckReport, form: Format, *, verbose: bool, code: ExitCode,
 
 
 def _show_table(report: CheckReport, *, verbose: bool) -> None:
-    from ligerdiag.report.terminal import compute_colour, compute_stream_width, render_terminal
+    from ligerdiag.render.terminal.terminal import compute_colour, compute_stream_width, render_terminal
 
     width, colour = compute_stream_width(sys.stdout), compute_colour(sys.stdout)
     sys.stdout.write(render_terminal(report, width=width, colour=colour, verbose=verbose))
 
 
 def _render_summary(report: CheckReport, code: ExitCode) -> str:
-    from ligerdiag.report.markdown import render_markdown
+    from ligerdiag.render.markdown import render_markdown
 
     return render_markdown(report, exit_code=code, meaning=_find_meaning(report, code), limit=SUMMARY_BYTES)
 

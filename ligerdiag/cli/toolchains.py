@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ligerdiag.cli.answer_output import AnswerFormat
 from ligerdiag.cli.exit_codes import ExitCode
 from ligerdiag.cli.options import AnswerForm
+from ligerdiag.cli.output import AnswerFormat
 from ligerdiag.errors import InputError
 
 if TYPE_CHECKING:
-    from ligerdiag.toolchain_doctor import ToolchainStatus
+    from ligerdiag.api.catalogue import ToolchainStatus
 
 HELP = """Which versions of JAX and Triton can compile here, besides those that ligerdiag is installed
 with? Each is an environment that uv makes of exact pins, in the cache, when it is first
@@ -90,8 +90,8 @@ def toolchains(
 
 def render_list(statuses: "tuple[ToolchainStatus, ...]") -> str:
     """Returns one line each."""
-    from ligerdiag.report.columns import render_columns
-    from ligerdiag.toolchain_doctor import SHOWN_VERSIONS, State
+    from ligerdiag.api.catalogue import SHOWN_VERSIONS, State
+    from ligerdiag.render.terminal.spans import render_columns
 
     def describe(status: "ToolchainStatus") -> str:
         if status.state is State.MISSING:
@@ -113,8 +113,8 @@ def render_list(statuses: "tuple[ToolchainStatus, ...]") -> str:
 
 def render_steps(statuses: "tuple[ToolchainStatus, ...]") -> str:
     """Each toolchain's steps, up to the first that is not as it should be."""
-    from ligerdiag.report.columns import render_columns
-    from ligerdiag.report.printable import compute_printable
+    from ligerdiag.render.terminal.spans import render_columns
+    from ligerdiag.text import compute_printable
 
     rows = [
         (status.name, step.name, step.state.value, compute_printable(step.detail))
@@ -142,7 +142,7 @@ def render_json(statuses: "tuple[ToolchainStatus, ...]") -> str:
 
 
 def _tell(step: str) -> None:
-    from ligerdiag.report.printable import compute_printable
+    from ligerdiag.text import compute_printable
 
     sys.stderr.write(f"{compute_printable(step)}\n")
     sys.stderr.flush()

@@ -1,4 +1,7 @@
-"""The compiler's counter: which cases are there, and their artifacts on these targets.
+"""The compiler's counter: which cases are there, their artifacts on these targets, and the steps of a compile as steps
+of the run.
+
+The compiler's counter: which cases are there, and their artifacts on these targets.
 
 Both questions are answered from the cache's index where nothing has changed: without a worker, without jax.
 """
@@ -10,32 +13,51 @@ from functools import cache as remember
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic, time
+from typing import TYPE_CHECKING
 
-from ligerdiag.compile.artifacts import FORMAT_VERSION, Artifact
-from ligerdiag.compile.fields import FieldError, read_list, read_str
-from ligerdiag.compile.job import (
+from ligerdiag.artifacts.artifact import FORMAT_VERSION, Artifact
+from ligerdiag.codec import FieldError, read_list, read_str
+from ligerdiag.compile.cases.selectors import Selector, choose_cases, parse_selectors
+from ligerdiag.errors import CompileError, InputError, LigerdiagError
+from ligerdiag.model.jobs import (
     CaseSpec,
     CompileAnswer,
     CompileRequest,
     DiscoverRequest,
     Source,
+    Variation,
     make_compile_job,
     make_discover_job,
     parse_cases,
 )
-from ligerdiag.compile.pool import Pool
-from ligerdiag.compile.selectors import Selector, choose_cases, parse_selectors
-from ligerdiag.compile.target import Target
-from ligerdiag.compile.target_fields import drop_fields
-from ligerdiag.compile.toolchain import Toolchain, compute_important_environment
-from ligerdiag.compile.variation import Variation
-from ligerdiag.errors import CompileError, InputError, LigerdiagError
+from ligerdiag.model.report import Progress
+from ligerdiag.toolchains.catalogue import Target, drop_fields
+from ligerdiag.toolchains.toolchain import Toolchain, compute_important_environment
+from ligerdiag.workers.pool import Pool
+
+if TYPE_CHECKING:
+    from ligerdiag.compile.service import CompileEvent
+
 
 type OnEvent = Callable[[CompileEvent], None]
 type OnBroken = Callable[[Source, LigerdiagError], None]
 """Called with a source whose cases cannot be found, and why."""
 
 _UNCHANGED = Variation()
+
+
+_PARTS = (
+    "artifacts",
+    "compile",
+    "toolchains",
+    "workers",
+    "codec.py",
+    "ending.py",
+    "errors.py",
+    "model/case.py",
+    "model/jobs.py",
+)
+"""Files and folders of ligerdiag that an artifact can depend on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +234,7 @@ def _make_request(
         versions=pool.toolchain.versions,
         environment=compute_important_environment(),
         flags={**pool.toolchain.options, **variation.flags},
-        fingerprint=compute_fingerprint(),
+        fingerprint=compute_compile_fingerprint(),
         artifacts=str(pool.cache.artifacts),
         scratch=str(pool.cache.allocate_scratch()),
         not_before=not_before,
@@ -258,7 +280,7 @@ def _ask_for_artifact(pool: Pool, case: CaseSpec, target: Target, variation: Var
 def _compute_circumstances(toolchain: Toolchain) -> dict[str, object]:
     return {
         "format_version": FORMAT_VERSION,
-        "fingerprint": compute_fingerprint(),
+        "fingerprint": compute_compile_fingerprint(),
         "versions": dict(toolchain.versions),
         "options": dict(toolchain.options),
         "unknown_target_fields": toolchain.unknown_target_fields,
@@ -267,12 +289,15 @@ def _compute_circumstances(toolchain: Toolchain) -> dict[str, object]:
 
 
 @remember
-def compute_fingerprint() -> str:
-    """sha256 of ligerdiag's own part in what an artifact holds: the files of this folder, and Case."""
-    folder = Path(__file__).parent
+def compute_compile_fingerprint() -> str:
+    """Returns the sha256 of ligerdiag's own part in what an artifact holds, file names included."""
+    root = Path(__file__).parents[1]
     digest = sha256()
-    for path in sorted((*folder.glob("*.py"), folder.parent / "case.py")):
-        digest.update(path.read_bytes())
+    for part in _PARTS:
+        path = root / part
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            digest.update(f"{file.relative_to(root)}\n".encode())
+            digest.update(file.read_bytes())
     return digest.hexdigest()
 
 
@@ -290,3 +315,22 @@ def _finished(result: CompileResult, done: int, total: int) -> CompileEvent:
 
 def _ignore(event: CompileEvent) -> None:
     del event
+
+
+def make_progress(event: "CompileEvent", *, best: str = "") -> Progress:
+    """Returns the same step, with what a search knows so far."""
+    return Progress(
+        phase=event.phase,
+        event=event.event,
+        done=event.done,
+        total=event.total,
+        case_id=event.case_id,
+        target=event.target,
+        cached=event.cached,
+        best=best,
+    )
+
+
+def make_toolchain_step(step: str) -> Progress:
+    """Returns the progress of a step of making a toolchain's environment."""
+    return Progress(phase="toolchain", event="started", done=0, total=1, case_id=step)

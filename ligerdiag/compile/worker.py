@@ -2,19 +2,20 @@
 
 from pathlib import Path
 
-from ligerdiag.compile.fields import Json
-from ligerdiag.compile.job import CompileRequest, DiscoverAnswer, DiscoverRequest, parse_request, render_answer
-from ligerdiag.compile.worker_loop import Answerer, serve
+from ligerdiag.codec import Json
+from ligerdiag.model.jobs import CompileRequest, DiscoverAnswer, DiscoverRequest, parse_request, render_answer
+from ligerdiag.workers.loop import Answerer, serve
 
 
 def prepare() -> Answerer:
     """Imports jax and triton, before any file of the user's: see case_loader."""
-    from ligerdiag.compile.case_loader import CaseLoader, describe_case
-    from ligerdiag.compile.compile_job import compile_case
-    from ligerdiag.compile.lowering import configure_locations, import_kernel_libraries
+    from ligerdiag.compile.cases.loader import CaseLoader, describe_case
+    from ligerdiag.compile.lowering.compile_job import compile_case
+    from ligerdiag.compile.lowering.lowering import configure_locations, import_kernel_libraries
 
     import_kernel_libraries()
-    configure_locations(str(Path(__file__).parent))
+    package = Path(__file__).parents[1]
+    configure_locations(str(package / "compile"), str(package / "workers"))
     loader = CaseLoader(once=True)
 
     def answer(job: Json, log: Path) -> str:

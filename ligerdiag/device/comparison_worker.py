@@ -1,18 +1,109 @@
-"""Worker side: `python -m ligerdiag.device.comparison_worker` replays what devices ran; its environment is a replay's."""
+"""On the CPU: `python -m ligerdiag.device.comparison_worker` compares what a device computed with program order and
+the replay.
 
+Worker side: the device's artifact replayed on the inputs that the device got, and both compared.
+
+Program order gives the intended result, as for a replay. Tensor cores round f32 operands of a product to TF32 unless
+the program asks for more, which replay does not imitate: see `precision`.
+"""
+
+from collections.abc import Mapping
+from math import inf, isnan
 from pathlib import Path
+from typing import Any
 
-from ligerdiag.compile.fields import Json
-from ligerdiag.compile.worker_loop import Answerer, serve
-from ligerdiag.device.job import parse_comparison_request, render_answer
+import jax
+import numpy as np
+
+from ligerdiag.artifacts.artifact import Artifact
+from ligerdiag.codec import Json
+from ligerdiag.compile.cases.arguments import draw_arguments
+from ligerdiag.device.job import (
+    BADNESS,
+    DEVICE_TOLERANCE,
+    ComparisonAnswer,
+    load_results,
+    parse_comparison_request,
+    render_answer,
+)
+from ligerdiag.model.case import Case
+from ligerdiag.model.findings import FAR, Attribution, DeviceOutput
+from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.kernels.kernels import KernelRunner
+from ligerdiag.replay.runs.attribution import compare_output, compute_error
+from ligerdiag.replay.runs.case_run import compute_reference, compute_tolerances, load_programs, replay_programs
+from ligerdiag.workers.loop import Answerer, serve
+
+
+def compare_with_replay(
+    case: Case, artifact: Artifact, results: Path, *, draws: int, processes: int
+) -> ComparisonAnswer:
+    """Returns the device's results of each draw against program order and against the replay of its artifact."""
+    library: Any = jax
+    errors: dict[str, list[float]] = {}
+    worst: dict[str, Attribution] = {}
+    replay_errors: dict[str, float] = {}
+    tolerances: dict[str, float] = {}
+    distances: dict[str, float] = {}
+    try:
+        programs = load_programs(artifact)
+        with (
+            KernelRunner(artifact.kernel_launches, processes=processes, round_to_nearest=True) as runner,
+            np.errstate(all="ignore"),
+        ):
+            for draw in range(draws):
+                arguments = [np.asarray(leaf) for leaf in library.tree.leaves(draw_arguments(case, draw))]
+                runs = replay_programs(programs, artifact, arguments, runner)
+                if draw and runs.again:
+                    break  # the first run has overwritten a constant: what comes later is another program
+                device = load_results(results, draw, runs.intended)
+                reference: Mapping[str, Array] = {} if case.reference is None else compute_reference(case, draw)
+                if not tolerances:
+                    found = compute_tolerances(programs, runs.intended)
+                    tolerances = {name: max(DEVICE_TOLERANCE, one) for name, one in found.items()}
+                for name, array in device.items():
+                    numbers = compare_output(array, runs.intended[name], runs.stale[name], tolerance=tolerances[name])
+                    attribution = _judge_precision(numbers.attribution, array, name, reference, tolerances[name])
+                    errors.setdefault(name, []).append(numbers.error)
+                    distances[name] = min(distances.get(name, inf), numbers.distance)
+                    worst[name] = max(worst.get(name, attribution), attribution, key=BADNESS.index)
+                    replayed = compute_error(runs.actual[name][0], array)
+                    replay_errors[name] = max(replay_errors.get(name, 0.0), replayed, key=_by_size)
+    except NotCoveredError as error:
+        return ComparisonAnswer(not_covered=str(error))
+    return ComparisonAnswer(
+        outputs={
+            name: DeviceOutput(
+                errors=tuple(found),
+                attribution=worst[name],
+                tolerance=tolerances[name],
+                distance=distances[name],
+                replay_error=replay_errors[name],
+            )
+            for name, found in errors.items()
+        }
+    )
+
+
+def _judge_precision(
+    attribution: Attribution, array: Array, name: str, reference: Mapping[str, Array], tolerance: float
+) -> Attribution:
+    if attribution is not Attribution.FRESH or name not in reference:
+        return attribution
+    error = compute_error(array, reference[name])
+    return Attribution.LOSSY if tolerance < error < FAR else attribution
+
+
+def _by_size(error: float) -> float:
+    return inf if isnan(error) else error
 
 
 def prepare() -> Answerer:
     """Imports jax, triton and numpy, before any file of the user's: see case_loader."""
-    from ligerdiag.compile.artifacts import load_artifact
-    from ligerdiag.compile.case_loader import CaseLoader
-    from ligerdiag.compile.lowering import import_kernel_libraries
-    from ligerdiag.device.comparison import compare_with_replay
+    from ligerdiag.artifacts.artifact import load_artifact
+    from ligerdiag.compile.cases.loader import CaseLoader
+    from ligerdiag.compile.lowering.lowering import import_kernel_libraries
+    from ligerdiag.device.comparison_worker import compare_with_replay
 
     import_kernel_libraries()
     loader = CaseLoader(once=True)

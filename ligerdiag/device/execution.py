@@ -1,4 +1,15 @@
-"""Worker side: compiles a case for the GPUs of this machine and runs it on them.
+"""Worker side: compiles a case for the GPUs of this machine, runs it on them, and times it.
+
+Worker side: how long one execution takes on the devices.
+
+1. The executable has run before, so nothing is loaded or allocated for the first time while the clock runs.
+2. The arguments lie on the devices. What a kernel overwrites in them stays so: that changes numbers, not times. Where the
+   program takes arguments over (donation), each execution gets copies, made on the devices before its clock starts.
+3. The clock runs from the call to the moment when every output is ready, so the time has the host's part in it: some tens
+   of microseconds, which is most of it where the program is small.
+4. There are `MOST_RUNS` timed executions, fewer when they and their copies take more than `BUDGET` together, at least one.
+
+Worker side: compiles a case for the GPUs of this machine and runs it on them.
 
 1. The artifact is made as for a described target, tags and all; only that XLA asks the devices, and autotunes on them.
 2. Arguments are drawn on the CPU, the same as for a replay, and put on the devices anew for each run: a kernel may
@@ -7,30 +18,51 @@
 4. After that it is timed, with the arguments of the last draw: see `timing`.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from math import inf, isnan, prod
 from pathlib import Path
 from statistics import median
+from time import perf_counter
 from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from ligerdiag.case import Case
-from ligerdiag.compile.arguments import draw_arguments
-from ligerdiag.compile.artifact_store import hold_key, keep_artifact
-from ligerdiag.compile.case_loader import CaseLoader
-from ligerdiag.compile.compile_job import compute_key, make_artifact
-from ligerdiag.compile.lowering import lower_case
-from ligerdiag.compile.mesh import build_argument_specs, compute_donated
-from ligerdiag.device.job import DeviceAnswer, DeviceRequest
-from ligerdiag.device.results import write_results
-from ligerdiag.device.timing import time_executions
+from ligerdiag.artifacts.store import hold_key, keep_artifact
+from ligerdiag.compile.cases.arguments import build_argument_specs, compute_donated, draw_arguments
+from ligerdiag.compile.cases.loader import CaseLoader
+from ligerdiag.compile.lowering.compile_job import compute_key, make_artifact
+from ligerdiag.compile.lowering.lowering import lower_case
+from ligerdiag.device.job import DeviceAnswer, DeviceRequest, write_results
 from ligerdiag.errors import CompileError, InputError
-from ligerdiag.replay.compare import compute_error
-from ligerdiag.replay.run import compute_reference
+from ligerdiag.model.case import Case
+from ligerdiag.replay.runs.attribution import compute_error
+from ligerdiag.replay.runs.case_run import compute_reference
+
+MOST_RUNS = 20
+BUDGET = 1.0
+"""Seconds."""
+
+
+def time_executions(compiled: Callable[..., Any], arguments: Any, *, donates: bool) -> tuple[float, ...]:
+    """Milliseconds of each timed execution. arguments: a sequence, on the devices, of what `compiled` takes."""
+    library: Any = jax
+    times: list[float] = []
+    began = perf_counter()
+    while len(times) < MOST_RUNS and (not times or perf_counter() - began < BUDGET):
+        given = library.block_until_ready(library.tree.map(_copy, arguments)) if donates else arguments
+        started = perf_counter()
+        results = library.block_until_ready(compiled(*given))
+        times.append((perf_counter() - started) * 1e3)
+        del results  # before the next one is made: two at once may not fit
+    return tuple(times)
+
+
+def _copy(array: Any) -> Any:
+    return array.copy()
+
 
 LEAST_DIFFERENCE = 1e-300
 """The error that is reported for a difference in bits without one in numbers, as between 0 and -0."""

@@ -1,4 +1,11 @@
-"""The messages between ligerdiag and the two workers that `--device` needs.
+"""Records that cross the boundary to the two workers of `--device`, files with what a device computed, and how exact a
+device is.
+
+The results of a device, on their way to the process that compares them: one file per draw, in NumPy's own format.
+
+Arrays are kept as bytes: the format does not know bfloat16. The reader knows their dtype and shape.
+
+The messages between ligerdiag and the two workers that `--device` needs.
 
 One compiles and runs on the GPUs; the other one replays the resulting artifact on the same inputs, on the CPU.
 """
@@ -6,18 +13,16 @@ One compiles and runs on the GPUs; the other one replays the resulting artifact 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
 
-from ligerdiag.compile.fields import (
-    Json,
-    as_list,
-    as_object,
-    read_float,
-    read_int,
-    read_object,
-    read_str,
-    read_word,
-)
-from ligerdiag.compile.job import (
+import numpy as np
+
+from ligerdiag.codec import Json, as_list, as_object, read_float, read_int, read_object, read_str, read_word
+from ligerdiag.errors import ArtifactError
+from ligerdiag.model.findings import FAR, Attribution, DeviceOutput
+from ligerdiag.model.jobs import (
     CompileRequest,
     Job,
     Source,
@@ -26,7 +31,65 @@ from ligerdiag.compile.job import (
     parse_source,
     render_request,
 )
-from ligerdiag.outcomes import Attribution, DeviceOutput
+
+DEVICE_TOLERANCE = 2e-2
+"""Relative error in norm: TF32 keeps 11 bits (2**-12 = 2.4e-4 per operand), and a few products in a row and sums that
+cancel leave up to some 1e-3 of it on an H200; hidden writes that are missed are off by 0.5 and more."""
+
+BADNESS = (
+    Attribution.FRESH,
+    Attribution.UNDECIDED,
+    Attribution.LOSSY,
+    Attribution.PARTLY_STALE,
+    Attribution.NEITHER,
+    Attribution.STALE,
+)
+"""From good to bad: of several draws the worst counts."""
+
+
+def judge_by_reference(errors: Mapping[str, tuple[float, ...]]) -> dict[str, DeviceOutput]:
+    """Judges by the errors against the reference alone: they cannot tell stale from otherwise wrong."""
+    return {
+        name: DeviceOutput(
+            errors=found,
+            attribution=max([_judge_error(error) for error in found], key=BADNESS.index),
+            tolerance=DEVICE_TOLERANCE,
+        )
+        for name, found in errors.items()
+    }
+
+
+def _judge_error(error: float) -> Attribution:
+    if error <= DEVICE_TOLERANCE:
+        return Attribution.FRESH
+    return Attribution.LOSSY if error < FAR else Attribution.NEITHER
+
+
+type Array = np.ndarray[Any, Any]
+
+
+def write_results(directory: Path, draw: int, results: Mapping[str, Array]) -> None:
+    """One file for this draw."""
+    flat = {
+        f"output{number}": np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        for number, array in enumerate(results.values())
+    }
+    np.savez(directory / f"draw-{draw}.npz", allow_pickle=False, **flat)
+
+
+def load_results(directory: Path, draw: int, like: Mapping[str, Array]) -> dict[str, Array]:
+    """Returns the results of this draw by output name, each in the dtype and shape of its namesake in `like`.
+
+    Raises ArtifactError when they do not fit.
+    """
+    try:
+        with np.load(directory / f"draw-{draw}.npz", allow_pickle=False) as file:
+            found: dict[str, Array] = {}
+            for number, (name, array) in enumerate(like.items()):
+                found[name] = file[f"output{number}"].view(array.dtype).reshape(array.shape)
+            return found
+    except (OSError, EOFError, BadZipFile, KeyError, ValueError) as error:
+        raise ArtifactError(f"the results of draw {draw} cannot be read: {error}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

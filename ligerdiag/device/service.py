@@ -1,4 +1,6 @@
-"""Runs cases on the GPUs of this machine, one after another, and has each run compared.
+"""The devices' counter: runs cases on this machine's GPUs, judges each by its own artifact, and has the runs compared.
+
+Runs cases on the GPUs of this machine, one after another, and has each run compared.
 
 1. The intended result comes from program order, replayed on the same inputs; if that is too large or not covered, from
    the case's own reference; otherwise the run decides nothing.
@@ -9,25 +11,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ligerdiag.compile.artifacts import Artifact
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.job import CaseSpec, CompileRequest
-from ligerdiag.compile.pool import Pool, count_cores
-from ligerdiag.compile.scratch_folder import ScratchFolder
-from ligerdiag.compile.service import compute_fingerprint
-from ligerdiag.compile.toolchain import Toolchain, compute_important_environment
-from ligerdiag.compile.toolchain_table import DEFAULT
+from ligerdiag.artifacts.artifact import Artifact
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.artifacts.store import ScratchFolder
+from ligerdiag.compile.service import compute_compile_fingerprint
 from ligerdiag.device.job import (
     ComparisonRequest,
     DeviceAnswer,
     DeviceRequest,
+    judge_by_reference,
     make_comparison_job,
     make_device_job,
 )
-from ligerdiag.device.precision import judge_by_reference
+from ligerdiag.effects.declared import DeclaredEffects, parse_declared
 from ligerdiag.errors import CompileError, InputError, LigerdiagError, describe_error
-from ligerdiag.outcomes import DeviceOutput, DeviceRun
-from ligerdiag.replay.service import compute_environment
+from ligerdiag.inspection.artifact import inspect_artifact
+from ligerdiag.model.findings import DeviceOutput, DeviceRun
+from ligerdiag.model.jobs import CaseSpec, CompileRequest
+from ligerdiag.model.report import OnProgress, Progress
+from ligerdiag.replay.service.service import ReplayOptions, compute_environment, explain_refusal
+from ligerdiag.toolchains.catalogue import DEFAULT
+from ligerdiag.toolchains.toolchain import Toolchain, compute_important_environment, current_toolchain
+from ligerdiag.workers.pool import Pool, count_cores
 
 DEVICE_WORKER = "ligerdiag.device.worker"
 COMPARISON_WORKER = "ligerdiag.device.comparison_worker"
@@ -176,7 +181,7 @@ def _make_request(case: CaseSpec, results: str, pool: Pool, draws: int) -> Devic
             versions=pool.toolchain.versions,
             environment=compute_important_environment(),
             flags={},
-            fingerprint=compute_fingerprint(),
+            fingerprint=compute_compile_fingerprint(),
             artifacts=str(pool.cache.artifacts),
             scratch=str(pool.cache.allocate_scratch()),
             not_before=0.0,
@@ -185,3 +190,37 @@ def _make_request(case: CaseSpec, results: str, pool: Pool, draws: int) -> Devic
         draws=draws,
         runs=RUNS,
     )
+
+
+def run_judged_cases(
+    cases: Sequence[CaseSpec],
+    *,
+    cache: Cache,
+    effects: Sequence[DeclaredEffects],
+    replay: ReplayOptions | None,
+    timeout: float,
+    draws: Callable[[CaseSpec], int],
+    tell: OnProgress,
+) -> Iterator[tuple[CaseSpec, DeviceRun]]:
+    """Yields each case with its run, one after another. Nothing that is wrong with one is raised: it is in its `error`.
+
+    effects: what is believed beside what each case declares. replay: how program order is replayed, which is what is
+    right; None leaves that to the case's reference. timeout: seconds for one case. draws: how many draws of its arguments.
+    """
+    toolchain = current_toolchain()
+
+    def judge(case: CaseSpec, artifact: Artifact) -> tuple[dict[str, str], tuple[str, ...]]:
+        declared = (*effects, *parse_declared(case))
+        found = inspect_artifact(artifact, effects_cache=cache.root / "effects", declared=declared)
+        return {name: verdict.value for name, verdict in found.outputs.items()}, found.coverage.not_covered
+
+    def refuse(artifact: Artifact) -> str:
+        if replay is None:
+            return "replay was not asked for"
+        return explain_refusal(artifact, replay, cache=cache, toolchain=toolchain)
+
+    def relay(event: str, case: CaseSpec, done: int, total: int) -> None:
+        tell(Progress(phase="device", event=event, done=done, total=total, case_id=case.id, target="device"))
+
+    limits = DeviceOptions(timeout=timeout, refuse=refuse, draws=draws)
+    yield from run_cases(cases, limits, cache=cache, toolchain=toolchain, judge=judge, on_case=relay)

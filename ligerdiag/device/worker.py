@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
-from ligerdiag.compile.fields import Json
-from ligerdiag.compile.worker_loop import Answerer, serve
+from ligerdiag.codec import Json
 from ligerdiag.device.job import parse_device_request, render_answer
+from ligerdiag.workers.loop import Answerer, serve
 
 
 def prepare() -> Answerer:
     """Imports jax and triton, before any file of the user's: see case_loader."""
-    from ligerdiag.compile.case_loader import CaseLoader
-    from ligerdiag.compile.lowering import configure_locations
+    from ligerdiag.compile.cases.loader import CaseLoader
+    from ligerdiag.compile.lowering.lowering import configure_locations
     from ligerdiag.device.execution import run_case
 
     configure_locations(str(Path(__file__).parents[1]))

@@ -1,23 +1,74 @@
 """Worker side: `python -m ligerdiag.dumps.text_worker` turns HLO text into protobuf, with jaxlib's own parser.
 
+The parser is private to jaxlib, aborts the process for some inputs and knows no bounds: hence a process of its own. A
+schedule comes along: of `is_scheduled=true` the order of the lines is the order of the protobuf's sequences.
+
+Worker side: `python -m ligerdiag.dumps.text_worker` turns HLO text into protobuf, with jaxlib's own parser.
+
 The parser is private to jaxlib, aborts the process for some inputs and has no bounds: so it runs in a process of its
 own. The schedule is kept: with `is_scheduled=true` the order of the lines is the order of the protobuf's sequences.
 """
 
 import importlib
+import json
 import signal
 import traceback
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ligerdiag.compile.fields import Json
-from ligerdiag.compile.worker_loop import Answerer, serve
-from ligerdiag.dumps.text_job import parse_text_request, render_text_answer
+from ligerdiag.codec import FieldError, Json, read_float, read_object, read_str
 from ligerdiag.errors import CompileError
-from ligerdiag.limits import MAXIMUM_TEXT_BYTES
-from ligerdiag.untrusted_files import read_untrusted
+from ligerdiag.model.jobs import Job, Source, parse_answer, render_request
+from ligerdiag.untrusted_files import MAXIMUM_TEXT_BYTES, WALL_FACTOR, WALL_SECONDS, read_untrusted
+from ligerdiag.workers.loop import Answerer, serve
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextRequest:
+    """Asks for the protobuf of a module that is there as text."""
+
+    text: str
+    """Path of a file with HLO text, UTF-8, not packed."""
+    proto: str
+    """Path of the file to write: a serialized HloModuleProto."""
+    seconds: float
+    """Of a processor that parsing may take."""
+
+
+def make_text_job(request: TextRequest, name: str) -> Job[None]:
+    """Returns the job that asks a text worker; its answer is that the file is written.
+
+    The worker holds to its processor time itself. By the clock it gets many times that: the machine may be busy.
+    """
+
+    def parse(line: str) -> None:
+        if read_str(parse_answer(line), "proto") != request.proto:
+            raise FieldError("the worker answered for another file")
+
+    return Job(
+        source=Source(module="HLO text", root="/"),
+        name=name,
+        render=lambda log: render_request("text", asdict(request), log),
+        parse=parse,
+        timeout=WALL_SECONDS + WALL_FACTOR * request.seconds,
+    )
+
+
+def parse_text_request(job: Json) -> TextRequest:
+    """Returns the request of a text worker's job."""
+    request = read_object(job, "request")
+    return TextRequest(
+        text=read_str(request, "text"), proto=read_str(request, "proto"), seconds=read_float(request, "seconds")
+    )
+
+
+def render_text_answer(request: TextRequest) -> str:
+    """Returns one line for the parent."""
+    return json.dumps({"answer": {"proto": request.proto}}) + "\n"
+
 
 PARSER_MODULES = ("jaxlib._hlo", "jaxlib._jax")
 """Modules in which versions of jaxlib keep the parser."""

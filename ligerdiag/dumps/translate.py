@@ -5,22 +5,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.pool import Pool
-from ligerdiag.compile.scratch_folder import ScratchFolder
-from ligerdiag.compile.toolchain import current_toolchain
-from ligerdiag.compile.worker_process import WorkerDied
-from ligerdiag.dumps.text_job import TextRequest, make_text_job
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.artifacts.store import ScratchFolder
+from ligerdiag.dumps.text_worker import TextRequest, make_text_job
 from ligerdiag.errors import ArtifactError, CompileError, LigerdiagError
-from ligerdiag.limits import (
+from ligerdiag.toolchains.toolchain import current_toolchain
+from ligerdiag.untrusted_files import (
     MAXIMUM_FILE_BYTES,
     MAXIMUM_TEXT_BYTES,
     TEXT_BASE_MEMORY_BYTES,
     TEXT_BASE_SECONDS,
     TEXT_MEMORY_PER_BYTE,
     TEXT_SECONDS_PER_BYTE,
+    read_untrusted,
 )
-from ligerdiag.untrusted_files import read_untrusted
+from ligerdiag.workers.pool import Pool
+from ligerdiag.workers.process import WorkerDied
 
 TEXT_WORKER = "ligerdiag.dumps.text_worker"
 

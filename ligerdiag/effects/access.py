@@ -1,12 +1,127 @@
-"""The answer of this room: what a custom call does to each buffer, and why where it could not be said."""
+"""CallEffects: what a custom call does to the bytes of each buffer, and why that could not be told where it could not.
 
-from collections.abc import Iterable
+How a call uses the bytes of one buffer, beyond whether it reads or writes them.
+
+Every answer except UNKNOWN is proven: for all programs of the launch's grid, its scalars, and the size of the buffer.
+It holds if the kernel ends, and if no pointer leaves the buffer that it was made from.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from ligerdiag.effects.in_place import InPlace
-from ligerdiag.effects.operand_use import UNUSED, Coverage, Neighbours, OperandUse, ReadsBeforeWrite
-from ligerdiag.findings import SourceLine
+from ligerdiag.model.findings import SourceLine
+
+
+class ReadsBeforeWrite(Enum):
+    """Whether a program may read an element that it has not written before: then the old content matters."""
+
+    NO = "no"
+    YES = "yes"
+    UNKNOWN = "unknown"
+
+
+class Coverage(Enum):
+    """How much of the buffer is written when the call is over."""
+
+    NONE = "none"
+    """No element."""
+    COMPLETE = "complete"
+    """Every element, whatever the data."""
+    PARTIAL = "partial"
+    """Elements are written, and at least one is not, whatever the data."""
+    UNKNOWN = "unknown"
+
+
+class Neighbours(Enum):
+    """Whether a program of the grid may read or write an element that another program writes."""
+
+    DISJOINT = "disjoint"
+    SHARED = "shared"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperandUse:
+    """The use of one operand or output, through its own pointer."""
+
+    reads_before_write: ReadsBeforeWrite = ReadsBeforeWrite.UNKNOWN
+    coverage: Coverage = Coverage.UNKNOWN
+    neighbours: Neighbours = Neighbours.UNKNOWN
+    reason: str = ""
+    """The reason for UNKNOWN, one line; empty if nothing is UNKNOWN."""
+
+    @property
+    def is_unknown(self) -> bool:
+        """Returns whether any part of it is UNKNOWN."""
+        return (
+            self.reads_before_write is ReadsBeforeWrite.UNKNOWN
+            or self.coverage is Coverage.UNKNOWN
+            or self.neighbours is Neighbours.UNKNOWN
+        )
+
+
+UNUSED = OperandUse(reads_before_write=ReadsBeforeWrite.NO, coverage=Coverage.NONE, neighbours=Neighbours.DISJOINT)
+"""Of a buffer whose pointer the kernel is not given, or does not use."""
+
+
+def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
+    """Returns what holds for any of the configurations; takes at least one.
+
+    A configuration that reads old content, or shares bytes, counts for all; coverage must be the same in each.
+    """
+    found = tuple(uses)
+    reads = {use.reads_before_write for use in found}
+    coverages = {use.coverage for use in found}
+    neighbours = {use.neighbours for use in found}
+    joined = OperandUse(
+        reads_before_write=next(
+            kind for kind in (ReadsBeforeWrite.YES, ReadsBeforeWrite.UNKNOWN, ReadsBeforeWrite.NO) if kind in reads
+        ),
+        coverage=coverages.pop() if len(coverages) == 1 else Coverage.UNKNOWN,
+        neighbours=next(
+            kind for kind in (Neighbours.SHARED, Neighbours.UNKNOWN, Neighbours.DISJOINT) if kind in neighbours
+        ),
+        reason=next((use.reason for use in found if use.reason), ""),
+    )
+    if joined.is_unknown and not joined.reason and len(found) > 1:
+        return OperandUse(
+            reads_before_write=joined.reads_before_write,
+            coverage=joined.coverage,
+            neighbours=joined.neighbours,
+            reason="the configurations that the launcher may choose differ in it",
+        )
+    return joined
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InPlace:
+    """What holds if these two buffers are the same bytes, from the first to the last."""
+
+    reader: int
+    """Number of the buffer through whose pointer is read: the call's operands, then its outputs."""
+    writer: int
+    """Number of the buffer through whose pointer is written; the same one for what a kernel updates by one pointer."""
+    neighbours: Neighbours
+    """SHARED: a program surely reads what another one surely writes, and nothing makes either wait for the other.
+    DISJOINT: no program may read what another one may write. Never UNKNOWN: such a pair is left out."""
+
+
+def join_in_place(found: Sequence[Sequence[InPlace]]) -> tuple[InPlace, ...]:
+    """Returns what holds for any of the configurations: shared in one is shared; disjoint must hold in all."""
+    by_pair: dict[tuple[int, int], list[Neighbours]] = {}
+    for configuration in found:
+        for pair in configuration:
+            by_pair.setdefault((pair.reader, pair.writer), []).append(pair.neighbours)
+    return tuple(
+        InPlace(
+            reader=reader,
+            writer=writer,
+            neighbours=Neighbours.SHARED if Neighbours.SHARED in seen else Neighbours.DISJOINT,
+        )
+        for (reader, writer), seen in sorted(by_pair.items())
+        if Neighbours.SHARED in seen or len(seen) == len(found)
+    )
 
 
 class Access(Enum):

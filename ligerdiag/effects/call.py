@@ -1,12 +1,138 @@
-"""The effects of one custom call, for any target: the entry point of this room."""
+"""Computes the effects of one custom call, whatever its target.
 
+Custom calls that carry no kernel to read: which targets only read their operands and write their outputs.
+
+If such a call overwrites an operand, XLA knows: the instruction's `output_to_operand_aliasing` says so, and the output
+is written. A target that is in no table is UNKNOWN, unless the user declares it (`declared`).
+
+There are no targets of NCCL: XLA's collectives are instructions of their own. Files without a repository are XLA's.
+"""
+
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ligerdiag.effects.access import CallEffects, create_unknown_effects
-from ligerdiag.effects.custom_calls import compute_listed_effects
-from ligerdiag.effects.triton_payload import KernelCall, parse_pallas_call, parse_triton_call, parse_triton_ffi_call
+from ligerdiag.effects.access import Access, CallEffects, create_unknown_effects
+from ligerdiag.effects.payload import KernelCall, parse_pallas_call, parse_triton_call, parse_triton_ffi_call
 from ligerdiag.errors import ArtifactError
+
+_EXACT = frozenset(
+    {
+        # XLA's rewrites to cuBLAS: xla/service/gpu/cublas_cudnn.cc. An accumulated C operand is aliased by the rewriter.
+        "__cublas$gemm",
+        "__cublas$lt$matmul",
+        "__cublas$lt$matmul$f8",
+        "__cublas$lt$groupedMatmul",
+        "__cublas$triangularSolve",
+        # XLA's own kernels: xla/service/gpu/ir_emission_utils.h, xla/backends/gpu/runtime/select_k_thunk.
+        "__gpu$TopK",
+        "TopK",
+        "SliceToDynamic",
+        "PadToStatic",
+        "__op$block_scaled_dot",
+        # Markers, identities by the time they run: xla/service/spmd/shardy/constants.h,
+        # xla/hlo/ir/hlo_sharding_metadata, xla/service/memory_annotations.h, jax/_src/interpreters/mlir.py.
+        "Sharding",
+        "SPMDFullToShardShape",
+        "SPMDShardToFullShape",
+        "LayoutConstraint",
+        "annotate_device_placement",
+        "MoveToHost",
+        "MoveToDevice",
+        "AllocateBuffer",
+        "dce_sink_gpu_ffi",
+        "dce_sink",
+        # JAX's FFI kernels for linear algebra and random bits: jaxlib/gpu/{solver,linalg,prng,rnn,sparse}_kernels_ffi.cc,
+        # jaxlib/gpu/hybrid_kernels.cc. An input that is not aliased to its output is copied before it is overwritten.
+        "cu_threefry2x32_ffi",
+        "cu_cholesky_update_ffi",
+        "cu_lu_pivots_to_permutation",
+        "cu_tridiagonal_solve_perturbed",
+        "cudnn_rnn_ffi",
+        "cudnn_rnn_bwd_ffi",
+        "cuhybrid_eig_real",
+        "cuhybrid_eig_comp",
+        "cuhybrid_geqp3",
+        # The same on the CPU: jaxlib/cpu/{lapack,sparse}_kernels.cc.
+        "tridiagonal_solve_perturbed_ffi",
+        "cpu_csr_sparse_dense_ffi",
+        # Host callbacks: operands are copied to NumPy arrays, on the CPU read-only views of them
+        # (jax/_src/callback.py, jaxlib/gpu/py_client_gpu.cc, jaxlib/py_client_cpu.cc).
+        "xla_ffi_python_gpu_callback",
+        "xla_ffi_partitioned_python_gpu_callback",
+        "xla_python_gpu_callback",
+        "xla_ffi_python_cpu_callback",
+        "xla_ffi_partitioned_python_cpu_callback",
+        "xla_python_cpu_callback",
+    }
+)
+
+_FAMILIES = re.compile(
+    "|".join(
+        (
+            # xla/service/gpu/cublas_cudnn.cc: convolutions, norm, flash attention forward and backward, fusions.
+            r"__cudnn\$(?:conv\w+|norm|fhma\w+|fmha\w+|fusion|blockScaledDot)",
+            # xla/service/gpu/transforms/{sort,scan}_rewriter.cc: CUB.
+            r"xla\.gpu\.ext\.cub_\w+",
+            r"__cub\$\w+",
+            # xla/service/spmd/shardy/constants.h: gone before scheduling.
+            r"xla\.sdy\.\w+",
+            # jaxlib/gpu/solver_kernels_ffi.cc, jaxlib/gpu/sparse_kernels.cc.
+            r"cusolver_\w+_ffi",
+            r"cusparse_\w+_ffi",
+            # jaxlib/cpu/lapack_kernels.cc.
+            r"lapack_[sdcz]\w+_ffi",
+        )
+    ),
+    re.ASCII,
+)
+
+
+_BUFFER_CALLBACK = "it hands the operands' own buffers to a Python function"
+_MOSAIC = "a Mosaic GPU kernel, whose IR is not followed"
+
+_EXPLAINED = {
+    "mosaic_gpu": _MOSAIC,
+    "mosaic_gpu_v2": _MOSAIC,
+    "__gpu$xla.gpu.ptx": "a kernel in PTX, which is not followed",
+    # jax/_src/buffer_callback.py, jaxlib/gpu/py_client_gpu.cc
+    "xla_buffer_python_gpu_callback": _BUFFER_CALLBACK,
+    "xla_buffer_python_gpu_callback_cmd_buffer": _BUFFER_CALLBACK,
+    "xla_buffer_python_cpu_callback": _BUFFER_CALLBACK,
+}
+"""Notes on targets whose effects depend on their users."""
+
+# jax/experimental/mosaic/gpu/core.py names the kernel's host function so; in MLIR's bytecode strings end with a zero.
+_MOSAIC_NAME = re.compile(rb"(?:\x00|\\00|^)([A-Za-z_][\w.$-]*?)_mosaic_gpu(?:\x00|\\00)", re.ASCII)
+
+
+def compute_listed_effects(*, target: str, backend_config: bytes, operands: int, outputs: int) -> CallEffects:
+    """Effects of a call to a known target; UNKNOWN for any other."""
+    if target in _EXACT or _FAMILIES.fullmatch(target):
+        return CallEffects(
+            kernel=target,
+            operands=(Access.READ,) * operands,
+            outputs=(Access.WRITE,) * outputs,
+        )
+    kernel = _find_mosaic_name(backend_config) if _EXPLAINED.get(target) is _MOSAIC else ""
+    what = (
+        f"`{target}`: {_EXPLAINED[target]}"
+        if target in _EXPLAINED
+        else f"no table entry for custom-call target `{target}`"
+    )
+    return create_unknown_effects(
+        kernel=kernel or target,
+        operands=operands,
+        outputs=outputs,
+        reason=f"{what}; say what it writes under [tool.ligerdiag.effects]",
+    )
+
+
+def _find_mosaic_name(backend_config: bytes) -> str:
+    """Returns the name of the Pallas kernel inside of a Mosaic GPU module; empty if it is unknown."""
+    match = _MOSAIC_NAME.search(backend_config)
+    return match[1].decode("ascii") if match else ""
+
 
 _KERNEL_PARSERS: dict[str, Callable[[bytes], tuple[KernelCall, ...]]] = {
     "triton_kernel_call": parse_triton_call,

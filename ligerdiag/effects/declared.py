@@ -18,10 +18,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from ligerdiag.compile.job import CaseSpec
-from ligerdiag.effects.access import Access, CallEffects, compute_plain_use
-from ligerdiag.effects.operand_use import Coverage, OperandUse
+from ligerdiag.effects.access import Access, CallEffects, Coverage, OperandUse, compute_plain_use
 from ligerdiag.errors import InputError
+from ligerdiag.model.jobs import CaseSpec
 
 _KEYS = ("writes", "reads")
 _NOT_FOLLOWED = "is declared, and its kernel was not followed"

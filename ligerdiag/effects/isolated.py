@@ -1,4 +1,7 @@
-"""Effects of many custom calls, computed in worker processes and kept on disk.
+"""Computes the effects of many custom calls in worker processes, asks once for each distinct call, and keeps answers
+on disk.
+
+Effects of many custom calls, computed in worker processes and kept on disk.
 
 The kernels' IR comes from anywhere and Triton's parser is C++: it may crash, hang or eat memory. Each payload is a job
 of its own; a worker's death or timeout costs only that one answer, which is UNKNOWN then (and not kept). The workers
@@ -12,21 +15,23 @@ import os
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from ligerdiag.compile.fields import FieldError, parse_object, read_str
-from ligerdiag.compile.pool import Pool, count_cores
-from ligerdiag.compile.toolchain import describe_interpreter
-from ligerdiag.compile.worker_process import WorkerDied, WorkerTimeout
+from ligerdiag.codec import FieldError, parse_object, read_str
 from ligerdiag.effects.access import CallEffects, create_unknown_effects
 from ligerdiag.effects.call import CustomCall, carries_kernel, compute_call_effects
-from ligerdiag.effects.effects_json import parse_effects, render_effects
-from ligerdiag.effects.job import EFFECTS_WORKER, make_effects_job
+from ligerdiag.effects.declared import Contradiction, DeclaredEffects, apply_declarations
+from ligerdiag.effects.job import EFFECTS_WORKER, make_effects_job, parse_effects, render_effects
 from ligerdiag.errors import ArtifactError, LigerdiagError, describe_error
-from ligerdiag.limits import MAXIMUM_JSON_BYTES
-from ligerdiag.untrusted_files import read_untrusted
+from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.shape import compute_byte_size, iterate_leaf_shapes
+from ligerdiag.toolchains.toolchain import describe_interpreter
+from ligerdiag.untrusted_files import MAXIMUM_JSON_BYTES, read_untrusted
+from ligerdiag.workers.pool import Pool, count_cores
+from ligerdiag.workers.process import WorkerDied, WorkerTimeout
 
 ANALYSIS_VERSION = 6
 """Part of every cache key; raise it with every change that can change an answer."""
@@ -163,3 +168,66 @@ def _write_cached(directory: Path | None, key: str, effects: CallEffects) -> Non
             os.replace(name, directory / f"{key}.json")
     except OSError:
         Path(name).unlink(missing_ok=True)
+
+
+TIMEOUT = 60.0
+"""Seconds that following one kernel's IR may take."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class CallEffectsReader:
+    """Effects of custom calls with what is declared of them, kept: the same ones are asked about again and again."""
+
+    cache: Path | None
+    declared: Sequence[DeclaredEffects] = ()
+    """What is believed of operands whose effects are unknown."""
+    readers: Pool | None = None
+    """Workers that read kernels with the Triton that made them, where that is not ours."""
+    _known: dict[CustomCall, tuple[CallEffects, tuple[Contradiction, ...]]] = field(
+        default_factory=dict[CustomCall, tuple[CallEffects, tuple[Contradiction, ...]]]
+    )
+    _described: dict[int, tuple[HloInstruction, CustomCall]] = field(
+        default_factory=dict[int, tuple[HloInstruction, CustomCall]]
+    )
+    """By the instruction's `id()`, which is its own as long as it is kept."""
+
+    def read(self, *modules: HloModule, others: Sequence[CustomCall] = ()) -> None:
+        """Finds out about all custom calls of the modules, and about the others, together."""
+        self._described.clear()  # an instruction holds its operands, and so the whole of an earlier module
+        own = [self._describe(call) for module in modules for _, call in module.iterate_custom_calls()]
+        calls = dict.fromkeys((*own, *others))
+        missing = [call for call in calls if call not in self._known]
+        if not missing:
+            return
+        found = compute_effects_isolated(missing, cache_directory=self.cache, timeout=TIMEOUT, readers=self.readers)
+        for call, effects in zip(missing, found, strict=True):
+            self._known[call] = apply_declarations(effects, target=call.target, declarations=self.declared)
+
+    def find(self, call: HloInstruction) -> CallEffects:
+        """The effects of a custom call of a module that was read."""
+        return self._known[self._describe(call)][0]
+
+    def find_other(self, call: CustomCall) -> CallEffects:
+        """The effects of one of the others that were read."""
+        return self._known[call][0]
+
+    def find_contradictions(self, call: HloInstruction) -> tuple[Contradiction, ...]:
+        """What is declared of a custom call of a module that was read, and is not so."""
+        return self._known[self._describe(call)][1]
+
+    def _describe(self, call: HloInstruction) -> CustomCall:
+        known = self._described.get(id(call))
+        if known is None:
+            known = self._described[id(call)] = call, _describe(call)
+        return known[1]
+
+
+def _describe(call: HloInstruction) -> CustomCall:
+    leaves = [compute_byte_size(leaf) for _, leaf in iterate_leaf_shapes(call.shape)]
+    return CustomCall(
+        target=call.proto.custom_call_target,
+        backend_config=call.proto.backend_config,
+        operands=len(call.operands),
+        outputs=len(leaves),
+        sizes=(*(compute_byte_size(operand.shape) for operand in call.operands), *leaves),
+    )

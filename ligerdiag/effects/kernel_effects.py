@@ -11,17 +11,24 @@ An autotuning launcher runs all configurations on the real buffers before it pic
 
 from collections.abc import Sequence
 
-from ligerdiag.effects.access import Access, CallEffects, compute_plain_use, create_unknown_effects, join_all
-from ligerdiag.effects.in_place import InPlace, join_in_place
-from ligerdiag.effects.launch_in_place import compute_in_place
-from ligerdiag.effects.launch_uses import Argument, compute_launch_uses
-from ligerdiag.effects.operand_use import UNUSED, OperandUse, join_uses
-from ligerdiag.effects.pointer_flow import ArgumentEffects, compute_argument_effects
-from ligerdiag.effects.store_lines import find_store_lines
-from ligerdiag.effects.triton_payload import KernelCall, Parameter
-from ligerdiag.effects.ttir_module import TtirModule, parse_ttir
+from ligerdiag.effects.access import (
+    UNUSED,
+    Access,
+    CallEffects,
+    InPlace,
+    OperandUse,
+    compute_plain_use,
+    create_unknown_effects,
+    join_all,
+    join_in_place,
+    join_uses,
+)
+from ligerdiag.effects.launches.uses import Argument, compute_in_place, compute_launch_uses
+from ligerdiag.effects.payload import KernelCall, Parameter
+from ligerdiag.effects.ttir.module import TtirModule, parse_ttir
+from ligerdiag.effects.ttir.pointer_flow import ArgumentEffects, compute_argument_effects, find_store_lines
 from ligerdiag.errors import ArtifactError
-from ligerdiag.findings import SourceLine
+from ligerdiag.model.findings import SourceLine
 
 _STRANGE_IR = (ArithmeticError, AssertionError, IndexError, KeyError, RecursionError, TypeError, ValueError)
 """Errors on strange IR, which no compiler makes: a payload from anywhere may hold it, and its effects on memory are

@@ -4,11 +4,10 @@ import importlib
 import json
 from pathlib import Path
 
-from ligerdiag.compile.fields import Json
-from ligerdiag.compile.worker_loop import Answerer, serve
+from ligerdiag.codec import Json
 from ligerdiag.effects.call import compute_call_effects
-from ligerdiag.effects.effects_json import render_effects
-from ligerdiag.effects.job import parse_effects_request
+from ligerdiag.effects.job import parse_effects_request, render_effects
+from ligerdiag.workers.loop import Answerer, serve
 
 
 def prepare() -> Answerer:

@@ -1,6 +1,8 @@
-"""From bytes to the HLO view, trusting nothing: every reference is checked, every failure is an ArtifactError."""
+"""Makes the HLO view from bytes and trusts nothing: every reference is checked, every failure is an ArtifactError."""
 
-from collections.abc import Iterator
+import gc
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from sys import intern
 
@@ -8,13 +10,33 @@ from google.protobuf.message import DecodeError
 
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.buffers import BufferAssignment, parse_buffer_assignment
-from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath, parse_tag_path
 from ligerdiag.hlo.opcodes import OPCODES, Trait, having
-from ligerdiag.hlo.operand_aliases import InvalidAlias, take_invalid_aliases
-from ligerdiag.hlo.tags import TagPath, parse_tag_path
+from ligerdiag.hlo.shape import InvalidAlias, take_invalid_aliases
 from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloModuleProto, HloProto
-from ligerdiag.limits import MAXIMUM_FILE_BYTES
-from ligerdiag.untrusted_files import read_untrusted
+from ligerdiag.untrusted_files import MAXIMUM_FILE_BYTES, read_untrusted
+
+_FROZEN_AT_START = 1000
+"""More than Python freezes itself when it starts (375); who calls gc.freeze has far more."""
+
+
+@contextmanager
+def pause_collector(*, keep: bool = False) -> Generator[None]:
+    """The views hold many small objects that stay: looking through them again and again for cycles doubles the time.
+
+    keep: what is made meanwhile will stay, and goes to the collector's oldest generation without being looked through,
+    unless somebody has frozen objects, who would not want them thawed.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if keep and was_enabled and gc.get_freeze_count() < _FROZEN_AT_START:
+            gc.freeze()
+            gc.unfreeze()
+        if was_enabled:
+            gc.enable()
 
 
 def load_hlo(path: Path) -> tuple[HloModule, BufferAssignment | None]:
@@ -178,3 +200,19 @@ def _parse_computation(
         is_fusion=proto.is_fusion_computation,
         proto=proto,
     )
+
+
+def require_same_operands(program: HloModule, optimized: HloModule) -> None:
+    """Raises ArtifactError where one kernel has other numbers of operands in the two modules: XLA keeps them."""
+    written, left = _count_operands(program), _count_operands(optimized)
+    for kernel in written.keys() & left.keys():
+        if not left[kernel] <= written[kernel]:
+            raise ArtifactError(f"`{optimized.name}` calls a kernel with other operands than the program does")
+
+
+def _count_operands(module: HloModule) -> Mapping[tuple[str, bytes], set[int]]:
+    found: dict[tuple[str, bytes], set[int]] = {}
+    for _, call in module.iterate_custom_calls():
+        key = (call.proto.custom_call_target, call.proto.backend_config)
+        found.setdefault(key, set()).add(len(call.operands))
+    return found

@@ -5,17 +5,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Unpack, cast
 
-from ligerdiag.api.function import check_chosen, check_live
-from ligerdiag.api.live import LiveFunction
+from ligerdiag.api.function import LiveFunction, check_chosen, check_live
 from ligerdiag.api.options import CheckOptions, split_targets
 from ligerdiag.cli.exit_codes import ExitCode, compute_exit_code
-from ligerdiag.compile.job import CaseSpec
-from ligerdiag.compile.toolchain_table import DEFAULT
 from ligerdiag.errors import LigerdiagError
+from ligerdiag.model.jobs import CaseSpec
+from ligerdiag.model.report import CaseReport, CheckReport, Status
 from ligerdiag.pytest_plugin.settings import CheckWords, RunWords, Settings, parse_fail_on, require_known
-from ligerdiag.replay.plan import Bounds
-from ligerdiag.report.model import CaseReport, CheckReport, Status
-from ligerdiag.report.terminal import MIN_WIDTH, render_terminal
+from ligerdiag.render.terminal.terminal import MIN_WIDTH, render_terminal
+from ligerdiag.replay.service.job import Bounds
+from ligerdiag.toolchains.catalogue import DEFAULT
 
 PASSING = frozenset({ExitCode.AS_EXPECTED, ExitCode.NOTHING_CHECKED})
 """A function whose kernels overwrite nothing without XLA's knowledge has nothing to check, and passes."""

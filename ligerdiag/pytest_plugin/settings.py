@@ -1,4 +1,6 @@
-"""Settings of a test's checks, from the command line, the configuration file and markers."""
+"""Settings of a test's checks, from command line, configuration file and markers; and one test for each case that a
+worker finds.
+"""
 
 import difflib
 from dataclasses import dataclass
@@ -7,12 +9,15 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import pytest
 
+from ligerdiag.api.catalogue import list_cases
 from ligerdiag.cli.exit_codes import FailOn
 from ligerdiag.config import Config, load_config
-from ligerdiag.errors import InputError
+from ligerdiag.errors import InputError, LigerdiagError
+from ligerdiag.model.jobs import CaseSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
 
 DEFAULT_TARGET = "h100"
 
@@ -120,3 +125,32 @@ def _read_settings(config: pytest.Config) -> Settings:
 def _join(config: pytest.Config, name: str) -> Path | None:
     value = config.getini(name)
     return config.rootpath / value if value else None
+
+
+ARGUMENT = "case"
+
+_CASES_KEY = pytest.StashKey[dict[tuple[str, ...], tuple[CaseSpec, ...]]]()
+
+
+def parametrize_cases(metafunc: Any, selectors: tuple[str, ...]) -> None:
+    """Gives the test its argument `case`, for each case that the selectors mean."""
+    if ARGUMENT not in metafunc.fixturenames:
+        raise pytest.Collector.CollectError(
+            f"expected the argument `{ARGUMENT}` of a test with the marker `ligerdiag_cases`:"
+            f" def {metafunc.function.__name__}(schedule, {ARGUMENT})"
+        )
+    try:
+        cases = _find_cases(metafunc.config, selectors)
+    except LigerdiagError as error:
+        raise pytest.Collector.CollectError(str(error)) from None
+    metafunc.parametrize(ARGUMENT, cases, ids=[case.id for case in cases])
+
+
+def _find_cases(config: pytest.Config, selectors: tuple[str, ...]) -> tuple[CaseSpec, ...]:
+    found = config.stash.setdefault(_CASES_KEY, {})
+    if selectors not in found:
+        settings = get_settings(config)
+        found[selectors] = list_cases(
+            selectors, directory=settings.root, cache_directory=settings.cache_directory, jobs=settings.jobs
+        )
+    return found[selectors]

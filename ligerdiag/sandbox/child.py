@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
-from ligerdiag.compile.parent_process import end_group_with_parent
+from ligerdiag.ending import end_group_with_parent
 from ligerdiag.sandbox.confinement import confine, limit_processor
 
 
@@ -29,9 +29,9 @@ def main() -> None:
 
 
 def _answer(questions: TextIO, answers: TextIO, refused: tuple[str, ...]) -> None:
-    from ligerdiag.compile.cache import Cache
+    from ligerdiag.artifacts.cache import Cache
     from ligerdiag.dumps.translate import Translator
-    from ligerdiag.module_inspector import ModuleInspector, compute_budget_seconds
+    from ligerdiag.inspection.module import ModuleInspector, compute_budget_seconds
     from ligerdiag.sandbox.messages import Done, Question, Ready, Setup, parse_message, render_message
 
     def say(record: object) -> None:

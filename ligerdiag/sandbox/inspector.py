@@ -21,13 +21,12 @@ from time import monotonic
 from types import TracebackType
 from typing import Self
 
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.scratch_folder import ScratchFolder
-from ligerdiag.compile.toolchain import describe_interpreter, worker_environment
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.artifacts.store import ScratchFolder
+from ligerdiag.codec import RecordError
 from ligerdiag.dumps.find import ModuleFiles
 from ligerdiag.errors import ArtifactError, LigerdiagError
-from ligerdiag.limits import SANDBOX_ANSWER_BYTES, WALL_FACTOR, WALL_SECONDS
-from ligerdiag.module_inspector import (
+from ligerdiag.inspection.module import (
     InspectionRequest,
     ModuleOutcome,
     compute_budget_seconds,
@@ -35,9 +34,9 @@ from ligerdiag.module_inspector import (
     create_module_report,
     describe_error,
 )
-from ligerdiag.records import RecordError
 from ligerdiag.sandbox.messages import Done, Question, Ready, Setup, parse_message, render_message
-from ligerdiag.untrusted_files import read_untrusted
+from ligerdiag.toolchains.toolchain import describe_interpreter, worker_environment
+from ligerdiag.untrusted_files import SANDBOX_ANSWER_BYTES, WALL_FACTOR, WALL_SECONDS, read_untrusted
 
 CHILD = "ligerdiag.sandbox.child"
 START_SECONDS = 180.0

@@ -4,9 +4,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from ligerdiag.codec import RecordError, decode_record, encode_record
 from ligerdiag.dumps.find import ModuleFiles
-from ligerdiag.module_inspector import InspectionRequest
-from ligerdiag.records import RecordError, decode_record, encode_record
+from ligerdiag.inspection.module import InspectionRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile.artifacts import Artifact
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.pool import Pool
+from ligerdiag.artifacts.artifact import Artifact
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import compile_cases, discover_cases
-from ligerdiag.compile.target import load_target
-from ligerdiag.findings import Verdict
 from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.hlo.positions import Positions
-from ligerdiag.inspection import Inspection, inspect_artifact
+from ligerdiag.inspection.artifact import Inspection, inspect_artifact
+from ligerdiag.model.findings import Verdict
+from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.workers.pool import Pool
 
 PROGRAMS = Path(__file__).parent / "programs"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ligerdiag.inspection import Inspection, inspect_artifact
+from ligerdiag.inspection.artifact import Inspection, inspect_artifact
 from tests.analysis import compiled
 from tests.analysis.compiled import Compiler, Program
 

@@ -1,7 +1,7 @@
 """Neighbourhoods made by hand."""
 
-from ligerdiag.findings import SourceLine, Verdict
-from ligerdiag.neighbourhood import Fate, Neighbourhood, Origin, Reader, ScheduleFacts, Side
+from ligerdiag.model.findings import SourceLine, Verdict
+from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Reader, ScheduleFacts, Side
 
 
 def make_reader(primitive: str = "dot_general", **changes: object) -> Reader:

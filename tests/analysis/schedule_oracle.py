@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
+from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.module import HloComputation, HloInstruction
-from ligerdiag.hlo.positions import Positions
 from tests.analysis.compiled import Program
 
 

@@ -1,6 +1,6 @@
 """What a value is computed from."""
 
-from ligerdiag.analysis.backward_slice import BackwardSlices
+from ligerdiag.analysis.verdict.schedule_alone import BackwardSlices
 from ligerdiag.hlo.parse import parse_hlo
 from tests.analysis.by_hand import Program
 from tests.hlo.building import array, find, tuple_of

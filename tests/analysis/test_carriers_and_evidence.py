@@ -1,12 +1,12 @@
 """Where originals start, which operation is blamed, and what a merged instruction stands for."""
 
-from ligerdiag.analysis.carriers import Carriers, compute_carriers
-from ligerdiag.analysis.coverage import compute_tag_coverage
+from ligerdiag.analysis.correspondence.vanished import compute_tag_coverage
+from ligerdiag.analysis.evaluation.carriers import Carriers, compute_carriers
 from ligerdiag.analysis.evaluations import is_named_after
 from ligerdiag.analysis.writes import find_hidden_writes
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloInstructionProto
-from ligerdiag.schedule_view import Place
+from ligerdiag.model.schedule_view import Place
 from tests.analysis.by_hand import Program, effects_of, judge, verdicts
 from tests.hlo.building import Builder, array, find, tuple_of
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.pool import Pool
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import compile_cases, discover_cases
-from ligerdiag.compile.target import load_target
-from ligerdiag.compile.variation import Variation
 from ligerdiag.hlo.thunks import ASYNC_START, COMMAND_BUFFER, parse_thunks
-from ligerdiag.inspection import Inspection, inspect_artifact
+from ligerdiag.inspection.artifact import Inspection, inspect_artifact
+from ligerdiag.model.jobs import Variation
+from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.workers.pool import Pool
 from tests.analysis.compiled import PROGRAMS, Compiler, Program
 
 type Programs = dict[str, Program]

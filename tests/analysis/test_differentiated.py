@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import api
-from ligerdiag.report.model import CaseReport, Status
+from ligerdiag.model.report import CaseReport, Status
 
 PROGRAMS = Path(__file__).parent / "programs" / "differentiated.py"
 LATENT = (

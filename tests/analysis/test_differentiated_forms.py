@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import api
-from ligerdiag.findings import Verdict
-from ligerdiag.report.model import CaseReport, Status
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.report import CaseReport, Status
 
 PROGRAMS = Path(__file__).parent / "programs" / "differentiated_forms.py"
 RIGHT = {

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from ligerdiag.analysis.drift import Change, ChangeKind, compare_schedules, pair_readers
-from ligerdiag.findings import SourceLine, Verdict
-from ligerdiag.neighbourhood import Fate, Neighbourhood, Origin, Reader, Side
+from ligerdiag.analysis.explain.drift import Change, ChangeKind, compare_schedules, pair_readers
+from ligerdiag.model.findings import SourceLine, Verdict
+from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Reader, Side
 from tests.analysis.neighbourhoods_by_hand import make_facts, make_neighbourhood, make_reader
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ligerdiag.analysis.fusion_summaries import FusionSummaries, FusionSummary
-from ligerdiag.analysis.places import Places
+from ligerdiag.analysis.evaluation.fusions import FusionSummaries, FusionSummary
+from ligerdiag.analysis.evaluation.memory import Places
+from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.parse import parse_hlo
-from ligerdiag.hlo.positions import Positions
 from tests.analysis.conftest import Programs, inspect_all
 from tests.hlo.building import Builder, array, find, tuple_of
 

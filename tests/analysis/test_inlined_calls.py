@@ -1,10 +1,10 @@
 """Calls inlined as XLA will do it: instructions of their own, tags of the calls first."""
 
-from ligerdiag.analysis.inlined_calls import inline_calls
+from ligerdiag.bisect.passes.synthetic_schedules import inline_calls
+from ligerdiag.hlo.aliasing import build_must_alias_buffers
+from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.module import HloModule
-from ligerdiag.hlo.must_alias import build_must_alias_buffers
 from ligerdiag.hlo.parse import parse_hlo
-from ligerdiag.hlo.positions import Positions
 from tests.analysis.by_hand import Program
 from tests.hlo.building import array, tuple_of
 

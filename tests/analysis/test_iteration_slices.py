@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ligerdiag.analysis.iteration_slices import takes_slices_apart
+from ligerdiag.analysis.evaluation.loop_slices import takes_slices_apart
 from ligerdiag.analysis.writes import iterate_kernel_calls
 from tests.replay.by_hand import parse_text
 

@@ -1,9 +1,9 @@
 """One view for several programs: what they do not agree in is unknown."""
 
-from ligerdiag.analysis.joined_views import join_views
-from ligerdiag.analysis.schedule_view import compute_schedule_view
-from ligerdiag.findings import Verdict
-from ligerdiag.schedule_view import AccessKind, ReadKind, ScheduleView
+from ligerdiag.analysis.explain.schedule_view import compute_schedule_view
+from ligerdiag.inspection.module import join_views
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.schedule_view import AccessKind, ReadKind, ScheduleView
 from tests.analysis.by_hand import Program, judge
 from tests.analysis.test_schedules_by_hand import write_program, write_schedule
 

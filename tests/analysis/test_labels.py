@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ligerdiag.analysis.labels import LabelSpace
+from ligerdiag.analysis.evaluation.labels import LabelSpace
 
 
 @st.composite

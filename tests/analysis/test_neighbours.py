@@ -3,11 +3,11 @@
 import pytest
 
 from ligerdiag import api
-from ligerdiag.hazards.examples import ALIASED, KERNEL
-from ligerdiag.hazards.ld002_stale_copy import FOLDED_CONVERT
-from ligerdiag.hazards.ld015_schedule_drift import REMOVED_BARRIER
-from ligerdiag.neighbourhood import Fate, Neighbourhood
-from ligerdiag.report.model import CaseReport
+from ligerdiag.model.report import CaseReport
+from ligerdiag.model.schedule_view import Fate, Neighbourhood
+from ligerdiag.rules.rule import ALIASED, KERNEL
+from ligerdiag.rules.schedules.ld002_stale_copy import FOLDED_CONVERT
+from ligerdiag.rules.schedules.ld015_schedule_drift import REMOVED_BARRIER
 
 SHARED = (
     KERNEL

@@ -7,22 +7,20 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from ligerdiag.analysis.context import Context
-from ligerdiag.analysis.identities import find_same_elements
-from ligerdiag.analysis.neighbours import compute_neighbourhoods
-from ligerdiag.analysis.parts import Parts, follow_parts
-from ligerdiag.analysis.reaching_definitions import find_origins
-from ligerdiag.analysis.reading_operations import find_moves
-from ligerdiag.analysis.roundings import find_roundings
-from ligerdiag.analysis.without_program import compute_context_without_program
+from ligerdiag.analysis.context import Context, compute_context_without_program
+from ligerdiag.analysis.def_use import find_moves
+from ligerdiag.analysis.evaluation.lossy_workarounds import find_roundings
+from ligerdiag.analysis.evaluation.parts import Parts, follow_parts
+from ligerdiag.analysis.explain.neighbours import compute_neighbourhoods
+from ligerdiag.analysis.reaching_definitions import find_origins, find_same_elements
 from ligerdiag.analysis.writes import find_hidden_writes
-from ligerdiag.hazards.ld002_stale_copy import _is_gather  # pyright: ignore[reportPrivateUsage]
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.hlo.xla_pb2 import LiteralProto
-from ligerdiag.replay.cells import Cell
-from ligerdiag.replay.first_nan import NanWatch
-from ligerdiag.replay.loops import find_trip_count
+from ligerdiag.replay.interpreter.scope import Cell
+from ligerdiag.replay.runs.program import NanWatch
+from ligerdiag.replay.service.estimate import find_trip_count
+from ligerdiag.rules.schedules.ld002_stale_copy import _is_gather  # pyright: ignore[reportPrivateUsage]
 from tests.analysis.by_hand import Program, effects_of, judge, verdicts
 from tests.analysis.test_races_by_hand import ASYNC
 from tests.analysis.test_schedules_by_hand import PAIR, write_program

@@ -2,14 +2,14 @@
 
 import pytest
 
-from ligerdiag.analysis.call_effects import CallEffectsReader
-from ligerdiag.analysis.order_independence import Judgement, judge_module
-from ligerdiag.analysis.synthetic_schedules import SchedulePolicy
-from ligerdiag.analysis.verdict.combination import Standing
+from ligerdiag.analysis.verdict.comparison import Standing
+from ligerdiag.bisect.passes.order_independence import Judgement, judge_module
+from ligerdiag.bisect.passes.synthetic_schedules import SchedulePolicy
 from ligerdiag.effects.declared import DeclaredEffects
-from ligerdiag.findings import Verdict
+from ligerdiag.effects.isolated import CallEffectsReader
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloInstructionProto
+from ligerdiag.model.findings import Verdict
 from tests.analysis.by_hand import Program
 from tests.hlo.building import array, tuple_of
 

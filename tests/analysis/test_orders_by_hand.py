@@ -2,9 +2,8 @@
 
 import pytest
 
-from ligerdiag.analysis.order import Order, compute_logical_times
-from ligerdiag.analysis.reaching_definitions import find_origins
-from ligerdiag.analysis.twins import number_values
+from ligerdiag.analysis.evaluation.order import Order, compute_logical_times
+from ligerdiag.analysis.reaching_definitions import find_origins, number_values
 from ligerdiag.analysis.writes import Frame, find_hidden_writes
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import parse_hlo

@@ -1,8 +1,8 @@
 """Where the values of a schedule stand, as evaluations ask for it."""
 
-from ligerdiag.analysis.places import Places
+from ligerdiag.analysis.evaluation.memory import Places
+from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.parse import parse_hlo
-from ligerdiag.hlo.positions import Positions
 from tests.hlo.building import Builder, find
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ligerdiag.analysis.quiet import Nesting, QuietOnes
+from ligerdiag.analysis.evaluation.labels import Nesting, QuietOnes
 from ligerdiag.hlo.parse import parse_hlo
 from tests.analysis.by_hand import Program, judge, verdicts
 from tests.analysis.conftest import Programs, inspect_all

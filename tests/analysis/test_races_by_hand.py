@@ -2,14 +2,12 @@
 
 import pytest
 
-from ligerdiag.analysis.commands import find_command_buffers, find_unordered
-from ligerdiag.analysis.context import compute_context
+from ligerdiag.analysis.command_buffers import find_command_buffers, find_unordered
+from ligerdiag.analysis.context import compute_context, compute_context_without_program
 from ligerdiag.analysis.races import RaceKind, find_spans
-from ligerdiag.analysis.without_program import compute_context_without_program
-from ligerdiag.hlo.command_order import CommandOrder
+from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.parse import parse_hlo
-from ligerdiag.hlo.positions import Positions
-from ligerdiag.hlo.thunks import parse_thunks
+from ligerdiag.hlo.thunks import CommandOrder, parse_thunks
 from tests.analysis.by_hand import Program, effects_of, judge, verdicts
 from tests.analysis.test_schedules_by_hand import PAIR, write_program
 from tests.hlo.building import array, tuple_of

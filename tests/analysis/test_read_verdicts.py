@@ -2,12 +2,12 @@
 
 import pytest
 
-from ligerdiag.analysis import view_accesses
 from ligerdiag.analysis.context import Context
-from ligerdiag.analysis.schedule_view import compute_schedule_view
+from ligerdiag.analysis.explain import view_parts as view_accesses
+from ligerdiag.analysis.explain.schedule_view import compute_schedule_view
 from ligerdiag.analysis.verdict.verdicts import ReadCause, ReadVerdict
-from ligerdiag.findings import Verdict
-from ligerdiag.schedule_view import Place, ReadKind
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.schedule_view import Place, ReadKind
 from tests.analysis.by_hand import Program, judge, verdicts
 from tests.analysis.test_schedules_by_hand import write_program, write_schedule
 from tests.hlo.building import array, tuple_of

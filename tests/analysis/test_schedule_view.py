@@ -2,10 +2,10 @@
 
 import pytest
 
-from ligerdiag.analysis.schedule_view import compute_schedule_view
-from ligerdiag.analysis.view_steps import MOST_STEPS
-from ligerdiag.findings import Verdict
-from ligerdiag.schedule_view import Access, AccessKind, Lane, Place, ReadKind, ScheduleView, Step
+from ligerdiag.analysis.explain.schedule_view import compute_schedule_view
+from ligerdiag.analysis.explain.view_parts import MOST_STEPS
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.schedule_view import Access, AccessKind, Lane, Place, ReadKind, ScheduleView, Step
 from tests.analysis.by_hand import Program, judge
 from tests.analysis.test_schedules_by_hand import PAIR, write_program, write_schedule
 from tests.analysis.view_violations import list_violations

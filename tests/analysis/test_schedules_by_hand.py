@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from ligerdiag.analysis.carriers import compute_carriers
 from ligerdiag.analysis.context import compute_context
-from ligerdiag.analysis.retag import Retagged
-from ligerdiag.analysis.vanished import DroppedBy, TracedCall
+from ligerdiag.analysis.correspondence.provenance import Retagged
+from ligerdiag.analysis.correspondence.vanished import DroppedBy, TracedCall
+from ligerdiag.analysis.evaluation.carriers import compute_carriers
 from ligerdiag.effects.access import Access
 from ligerdiag.hlo.parse import parse_hlo
 from tests.analysis.by_hand import Program, effects_of, judge, verdicts

@@ -1,6 +1,6 @@
 """Buffers of one call in the same bytes; the numbers in the names are those of the module's docstring."""
 
-from ligerdiag.analysis.shared_bytes import SharedBytes, find_shared_bytes
+from ligerdiag.analysis.evaluation.memory_uses import SharedBytes, find_shared_bytes
 from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloInstructionProto
 from tests.hlo.building import Builder, array, find, tuple_of
 

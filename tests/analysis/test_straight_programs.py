@@ -2,7 +2,7 @@
 
 import pytest
 
-from ligerdiag.hlo.tags import parse_tag_path
+from ligerdiag.hlo.module import parse_tag_path
 from tests.analysis.conftest import Programs
 from tests.analysis.schedule_oracle import MUST_NOT_SEE, MUST_SEE, find_kernels, look
 

@@ -1,9 +1,8 @@
 """Which value is computed from which, through fusions, loops and asynchronous computations."""
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.analysis.value_flow import ValueFlow
-from ligerdiag.analysis.value_readers import ValueReaders
-from ligerdiag.analysis.value_sources import name_written
+from ligerdiag.analysis.def_use import ValueReaders
+from ligerdiag.analysis.value_flow import ValueFlow, name_written
 from ligerdiag.hlo.module import HloInstruction
 from tests.analysis.by_hand import Program, judge
 from tests.analysis.test_schedule_view import write_loop

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ligerdiag.analysis.verdict.combination import Standing, choose_verdict, find_standing, join_outputs, join_read
-from ligerdiag.findings import Verdict
-from ligerdiag.schedule_view import ReadKind
+from ligerdiag.analysis.verdict.comparison import Standing, choose_verdict, find_standing, join_outputs, join_read
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.schedule_view import ReadKind
 
 FRESH, LATENT, UNKNOWN, CLOBBERED, STALE = Verdict
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from ligerdiag.findings import Verdict
-from ligerdiag.schedule_view import AccessKind, OutputView, ReadKind, ScheduleView, Step
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.schedule_view import AccessKind, OutputView, ReadKind, ScheduleView, Step
 
 
 def list_violations(view: ScheduleView) -> Iterator[str]:

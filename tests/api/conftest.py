@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import api
-from ligerdiag.report.model import CaseReport, CheckReport
+from ligerdiag.model.report import CaseReport, CheckReport
 from tools.running import Outcome, run_process
 
 ROOT = Path(__file__).parents[2]

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import jsonschema
 import pytest
 
-from ligerdiag.findings import Finding, Verdict
-from ligerdiag.report.json import load_schema, render_json
-from ligerdiag.report.model import CaseReport, CheckReport, Status
+from ligerdiag.model.findings import Finding, Verdict
+from ligerdiag.model.report import CaseReport, CheckReport, Status
+from ligerdiag.render.json import load_schema, render_json
 
 SMALL, LARGE = "1-4-32-16", "4-2048-50304-1024"
 SHAPES = (SMALL, LARGE)

@@ -8,7 +8,7 @@ import pytest
 
 from ligerdiag import api
 from ligerdiag.errors import InputError
-from ligerdiag.report.model import CaseReport, Status
+from ligerdiag.model.report import CaseReport, Status
 from tests.api.conftest import Check, RunCli
 
 TROUBLES = """\

@@ -8,9 +8,9 @@ import pytest
 
 from ligerdiag import api
 from ligerdiag.errors import InputError
-from ligerdiag.findings import Verdict
-from ligerdiag.report.bisection import Axis, Bisection
-from ligerdiag.report.model import Progress
+from ligerdiag.judgement.answers import Axis, Bisection
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.report import Progress
 from tests.api.conftest import ROOT, RunCli
 
 SEED = f"{ROOT / 'cases/seed_flce.py'}::seed_flce[False-float32-True-1-4-32-16]"

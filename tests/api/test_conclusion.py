@@ -4,10 +4,9 @@ import pytest
 
 from ligerdiag.api import conclude
 from ligerdiag.cli.exit_codes import FailOn, compute_exit_code
-from ligerdiag.findings import Verdict
-from ligerdiag.outcomes import Attribution, ReplayState
-from ligerdiag.report.model import CaseReport, Status
-from ligerdiag.report.terminal import render_terminal
+from ligerdiag.model.findings import Attribution, ReplayState, Verdict
+from ligerdiag.model.report import CaseReport, Status
+from ligerdiag.render.terminal.terminal import render_terminal
 from tests.report.samples import make_case, make_device, make_numbers, make_refused, make_replay, make_report
 
 OUTPUTS = {"w": Verdict.STALE, "loss": Verdict.FRESH}

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile.artifacts import LOG, MANIFEST, REQUIRED, load_artifact, write_manifest
+from ligerdiag.artifacts.artifact import LOG, MANIFEST, REQUIRED, load_artifact, write_manifest
 from ligerdiag.errors import ArtifactError
-from ligerdiag.report.model import CaseReport, Status
+from ligerdiag.model.report import CaseReport, Status
 from tests.api.conftest import ROOT, Check, RunCli
 
 CASE = f"{ROOT / 'cases'}::seed_flce[False-float32-True-1-4-32-16]"

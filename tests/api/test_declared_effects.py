@@ -7,10 +7,10 @@ import pytest
 from ligerdiag import api
 from ligerdiag.effects.declared import parse_declarations
 from ligerdiag.errors import InputError
-from ligerdiag.findings import Verdict
-from ligerdiag.hazards.ld003_latent_order import LUCKY_READER
-from ligerdiag.hazards.ld014_unknown_effect import FORGED_POINTER
-from ligerdiag.report.model import CheckReport, Status
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.report import CheckReport, Status
+from ligerdiag.rules.programs.ld014_unknown_effect import FORGED_POINTER
+from ligerdiag.rules.schedules.ld003_latent_order import LUCKY_READER
 from tests.api.conftest import RunCli
 
 

@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import api
-from ligerdiag.api.run import Run
-from ligerdiag.compile.job import CaseSpec, Source
+from ligerdiag.api.judging import Run
 from ligerdiag.ending import Ending
-from ligerdiag.findings import Verdict
-from ligerdiag.outcomes import DeviceRun, Replay, ReplayState
-from ligerdiag.report.model import CaseReport, Progress, Status
+from ligerdiag.model.findings import DeviceRun, Replay, ReplayState, Verdict
+from ligerdiag.model.jobs import CaseSpec, Source
+from ligerdiag.model.report import CaseReport, Progress, Status
 
 SOURCE = Source(file="/mine.py", root="/")
 WHY = "the run was ended by SIGTERM before its turn"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.outcomes import Attribution
+from ligerdiag.model.findings import Attribution
 from tests.api.conftest import Check, RunCli
 
 PROGRAM = """\

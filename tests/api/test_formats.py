@@ -14,10 +14,10 @@ from ligerdiag import api
 from ligerdiag.api.judging import find_file
 from ligerdiag.cli.main import main
 from ligerdiag.cli.report_output import SUMMARY, Format
-from ligerdiag.compile.job import Source
-from ligerdiag.hazards.ld014_unknown_effect import FORGED_POINTER
-from ligerdiag.report.json import load_schema
-from ligerdiag.report.model import CheckReport, Status
+from ligerdiag.model.jobs import Source
+from ligerdiag.model.report import CheckReport, Status
+from ligerdiag.render.json import load_schema
+from ligerdiag.rules.programs.ld014_unknown_effect import FORGED_POINTER
 from tests.api.conftest import Check, RunCli
 
 SARIF = Path(__file__).parents[1] / "report" / "schemas" / "sarif-2.1.0.json"

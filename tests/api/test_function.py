@@ -15,11 +15,10 @@ import pytest
 
 import ligerdiag
 from ligerdiag.api import function as api_function
-from ligerdiag.case import Arg
 from ligerdiag.errors import CaseError, InputError
-from ligerdiag.findings import Verdict
-from ligerdiag.outcomes import ReplayState
-from ligerdiag.report.model import CaseReport, CheckReport, Status
+from ligerdiag.model.case import Arg
+from ligerdiag.model.findings import ReplayState, Verdict
+from ligerdiag.model.report import CaseReport, CheckReport, Status
 
 MODES = 'MODE = "hidden"\n'
 KERNELS = """
@@ -238,7 +237,7 @@ def test_a_case_file_needs_nothing_of_what_checks_it() -> None:
     code = (
         "import sys\nfrom ligerdiag import Arg, Case, Draw\n"
         "loaded = {name for name in sys.modules if name.startswith('ligerdiag')}\n"
-        "assert loaded == {'ligerdiag', 'ligerdiag.case'}, loaded\n"
+        "assert loaded == {'ligerdiag', 'ligerdiag.model.case'}, loaded\n"
         "import ligerdiag\nassert set(ligerdiag.__all__) <= set(dir(ligerdiag))\n"
         "assert all(getattr(ligerdiag, name) for name in ligerdiag.__all__)\n"
     )

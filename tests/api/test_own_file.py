@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.findings import Verdict
-from ligerdiag.hazards.ld007_vanished_call import NO_OUTPUTS
-from ligerdiag.hazards.ld014_unknown_effect import FORGED_POINTER
-from ligerdiag.report.model import CaseReport, Status
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.report import CaseReport, Status
+from ligerdiag.rules.programs.ld014_unknown_effect import FORGED_POINTER
+from ligerdiag.rules.schedules.ld007_vanished_call import NO_OUTPUTS
 from tests.api.conftest import Check, RunCli
 
 KERNEL = """\

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from ligerdiag.report.model import CheckReport
-from ligerdiag.report.terminal import render_terminal
+from ligerdiag.model.report import CheckReport
+from ligerdiag.render.terminal.terminal import render_terminal
 from tests.api.conftest import ROOT, RunCli
 
 README = ROOT / "README.md"

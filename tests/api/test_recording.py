@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import api
-from ligerdiag.baseline import parse_baseline, render_baseline
 from ligerdiag.errors import InputError
-from ligerdiag.findings import Severity
-from ligerdiag.hazards.ld015_schedule_drift import OTHER_VALUE, REMOVED_BARRIER
-from ligerdiag.report.model import CheckReport, Status
+from ligerdiag.judgement.baseline import parse_baseline, render_baseline
+from ligerdiag.model.findings import Severity
+from ligerdiag.model.report import CheckReport, Status
+from ligerdiag.rules.schedules.ld015_schedule_drift import OTHER_VALUE, REMOVED_BARRIER
 from tests.report.samples import make_case, make_report
 
 LINE = "# h is meant to be doubled by now"

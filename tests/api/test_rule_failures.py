@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag import inspection
-from ligerdiag.api.conclusion import conclude
+from ligerdiag.artifacts.artifact import OPTIMIZED, Artifact, write_manifest
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.cli.exit_codes import ExitCode, FailOn, compute_exit_code
-from ligerdiag.compile.artifacts import OPTIMIZED, Artifact, write_manifest
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.pool import Pool
 from ligerdiag.compile.service import compile_cases, discover_cases
-from ligerdiag.compile.target import load_target
-from ligerdiag.hazards import registry
 from ligerdiag.hlo.xla_pb2 import HloProto
-from ligerdiag.module_inspector import InspectionRequest, ModuleInspector
-from ligerdiag.report.json import render_json
-from ligerdiag.report.model import CheckReport, Status
-from ligerdiag.report.terminal import render_terminal
+from ligerdiag.inspection.artifact import artifact as inspection
+from ligerdiag.inspection.module import InspectionRequest, ModuleInspector
+from ligerdiag.judgement.conclusion import conclude
+from ligerdiag.model.report import CheckReport, Status
+from ligerdiag.render.json import render_json
+from ligerdiag.render.terminal.terminal import render_terminal
+from ligerdiag.rules import registry
+from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.workers.pool import Pool
 
 PROGRAMS = Path(__file__).parents[1] / "compile" / "programs"
 
@@ -75,8 +75,8 @@ def test_a_rule_that_fails_is_unknown_and_the_rest_stands(
 
 
 def test_what_expects_the_verdicts_is_not_as_expected_without_a_rule() -> None:
-    from ligerdiag.findings import RuleFailure, Verdict
-    from ligerdiag.report.model import CaseReport, Coverage
+    from ligerdiag.model.findings import RuleFailure, Verdict
+    from ligerdiag.model.report import CaseReport, Coverage
 
     for expected in (None, "fresh", "hazard"):
         verdict = Verdict.STALE if expected == "hazard" else Verdict.FRESH
@@ -95,7 +95,7 @@ def test_what_expects_the_verdicts_is_not_as_expected_without_a_rule() -> None:
 
 
 def test_a_measured_rule_that_fails_keeps_its_static_findings(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ligerdiag.hazards.measured import Measured
+    from ligerdiag.rules.rule import Measured
 
     rules = tuple(replace(rule, measure=fail) if rule.measure is not None else rule for rule in registry.RULES)
     monkeypatch.setattr(registry, "RULES", rules)

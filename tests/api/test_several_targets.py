@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from ligerdiag.findings import Verdict
-from ligerdiag.report.model import CaseReport, CheckReport, Status
-from ligerdiag.report.terminal import render_terminal
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.report import CaseReport, CheckReport, Status
+from ligerdiag.render.terminal.terminal import render_terminal
 from tests.api.conftest import ROOT, Check
 
 TARGETS = ("a100", "h100", "b200")

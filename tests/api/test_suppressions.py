@@ -7,8 +7,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from ligerdiag.hazards.ld003_latent_order import LUCKY_READER
-from ligerdiag.report.json import load_schema
+from ligerdiag.render.json import load_schema
+from ligerdiag.rules.schedules.ld003_latent_order import LUCKY_READER
 from tests.api.conftest import RunCli
 
 READER = 'return {"sums": sums, "columns": h.sum(0)}'

@@ -6,14 +6,14 @@ import pytest
 
 from ligerdiag import api
 from ligerdiag.api.judging import expect_of
-from ligerdiag.case import Case
-from ligerdiag.compile.case_loader import describe_case
-from ligerdiag.compile.job import CaseSpec, DiscoverAnswer, DiscoverRequest, Source, make_discover_job, render_answer
-from ligerdiag.compile.toolchain import Toolchain
+from ligerdiag.compile.cases.loader import describe_case
 from ligerdiag.errors import InputError
-from ligerdiag.report.model import CheckReport
-from ligerdiag.report.spans import compute_text
-from ligerdiag.report.summary import render_totals
+from ligerdiag.model.case import Case
+from ligerdiag.model.jobs import CaseSpec, DiscoverAnswer, DiscoverRequest, Source, make_discover_job, render_answer
+from ligerdiag.model.report import CheckReport
+from ligerdiag.render.terminal.spans import compute_text
+from ligerdiag.render.terminal.summary import render_totals
+from ligerdiag.toolchains.toolchain import Toolchain
 from tests.report.samples import make_case
 
 

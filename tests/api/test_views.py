@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import api
-from ligerdiag.findings import Verdict
-from ligerdiag.report.model import CaseReport
-from ligerdiag.schedule_view import Access, AccessKind, Lane, Place, ReadKind, ScheduleView, Step
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.report import CaseReport
+from ligerdiag.model.schedule_view import Access, AccessKind, Lane, Place, ReadKind, ScheduleView, Step
 from tests.analysis.view_violations import list_violations
 
 ROOT = Path(__file__).parents[2]

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from ligerdiag.baseline import MAX_BYTES, Baseline, EntryKey, load_baseline, parse_baseline, render_baseline
-from ligerdiag.compile.fields import FieldError
+from ligerdiag.codec import FieldError
 from ligerdiag.errors import InputError
-from ligerdiag.findings import Verdict
-from ligerdiag.neighbourhood import Fate, Origin, Side
+from ligerdiag.judgement.baseline import MAX_BYTES, Baseline, EntryKey, load_baseline, parse_baseline, render_baseline
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.schedule_view import Fate, Origin, Side
 from tests.analysis.neighbourhoods_by_hand import make_facts, make_neighbourhood, make_reader
 
 KEY = EntryKey(case="step[a-b]", target="h100", toolchain="default")

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.bisect.laboratory import Laboratory
-from ligerdiag.bisect.options import BisectOptions
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.job import CaseSpec
-from ligerdiag.compile.target import Target, load_target
-from ligerdiag.report.bisection import Axis
-from ligerdiag.report.model import Progress
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.bisect.search.laboratory import Laboratory
+from ligerdiag.bisect.search.trial import BisectOptions
+from ligerdiag.judgement.answers import Axis
+from ligerdiag.model.jobs import CaseSpec
+from ligerdiag.model.report import Progress
+from ligerdiag.toolchains.catalogue import Target, load_target
 
 type Load = Callable[[str], CaseSpec]
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from ligerdiag.bisect.edges import bisect_edges
-from ligerdiag.bisect.laboratory import Laboratory
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.target import Target
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.bisect.axes.edges import bisect_edges
+from ligerdiag.bisect.search.laboratory import Laboratory
 from ligerdiag.errors import CaseError
-from ligerdiag.findings import Verdict
-from ligerdiag.report.bisection import Axis
-from ligerdiag.report.model import Progress
+from ligerdiag.judgement.answers import Axis
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.report import Progress
+from ligerdiag.toolchains.catalogue import Target
 from tests.bisect.conftest import Load, make_options
 from tests.bisect.programs import HARMLESS, INTEGER_OUTPUT, NO_READER, TWO_READERS, UNTRACEABLE
 

@@ -4,18 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.bisect import flag_table
-from ligerdiag.bisect.changes import compare_outputs
-from ligerdiag.bisect.flag_table import load_flags
-from ligerdiag.bisect.flags import bisect_flags
-from ligerdiag.bisect.laboratory import Laboratory
-from ligerdiag.bisect.trial import Trial
-from ligerdiag.compile.fields import FieldError
-from ligerdiag.compile.target import Target
-from ligerdiag.compile.variation import Variation
-from ligerdiag.findings import Verdict
-from ligerdiag.report.bisection import Axis, Bisection
-from ligerdiag.words import join_words
+from ligerdiag.bisect.axes import flags as flag_table
+from ligerdiag.bisect.axes.flags import bisect_flags, load_flags
+from ligerdiag.bisect.search.laboratory import Laboratory
+from ligerdiag.bisect.search.rows import compare_outputs
+from ligerdiag.bisect.search.trial import Trial
+from ligerdiag.codec import FieldError
+from ligerdiag.judgement.answers import Axis, Bisection
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.jobs import Variation
+from ligerdiag.text import join_words
+from ligerdiag.toolchains.catalogue import Target
 from tests.bisect.conftest import Load, make_options
 from tests.bisect.programs import HARMLESS, UNTRACEABLE
 

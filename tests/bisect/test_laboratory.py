@@ -2,17 +2,15 @@
 
 import pytest
 
-from ligerdiag.bisect.laboratory import Laboratory
-from ligerdiag.bisect.trial import Trial
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.job import CaseSpec
-from ligerdiag.compile.target import Target, load_target
-from ligerdiag.compile.variation import Variation
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.bisect.search.laboratory import Laboratory
+from ligerdiag.bisect.search.trial import Trial
 from ligerdiag.errors import CaseError
-from ligerdiag.findings import Verdict
-from ligerdiag.outcomes import ReplayState
-from ligerdiag.report.bisection import Axis
-from ligerdiag.report.model import Progress
+from ligerdiag.judgement.answers import Axis
+from ligerdiag.model.findings import ReplayState, Verdict
+from ligerdiag.model.jobs import CaseSpec, Variation
+from ligerdiag.model.report import Progress
+from ligerdiag.toolchains.catalogue import Target, load_target
 from tests.bisect.conftest import Load, ignore
 from tests.bisect.programs import TWO_READERS, UNTRACEABLE
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ligerdiag.bisect.minimal_sets import (
+from ligerdiag.bisect.search.searches import (
     EXHAUSTIVE,
     Completeness,
     Knobs,

@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.bisect import mitigation
-from ligerdiag.bisect.laboratory import Laboratory
-from ligerdiag.bisect.mitigation import bisect_mitigation, render_bytes
-from ligerdiag.compile.target import Target
+from ligerdiag.bisect.axes import mitigation
+from ligerdiag.bisect.axes.mitigation import bisect_mitigation, render_bytes
+from ligerdiag.bisect.search.laboratory import Laboratory
 from ligerdiag.errors import CaseError, InputError
-from ligerdiag.findings import Verdict
-from ligerdiag.outcomes import Attribution, DeviceOutput, DeviceRun
-from ligerdiag.report.bisection import Axis, Bisection
+from ligerdiag.judgement.answers import Axis, Bisection
+from ligerdiag.model.findings import Attribution, DeviceOutput, DeviceRun, Verdict
+from ligerdiag.toolchains.catalogue import Target
 from tests.bisect.conftest import Load, make_options
 from tests.bisect.programs import TWO_READERS, make_file
 

@@ -3,14 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
-from ligerdiag.analysis.call_effects import CallEffectsReader
-from ligerdiag.analysis.order_independence import Judgement, judge_module
-from ligerdiag.bisect.pass_answers import Blame, PassAnswer, describe_answers, explain_output
-from ligerdiag.bisect.pass_history import History, Moment
-from ligerdiag.bisect.snapshots import Step
+from ligerdiag.bisect.passes.answers import Blame, PassAnswer, describe_answers, explain_output
+from ligerdiag.bisect.passes.history import History, Moment, Step
+from ligerdiag.bisect.passes.order_independence import Judgement, judge_module
 from ligerdiag.effects.declared import DeclaredEffects
-from ligerdiag.findings import Verdict
+from ligerdiag.effects.isolated import CallEffectsReader
 from ligerdiag.hlo.parse import parse_hlo
+from ligerdiag.model.findings import Verdict
 from tests.analysis.by_hand import Program
 from tests.hlo.building import array, tuple_of
 

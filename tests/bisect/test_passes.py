@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from ligerdiag.bisect.laboratory import Laboratory
-from ligerdiag.bisect.passes import bisect_passes
-from ligerdiag.compile.target import Target
-from ligerdiag.findings import Verdict
-from ligerdiag.report.bisection import Axis, Bisection, BisectionRow
+from ligerdiag.bisect.passes.passes import bisect_passes
+from ligerdiag.bisect.search.laboratory import Laboratory
+from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
+from ligerdiag.model.findings import Verdict
+from ligerdiag.toolchains.catalogue import Target
 from tests.bisect.conftest import Load, make_options
 from tests.bisect.programs import NO_READER, make_file
 

@@ -5,12 +5,21 @@ from math import inf, nan
 
 import pytest
 
-from ligerdiag.bisect.rung import Rung, find_cheapest, find_worst
-from ligerdiag.bisect.trial import Outcome, Trial
-from ligerdiag.compile.job import CaseSpec, Source
-from ligerdiag.compile.target import load_target
-from ligerdiag.findings import Finding, Severity, Verdict
-from ligerdiag.outcomes import Attribution, DeviceOutput, DeviceRun, OutputNumbers, Replay, ReplayState
+from ligerdiag.bisect.axes.mitigation_variants import Rung, find_cheapest, find_worst
+from ligerdiag.bisect.search.trial import Outcome, Trial
+from ligerdiag.model.findings import (
+    Attribution,
+    DeviceOutput,
+    DeviceRun,
+    Finding,
+    OutputNumbers,
+    Replay,
+    ReplayState,
+    Severity,
+    Verdict,
+)
+from ligerdiag.model.jobs import CaseSpec, Source
+from ligerdiag.toolchains.catalogue import load_target
 
 CASE = CaseSpec(
     id="a", name="a", params=(), source=Source(root="/"), mesh={}, expected=None, about="", draws=""

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ligerdiag.bisect.siblings import find_mitigation, find_siblings
-from ligerdiag.compile.job import CaseSpec, Source
+from ligerdiag.bisect.axes.mitigation_variants import find_mitigation, find_siblings
+from ligerdiag.model.jobs import CaseSpec, Source
 
 SOURCE = Source(file="/project/mine.py", root="/project")
 

@@ -5,16 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.bisect.laboratory import Laboratory
-from ligerdiag.bisect.toolchains import bisect_toolchains
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.environments import has_environment, locate_environment
-from ligerdiag.compile.target import Target
-from ligerdiag.compile.toolchain import current_toolchain
-from ligerdiag.compile.toolchain_table import find_spec
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.bisect.axes.toolchains import bisect_toolchains
+from ligerdiag.bisect.search.laboratory import Laboratory
 from ligerdiag.errors import InputError
-from ligerdiag.findings import Verdict
-from ligerdiag.report.bisection import Axis
+from ligerdiag.judgement.answers import Axis
+from ligerdiag.model.findings import Verdict
+from ligerdiag.toolchains.catalogue import Target, find_spec
+from ligerdiag.toolchains.environments import has_environment, locate_environment
+from ligerdiag.toolchains.toolchain import current_toolchain
 from tests.bisect.conftest import Load, ignore, make_options
 from tests.bisect.programs import TWO_READERS
 

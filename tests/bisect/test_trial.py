@@ -2,11 +2,10 @@
 
 import pytest
 
-from ligerdiag.bisect.trial import Outcome, Trial
-from ligerdiag.compile.job import CaseSpec, Source
-from ligerdiag.compile.target import load_target
-from ligerdiag.compile.variation import Variation
-from ligerdiag.findings import Verdict
+from ligerdiag.bisect.search.trial import Outcome, Trial
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.jobs import CaseSpec, Source, Variation
+from ligerdiag.toolchains.catalogue import load_target
 
 CASE = CaseSpec(
     id="a", name="a", params=(), source=Source(file="/a.py", root="/"), mesh={}, expected=None, about="", draws=""

@@ -30,8 +30,8 @@ from cases import (
     undonated_parameter,
     unknown_effect,
 )
-from ligerdiag.case import Case
-from ligerdiag.report.expected_rules import parse_expected_rules
+from ligerdiag.judgement.expectation import parse_expected_rules
+from ligerdiag.model.case import Case
 
 TABLES = {
     accumulated_sum: 8,

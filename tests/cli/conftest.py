@@ -10,14 +10,14 @@ import pytest
 
 import ligerdiag
 from ligerdiag.api import describe_refusal
-from ligerdiag.bisect import options
+from ligerdiag.api.catalogue import State, Step, ToolchainStatus
+from ligerdiag.bisect.search import trial as options
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.errors import InputError, LigerdiagError
-from ligerdiag.replay.plan import Bounds
-from ligerdiag.report.bisection import Bisection
-from ligerdiag.report.model import CheckReport, Progress
-from ligerdiag.suppressions.entry import ConfigEntry
-from ligerdiag.toolchain_doctor import State, Step, ToolchainStatus
+from ligerdiag.judgement.answers import Bisection
+from ligerdiag.judgement.suppression_entry import ConfigEntry
+from ligerdiag.model.report import CheckReport, Progress
+from ligerdiag.replay.service.job import Bounds
 from tests.report.bisection_samples import make_bisection
 from tests.report.samples import make_case, make_report
 from tools.running import Outcome

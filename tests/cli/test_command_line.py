@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.cli.exit_codes import MEANINGS
-from ligerdiag.cli.options import parse_targets
-from ligerdiag.cli.sizes import parse_size
+from ligerdiag.cli.options import parse_size, parse_targets
 from ligerdiag.errors import CompileError, InputError, LigerdiagError
-from ligerdiag.findings import Verdict
-from ligerdiag.replay.plan import Bounds
-from ligerdiag.report.model import Status
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.report import Status
+from ligerdiag.replay.service.job import Bounds
 from tests.cli.conftest import FakeApi, RunCommand
 from tests.report.samples import make_case, make_report
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.api.diffing import DiffOptions as Options
-from ligerdiag.api.recording import list_recordable, render_record
-from ligerdiag.baseline import load_baseline, parse_baseline
+from ligerdiag.api.checking import list_recordable, render_record
+from ligerdiag.api.comparing import DiffOptions as Options
 from ligerdiag.cli.exit_codes import FailOn, compute_difference_code, compute_exit_code
-from ligerdiag.findings import Severity, Suppression, SuppressionKind
-from ligerdiag.report.difference import Difference, DifferenceReport
-from ligerdiag.report.model import CaseReport, Progress, Status
+from ligerdiag.judgement.answers import Difference, DifferenceReport
+from ligerdiag.judgement.baseline import load_baseline, parse_baseline
+from ligerdiag.model.findings import Severity, Suppression, SuppressionKind
+from ligerdiag.model.report import CaseReport, Progress, Status
 from tests.cli.conftest import FakeApi, RunCommand
 from tests.report.samples import make_case, make_finding, make_report
 from tests.report.test_difference import FAILED, MOVED, SAME, UNPLACED, make_difference

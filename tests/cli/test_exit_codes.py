@@ -4,9 +4,8 @@ import pytest
 
 from ligerdiag.cli.exit_codes import MEANINGS, ExitCode, FailOn, compute_exit_code, render_table
 from ligerdiag.ending import Ending
-from ligerdiag.findings import Severity, Verdict
-from ligerdiag.outcomes import ReplayState
-from ligerdiag.report.model import CaseReport, Status
+from ligerdiag.model.findings import ReplayState, Severity, Verdict
+from ligerdiag.model.report import CaseReport, Status
 from tests.report.samples import make_case, make_device, make_finding, make_replay, make_report
 
 FRESH = {"a": Verdict.FRESH}

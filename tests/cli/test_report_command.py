@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ligerdiag.report.model import Noun, Status
+from ligerdiag.model.report import Noun, Status
 from tests.cli.conftest import FakeApi, RunCommand
 from tests.report.samples import make_case, make_finding, make_report
 

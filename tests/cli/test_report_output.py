@@ -8,7 +8,7 @@ from junitparser import JUnitXml
 
 from ligerdiag.cli.report_output import SUMMARY, SUMMARY_BYTES, Format, Outputs, parse_outputs
 from ligerdiag.errors import InputError
-from ligerdiag.report.model import CheckReport, Status
+from ligerdiag.model.report import CheckReport, Status
 from tests.cli.conftest import FakeApi, RunCommand
 from tests.report.samples import make_case, make_finding, make_report
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.findings import Verdict
-from ligerdiag.report.model import Status
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.report import Status
 from tests.cli.conftest import FakeApi, RunCommand
 from tests.report.samples import make_case, make_report
 

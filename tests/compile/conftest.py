@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.pool import Pool
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
-from ligerdiag.compile.target import Target, load_target
+from ligerdiag.toolchains.catalogue import Target, load_target
+from ligerdiag.workers.pool import Pool
 
 PROGRAMS = Path(__file__).parent / "programs"
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
-from ligerdiag.case import Arg, Draw, Values
-from ligerdiag.compile import array_arguments, array_records
-from ligerdiag.compile.arguments import draw_array
-from ligerdiag.compile.array_arguments import ArgumentPickler
-from ligerdiag.compile.function_pickler import FunctionPickler, pickle_live
+from ligerdiag.compile.cases import function_pickler as array_arguments
+from ligerdiag.compile.cases import rebuild as array_records
+from ligerdiag.compile.cases.arguments import draw_array
+from ligerdiag.compile.cases.function_pickler import ArgumentPickler, FunctionPickler, pickle_live
 from ligerdiag.errors import InputError
+from ligerdiag.model.case import Arg, Draw, Values
 
 AUTO = AbstractMesh((4,), ("x",), axis_types=(AxisType.Auto,))
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile.artifacts import Artifact
+from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.compile.service import CompileResult
+from ligerdiag.hlo.module import parse_tag_path
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.hlo.tags import parse_tag_path
 
 PROGRAMS = Path(__file__).parent / "programs"
 

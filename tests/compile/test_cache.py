@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile.artifacts import load_artifact
-from ligerdiag.compile.cache import EFFECTS, Cache
-from ligerdiag.compile.pool import Pool
+from ligerdiag.artifacts.artifact import load_artifact
+from ligerdiag.artifacts.cache import EFFECTS, Cache
 from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
-from ligerdiag.compile.target import Target
-from ligerdiag.compile.variation import Variation
 from ligerdiag.errors import ArtifactError, CompileError
+from ligerdiag.model.jobs import Variation
+from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.workers.pool import Pool
 
 PROGRAMS = Path(__file__).parent / "programs"
 ROOT = Path(__file__).parents[2]
@@ -161,10 +161,10 @@ SCRIPT = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job inherits that it is ignored
 from pathlib import Path
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.pool import Pool
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.workers.pool import Pool
 from ligerdiag.compile.service import compile_cases, discover_cases
-from ligerdiag.compile.target import load_target
+from ligerdiag.toolchains.catalogue import load_target
 cache, directory, selector = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 with Pool(cache=Cache(cache), jobs=1) as pool:
     cases = discover_cases([selector], pool=pool, directory=directory)

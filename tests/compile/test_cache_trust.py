@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile.artifact_store import find_artifact
-from ligerdiag.compile.cache import INDEX, REPLAYS, Cache
-from ligerdiag.compile.lease import hold_lease, is_held
+from ligerdiag.artifacts.cache import INDEX, REPLAYS, Cache
+from ligerdiag.artifacts.store import find_artifact, hold_lease, is_held
 from ligerdiag.compile.service import CompileResult
 from ligerdiag.effects import isolated
 from ligerdiag.effects.access import create_unknown_effects
@@ -84,7 +83,7 @@ def test_a_cache_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from ligerdiag.compile.cache import Cache
+from ligerdiag.artifacts.cache import Cache
 cache = Cache(Path(sys.argv[1]))
 cache.allocate_scratch().mkdir()
 os.kill(os.getpid(), signal.SIGKILL)

@@ -18,8 +18,8 @@ LOAD = """
 import sys
 from pathlib import Path
 import library
-from ligerdiag.compile.case_loader import CaseLoader
-from ligerdiag.compile.job import Source
+from ligerdiag.compile.cases.loader import CaseLoader
+from ligerdiag.model.jobs import Source
 
 loader = CaseLoader()
 for file in sys.argv[1:]:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.fields import parse_object, read_str
-from ligerdiag.compile.job import Job, Source, render_request
-from ligerdiag.compile.pool import Pool
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.codec import parse_object, read_str
 from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
-from ligerdiag.compile.target import Target
 from ligerdiag.errors import CompileError
+from ligerdiag.model.jobs import Job, Source, render_request
+from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.workers.pool import Pool
 
 HEAD = """
 import os, sys
@@ -86,7 +86,7 @@ def test_a_changed_file_is_compiled_as_if_it_had_never_been_another(tmp_path: Pa
 
 GARBAGE = """
 import json, os, socket, sys
-from ligerdiag.compile.worker_loop import serve
+from ligerdiag.workers.loop import serve
 state = {"jobs": 0}
 def prepare():
     def answer(job, log):

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ligerdiag.case import Arg, Case, Draw
-from ligerdiag.compile.draws import compute_draws
+from ligerdiag.compile.cases.loader import compute_draws
+from ligerdiag.model.case import Arg, Case, Draw
 
 
 def reference(x: object, scale: float = 1.0) -> object:

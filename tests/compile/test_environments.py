@@ -8,11 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.environments import create_environment, describe_toolchain, find_differences, locate_environment
-from ligerdiag.compile.toolchain_table import ToolchainSpec
-from ligerdiag.compile.uv import find_uv
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.errors import InputError
+from ligerdiag.toolchains.catalogue import ToolchainSpec
+from ligerdiag.toolchains.environments import (
+    create_environment,
+    describe_toolchain,
+    find_differences,
+    find_uv,
+    locate_environment,
+)
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -76,7 +81,7 @@ def test_an_environment_has_the_pins_and_its_worker_finds_them(cache: Cache) -> 
 def test_an_environment_that_is_there_is_taken_as_it_is(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, said = make_spec(), list[str]()
     first = create_environment(spec, cache, ignore)
-    monkeypatch.setattr("ligerdiag.compile.environments.find_uv", None)
+    monkeypatch.setattr("ligerdiag.toolchains.environments.find_uv", None)
     assert create_environment(spec, cache, said.append) == first
     assert said == []
 

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.environments import describe_toolchain, locate_environment
-from ligerdiag.compile.pool import Pool
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import compile_cases, discover_cases
-from ligerdiag.compile.target import Target
-from ligerdiag.compile.toolchain import Toolchain
-from ligerdiag.compile.toolchain_table import find_spec, known_toolchains
+from ligerdiag.toolchains.catalogue import Target, find_spec, known_toolchains
+from ligerdiag.toolchains.environments import describe_toolchain, locate_environment
+from ligerdiag.toolchains.toolchain import Toolchain
+from ligerdiag.workers.pool import Pool
 from tests.compile.test_contamination import COMPARED, CULPRITS, VICTIM
 from tests.compile.test_other_toolchains import require
 

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from ligerdiag.compile.artifacts import Artifact
-from ligerdiag.compile.fields import FieldError
-from ligerdiag.compile.kernel_launch import KernelLaunch, Scalar, parse_kernel_launches, render_kernel_launch
-from ligerdiag.compile.kernel_launches import record_launches
+from ligerdiag.artifacts.artifact import Artifact
+from ligerdiag.artifacts.call_records import KernelLaunch, Scalar, parse_kernel_launches, render_kernel_launch
+from ligerdiag.codec import FieldError
+from ligerdiag.compile.lowering.kernel_launches import record_launches
 from ligerdiag.hlo.parse import load_hlo
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -18,17 +18,18 @@ import triton
 import triton.language as tl
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
-from ligerdiag.api.live import LiveFunction, write_live_function
-from ligerdiag.case import Arg, Case, Draw
-from ligerdiag.compile import live_case, service
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.function_file import read_function_file
-from ligerdiag.compile.job import CaseSpec, Source
-from ligerdiag.compile.kernel_launch import compute_source_sha256
-from ligerdiag.compile.live_case import forget_live_case, list_live_files, load_live_case
-from ligerdiag.compile.pool import Pool
+from ligerdiag.api.function import LiveFunction, write_live_function
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.artifacts.call_records import compute_source_sha256
+from ligerdiag.compile import service
+from ligerdiag.compile.cases import settled as live_case
+from ligerdiag.compile.cases.function_file import read_function_file
+from ligerdiag.compile.cases.settled import forget_live_case, list_live_files, load_live_case
 from ligerdiag.compile.service import discover_cases
 from ligerdiag.errors import InputError
+from ligerdiag.model.case import Arg, Case, Draw
+from ligerdiag.model.jobs import CaseSpec, Source
+from ligerdiag.workers.pool import Pool
 
 ROOT = Path(__file__).parents[2]
 MODULE = """

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import pytest
 from jaxlib.mlir import ir
 
-from ligerdiag.compile import locations
-from ligerdiag.compile.tags import walk_operations
+from ligerdiag.compile.lowering.lowering import tags as locations
+from ligerdiag.compile.lowering.tags import walk_operations
 
 
 def lower() -> ir.Module:

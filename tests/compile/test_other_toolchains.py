@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.api import CheckOptions, check, diagnose_toolchain
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.environments import has_environment, locate_environment
-from ligerdiag.compile.toolchain_table import find_spec, known_toolchains
-from ligerdiag.findings import Verdict
-from ligerdiag.report.model import Status
-from ligerdiag.toolchain_doctor import State
+from ligerdiag.api.catalogue import State
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.report import Status
+from ligerdiag.toolchains.catalogue import find_spec, known_toolchains
+from ligerdiag.toolchains.environments import has_environment, locate_environment
 
 CASES = Path(__file__).parents[2] / "cases"
 STALE = Verdict.STALE

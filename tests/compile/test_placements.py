@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile.fields import FieldError
-from ligerdiag.compile.placements import Placement, compute_placements, parse_placements
+from ligerdiag.artifacts.call_records import Placement, compute_placements, parse_placements
+from ligerdiag.codec import FieldError
 from ligerdiag.errors import CompileError
 from ligerdiag.hlo.parse import load_hlo
 

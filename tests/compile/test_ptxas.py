@@ -5,10 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile import ptxas
-from ligerdiag.compile.ptxas import PACKAGE, compute_least_release, describe_ptxas, find_system_ptxas
-from ligerdiag.compile.toolchain import current_toolchain
 from ligerdiag.errors import LigerdiagError
+from ligerdiag.toolchains import toolchain as ptxas
+from ligerdiag.toolchains.toolchain import (
+    PACKAGE,
+    compute_least_release,
+    current_toolchain,
+    describe_ptxas,
+    find_system_ptxas,
+)
 
 
 def make_cuda(folder: Path, version: str, *programs: str) -> Path:

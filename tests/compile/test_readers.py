@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile.artifacts import Artifact, load_artifact, write_manifest
-from ligerdiag.compile.fields import parse_object
-from ligerdiag.compile.pool import Pool
-from ligerdiag.compile.reader import Reader, Readers, parse_readers, render_readers
+from ligerdiag.artifacts.artifact import Artifact, load_artifact, write_manifest
+from ligerdiag.artifacts.call_records import Reader, Readers, parse_readers, render_readers
+from ligerdiag.codec import parse_object
 from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
-from ligerdiag.compile.target import Target
-from ligerdiag.compile.variation import Variation
 from ligerdiag.errors import ArtifactError
+from ligerdiag.model.jobs import Variation
+from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.workers.pool import Pool
 from tests.compile.conftest import Compile
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile.job import CaseSpec, Source
-from ligerdiag.compile.selectors import choose_cases, compile_glob, find_root, parse_selectors
+from ligerdiag.compile.cases.selectors import choose_cases, compile_glob, find_root, parse_selectors
 from ligerdiag.errors import InputError
+from ligerdiag.model.jobs import CaseSpec, Source
 
 
 @pytest.fixture

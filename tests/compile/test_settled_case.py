@@ -9,12 +9,11 @@ import optax
 import pytest
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
-from ligerdiag.case import Arg, Case, Draw
-from ligerdiag.compile.arguments import draw_arguments
-from ligerdiag.compile.draws import compute_draws
-from ligerdiag.compile.mesh import compute_donated
-from ligerdiag.compile.settled_case import settle_case
+from ligerdiag.compile.cases.arguments import compute_donated, draw_arguments
+from ligerdiag.compile.cases.loader import compute_draws
+from ligerdiag.compile.cases.settled import settle_case
 from ligerdiag.errors import CaseError, InputError
+from ligerdiag.model.case import Arg, Case, Draw
 
 X = Arg(shape=(4,))
 

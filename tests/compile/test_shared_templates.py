@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile import shared_templates
-from ligerdiag.compile.fields import parse_object, read_str
-from ligerdiag.compile.job import Job, Source, render_request
-from ligerdiag.compile.pool import Pool
-from ligerdiag.compile.toolchain import describe_interpreter
+from ligerdiag.codec import parse_object, read_str
+from ligerdiag.model.jobs import Job, Source, render_request
+from ligerdiag.toolchains.toolchain import describe_interpreter
+from ligerdiag.workers import shared_templates
+from ligerdiag.workers.pool import Pool
 from tests.replay.processes import is_running
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 600.0
 TELLING = """
 import json, os, resource, tempfile
-from ligerdiag.compile.worker_loop import serve
+from ligerdiag.workers.loop import serve
 def prepare():
     def answer(job, log):
         return json.dumps({"answer": json.dumps({

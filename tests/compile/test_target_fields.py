@@ -2,8 +2,8 @@
 
 import pytest
 
-from ligerdiag.compile.target_fields import drop_fields
 from ligerdiag.errors import InputError
+from ligerdiag.toolchains.catalogue import drop_fields
 
 
 def test_a_field_goes_by_its_path_and_its_namesakes_stay() -> None:

@@ -6,18 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile.artifacts import Artifact
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.environments import provide_toolchain
-from ligerdiag.compile.job import CaseSpec
-from ligerdiag.compile.pool import Pool
+from ligerdiag.artifacts.artifact import Artifact
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import compile_cases, discover_cases
-from ligerdiag.compile.target import Target
-from ligerdiag.compile.variation import Variation
-from ligerdiag.hlo.memory import Memory
+from ligerdiag.hlo.buffers import Memory
+from ligerdiag.hlo.metadata import find_user_line
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.hlo.source import find_user_line
-from ligerdiag.inspection import inspect_artifact
+from ligerdiag.inspection.artifact import inspect_artifact
+from ligerdiag.model.jobs import CaseSpec, Variation
+from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.toolchains.environments import provide_toolchain
+from ligerdiag.workers.pool import Pool
 from tests.compile.test_other_toolchains import require
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -4,11 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from ligerdiag.compile.fields import FieldError
-from ligerdiag.compile.target import list_targets
-from ligerdiag.compile.target_fields import drop_fields
-from ligerdiag.compile.toolchain_table import ToolchainSpec, find_spec, known_toolchains, parse_table
+from ligerdiag.codec import FieldError
 from ligerdiag.errors import InputError
+from ligerdiag.toolchains.catalogue import (
+    ToolchainSpec,
+    drop_fields,
+    find_spec,
+    known_toolchains,
+    list_targets,
+    parse_table,
+)
 
 ENTRY = """
 [toolchain.old]

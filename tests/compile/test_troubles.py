@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.pool import Pool
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
-from ligerdiag.compile.target import load_target
 from ligerdiag.errors import CaseError, CompileError, InputError, LigerdiagError
+from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.workers.pool import Pool
 
 PROGRAMS = Path(__file__).parent / "programs"
 TIMEOUT = 8.0

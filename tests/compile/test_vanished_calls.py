@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from ligerdiag.compile.artifacts import KernelCall
+from ligerdiag.artifacts.artifact import KernelCall
 from ligerdiag.effects.access import Access
 from ligerdiag.effects.call import compute_call_effects
 

@@ -4,12 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile.job import CaseSpec
-from ligerdiag.compile.pool import Pool
 from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
-from ligerdiag.compile.target import Target
-from ligerdiag.compile.variation import Variation
 from ligerdiag.errors import InputError
+from ligerdiag.model.jobs import CaseSpec, Variation
+from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.workers.pool import Pool
 
 PROGRAMS = Path(__file__).parent / "programs"
 TWICE, WHOLE = "5.0:6.1", "5.0:7.3"

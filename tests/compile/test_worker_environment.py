@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile import toolchain as toolchain_module
-from ligerdiag.compile.toolchain import Toolchain, worker_environment
-from ligerdiag.compile.worker_faults import CASE_PATH
+from ligerdiag.errors import CASE_PATH
+from ligerdiag.toolchains import toolchain as toolchain_module
+from ligerdiag.toolchains.toolchain import Toolchain, worker_environment
 
 CHECK = "JAX_SKIP_CUDA_CONSTRAINTS_CHECK"
 

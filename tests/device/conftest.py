@@ -9,16 +9,15 @@ from typing import Any
 
 import pytest
 
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.job import CaseSpec
-from ligerdiag.compile.pool import Pool
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import compile_cases, discover_cases
-from ligerdiag.compile.target import load_target
-from ligerdiag.device.job import ComparisonAnswer, ComparisonRequest, make_comparison_job
-from ligerdiag.device.results import write_results
+from ligerdiag.device.job import ComparisonAnswer, ComparisonRequest, make_comparison_job, write_results
 from ligerdiag.device.service import COMPARISON_WORKER
-from ligerdiag.outcomes import Replay
-from ligerdiag.replay.service import compute_environment
+from ligerdiag.model.findings import Replay
+from ligerdiag.model.jobs import CaseSpec
+from ligerdiag.replay.service.service import compute_environment
+from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.workers.pool import Pool
 from tests.device.replayed import Arrays, Draw, replay_draws
 
 ROOT = Path(__file__).parents[2]

@@ -16,11 +16,11 @@ def replay_draws(source: Any, case_id: str, directory: str, draws: int) -> tuple
     import jax
     import numpy as np
 
-    from ligerdiag.compile.arguments import draw_arguments
-    from ligerdiag.compile.artifacts import load_artifact
-    from ligerdiag.compile.case_loader import CaseLoader
-    from ligerdiag.replay.kernels import KernelRunner
-    from ligerdiag.replay.run import load_programs, replay_case, replay_programs
+    from ligerdiag.artifacts.artifact import load_artifact
+    from ligerdiag.compile.cases.arguments import draw_arguments
+    from ligerdiag.compile.cases.loader import CaseLoader
+    from ligerdiag.replay.kernels.kernels import KernelRunner
+    from ligerdiag.replay.runs.case_run import load_programs, replay_case, replay_programs
 
     case, artifact = CaseLoader().load(source)[case_id], load_artifact(Path(directory))
     record = replay_case(case, artifact, processes=1, rows=False)

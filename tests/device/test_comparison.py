@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ligerdiag.device.job import ComparisonAnswer
-from ligerdiag.device.precision import DEVICE_TOLERANCE
+from ligerdiag.device.job import DEVICE_TOLERANCE, ComparisonAnswer
 from ligerdiag.errors import InputError, LigerdiagError
-from ligerdiag.outcomes import Attribution, ReplayState
-from ligerdiag.replay.compare import compute_error
+from ligerdiag.model.findings import Attribution, ReplayState
+from ligerdiag.replay.runs.attribution import compute_error
 from tests.device.conftest import DRAWS, Bench
 from tests.device.replayed import Arrays
 

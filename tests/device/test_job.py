@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from ligerdiag.compile.fields import FieldError, parse_object, read_str
-from ligerdiag.compile.job import CompileRequest, Job, Source, render_error
+from ligerdiag.codec import FieldError, parse_object, read_str
 from ligerdiag.device.job import (
     ComparisonAnswer,
     ComparisonRequest,
@@ -21,7 +20,8 @@ from ligerdiag.device.job import (
     render_answer,
 )
 from ligerdiag.errors import CaseError, CompileError, InputError, LigerdiagError
-from ligerdiag.outcomes import Attribution, DeviceOutput
+from ligerdiag.model.findings import Attribution, DeviceOutput
+from ligerdiag.model.jobs import CompileRequest, Job, Source, render_error
 
 FILE = Source(file="/project/mine.py", root="/project")
 MODULE = Source(module="mine:CASES", root="/project")

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from ligerdiag.compile.artifacts import Artifact
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.job import CaseSpec, CompileRequest, Source
-from ligerdiag.compile.pool import Pool
+from ligerdiag.artifacts.artifact import Artifact
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import discover_cases
-from ligerdiag.compile.toolchain import current_toolchain
 from ligerdiag.device.job import DeviceRequest, make_device_job
 from ligerdiag.device.service import DEVICE_ENVIRONMENT, DEVICE_WORKER, DeviceOptions, require_gpu, run_cases
 from ligerdiag.errors import CaseError, InputError
+from ligerdiag.model.jobs import CaseSpec, CompileRequest, Source
+from ligerdiag.toolchains.toolchain import current_toolchain
+from ligerdiag.workers.pool import Pool
 
 pytestmark = pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="there is an NVIDIA GPU on this machine")
 

@@ -4,8 +4,8 @@ from math import inf, nan
 
 import pytest
 
-from ligerdiag.device.precision import BADNESS, DEVICE_TOLERANCE, judge_by_reference
-from ligerdiag.outcomes import FAR, Attribution
+from ligerdiag.device.job import BADNESS, DEVICE_TOLERANCE, judge_by_reference
+from ligerdiag.model.findings import FAR, Attribution
 
 FRESH, LOSSY, NEITHER = Attribution.FRESH, Attribution.LOSSY, Attribution.NEITHER
 

@@ -13,9 +13,9 @@ import yaml
 from junitparser import JUnitXml
 from markdown_it import MarkdownIt
 
-from ligerdiag.report.model import Status
-from ligerdiag.report.repository import Repository
-from ligerdiag.report.sarif import render_sarif
+from ligerdiag.model.report import Status
+from ligerdiag.render.places import Repository
+from ligerdiag.render.sarif import render_sarif
 from tests.report.samples import make_case, make_finding, make_report
 
 ROOT = Path(__file__).parents[2]

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import api
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.toolchain import current_toolchain, worker_environment
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.dumps.find import ModuleFiles, find_modules
-from ligerdiag.report.model import CheckReport
+from ligerdiag.model.report import CheckReport
+from ligerdiag.toolchains.toolchain import current_toolchain, worker_environment
 
 ROOT = Path(__file__).parents[2]
 BOTH = {"xla_dump_hlo_as_proto": True, "xla_dump_hlo_as_text": True}

@@ -7,10 +7,10 @@ import json
 import sys
 from pathlib import Path
 
-from ligerdiag.compile.case_loader import CaseLoader
-from ligerdiag.compile.job import Source
-from ligerdiag.compile.lowering import configure_locations, lower_case
-from ligerdiag.compile.target import load_target
+from ligerdiag.compile.cases.loader import CaseLoader
+from ligerdiag.compile.lowering.lowering import configure_locations, lower_case
+from ligerdiag.model.jobs import Source
+from ligerdiag.toolchains.catalogue import load_target
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.dumps.budget import compute_allowance, compute_seconds, limit_memory, limit_time
+from ligerdiag.dumps.content import compute_allowance, compute_seconds, limit_memory, limit_time
 from ligerdiag.errors import ArtifactError
-from ligerdiag.limits import BASE_MEMORY_BYTES, BASE_SECONDS, MEMORY_PER_BYTE, SECONDS_PER_BYTE
+from ligerdiag.untrusted_files import BASE_MEMORY_BYTES, BASE_SECONDS, MEMORY_PER_BYTE, SECONDS_PER_BYTE
 from tests.dumps.conftest import Inspect
 
 

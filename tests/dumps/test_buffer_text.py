@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.dumps.buffer_text import parse_buffer_text
+from ligerdiag.dumps.text_details import parse_buffer_text
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.buffers import BufferAssignment, Slice
 from ligerdiag.hlo.module import HloModule

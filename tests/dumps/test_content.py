@@ -9,7 +9,7 @@ import pytest
 from ligerdiag.dumps import content
 from ligerdiag.dumps.content import Form, compute_form, is_whole, read_content, strip_paste, unpack
 from ligerdiag.errors import ArtifactError
-from ligerdiag.limits import SMALL_UNPACKED_BYTES
+from ligerdiag.untrusted_files import SMALL_UNPACKED_BYTES
 
 TEXT = b"HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n"
 PACKED = gzip.compress(TEXT, mtime=0)

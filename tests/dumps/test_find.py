@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from ligerdiag.api.inspecting import select_modules
 from ligerdiag.dumps import find
 from ligerdiag.dumps.find import find_modules
-from ligerdiag.dumps.select import select_modules
 from ligerdiag.errors import InputError
 from tests.dumps.conftest import Pick, only
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.dumps.launches import load_launches
-from ligerdiag.hlo.command_order import CommandOrder
+from ligerdiag.dumps.load import load_launches
+from ligerdiag.hlo.thunks import CommandOrder
 
 MODULE = "module_0003.jit_step.sm_9.0a_gpu_after_optimizations.hlo.pb"
 THUNKS = "001: kCopy [source | sink] kCopy\n"

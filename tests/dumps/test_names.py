@@ -2,7 +2,7 @@
 
 import pytest
 
-from ligerdiag.dumps.names import Role, parse_dump_name
+from ligerdiag.dumps.find import Role, parse_dump_name
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,12 @@
 """Orders that are furthest apart, and what they agree in."""
 
-from ligerdiag.dumps.program_orders import make_program_orders
-from ligerdiag.findings import Finding, Severity, Verdict
+from ligerdiag.dumps.text_details import make_program_orders
 from ligerdiag.hlo.parse import parse_module
 from ligerdiag.hlo.xla_pb2 import HloModuleProto
-from ligerdiag.inspection import Inspection
-from ligerdiag.module_inspector import UNKNOWN_ORDER, join_inspections
-from ligerdiag.report.model import Coverage
+from ligerdiag.inspection.artifact import Inspection
+from ligerdiag.inspection.module import UNKNOWN_ORDER, join_inspections
+from ligerdiag.model.findings import Finding, Severity, Verdict
+from ligerdiag.model.report import Coverage
 
 NAMES = ("p", "kernel.2", "free", "before", "kernel.1", "after", "root")
 OPERANDS = {"kernel.1": ["before"], "kernel.2": ["p"], "before": ["p"], "free": ["p"], "after": ["kernel.1"]}

@@ -7,14 +7,14 @@ from time import monotonic
 
 import pytest
 
-from ligerdiag.compile import worker_process
-from ligerdiag.compile.cache import Cache
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.dumps import translate
 from ligerdiag.dumps.translate import Translator
 from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.metadata import iterate_frames
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.parse import load_hlo, parse_hlo_module
-from ligerdiag.hlo.source import iterate_frames
+from ligerdiag.workers import process as worker_process
 from tests.dumps.conftest import CASES, Inspect, Pick, only, outputs
 
 TEXT_FORMS = ("optimizations.txt", "-buffer-assignment.txt")

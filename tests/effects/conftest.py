@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ligerdiag.effects.mlir_attributes import parse_string_attributes
+from ligerdiag.effects.payload import parse_string_attributes
 
 
 def build_ttir(kernel: Any, signature: dict[str, str], constants: dict[str, Any] | None = None) -> bytes:

@@ -11,7 +11,7 @@ import triton
 from ligerdiag.effects import triton_call_pb2
 from ligerdiag.effects.access import Access, CallEffects, join_all
 from ligerdiag.effects.call import compute_call_effects
-from ligerdiag.effects.triton_payload import parse_triton_call
+from ligerdiag.effects.payload import parse_triton_call
 from tests.effects import ttir_kernels
 from tests.effects.conftest import lower_payload
 

@@ -4,9 +4,16 @@ import tomllib
 
 import pytest
 
-from ligerdiag.effects.access import Access, CallEffects, create_unknown_effects
+from ligerdiag.effects.access import (
+    UNUSED,
+    Access,
+    CallEffects,
+    Coverage,
+    Neighbours,
+    ReadsBeforeWrite,
+    create_unknown_effects,
+)
 from ligerdiag.effects.declared import Contradiction, DeclaredEffects, apply_declarations, parse_declarations
-from ligerdiag.effects.operand_use import UNUSED, Coverage, Neighbours, ReadsBeforeWrite
 from ligerdiag.errors import InputError
 
 NONE, READ, WRITE, BOTH, UNKNOWN = Access.NONE, Access.READ, Access.WRITE, Access.READ_WRITE, Access.UNKNOWN

@@ -7,7 +7,7 @@ import pytest
 
 from ligerdiag.effects.access import Access
 from ligerdiag.effects.call import compute_call_effects
-from ligerdiag.effects.triton_payload import PAYLOAD_LIMIT, parse_pallas_call, parse_triton_call, parse_triton_ffi_call
+from ligerdiag.effects.payload import PAYLOAD_LIMIT, parse_pallas_call, parse_triton_call, parse_triton_ffi_call
 from ligerdiag.errors import ArtifactError
 
 BOMB = zlib.compress(b"\0" * (4 * PAYLOAD_LIMIT))

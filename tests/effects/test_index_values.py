@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ligerdiag.effects.byte_runs import (
+from ligerdiag.effects.launches.byte_runs import (
     Runs,
     concatenate,
     covers,
@@ -17,10 +17,17 @@ from ligerdiag.effects.byte_runs import (
     make_runs,
     merge,
 )
-from ligerdiag.effects.index_arithmetic import BINARY, compute_binary, convert
-from ligerdiag.effects.index_masks import COMPARISONS, compare, select
-from ligerdiag.effects.index_shapes import broadcast, expand_dims, reshape, splat, transpose
-from ligerdiag.effects.index_values import (
+from ligerdiag.effects.launches.index_masks import (
+    COMPARISONS,
+    broadcast,
+    compare,
+    expand_dims,
+    reshape,
+    select,
+    splat,
+    transpose,
+)
+from ligerdiag.effects.launches.index_values import (
     Box,
     Budget,
     Dense,
@@ -34,6 +41,7 @@ from ligerdiag.effects.index_values import (
     make_scalar,
     make_splat,
 )
+from ligerdiag.effects.launches.memory import BINARY, compute_binary, convert
 
 PROGRAMS = 3
 SMALL = st.integers(-9, 9)

@@ -6,14 +6,24 @@ from typing import Any
 import pytest
 import triton
 
-from ligerdiag.effects import launch_uses, triton_call_pb2
-from ligerdiag.effects.access import Access, CallEffects, compute_plain_use
+from ligerdiag.effects import triton_call_pb2
+from ligerdiag.effects.access import (
+    UNUSED,
+    Access,
+    CallEffects,
+    Coverage,
+    Neighbours,
+    OperandUse,
+    ReadsBeforeWrite,
+    compute_plain_use,
+    join_uses,
+)
 from ligerdiag.effects.call import compute_call_effects
-from ligerdiag.effects.effects_json import parse_effects, render_effects
-from ligerdiag.effects.launch_uses import Argument, compute_launch_uses
-from ligerdiag.effects.operand_use import UNUSED, Coverage, Neighbours, OperandUse, ReadsBeforeWrite, join_uses
-from ligerdiag.effects.pointer_flow import compute_argument_effects
-from ligerdiag.effects.ttir_module import parse_ttir
+from ligerdiag.effects.job import parse_effects, render_effects
+from ligerdiag.effects.launches import uses as launch_uses
+from ligerdiag.effects.launches.uses import Argument, compute_launch_uses
+from ligerdiag.effects.ttir.module import parse_ttir
+from ligerdiag.effects.ttir.pointer_flow import compute_argument_effects
 from tests.effects import truth_kernels
 from tests.effects.conftest import build_ttir
 from tests.effects.test_truth import render

@@ -9,9 +9,8 @@ import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as pallas_triton
 
-from ligerdiag.effects.access import Access, CallEffects
+from ligerdiag.effects.access import Access, CallEffects, Coverage, Neighbours
 from ligerdiag.effects.call import compute_call_effects
-from ligerdiag.effects.operand_use import Coverage, Neighbours
 from ligerdiag.hlo.parse import parse_hlo_module
 
 pytestmark = pytest.mark.filterwarnings("ignore:The Pallas Triton backend is deprecated")

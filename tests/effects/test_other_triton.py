@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.fields import FieldError, parse_object
-from ligerdiag.compile.pool import Pool
-from ligerdiag.compile.toolchain import current_toolchain
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.codec import FieldError, parse_object
 from ligerdiag.effects.access import Access
 from ligerdiag.effects.call import CustomCall
 from ligerdiag.effects.isolated import compute_effects_isolated
 from ligerdiag.effects.job import EFFECTS_WORKER, make_effects_job, parse_effects_request
+from ligerdiag.toolchains.toolchain import current_toolchain
+from ligerdiag.workers.pool import Pool
 
 
 @pytest.fixture

@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from ligerdiag.effects import triton_call_pb2
-from ligerdiag.effects.access import CallEffects
+from ligerdiag.effects.access import CallEffects, OperandUse
 from ligerdiag.effects.call import compute_call_effects
-from ligerdiag.effects.operand_use import OperandUse
 from tests.effects.conftest import build_ttir
 from tests.effects.truth_case import TruthCase
 from tests.effects.truth_cases import CASES

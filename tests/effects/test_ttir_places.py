@@ -2,8 +2,8 @@
 
 import pytest
 
-from ligerdiag.effects.ttir_places import parse_places
-from ligerdiag.findings import SourceLine
+from ligerdiag.effects.ttir.module import parse_places
+from ligerdiag.model.findings import SourceLine
 
 STORE = "    tt.store %3, %6 : tensor<64x!tt.ptr<f32>> loc({})"
 KERNEL = SourceLine(file="/me/kernels.py", line=39)

@@ -11,9 +11,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ligerdiag.compile.kernel_launch import KernelLaunch, Scalar
-from ligerdiag.replay.grid import run_programs
-from ligerdiag.replay.overrides import override
+from ligerdiag.artifacts.call_records import KernelLaunch, Scalar
+from ligerdiag.replay.kernels.grid import run_programs
+from ligerdiag.replay.kernels.narrow_floats import override
 from tests.effects.truth_case import TruthCase
 from tests.effects.truth_cases import CASES
 from tests.effects.truth_sweep import SWEEP

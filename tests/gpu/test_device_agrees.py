@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import api
-from ligerdiag.outcomes import FAR
+from ligerdiag.model.findings import FAR
 from tests.gpu.conftest import parametrize_cases
 
 ROOT = Path(__file__).parents[2]

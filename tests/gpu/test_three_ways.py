@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import api
-from ligerdiag.report.model import Status
+from ligerdiag.model.report import Status
 from tests.gpu.conftest import parametrize_cases
 
 ROOT = Path(__file__).parents[2]

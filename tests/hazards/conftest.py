@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import api
-from ligerdiag.hazards.registry import RULES
-from ligerdiag.hazards.rule import Example
-from ligerdiag.report.model import CaseReport, Status
+from ligerdiag.model.report import CaseReport, Status
+from ligerdiag.rules.registry import RULES
+from ligerdiag.rules.rule import Example
 
 type Judge = Callable[[Example], CaseReport]
 

@@ -3,12 +3,11 @@
 import pytest
 
 from ligerdiag.analysis.context import Context, compute_context
-from ligerdiag.effects.access import Access, CallEffects
-from ligerdiag.effects.operand_use import OperandUse, ReadsBeforeWrite
-from ligerdiag.findings import Finding
-from ligerdiag.hazards.ld010_autotuned_in_place import check
+from ligerdiag.effects.access import Access, CallEffects, OperandUse, ReadsBeforeWrite
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.parse import parse_hlo
+from ligerdiag.model.findings import Finding
+from ligerdiag.rules.programs.ld010_autotuned_in_place import check
 from tests.analysis.by_hand import Program
 
 LEGACY, FFI = "triton_kernel_call", "triton_kernel_call_ffi"

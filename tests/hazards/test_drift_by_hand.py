@@ -1,9 +1,9 @@
 """LD015 from records by hand: one finding for each write, and what it says."""
 
-from ligerdiag.findings import Finding, Verdict
-from ligerdiag.hazards.measured import Measured
-from ligerdiag.hazards.registry import check_measured
-from ligerdiag.neighbourhood import Fate, ScheduleFacts, Side
+from ligerdiag.model.findings import Finding, Verdict
+from ligerdiag.model.schedule_view import Fate, ScheduleFacts, Side
+from ligerdiag.rules.registry import check_measured
+from ligerdiag.rules.rule import Measured
 from tests.analysis.neighbourhoods_by_hand import make_facts, make_neighbourhood, make_reader
 
 

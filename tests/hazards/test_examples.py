@@ -5,10 +5,9 @@ from collections import Counter
 
 import pytest
 
-from ligerdiag.findings import Finding, Severity, Verdict
-from ligerdiag.hazards.registry import RULES, get_rule
-from ligerdiag.hazards.rule import Example, Rule, Settled
-from ligerdiag.outcomes import Attribution, ReplayState
+from ligerdiag.model.findings import Attribution, Finding, ReplayState, Severity, Verdict
+from ligerdiag.rules.registry import RULES, get_rule
+from ligerdiag.rules.rule import Example, Rule, Settled
 from tests.hazards.conftest import Judge
 
 BAD = [

@@ -5,19 +5,21 @@ from typing import Any
 
 import pytest
 
-from ligerdiag.findings import Finding, Severity, Verdict
-from ligerdiag.hazards.ld009_caller_clobbered import spell_argument
-from ligerdiag.hazards.measured import Measured
-from ligerdiag.hazards.registry import RULES, check_measured, find_unsettled, get_rule
-from ligerdiag.outcomes import (
+from ligerdiag.model.findings import (
     Attribution,
     DeviceOutput,
     DeviceRun,
+    Finding,
     LaunchNumbers,
     OutputNumbers,
     Replay,
     ReplayState,
+    Severity,
+    Verdict,
 )
+from ligerdiag.rules.registry import RULES, check_measured, find_unsettled, get_rule
+from ligerdiag.rules.rule import Measured
+from ligerdiag.rules.schedules.ld009_caller_clobbered import spell_argument
 
 LOSSY_PATTERN = Finding(rule="LD012", severity=Severity.WARNING, message="rounds", outputs=("a", "b"))
 STALE = Finding(rule="LD001", severity=Severity.ERROR, message="stale", outputs=("a",))

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from ligerdiag.errors import InputError
-from ligerdiag.hazards.registry import RULES, get_rule
-from ligerdiag.hazards.rule import Rule
+from ligerdiag.rules.registry import RULES, get_rule
+from ligerdiag.rules.rule import Rule
 
 GIVEN_AWAY = {
     "LD001": "stale-read",

@@ -6,8 +6,8 @@ import pkgutil
 import pytest
 
 import cases
-from ligerdiag.hazards.registry import RULES, get_rule
-from ligerdiag.hazards.rule import Reproduction
+from ligerdiag.rules.registry import RULES, get_rule
+from ligerdiag.rules.rule import Reproduction
 
 REPORTS = {
     "LD001": ("phlippe/liger_kernels", "NVIDIA/warp#745", "flatironinstitute/jaxmg#12", "linkedin/Liger-Kernel#272"),

@@ -3,8 +3,8 @@
 import pytest
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.findings import Finding
-from ligerdiag.hazards.registry import check_all
+from ligerdiag.model.findings import Finding
+from ligerdiag.rules.registry import check_all
 from tests.analysis.by_hand import Program, judge, verdicts
 from tests.hlo.building import array, tuple_of
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.parse import parse_hlo
-from ligerdiag.hlo.positions import Positions
 from ligerdiag.hlo.shape import TUPLE
 from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloInstructionProto, HloProto, ShapeProto
 

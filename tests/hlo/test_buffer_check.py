@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.pool import Pool
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import compile_cases, discover_cases
-from ligerdiag.compile.target import load_target
-from ligerdiag.hlo.buffer_check import find_buffer_fault
+from ligerdiag.hlo.aliasing import find_buffer_fault
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.hlo.xla_pb2 import BufferAssignmentProto, HloProto
+from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.workers.pool import Pool
 
 PROGRAMS = Path(__file__).parents[1] / "compile" / "programs"
 

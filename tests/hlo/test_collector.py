@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ligerdiag.hlo.collector import pause_collector
+from ligerdiag.hlo.parse import pause_collector
 
 
 @pytest.fixture(autouse=True)

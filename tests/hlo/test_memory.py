@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ligerdiag.hlo.memory import Memory, compute_memory
+from ligerdiag.hlo.buffers import Memory, compute_memory
 from ligerdiag.hlo.xla_pb2 import BufferAssignmentProto
 
 PROGRAMS = Path(__file__).parent / "programs"

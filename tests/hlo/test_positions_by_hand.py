@@ -1,6 +1,6 @@
 """Positions in modules made by hand; the numbers in the names are those of `hlo.dataflow`."""
 
-from ligerdiag.hlo.positions import Positions
+from ligerdiag.hlo.dataflow import Positions
 from tests.hlo.building import Builder, array, find, tuple_of
 
 PAIR = tuple_of(array(4), array(4))

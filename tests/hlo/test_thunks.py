@@ -3,8 +3,7 @@
 import pytest
 
 from ligerdiag.errors import ArtifactError
-from ligerdiag.hlo.command_order import CommandOrder, parse_command_order
-from ligerdiag.hlo.thunks import Thunk, ThunkSequence, parse_thunks
+from ligerdiag.hlo.thunks import CommandOrder, Thunk, ThunkSequence, parse_command_order, parse_thunks
 
 SCANNED = """\
 000: kCommandBuffer [source       | next=004 (1)] 

@@ -3,9 +3,9 @@
 import pytest
 
 from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.metadata import is_tagged
+from ligerdiag.hlo.module import strip_tags
 from ligerdiag.hlo.parse import parse_hlo
-from ligerdiag.hlo.tagging import is_tagged
-from ligerdiag.hlo.tags import strip_tags
 from tests.hlo.building import Builder, array, tuple_of
 
 

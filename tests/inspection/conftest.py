@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile.artifacts import Artifact
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.pool import Pool
+from ligerdiag.artifacts.artifact import Artifact
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import compile_cases, discover_cases
-from ligerdiag.compile.target import load_target
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.inspection import Compilation, Inspection, inspect_compilation
+from ligerdiag.inspection.artifact import Compilation, Inspection, inspect_compilation
+from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.workers.pool import Pool
 from tests.analysis.compiled import PROGRAMS, Compiler, compiler
 
 __all__ = ["compiler"]

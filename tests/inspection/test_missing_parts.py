@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from ligerdiag.analysis.writes import LOOPS
-from ligerdiag.findings import Verdict
-from ligerdiag.hlo.must_alias import build_must_alias_buffers
+from ligerdiag.hlo.aliasing import build_must_alias_buffers
+from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.hlo.positions import Positions
 from ligerdiag.hlo.shape import iterate_leaves
+from ligerdiag.model.findings import Verdict
 from tests.inspection.conftest import Pairs
 
 

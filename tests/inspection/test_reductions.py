@@ -2,7 +2,7 @@
 
 import pytest
 
-from ligerdiag.findings import Verdict
+from ligerdiag.model.findings import Verdict
 from tests.inspection.conftest import Pairs
 from tools.reductions import FORMS, Change, Comparison, Form, compare_forms
 

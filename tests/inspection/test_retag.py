@@ -2,13 +2,11 @@
 
 from dataclasses import replace
 
-from ligerdiag.analysis.instances import number_operations
-from ligerdiag.analysis.retag import compute_tags
-from ligerdiag.findings import Verdict
-from ligerdiag.hlo.module import HloModule
+from ligerdiag.analysis.correspondence.provenance import compute_tags, number_operations
+from ligerdiag.hlo.module import HloModule, TagPath, parse_tag_path
 from ligerdiag.hlo.parse import load_hlo, parse_hlo
-from ligerdiag.hlo.tags import TagPath, parse_tag_path
 from ligerdiag.hlo.xla_pb2 import HloProto
+from ligerdiag.model.findings import Verdict
 from tests.inspection.conftest import Pair, Pairs
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ligerdiag.api import CheckOptions, check
-from ligerdiag.findings import Verdict
+from ligerdiag.model.findings import Verdict
 
 PROGRAM = Path(__file__).parents[1] / "compile" / "programs" / "in_place.py"
 

@@ -21,9 +21,9 @@ from time import perf_counter
 from typing import Any
 
 from ligerdiag import api
-from ligerdiag.outcomes import Replay, ReplayState
-from ligerdiag.report.agreement import find_unreached
-from ligerdiag.report.model import CaseReport
+from ligerdiag.judgement.agreement import find_unreached
+from ligerdiag.model.findings import Replay, ReplayState
+from ligerdiag.model.report import CaseReport
 from tests.witness.contradictions import hold_against, is_alike
 from tests.witness.process import open_interpreting_process
 
@@ -115,8 +115,8 @@ def compare_seed(seed: int, directory: str) -> dict[str, Any]:
     """Of replay and witness; to be called in the witness's process."""
     from dataclasses import asdict
 
-    from ligerdiag.compile.artifacts import load_artifact
-    from ligerdiag.replay.opcodes.scope import NotCoveredError
+    from ligerdiag.artifacts.artifact import load_artifact
+    from ligerdiag.replay.interpreter.scope import NotCoveredError
     from tests.property.random_differentiated import make_case
     from tests.witness.comparing import Comparison, compare_case
 

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from ligerdiag.case import Arg, Case
+from ligerdiag.model.case import Arg, Case
 
 SEEDS = (
     10_000,

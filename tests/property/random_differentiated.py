@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import PartitionSpec
 
-from ligerdiag.case import Arg, Case, Draw
+from ligerdiag.model.case import Arg, Case, Draw
 from tests.property.differentiated_kernels import LOSSES, launch_rows, make_loss, squash
 
 FEATURES = 16

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import api
-from ligerdiag.findings import Verdict
-from ligerdiag.outcomes import ReplayState
-from ligerdiag.report.model import CheckReport, Status
+from ligerdiag.model.findings import ReplayState, Verdict
+from ligerdiag.model.report import CheckReport, Status
 from tests.property.random_cases import SEEDS
 
 

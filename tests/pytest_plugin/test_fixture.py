@@ -2,14 +2,13 @@
 
 import pytest
 
-import ligerdiag.pytest_plugin.cases
 import ligerdiag.pytest_plugin.fixture  # noqa: F401 - pytester forgets what a run imports, and NumPy imports once
 
 FAKE = """
     import pytest
     from dataclasses import replace
-    from ligerdiag.findings import Verdict
-    from ligerdiag.report.model import CaseReport, CheckReport, Coverage, Status
+    from ligerdiag.model.findings import Verdict
+    from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Status
     import ligerdiag.pytest_plugin.fixture as plugin
 
     asked = []
@@ -115,8 +114,8 @@ def test_on_several_targets_a_schedule_has_to_be_right_on_each(run) -> None:
         import pytest
         import ligerdiag.pytest_plugin.fixture as plugin
         from conftest import asked
-        from ligerdiag.findings import Verdict
-        from ligerdiag.report.model import Status
+        from ligerdiag.model.findings import Verdict
+        from ligerdiag.model.report import Status
 
         @pytest.fixture(autouse=True)
         def each(monkeypatch, answers):
@@ -217,7 +216,7 @@ def test_the_plugin_costs_a_run_of_pytest_next_to_nothing(pytester: pytest.Pytes
         import ligerdiag.pytest_plugin
         for name in ("numpy", "rich", "jax", "triton", "typer", "google", "cloudpickle"):
             assert name not in sys.modules, name
-        for name in ("ligerdiag.api", "ligerdiag.report", "ligerdiag.cli", "ligerdiag.compile"):
+        for name in ("ligerdiag.api", "ligerdiag.render", "ligerdiag.cli", "ligerdiag.compile"):
             assert name not in sys.modules, name
         """
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.pytest_plugin.harmless_logs import LOGGER, hide_harmless_logs, keep_record
+from ligerdiag.pytest_plugin import LOGGER, hide_harmless_logs, keep_record
 
 SAID = "Jax plugin configuration error: Exception when calling jax_plugins.xla_cuda13.initialize()"
 
@@ -36,7 +36,7 @@ def test_only_the_plugin_that_misses_a_library_is_left_out(message: str, error: 
 def test_where_a_gpu_is_the_log_says_why_it_is_not_used(
     gpu: bool, debug: str, hidden: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ligerdiag.pytest_plugin.harmless_logs.Path.exists", lambda path: gpu)
+    monkeypatch.setattr("ligerdiag.pytest_plugin.Path.exists", lambda path: gpu)
     monkeypatch.setenv("LIGERDIAG_DEBUG", debug)
     logger = logging.getLogger(LOGGER)
     before = list(logger.filters)

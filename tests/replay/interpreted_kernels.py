@@ -6,9 +6,9 @@ import numpy as np
 import triton
 import triton.language as tl
 
-from ligerdiag.compile.kernel_launch import KernelLaunch, compute_source_sha256
-from ligerdiag.outcomes import LaunchNumbers
-from ligerdiag.replay.kernels import KernelRunner
+from ligerdiag.artifacts.call_records import KernelLaunch, compute_source_sha256
+from ligerdiag.model.findings import LaunchNumbers
+from ligerdiag.replay.kernels.kernels import KernelRunner
 
 
 @triton.jit

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import api
-from ligerdiag.outcomes import ReplayState
-from ligerdiag.report.model import CheckReport
+from ligerdiag.model.findings import ReplayState
+from ligerdiag.model.report import CheckReport
 
 TESTS = Path(__file__).parents[1]
 ROUNDING = 1e-6

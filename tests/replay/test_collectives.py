@@ -14,10 +14,10 @@ from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.parse import parse_module
 from ligerdiag.hlo.xla_pb2 import HloModuleProto
-from ligerdiag.replay.collectives import COLLECTIVES, exchange
-from ligerdiag.replay.device_groups import check_replicas, compute_groups
-from ligerdiag.replay.evaluate import Evaluator
-from ligerdiag.replay.opcodes.scope import Array, NotCoveredError, Value
+from ligerdiag.replay.interpreter.evaluate import Evaluator
+from ligerdiag.replay.interpreter.scope import Array, NotCoveredError, Value
+from ligerdiag.replay.runs.collectives import COLLECTIVES, exchange
+from ligerdiag.replay.runs.shards import check_replicas, compute_groups
 from tests.replay.collective_programs import ENVIRONMENT, PROGRAMS
 
 SCRIPT = Path(__file__).with_name("collective_programs.py")

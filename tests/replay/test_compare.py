@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from ligerdiag.errors import ArtifactError
-from ligerdiag.outcomes import Attribution
-from ligerdiag.replay import compare
-from ligerdiag.replay.compare import compare_output, compute_error
-from ligerdiag.replay.opcodes.scope import Array
-from ligerdiag.replay.tolerance import compute_tolerance
+from ligerdiag.model.findings import Attribution
+from ligerdiag.replay.interpreter.scope import Array
+from ligerdiag.replay.runs import attribution as compare
+from ligerdiag.replay.runs.attribution import compare_output, compute_error, compute_tolerance
 
 TOLERANCE = 1e-4
 

@@ -10,15 +10,16 @@ from ligerdiag.hlo.buffers import BufferAssignment, Slice
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import parse_module
 from ligerdiag.hlo.xla_pb2 import HloModuleProto
-from ligerdiag.replay.estimate import (
+from ligerdiag.replay.service.estimate import (
     FLOPS,
     INSTRUCTION_SECONDS,
     Estimate,
     count_allocated_bytes,
     count_flops,
     estimate,
+    find_longest_loop,
+    find_trip_count,
 )
-from ligerdiag.replay.loops import find_longest_loop, find_trip_count
 
 EMPTY = BufferAssignment(slices=(), definitions={}, overlapping={}, parameters={})
 

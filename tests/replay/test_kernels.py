@@ -15,16 +15,15 @@ import numpy as np
 import pytest
 
 from kernels.cross_entropy.reference import cross_entropy
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.kernel_launch import Scalar
-from ligerdiag.compile.pool import Pool
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.artifacts.call_records import Scalar
 from ligerdiag.compile.service import compile_cases, discover_cases
-from ligerdiag.compile.target import load_target
-from ligerdiag.replay.grid import AtomicsError
-from ligerdiag.replay.grid_pool import GridPool
-from ligerdiag.replay.kernel_source import find_kernel
-from ligerdiag.replay.kernels import KernelRunner, estimate_seconds
-from ligerdiag.replay.opcodes.scope import NotCoveredError
+from ligerdiag.replay.interpreter.scope import NotCoveredError
+from ligerdiag.replay.kernels.grid import AtomicsError
+from ligerdiag.replay.kernels.grid_pool import GridPool, find_kernel
+from ligerdiag.replay.kernels.kernels import KernelRunner, estimate_seconds
+from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.workers.pool import Pool
 from tests.replay.conftest import BLOCK, ROWS, Call, draw
 from tests.replay.interpreted_kernels import make_launch, run
 from tests.replay.processes import find_descendants, is_running

@@ -16,16 +16,16 @@ import jax
 import numpy as np
 import pytest
 
-from ligerdiag.case import Case
-from ligerdiag.compile.arguments import draw_arguments
-from ligerdiag.compile.artifacts import Artifact
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.pool import Pool
+from ligerdiag.artifacts.artifact import Artifact
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.compile.cases.arguments import draw_arguments
 from ligerdiag.compile.service import compile_cases, discover_cases
-from ligerdiag.compile.target import load_target
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.replay.program import run_program
-from ligerdiag.replay.schedule import Schedule
+from ligerdiag.model.case import Case
+from ligerdiag.replay.runs.program import run_program
+from ligerdiag.replay.runs.schedule import Schedule
+from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.workers.pool import Pool
 from tests.replay.programs import array_operations, control_flow, layers, training
 
 ROUNDING = 1e-5

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ligerdiag.outcomes import ReplayState
-from ligerdiag.replay.plan import WORKER_BYTES, Bounds, count_workers, refuse
+from ligerdiag.model.findings import ReplayState
+from ligerdiag.replay.service.job import WORKER_BYTES, Bounds, count_workers, refuse
 
 GIB = 1 << 30
 PLENTY = 64 * GIB

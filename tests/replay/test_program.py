@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ligerdiag.hlo.module import HloModule
-from ligerdiag.replay.opcodes.scope import NotCoveredError
-from ligerdiag.replay.program import run_program
+from ligerdiag.replay.interpreter.scope import NotCoveredError
+from ligerdiag.replay.runs.program import run_program
 from tests.replay.by_hand import LOOP, Doubling, X
 from tests.replay.xla_cpu import parse_text
 

@@ -6,17 +6,18 @@ from typing import Any
 
 import pytest
 
-from ligerdiag.compile.fields import FieldError
-from ligerdiag.compile.job import Source, parse_answer
-from ligerdiag.outcomes import Attribution, LaunchNumbers, OutputNumbers, Replay, ReplayState
-from ligerdiag.replay.job import (
+from ligerdiag.codec import FieldError
+from ligerdiag.model.findings import Attribution, LaunchNumbers, OutputNumbers, Replay, ReplayState
+from ligerdiag.model.jobs import Source, parse_answer
+from ligerdiag.replay.service.job import (
     ReplayAnswer,
     ReplayRequest,
     make_replay_job,
+    parse_replay,
     parse_replay_request,
+    render_replay,
     render_replay_answer,
 )
-from ligerdiag.replay.record import parse_replay, render_replay
 
 NUMBERS = OutputNumbers(
     attribution=Attribution.PARTLY_STALE,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ligerdiag.replay.remembered import WATCHED, WORTHWHILE, RememberedKernels
+from ligerdiag.replay.runs.memory import WATCHED, WORTHWHILE, RememberedKernels
 from tests.replay.by_hand import Doubling
 
 SIZE = WORTHWHILE

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ligerdiag.errors import ArtifactError
-from ligerdiag.replay.opcodes.scope import NotCoveredError
-from ligerdiag.replay.schedule import Schedule
+from ligerdiag.replay.interpreter.scope import NotCoveredError
+from ligerdiag.replay.runs.schedule import Schedule
 from tests.replay.by_hand import LOOP, Doubling, X, assign, call, parse
 
 PLACES = {"x": (0, 0), "h": 0, "k": 64, "r": 128, "t": 192}

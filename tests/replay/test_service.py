@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.pool import Pool
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import CompileEvent, compile_cases, discover_cases
-from ligerdiag.compile.target import load_target
-from ligerdiag.compile.toolchain import current_toolchain
-from ligerdiag.outcomes import Attribution, Replay, ReplayState
-from ligerdiag.replay.plan import Bounds
-from ligerdiag.replay.service import ReplayOptions, ReplayTask, replay_artifacts
+from ligerdiag.model.findings import Attribution, Replay, ReplayState
+from ligerdiag.replay.service.job import Bounds
+from ligerdiag.replay.service.service import ReplayOptions, ReplayTask, replay_artifacts
+from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.toolchains.toolchain import current_toolchain
+from ligerdiag.workers.pool import Pool
 from tests.replay.processes import find_descendants, is_running
 
 ROOT = Path(__file__).parents[2]

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from ligerdiag.compile.placements import Placement
+from ligerdiag.artifacts.call_records import Placement
 from ligerdiag.errors import ArtifactError
-from ligerdiag.replay.shards import find_other_copies, join_shards, take_shard
+from ligerdiag.replay.runs.shards import find_other_copies, join_shards, take_shard
 
 WHOLE = np.arange(12).reshape(4, 3)
 ROWS = Placement(shape=(4, 3), shards=(((0, 2), (0, 3)), ((2, 4), (0, 3))))

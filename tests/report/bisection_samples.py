@@ -1,7 +1,7 @@
 """Bisections made by hand, for the tests of what is printed."""
 
-from ligerdiag.findings import Verdict
-from ligerdiag.report.bisection import Axis, Bisection, BisectionRow
+from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
+from ligerdiag.model.findings import Verdict
 
 FRESH, STALE, LATENT = Verdict.FRESH, Verdict.STALE, Verdict.LATENT
 

@@ -1,10 +1,18 @@
 """Reports made by hand that hold, together, everything that a report can hold: every format has to take them."""
 
 from ligerdiag.ending import Ending
-from ligerdiag.findings import SourceLine, Suppression, SuppressionKind, Verdict
-from ligerdiag.outcomes import Attribution, DeviceRun, Replay, ReplayState
-from ligerdiag.report.agreement import compute_disagreements
-from ligerdiag.report.model import Coverage, Noun, Status, UnusedSuppression
+from ligerdiag.judgement.agreement import compute_disagreements
+from ligerdiag.model.findings import (
+    Attribution,
+    DeviceRun,
+    Replay,
+    ReplayState,
+    SourceLine,
+    Suppression,
+    SuppressionKind,
+    Verdict,
+)
+from ligerdiag.model.report import Coverage, Noun, Status, UnusedSuppression
 from tests.report.samples import (
     LAUNCH,
     make_case,

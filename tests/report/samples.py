@@ -2,17 +2,20 @@
 
 from collections.abc import Mapping
 
-from ligerdiag.findings import Finding, Severity, SourceLine, Verdict
-from ligerdiag.outcomes import (
+from ligerdiag.model.findings import (
     Attribution,
     DeviceOutput,
     DeviceRun,
+    Finding,
     LaunchNumbers,
     OutputNumbers,
     Replay,
     ReplayState,
+    Severity,
+    SourceLine,
+    Verdict,
 )
-from ligerdiag.report.model import CaseReport, CheckReport, Coverage, Status
+from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Status
 
 OUTPUTS: Mapping[str, Verdict] = {
     "loss": Verdict.FRESH,

@@ -5,15 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from ligerdiag.findings import Verdict
-from ligerdiag.outcomes import Attribution, DeviceOutput, ReplayState
-from ligerdiag.report.agreement import (
+from ligerdiag.judgement.agreement import (
     Agreement,
     compute_agreement,
     compute_device_agreements,
     compute_disagreements,
     compute_replay_agreements,
 )
+from ligerdiag.model.findings import Attribution, DeviceOutput, ReplayState, Verdict
 from tests.report.samples import OUTPUTS, make_device, make_finding, make_numbers, make_refused, make_replay
 
 A, S, D = Agreement.AGREES, Agreement.SILENT, Agreement.DISAGREES

@@ -7,16 +7,14 @@ import pytest
 
 from ligerdiag.api import conclude
 from ligerdiag.cli.exit_codes import FailOn, compute_exit_code
-from ligerdiag.findings import Finding, Severity, Suppression, SuppressionKind, Verdict
-from ligerdiag.hazards.registry import RULES, get_rule
-from ligerdiag.outcomes import Attribution
-from ligerdiag.report.allowed import compute_allowed_outputs
-from ligerdiag.report.expectation import compute_status
-from ligerdiag.report.json import render_json
-from ligerdiag.report.model import CaseReport, CheckReport, Coverage, Status, UnusedSuppression
-from ligerdiag.report.terminal import render_terminal
-from ligerdiag.suppressions.entry import ConfigEntry
-from ligerdiag.suppressions.suppressions import Suppressions
+from ligerdiag.judgement.expectation import compute_allowed_outputs, compute_status
+from ligerdiag.judgement.suppression_entry import ConfigEntry
+from ligerdiag.judgement.suppressions import Suppressions
+from ligerdiag.model.findings import Attribution, Finding, Severity, Suppression, SuppressionKind, Verdict
+from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Status, UnusedSuppression
+from ligerdiag.render.json import render_json
+from ligerdiag.render.terminal.terminal import render_terminal
+from ligerdiag.rules.registry import RULES, get_rule
 from tests.report.samples import make_case, make_device, make_finding, make_numbers, make_replay, make_report
 
 REASON = Suppression(kind=SuppressionKind.IN_CODE, reason="the reader only logs", where="train.py:40")

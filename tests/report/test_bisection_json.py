@@ -5,9 +5,9 @@ import json
 import jsonschema
 import pytest
 
-from ligerdiag.report.bisection import Bisection
-from ligerdiag.report.bisection_json import render_bisections_json
-from ligerdiag.report.json import load_schema
+from ligerdiag.judgement.answers import Bisection
+from ligerdiag.render.json import load_schema
+from ligerdiag.render.json_answers import render_bisections_json
 from tests.report.bisection_samples import make_bisection
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ligerdiag.report.bisection import BisectionRow
-from ligerdiag.report.printable import compute_cells
-from ligerdiag.report.terminal import render_bisections
+from ligerdiag.judgement.answers import BisectionRow
+from ligerdiag.render.terminal.terminal import render_bisections
+from ligerdiag.text import compute_cells
 from tests.report.bisection_samples import make_bisection
 
 

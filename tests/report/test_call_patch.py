@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.findings import CallPlace, SourceLine
-from ligerdiag.report.call_patch import render_patch
+from ligerdiag.model.findings import CallPlace, SourceLine
+from ligerdiag.rules.wording import render_patch
 
 BEFORE, SINCE = "triton_kernel_call", "triton_kernel_call_ffi"
 

@@ -6,15 +6,15 @@ from typing import Any
 import jsonschema
 import pytest
 
-from ligerdiag.analysis.drift import ChangeKind
-from ligerdiag.findings import Verdict
-from ligerdiag.neighbourhood import Fate, Neighbourhood, Origin, Side
-from ligerdiag.report.difference import Difference, DifferenceReport, compute_difference
-from ligerdiag.report.difference import Side as Compile
-from ligerdiag.report.difference_json import render_differences_json
-from ligerdiag.report.json import load_schema
-from ligerdiag.report.model import Coverage, Status
-from ligerdiag.report.terminal import render_difference_report
+from ligerdiag.analysis.explain.drift import ChangeKind
+from ligerdiag.judgement.answers import Difference, DifferenceReport, compute_difference
+from ligerdiag.judgement.answers import Side as Compile
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.report import Coverage, Status
+from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Side
+from ligerdiag.render.json import load_schema
+from ligerdiag.render.json_answers import render_differences_json
+from ligerdiag.render.terminal.terminal import render_difference_report
 from tests.analysis.neighbourhoods_by_hand import make_neighbourhood, make_reader
 from tests.report.samples import make_case
 

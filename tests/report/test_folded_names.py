@@ -1,6 +1,6 @@
 """Many names of outputs in few words."""
 
-from ligerdiag.report.folded_names import describe_names, find_layers, fold_names, render_patterns
+from ligerdiag.text import describe_names, find_layers, fold_names, render_patterns
 
 LEAVES = ("norm", "qkv", "out")
 EVERY = (

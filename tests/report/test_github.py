@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from ligerdiag.findings import Severity, SourceLine, Suppression, SuppressionKind
-from ligerdiag.report.github import render_github
-from ligerdiag.report.model import CheckReport, Status, UnusedSuppression
-from ligerdiag.report.repository import Repository, find_repository
+from ligerdiag.model.findings import Severity, SourceLine, Suppression, SuppressionKind
+from ligerdiag.model.report import CheckReport, Status, UnusedSuppression
+from ligerdiag.render.github import render_github
+from ligerdiag.render.places import Repository, find_repository
 from tests.report.every_report import REPORTS
 from tests.report.samples import make_case, make_finding, make_report
 

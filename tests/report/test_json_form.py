@@ -7,16 +7,16 @@ from typing import Any
 import jsonschema
 import pytest
 
-from ligerdiag.findings import SourceLine
-from ligerdiag.outcomes import (
+from ligerdiag.model.findings import (
     DeviceOutput,
     DeviceRun,
     LaunchNumbers,
     OutputNumbers,
     Replay,
+    SourceLine,
 )
-from ligerdiag.report.json import load_schema, render_json
-from ligerdiag.report.model import SCHEMA_VERSION, CheckReport
+from ligerdiag.model.report import SCHEMA_VERSION, CheckReport
+from ligerdiag.render.json import load_schema, render_json
 from tests.report.every_report import REPORTS
 from tests.report.samples import make_case, make_finding, make_report
 

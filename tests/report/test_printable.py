@@ -2,7 +2,7 @@
 
 import pytest
 
-from ligerdiag.report.printable import compute_cells, compute_printable, compute_without_commands
+from ligerdiag.text import compute_cells, compute_printable, compute_without_commands
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,11 @@
 
 import pytest
 
-from ligerdiag.findings import Severity, Suppression, SuppressionKind, Verdict
-from ligerdiag.report.excuses import compute_excuse, list_unexcused
-from ligerdiag.report.model import CaseReport, Coverage, Status
-from ligerdiag.report.source_text import parse_place
-from ligerdiag.report.troubles import PAGES, TroubleKind, list_troubles
+from ligerdiag.judgement.conclusion import compute_excuse, list_unexcused
+from ligerdiag.model.findings import Severity, Suppression, SuppressionKind, Verdict
+from ligerdiag.model.report import CaseReport, Coverage, Status
+from ligerdiag.render.terminal.diagnostics import PAGES, TroubleKind, list_troubles
+from ligerdiag.source_text import parse_place
 from tests.report.samples import make_case, make_device, make_finding
 
 

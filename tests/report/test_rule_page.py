@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.findings import Severity
-from ligerdiag.hazards.rule import Example, Reproduction, Rule
-from ligerdiag.report.pages import run_page_command
-from ligerdiag.report.rule_page import (
+from ligerdiag.model.findings import Severity
+from ligerdiag.render.rule_page import (
     compute_page_name,
     main,
     render_index,
     render_pages,
     render_rule_markdown,
     render_rule_text,
+    run_page_command,
 )
+from ligerdiag.rules.rule import Example, Reproduction, Rule
 
 DOCS = Path(__file__).parents[2] / "docs"
 

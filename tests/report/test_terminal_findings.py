@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.findings import SourceLine
-from ligerdiag.report.model import Status
-from ligerdiag.report.terminal import render_terminal
+from ligerdiag.model.findings import SourceLine
+from ligerdiag.model.report import Status
+from ligerdiag.render.terminal.terminal import render_terminal
 from tests.report.samples import make_case, make_finding, make_report
 
 

@@ -2,11 +2,10 @@
 
 import pytest
 
-from ligerdiag.findings import Verdict
-from ligerdiag.outcomes import Attribution, OutputNumbers, ReplayState
-from ligerdiag.report.agreement import compute_disagreements
-from ligerdiag.report.model import Status
-from ligerdiag.report.terminal import render_terminal
+from ligerdiag.judgement.agreement import compute_disagreements
+from ligerdiag.model.findings import Attribution, OutputNumbers, ReplayState, Verdict
+from ligerdiag.model.report import Status
+from ligerdiag.render.terminal.terminal import render_terminal
 from tests.report.samples import (
     AGREEING,
     OUTPUTS,

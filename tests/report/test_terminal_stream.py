@@ -4,8 +4,8 @@ import io
 
 import pytest
 
-from ligerdiag.report.model import Progress
-from ligerdiag.report.terminal import ProgressDisplay, compute_colour, compute_stream_width
+from ligerdiag.model.report import Progress
+from ligerdiag.render.terminal.terminal import ProgressDisplay, compute_colour, compute_stream_width
 
 
 class Terminal(io.StringIO):

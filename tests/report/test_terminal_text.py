@@ -2,10 +2,10 @@
 
 import pytest
 
-from ligerdiag.findings import SourceLine, Verdict
-from ligerdiag.report.model import Coverage, Status
-from ligerdiag.report.printable import compute_cells
-from ligerdiag.report.terminal import render_terminal
+from ligerdiag.model.findings import SourceLine, Verdict
+from ligerdiag.model.report import Coverage, Status
+from ligerdiag.render.terminal.terminal import render_terminal
+from ligerdiag.text import compute_cells
 from tests.report.samples import make_case, make_finding, make_report
 
 LONG_ID = "seed_flce_bf16[False-bfloat16-True-4-2048-50304-1024]"
@@ -43,7 +43,7 @@ def test_colour_changes_nothing_but_colour() -> None:
     coloured = render_terminal(report, colour=True)
     assert "\x1b[1;31mSTALE\x1b[0m" in coloured
     assert "\x1b[32mfresh\x1b[0m" in coloured
-    from ligerdiag.report.printable import compute_printable
+    from ligerdiag.text import compute_printable
 
     plain = "".join(f"{compute_printable(line)}\n" for line in coloured.splitlines())
     assert plain == render_terminal(report)

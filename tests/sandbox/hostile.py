@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from ligerdiag.compile import shared_templates
-from ligerdiag.compile.artifacts import (
+from ligerdiag.artifacts.artifact import (
     AS_WRITTEN,
     FORMAT_VERSION,
     KERNEL_CALLS,
@@ -26,6 +25,7 @@ from ligerdiag.compile.artifacts import (
     render_provenance,
     write_manifest,
 )
+from ligerdiag.workers import shared_templates
 from tests.hlo.building import Builder
 from tests.sandbox import measured_process
 

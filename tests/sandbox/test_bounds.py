@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.limits import BASE_MEMORY_BYTES
+from ligerdiag.untrusted_files import BASE_MEMORY_BYTES
 from tests.sandbox.hostile import (
     DUMPED,
     make_doubling_calls,

@@ -9,9 +9,9 @@ from time import monotonic, sleep
 
 import pytest
 
-from ligerdiag.compile.cache import Cache
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.dumps.find import ModuleFiles
-from ligerdiag.module_inspector import InspectionRequest, ModuleOutcome
+from ligerdiag.inspection.module import InspectionRequest, ModuleOutcome
 from ligerdiag.sandbox import inspector as inspector_module
 from ligerdiag.sandbox.inspector import SandboxedInspector
 from tests.sandbox.hostile import ROOT
@@ -103,9 +103,9 @@ def test_a_process_that_sleeps_is_ended_by_the_clock(
 ABANDONED = """
 import os, signal, sys
 from pathlib import Path
-from ligerdiag.compile.cache import Cache
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.dumps.find import ModuleFiles
-from ligerdiag.module_inspector import InspectionRequest
+from ligerdiag.inspection.module import InspectionRequest
 from ligerdiag.sandbox import inspector
 inspector.CHILD = "tests.sandbox.programs.dying_child"
 with inspector.SandboxedInspector(InspectionRequest(timeout=60), cache=Cache(Path(sys.argv[1]))) as opened:

@@ -11,7 +11,7 @@ from tests.sandbox.hostile import ROOT
 HEAD = """
 import os, signal, subprocess, sys
 from pathlib import Path
-from ligerdiag.sandbox.landlock import deny_changes
+from ligerdiag.sandbox.confinement import deny_changes
 ours, own = Path(sys.argv[1]), Path.cwd()
 try:
     deny_changes(own)

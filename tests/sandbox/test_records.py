@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.findings import SourceLine, Verdict
-from ligerdiag.module_inspector import ModuleOutcome
-from ligerdiag.neighbourhood import Fate, Neighbourhood
-from ligerdiag.records import RecordError, decode_record, encode_record
-from ligerdiag.report.model import CaseReport, Status
+from ligerdiag.codec import RecordError, decode_record, encode_record
+from ligerdiag.inspection.module import ModuleOutcome
+from ligerdiag.model.findings import SourceLine, Verdict
+from ligerdiag.model.report import CaseReport, Status
+from ligerdiag.model.schedule_view import Fate, Neighbourhood
 from ligerdiag.sandbox.messages import Question, parse_message, render_message
 from tests.report.html.view_samples import make_view
 from tests.report.samples import LAUNCH, make_case, make_device, make_finding, make_replay

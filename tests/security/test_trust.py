@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile.pool import Pool
-from ligerdiag.compile.toolchain import describe_interpreter
 from ligerdiag.effects.call import CustomCall
 from ligerdiag.effects.job import EFFECTS_WORKER, make_effects_job
 from ligerdiag.sandbox.child import link_entries
+from ligerdiag.toolchains.toolchain import describe_interpreter
+from ligerdiag.workers.pool import Pool
 from tests.security.conftest import Run
 
 CASE = "from ligerdiag import Arg, Case\nCASE = Case(name={}, function=abs, args=(Arg(shape=(4,)),))\n"

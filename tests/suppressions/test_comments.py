@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.report.source_text import MAX_FILE_BYTES
-from ligerdiag.suppressions.comments import AllowComment, load_comments, parse_comments
+from ligerdiag.judgement.suppressions import AllowComment, load_comments, parse_comments
+from ligerdiag.source_text import MAX_FILE_BYTES
 
 
 def parse(code: str) -> list[AllowComment]:

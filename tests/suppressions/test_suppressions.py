@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile.job import Source
-from ligerdiag.findings import Finding, SourceLine, SuppressionKind, Verdict
-from ligerdiag.report.model import CaseReport, Coverage, Status
-from ligerdiag.suppressions.entry import ConfigEntry
-from ligerdiag.suppressions.scope import Scope, compute_scope
-from ligerdiag.suppressions.suppressions import Suppressions
+from ligerdiag.judgement.suppression_entry import ConfigEntry, Scope, compute_scope
+from ligerdiag.judgement.suppressions import Suppressions
+from ligerdiag.model.findings import Finding, SourceLine, SuppressionKind, Verdict
+from ligerdiag.model.jobs import Source
+from ligerdiag.model.report import CaseReport, Coverage, Status
 from tests.report.samples import make_case, make_finding
 
 ANALYSED = Coverage(hidden_writes=1)

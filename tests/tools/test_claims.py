@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from ligerdiag.findings import Verdict
+from ligerdiag.model.findings import Verdict
 from tools.claims.driver import Totals, run
 from tools.claims.json_damage import damage, damage_text
 from tools.claims.mutation import Claim

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile.uv import find_uv
+from ligerdiag.toolchains.environments import find_uv
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,12 +7,12 @@ which JAX's own rules had saved. Run it where `ligerdiag check SELECTOR` would b
 
 import argparse
 
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.pool import Pool
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
-from ligerdiag.compile.target import load_target
-from ligerdiag.inspection import inspect_artifact
-from ligerdiag.replay.estimate import estimate_artifact
+from ligerdiag.inspection.artifact import inspect_artifact
+from ligerdiag.replay.service.estimate import estimate_artifact
+from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.workers.pool import Pool
 from tests.witness.comparing import Comparison, compare_in_process
 from tests.witness.contradictions import hold_against
 from tests.witness.process import open_interpreting_process

@@ -15,18 +15,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from ligerdiag.case import Case
-from ligerdiag.compile.arguments import draw_arguments
-from ligerdiag.compile.artifacts import Artifact, load_artifact
-from ligerdiag.compile.case_loader import CaseLoader
-from ligerdiag.compile.jax_generations import enter_mesh
-from ligerdiag.compile.job import Source
-from ligerdiag.compile.mesh import build_argument_specs
-from ligerdiag.compile.worker_faults import describe_fault
-from ligerdiag.replay.compare import compare_output, compute_error
-from ligerdiag.replay.kernels import KernelRunner
-from ligerdiag.replay.opcodes.scope import NotCoveredError
-from ligerdiag.replay.run import Runs, compute_tolerances, load_programs, replay_programs
+from ligerdiag.artifacts.artifact import Artifact, load_artifact
+from ligerdiag.compile.cases.arguments import build_argument_specs, draw_arguments
+from ligerdiag.compile.cases.loader import CaseLoader
+from ligerdiag.compile.lowering.call_forms import enter_mesh
+from ligerdiag.errors import describe_fault
+from ligerdiag.model.case import Case
+from ligerdiag.model.jobs import Source
+from ligerdiag.replay.interpreter.scope import NotCoveredError
+from ligerdiag.replay.kernels.kernels import KernelRunner
+from ligerdiag.replay.runs.attribution import compare_output, compute_error
+from ligerdiag.replay.runs.case_run import Runs, compute_tolerances, load_programs, replay_programs
 from tests.witness.contradictions import is_alike
 from tests.witness.eager import run_eagerly
 

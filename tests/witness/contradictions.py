@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ligerdiag.outcomes import Attribution, DeviceOutput, OutputNumbers
+from ligerdiag.model.findings import Attribution, DeviceOutput, OutputNumbers
 
 RIGHT_VERDICTS = frozenset({"fresh", "latent"})
 WRONG_VERDICTS = frozenset({"stale", "clobbered"})

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ligerdiag.compile.names import compute_output_names
+from ligerdiag.compile.cases.arguments import compute_output_names
 from tests.witness.kernels import run_kernels_in_place
 from tests.witness.own_storage import copy_tree, give_loops_their_own_storage
 from tests.witness.saved_values import keep_saved_values

@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-from ligerdiag.replay.overrides import override
+from ligerdiag.replay.kernels.narrow_floats import override
 
 
 def copy(value: Any) -> Any:

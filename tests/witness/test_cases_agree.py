@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.pool import Pool
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import compile_cases, discover_cases
-from ligerdiag.compile.target import load_target
-from ligerdiag.replay.estimate import estimate_artifact
+from ligerdiag.replay.service.estimate import estimate_artifact
+from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.workers.pool import Pool
 from tests.witness.comparing import Comparison, compare_in_process
 from tests.witness.process import open_interpreting_process
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-from ligerdiag.compile.artifacts import (
+from ligerdiag.artifacts.artifact import (
     KERNEL_CALLS,
     MANIFEST,
     OPTIMIZED,
@@ -20,10 +20,10 @@ from ligerdiag.compile.artifacts import (
     UNOPTIMIZED,
     write_manifest,
 )
-from ligerdiag.compile.cache import Cache
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.dumps.translate import Translator
 from ligerdiag.hlo.xla_pb2 import HloProto
-from ligerdiag.module_inspector import InspectionRequest, ModuleInspector
+from ligerdiag.inspection.module import InspectionRequest, ModuleInspector
 from tools.claims.json_damage import damage, damage_text
 from tools.claims.judging import Judged
 from tools.claims.mutation import MUTATIONS, Claim

@@ -6,18 +6,18 @@ from pathlib import Path
 from random import Random
 
 from ligerdiag import api
-from ligerdiag.api.recording import find_recorded, list_baseline_notes, render_record
-from ligerdiag.baseline import load_baseline
+from ligerdiag.api.checking import find_recorded, list_baseline_notes, render_record
+from ligerdiag.artifacts.artifact import load_artifact
 from ligerdiag.cli.exit_codes import ExitCode
-from ligerdiag.compile.artifacts import load_artifact
 from ligerdiag.errors import InputError
-from ligerdiag.findings import Finding
-from ligerdiag.hazards.ld015_schedule_drift import RULE as DRIFT
-from ligerdiag.inspection import inspect_artifact
-from ligerdiag.module_inspector import describe_inspection
-from ligerdiag.report.json import render_json
-from ligerdiag.report.model import CaseReport, CheckReport, Status
-from ligerdiag.report.terminal import render_terminal
+from ligerdiag.inspection.artifact import inspect_artifact
+from ligerdiag.inspection.module import describe_inspection
+from ligerdiag.judgement.baseline import load_baseline
+from ligerdiag.model.findings import Finding
+from ligerdiag.model.report import CaseReport, CheckReport, Status
+from ligerdiag.render.json import render_json
+from ligerdiag.render.terminal.terminal import render_terminal
+from ligerdiag.rules.schedules.ld015_schedule_drift import RULE as DRIFT
 from tools.claims.json_damage import damage, damage_text
 from tools.claims.trial import Outcome, Trial, find_invalid
 

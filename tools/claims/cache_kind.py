@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from ligerdiag.compile.artifacts import Artifact, load_artifact
-from ligerdiag.compile.cache import INDEX, Cache
-from ligerdiag.compile.fields import Json
-from ligerdiag.compile.pool import Pool
-from ligerdiag.compile.toolchain import current_toolchain
+from ligerdiag.artifacts.artifact import Artifact, load_artifact
+from ligerdiag.artifacts.cache import INDEX, Cache
+from ligerdiag.codec import Json
 from ligerdiag.effects.job import EFFECTS_WORKER
 from ligerdiag.errors import InputError
-from ligerdiag.inspection import inspect_artifact
-from ligerdiag.module_inspector import describe_inspection
-from ligerdiag.report.model import CaseReport, Status
+from ligerdiag.inspection.artifact import inspect_artifact
+from ligerdiag.inspection.module import describe_inspection
+from ligerdiag.model.report import CaseReport, Status
+from ligerdiag.toolchains.toolchain import current_toolchain
+from ligerdiag.workers.pool import Pool
 from tools.claims.json_damage import damage, damage_text
 from tools.claims.trial import Described, Outcome, Trial, describe
 

@@ -4,12 +4,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ligerdiag.compile.pool import Pool
-from ligerdiag.dumps.budget import limit_time
+from ligerdiag.dumps.content import limit_time
 from ligerdiag.errors import LigerdiagError
-from ligerdiag.findings import Verdict
 from ligerdiag.hlo.parse import parse_hlo
-from ligerdiag.inspection import Compilation, Inspection, inspect_compilation
+from ligerdiag.inspection.artifact import Compilation, Inspection, inspect_compilation
+from ligerdiag.model.findings import Verdict
+from ligerdiag.workers.pool import Pool
 from tools.claims.mutation import Claim
 from tools.claims.pairs import Pair
 

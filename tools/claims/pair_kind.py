@@ -5,8 +5,8 @@ from pathlib import Path
 from random import Random
 
 from ligerdiag.errors import LigerdiagError
-from ligerdiag.module_inspector import describe_error, describe_inspection
-from ligerdiag.report.model import CaseReport, Status
+from ligerdiag.inspection.module import describe_error, describe_inspection
+from ligerdiag.model.report import CaseReport, Status
 from tools.claims.judging import Judged, judge
 from tools.claims.pairs import Pair
 from tools.claims.tally import mutate

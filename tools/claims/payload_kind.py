@@ -6,13 +6,13 @@ from math import prod
 from pathlib import Path
 from random import Random
 
-from ligerdiag.compile.pool import Pool
-from ligerdiag.compile.toolchain import current_toolchain
 from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.effects.call import CustomCall
 from ligerdiag.effects.isolated import compute_effects_isolated
 from ligerdiag.effects.job import EFFECTS_WORKER
 from ligerdiag.hlo.xla_pb2 import HloInstructionProto, HloProto, ShapeProto
+from ligerdiag.toolchains.toolchain import current_toolchain
+from ligerdiag.workers.pool import Pool
 from tools.claims.judging import judge
 from tools.claims.mutation import Claim
 from tools.claims.pair_kind import describe_judged

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from ligerdiag.compile.cache import Cache
-from ligerdiag.compile.toolchain import current_toolchain, worker_environment
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.toolchains.toolchain import current_toolchain, worker_environment
 from tools.claims.artifact_kind import ArtifactKind
 from tools.claims.baseline_kind import BaselineKind
 from tools.claims.cache_kind import CacheKind

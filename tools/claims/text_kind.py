@@ -10,10 +10,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from random import Random
 
-from ligerdiag.compile.cache import Cache
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.dumps.find import find_modules
 from ligerdiag.dumps.translate import Translator
-from ligerdiag.module_inspector import InspectionRequest, ModuleInspector
+from ligerdiag.inspection.module import InspectionRequest, ModuleInspector
 from tools.claims import kernels, metadata
 from tools.claims.judging import Judged
 from tools.claims.mutation import MUTATIONS, Claim

@@ -11,10 +11,10 @@ from typing import Protocol
 from jsonschema import Draft202012Validator
 
 from ligerdiag import api
-from ligerdiag.findings import Verdict
-from ligerdiag.report.json import load_schema, render_json
-from ligerdiag.report.model import CaseReport, CheckReport, Noun
-from ligerdiag.report.terminal import render_terminal
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.report import CaseReport, CheckReport, Noun
+from ligerdiag.render.json import load_schema, render_json
+from ligerdiag.render.terminal.terminal import render_terminal
 from tools.claims.judging import Judged, find_improved
 from tools.claims.mutation import Claim
 

@@ -9,18 +9,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ligerdiag.analysis.actual import Sighting
-from ligerdiag.analysis.ambiguities import Ambiguities, Ambiguity, Reason
-from ligerdiag.analysis.carriers import is_carrier, is_same_operation
-from ligerdiag.analysis.evaluated_pair import EvaluatedPair
-from ligerdiag.analysis.evaluations import Evaluations
-from ligerdiag.analysis.labels import Labels
-from ligerdiag.analysis.retag import Descent, Retagged
+from ligerdiag.analysis.correspondence.provenance import Descent, Retagged
+from ligerdiag.analysis.evaluation.ambiguities import Ambiguities, Ambiguity, Reason
+from ligerdiag.analysis.evaluation.carriers import is_carrier, is_same_operation
+from ligerdiag.analysis.evaluation.labels import Labels
+from ligerdiag.analysis.evaluation.memory import Sighting
+from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations
 from ligerdiag.analysis.verdict.comparison import Comparison, OutputVerdict
 from ligerdiag.analysis.verdict.first_divergence import Differing, find_own_sightings
-from ligerdiag.findings import Verdict
+from ligerdiag.hlo.module import TagPath
 from ligerdiag.hlo.shape import count_elements, is_tuple
-from ligerdiag.hlo.tags import TagPath
+from ligerdiag.model.findings import Verdict
 
 _NAMED = 16
 """Instructions of which one is named in an ambiguity about all that are alike."""

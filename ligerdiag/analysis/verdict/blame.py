@@ -14,16 +14,15 @@ latent one, the lucky reads in its set. Where too many operations are wrong to a
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ligerdiag.analysis.evaluated_pair import EvaluatedPair
-from ligerdiag.analysis.evaluations import Evaluations
-from ligerdiag.analysis.labels import Labels
-from ligerdiag.analysis.memory import LuckyRead
+from ligerdiag.analysis.evaluation.labels import Labels
+from ligerdiag.analysis.evaluation.memory import LuckyRead
+from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations
 from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict
 from ligerdiag.analysis.verdict.first_divergence import Differing, WrongRead, find_own_sightings, find_wrong_reads
 from ligerdiag.analysis.verdict.output_reachability import find_reached
 from ligerdiag.analysis.writes import HiddenWrite
-from ligerdiag.findings import Verdict
 from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.model.findings import Verdict
 
 type _Reads = list[tuple[Verdict, WrongRead]]
 

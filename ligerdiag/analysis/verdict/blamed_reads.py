@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ligerdiag.analysis.evaluated_pair import EvaluatedPair
-from ligerdiag.analysis.followed_writes import FollowedWrites
+from ligerdiag.analysis.evaluations import EvaluatedPair
+from ligerdiag.analysis.value_flow import FollowedWrites
 from ligerdiag.analysis.verdict.blame import ReadFinding
 from ligerdiag.analysis.verdict.first_divergence import Differing
 from ligerdiag.analysis.verdict.verdicts import ReadCause, ReadVerdict, Verdicts
-from ligerdiag.findings import Verdict
 from ligerdiag.hlo.shape import iterate_leaves
-from ligerdiag.schedule_view import Place, ReadKind
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.schedule_view import Place, ReadKind
 
 WRONG_KINDS = {Verdict.CLOBBERED: ReadKind.CLOBBERED, Verdict.STALE: ReadKind.STALE}
 

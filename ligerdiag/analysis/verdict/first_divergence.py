@@ -9,15 +9,14 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ligerdiag.analysis.actual import Actual, Sighting
-from ligerdiag.analysis.carriers import is_same_operation
-from ligerdiag.analysis.labels import Labels
-from ligerdiag.analysis.program_order import Intended, TaggedSet
+from ligerdiag.analysis.evaluation.carriers import is_same_operation
+from ligerdiag.analysis.evaluation.labels import Labels
+from ligerdiag.analysis.evaluation.memory import Actual, Sighting
+from ligerdiag.analysis.evaluation.program_order import Intended, TaggedSet
 from ligerdiag.analysis.verdict.comparison import Comparison
-from ligerdiag.findings import Verdict
-from ligerdiag.hlo.module import HloInstruction
-from ligerdiag.hlo.tags import TagPath
-from ligerdiag.schedule_view import Place
+from ligerdiag.hlo.module import HloInstruction, TagPath
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.schedule_view import Place
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,17 +15,15 @@ An operand that is not recognised says nothing; an operation with an operand of 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ligerdiag.analysis.actual import Actual, Sighting
+from ligerdiag.analysis.evaluation.labels import Labels
+from ligerdiag.analysis.evaluation.memory import Actual, Sighting
+from ligerdiag.analysis.evaluation.program_order import Intended, TaggedSet
 from ligerdiag.analysis.evaluations import Evaluations
-from ligerdiag.analysis.identities import find_same_elements
-from ligerdiag.analysis.labels import Labels
-from ligerdiag.analysis.program_order import Intended, TaggedSet
-from ligerdiag.analysis.twins import find_one_value, number_values
+from ligerdiag.analysis.reaching_definitions import find_one_value, find_same_elements, number_values
 from ligerdiag.analysis.verdict.comparison import Comparison
 from ligerdiag.analysis.verdict.first_divergence import Differing
-from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.tags import TagPath
 
 _NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 _COMMUTATIVE = having(Trait.COMMUTES)

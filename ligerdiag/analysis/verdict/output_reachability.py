@@ -20,13 +20,13 @@ from dataclasses import dataclass, replace
 from itertools import batched
 from math import inf
 
-from ligerdiag.analysis.actual import Sighting
+from ligerdiag.analysis.evaluation.labels import Labels, WrongAbout
+from ligerdiag.analysis.evaluation.memory import Sighting
+from ligerdiag.analysis.evaluation.order import compute_logical_times
 from ligerdiag.analysis.evaluations import Evaluations
-from ligerdiag.analysis.labels import Labels, WrongAbout
-from ligerdiag.analysis.order import compute_logical_times
 from ligerdiag.analysis.verdict.comparison import Cause
 from ligerdiag.analysis.verdict.first_divergence import Differing, WrongRead
-from ligerdiag.hlo.tags import TagPath
+from ligerdiag.hlo.module import TagPath
 
 MARKS = 4096
 ROUNDS = 6

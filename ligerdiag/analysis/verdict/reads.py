@@ -25,18 +25,17 @@ An instruction that reads the value in several ways is what the worst of them is
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ligerdiag.analysis.actual import Sighting
-from ligerdiag.analysis.carriers import is_same_operation
-from ligerdiag.analysis.evaluated_pair import EvaluatedPair
-from ligerdiag.analysis.followed_writes import FollowedWrites, Performed
-from ligerdiag.analysis.order import Order
-from ligerdiag.analysis.program_order import TaggedSet
+from ligerdiag.analysis.evaluation.carriers import is_same_operation
+from ligerdiag.analysis.evaluation.memory import Sighting
+from ligerdiag.analysis.evaluation.order import Order
+from ligerdiag.analysis.evaluation.program_order import TaggedSet
+from ligerdiag.analysis.evaluations import EvaluatedPair
+from ligerdiag.analysis.value_flow import FollowedWrites, Performed
 from ligerdiag.analysis.verdict.blamed_reads import WRONG_KINDS, BlamedReads
 from ligerdiag.analysis.verdict.verdicts import ReadCause, ReadVerdict, Verdicts
-from ligerdiag.findings import Verdict
 from ligerdiag.hlo.module import HloInstruction
-from ligerdiag.neighbourhood import Origin
-from ligerdiag.schedule_view import READ_KIND_ORDER, Place, ReadKind
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.schedule_view import READ_KIND_ORDER, Origin, Place, ReadKind
 
 _VERDICTS = {kind: verdict for verdict, kind in WRONG_KINDS.items()}
 _PLACE_OF_ORIGIN = {Origin.VALUE: Place.SAME_BYTES, Origin.SOURCE: Place.COPY, Origin.NOWHERE: Place.COMPUTED_ANEW}

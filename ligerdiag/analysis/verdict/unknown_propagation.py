@@ -1,4 +1,11 @@
-"""What cannot be told makes outputs unknown: see `ambiguities` for what that is.
+"""What cannot be told makes outputs unknown: instructions without a believable name, and every other ambiguity.
+
+Outputs that would be worse if what is nobody's operation carried the original of a write: they are unknown.
+
+The schedule is evaluated once more, with the ORIG labels of `Belief.find_possible_carriers`. Where an output is then worse
+about a write than it was, whether it is right hangs on a name that is missing, or that cannot be believed.
+
+What cannot be told makes outputs unknown: see `ambiguities` for what that is.
 
 An output is unknown for a hidden write W when it depends on an ambiguity about W, whatever else W does to it. Reads that
 are blamed for such an output are not blamed for it any more. Nothing else is taken back: what another write does to the same
@@ -8,10 +15,44 @@ output stands.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ligerdiag.analysis.ambiguities import Ambiguities, Ambiguity, Reason
+from ligerdiag.analysis.evaluation.ambiguities import Ambiguities, Ambiguity, Reason
+from ligerdiag.analysis.evaluation.labels import Labels
+from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations
 from ligerdiag.analysis.verdict.blame import Blamed, ReadFinding
-from ligerdiag.analysis.verdict.comparison import Cause, OutputVerdict, find_worst
-from ligerdiag.findings import Verdict
+from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict, find_worst
+from ligerdiag.model.findings import VERDICT_ORDER, Verdict
+
+
+def add_unidentified(
+    ambiguities: Ambiguities,
+    possible: Mapping[int, Labels],
+    outputs: Mapping[str, OutputVerdict],
+    *,
+    pair: EvaluatedPair,
+    comparison: Comparison,
+    run: Evaluations,
+) -> Ambiguities:
+    """Returns the ambiguities, with those about what may carry an original. outputs: as they are without ambiguities."""
+    if not possible:
+        return ambiguities
+    carried = {number: run.carried.get(number, 0) | possible.get(number, 0) for number in (*run.carried, *possible)}
+    actual = replace(run, carried=carried).run_actual(frozenset(), sights=False)
+    added = dict(ambiguities)
+    for (name, output), wanted, seen in zip(outputs.items(), pair.intended.outputs, actual.outputs, strict=False):
+        were = {cause.write: cause.verdict for cause in output.causes}
+        for cause in comparison.compare(wanted, seen).causes:
+            if _is_worse(cause.verdict, were.get(cause.write, Verdict.FRESH)):
+                original = run.space.all_original(cause.write)
+                first = min(number for number, labels in possible.items() if labels & original)
+                ambiguity = Ambiguity(cause.write, Reason.UNIDENTIFIED, first)
+                added[name] = added.get(name, frozenset()) | {ambiguity}
+    return added
+
+
+def _is_worse(verdict: Verdict, was: Verdict) -> bool:
+    """Whether it would be, and it was not wrong anyway."""
+    order = VERDICT_ORDER.index
+    return order(verdict) > order(was) and order(was) < order(Verdict.UNKNOWN)
 
 
 def propagate(found: Blamed, ambiguities: Ambiguities) -> Blamed:

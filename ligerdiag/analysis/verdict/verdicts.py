@@ -16,20 +16,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ligerdiag.analysis.ambiguities import Ambiguities, Ambiguity
-from ligerdiag.analysis.evaluated_pair import EvaluatedPair
-from ligerdiag.analysis.evaluations import Evaluations
-from ligerdiag.analysis.labels import Labels
+from ligerdiag.analysis.evaluation.ambiguities import Ambiguities, Ambiguity
+from ligerdiag.analysis.evaluation.labels import Labels
+from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations
 from ligerdiag.analysis.verdict.ambiguity_search import AmbiguitySearch
 from ligerdiag.analysis.verdict.blame import Blame, ReadFinding, find_latent
 from ligerdiag.analysis.verdict.comparison import Comparison, OutputVerdict
 from ligerdiag.analysis.verdict.first_divergence import Differing, find_differing
 from ligerdiag.analysis.verdict.operand_divergence import find_wrong_edges
 from ligerdiag.analysis.verdict.schedule_alone import judge_outputs_alone
-from ligerdiag.analysis.verdict.unidentified import add_unidentified
-from ligerdiag.analysis.verdict.unknown_propagation import add_crowded, propagate
-from ligerdiag.findings import Verdict
-from ligerdiag.schedule_view import Place, ReadKind
+from ligerdiag.analysis.verdict.unknown_propagation import add_crowded, add_unidentified, propagate
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.schedule_view import Place, ReadKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

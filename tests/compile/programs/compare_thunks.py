@@ -13,9 +13,9 @@ sys.path[:0] = [str(FOLDER.parents[2]), str(FOLDER)]
 def main() -> None:
     import doubling
 
-    from ligerdiag.compile.lowering import lower_case
+    from ligerdiag.compile.lowering.lowering import lower_case
 
-    description = (FOLDER.parents[2] / "ligerdiag/compile/targets/h100.pbtxt").read_text()
+    description = (FOLDER.parents[2] / "ligerdiag/toolchains/targets/h100.pbtxt").read_text()
     for tagged in (True, False):
         program = lower_case(doubling.CASES[0], description, 90, tagged=tagged)
         assert ("#ld" in program.text) == tagged
@@ -26,7 +26,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from ligerdiag.compile.toolchain import current_toolchain, worker_environment
+    from ligerdiag.toolchains.toolchain import current_toolchain, worker_environment
 
     os.environ.update(worker_environment(current_toolchain(), Path(tempfile.gettempdir())))
     main()

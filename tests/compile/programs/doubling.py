@@ -6,7 +6,7 @@ import jax_triton
 import triton
 import triton.language as tl
 
-from ligerdiag.case import Arg, Case
+from ligerdiag.model.case import Arg, Case
 
 X = Arg(shape=(16, 16))
 

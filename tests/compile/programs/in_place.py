@@ -4,8 +4,8 @@ import jax
 import triton
 import triton.language as tl
 
-from ligerdiag.case import Arg, Case
 from ligerdiag.in_place import call_in_place
+from ligerdiag.model.case import Arg, Case
 
 
 @triton.jit

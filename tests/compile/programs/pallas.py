@@ -4,7 +4,7 @@ import jax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as pallas_triton
 
-from ligerdiag.case import Arg, Case
+from ligerdiag.model.case import Arg, Case
 
 X = Arg(shape=(16, 16))
 ROW = pl.BlockSpec((1, 16), lambda row: (row, 0))

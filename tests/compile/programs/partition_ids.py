@@ -15,7 +15,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from ligerdiag.compile.placements import compute_placements
+from ligerdiag.artifacts.call_records import compute_placements
 
 
 def main() -> None:

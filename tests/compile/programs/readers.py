@@ -4,7 +4,7 @@ import doubling
 import jax
 import jax.numpy as jnp
 
-from ligerdiag.case import Arg, Case
+from ligerdiag.model.case import Arg, Case
 
 X = Arg(shape=(16, 16))
 launch = jax.jit(doubling.double)

@@ -1,6 +1,6 @@
 """A program over a mesh of two axes, its arrays split in several ways."""
 
-from ligerdiag.case import Arg, Case
+from ligerdiag.model.case import Arg, Case
 
 
 def scale(x, y):

@@ -4,7 +4,7 @@ import os
 import sys
 import time
 
-from ligerdiag.case import Arg, Case
+from ligerdiag.model.case import Arg, Case
 
 X = Arg(shape=(12, 8))
 

@@ -5,7 +5,7 @@ import jax_triton
 import triton
 import triton.language as tl
 
-from ligerdiag.case import Arg, Case
+from ligerdiag.model.case import Arg, Case
 
 X = Arg(shape=(8, 16))
 CHUNKS = Arg(shape=(4, 8, 16))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ligerdiag.case import Arg, Case, Draw
+from ligerdiag.model.case import Arg, Case, Draw
 
 
 def train_step(x: Any, w: Any, v: Any) -> dict[str, Any]:

@@ -12,14 +12,14 @@ sys.path[:0] = [str(FOLDER.parents[2]), str(FOLDER)]
 def main() -> None:
     import jax.numpy as jnp
 
-    from ligerdiag.case import Arg, Case
-    from ligerdiag.compile.lowering import lower_case
+    from ligerdiag.compile.lowering.lowering import lower_case
     from ligerdiag.hlo.parse import load_hlo
+    from ligerdiag.model.case import Arg, Case
 
     def step(x, y):
         return x + 1, jnp.sort(jnp.sin(x @ y)), y.sum()
 
-    description = (FOLDER.parents[2] / "ligerdiag/compile/targets/h100.pbtxt").read_text()
+    description = (FOLDER.parents[2] / "ligerdiag/toolchains/targets/h100.pbtxt").read_text()
     for donate in (False, True):
         case = Case(name="step", function=step, args=(Arg(shape=(64, 64), donate=donate), Arg(shape=(64, 64))))
         with tempfile.TemporaryDirectory() as folder:
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from ligerdiag.compile.toolchain import current_toolchain, worker_environment
+    from ligerdiag.toolchains.toolchain import current_toolchain, worker_environment
 
     os.environ.update(worker_environment(current_toolchain(), Path(tempfile.gettempdir())))
     main()

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 
-from ligerdiag.replay.opcodes import windows
-from ligerdiag.replay.opcodes.scope import NotCoveredError
+from ligerdiag.replay.interpreter import windows
+from ligerdiag.replay.interpreter.scope import NotCoveredError
 from tests.replay.xla_cpu import compare_text_with_xla_cpu, compare_with_xla_cpu, evaluate_module, parse_text
 
 

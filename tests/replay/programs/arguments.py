@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from ligerdiag.case import Arg, Case, Draw
+from ligerdiag.model.case import Arg, Case, Draw
 
 
 def draw_normal(*shape: int, seed: int = 0, scale: float = 1.0, donate: bool = False) -> Arg:

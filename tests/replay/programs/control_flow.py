@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ligerdiag.case import Arg, Draw
+from ligerdiag.model.case import Arg, Draw
 from tests.replay.programs.arguments import draw_ids, draw_normal, make_case
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import triton
 import triton.language as tl
 
-from ligerdiag.replay.kernels import KernelRunner
+from ligerdiag.replay.kernels.kernels import KernelRunner
 
 
 def wait_for_ever(value):

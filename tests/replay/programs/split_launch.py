@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 import numpy as np
 
-from ligerdiag.replay.kernels import KernelRunner
+from ligerdiag.replay.kernels.kernels import KernelRunner
 from tests.replay.interpreted_kernels import make_launch
 
 

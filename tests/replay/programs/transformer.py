@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ligerdiag.case import Arg, Draw
+from ligerdiag.model.case import Arg, Draw
 
 LAYERS, WIDTH, HEADS, VOCABULARY = 3, 16, 2, 32
 

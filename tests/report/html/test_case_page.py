@@ -6,11 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.findings import Finding, Severity, SourceLine, Suppression, SuppressionKind, Verdict
-from ligerdiag.outcomes import Attribution, ReplayState
-from ligerdiag.report.html import render_case_html
-from ligerdiag.report.model import CaseReport, Coverage, Disagreement, Status
-from ligerdiag.schedule_view import Access, AccessKind, OutputView, ReadKind
+from ligerdiag.model.findings import (
+    Attribution,
+    Finding,
+    ReplayState,
+    Severity,
+    SourceLine,
+    Suppression,
+    SuppressionKind,
+    Verdict,
+)
+from ligerdiag.model.report import CaseReport, Coverage, Disagreement, Status
+from ligerdiag.model.schedule_view import Access, AccessKind, OutputView, ReadKind
+from ligerdiag.render.html import render_case_html
 from tests.report.html.pages import compute_text, read
 from tests.report.html.view_samples import make_accesses, make_buffer, make_step, make_view
 from tests.report.samples import make_case, make_device, make_finding, make_refused, make_replay, make_report

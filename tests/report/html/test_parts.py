@@ -5,15 +5,12 @@ from base64 import b64decode
 
 import pytest
 
-from ligerdiag.findings import Verdict
-from ligerdiag.outcomes import Attribution
-from ligerdiag.report.html.errors_plot import WIDTH, compute_errors_plot
-from ligerdiag.report.html.filenames import compute_file_names
-from ligerdiag.report.html.headline import compute_headline
-from ligerdiag.report.html.module_text import compute_packed
-from ligerdiag.report.html.prose import Part, compute_parts
-from ligerdiag.report.html.text_fit import compute_lines, compute_shortened
-from ligerdiag.report.model import Disagreement, Status
+from ligerdiag.model.findings import Attribution, Verdict
+from ligerdiag.model.report import Disagreement, Status
+from ligerdiag.render.html.environment import compute_file_names, compute_lines, compute_packed, compute_shortened
+from ligerdiag.render.html.figures import WIDTH, compute_errors_plot
+from ligerdiag.render.html.headline import compute_headline
+from ligerdiag.render.html.prose import Part, compute_parts
 from tests.report.html.view_samples import make_view
 from tests.report.samples import make_case, make_device, make_numbers, make_replay
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from ligerdiag.findings import SourceLine, Verdict
-from ligerdiag.schedule_view import (
+from ligerdiag.model.findings import SourceLine, Verdict
+from ligerdiag.model.schedule_view import (
     Access,
     AccessKind,
     Lane,

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from ligerdiag.dumps.find import ModuleFiles
-from ligerdiag.module_inspector import ModuleInspector, ModuleOutcome
+from ligerdiag.inspection.module import ModuleInspector, ModuleOutcome
 from ligerdiag.sandbox import child, confinement
 from ligerdiag.sandbox.messages import Done, render_message
 

@@ -1,0 +1,1 @@
+"""Which instruction of the optimized module is which operation of the program."""

@@ -1,0 +1,177 @@
+"""How far the tags of an optimized module are believed that came from elsewhere.
+
+A tag is a text in a file, and may be another instruction's, or nobody's. What an instruction is computed from is the program
+itself, so:
+(1) The tags of the program count where its operations have them in program order, each its own (`are_in_order`).
+(2) An instruction with an operation's tag and opcode is believed to be that operation where its footprint is within the
+    operation's. A kernel call must also be of the same kernel, and each of its operands be within that of the operation.
+(3) An instruction that has the opcode of another operation than its tag's, or has grown, was made by a pass that gave it
+    somebody's name: it is nobody's operation, and says nothing.
+(4) What is nobody's operation, by (2), (3) or for want of a tag, may still be a carrier of what a kernel overwrites: of its
+    opcode and sizes (in a partitioned module: no larger), with a footprint within the carrier's. An output that would be
+    worse if it were is unknown (see `unidentified`).
+Two operations of one opcode, size and footprint that have each other's tags are not told apart.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from ligerdiag.analysis.correspondence.footprints import Footprint, compute_footprints, get_kernel, number_kernels
+from ligerdiag.analysis.evaluation.carriers import Carriers, is_carrier, is_same_operation
+from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import count_elements, is_tuple
+
+LIBRARY_CALLS = ("dot", "convolution")
+"""What may have become a custom call of a library."""
+_NOT_OPERATIONS = having(Trait.NO_OPERATION)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Belief:
+    """What the operands of both modules say about the tags in them."""
+
+    program: Mapping[int, Footprint]
+    """Instruction id to footprint."""
+    optimized: Mapping[int, Footprint]
+    operations: Mapping[int, tuple[HloInstruction, ...]]
+    """Own tag to the program's instructions that have it."""
+    is_partitioned: bool
+    """The optimized module's values are shards: smaller than the operations'."""
+    refuted: frozenset[int] = field(default=frozenset())
+    """Ids of the optimized module's instructions that have the tag of an operation that they cannot be, (2)."""
+
+    def find_operations(self, module: HloModule, instruction: HloInstruction) -> tuple[HloInstruction, ...]:
+        """The operations that an instruction of the optimized module is by its tag; none where it is nobody's, (3)."""
+        path = module.tags.get(instruction.id)
+        if not path or instruction.id not in self.optimized:
+            return ()
+        return tuple(
+            [
+                one
+                for one in self.operations.get(path[-1], ())
+                if is_same_operation(one.opcode, instruction) and not _has_grown(one, instruction)
+            ]
+        )
+
+    def may_be(self, instruction: HloInstruction, operations: tuple[HloInstruction, ...]) -> bool:
+        """Whether the instruction of the optimized module may be one of these, (2)."""
+        if instruction.opcode == "custom-call" and all(one.opcode == "custom-call" for one in operations):
+            return any(self._may_be_call(instruction, one) for one in operations)
+        within = 0
+        for one in operations:
+            within |= self.program.get(one.id, 0)
+        return not self.optimized[instruction.id] & ~within
+
+    def _may_be_call(self, call: HloInstruction, operation: HloInstruction) -> bool:
+        if get_kernel(call) != get_kernel(operation) or len(call.operands) != len(operation.operands):
+            return False
+        return all(
+            not self.optimized[one.id] & ~self.program.get(other.id, 0)
+            for one, other in zip(call.operands, operation.operands, strict=True)
+        )
+
+    def without_refuted(self, optimized: HloModule) -> HloModule:
+        """The module without the tags that cannot be true."""
+        if not self.refuted:
+            return optimized
+        return replace(optimized, tags={key: path for key, path in optimized.tags.items() if key not in self.refuted})
+
+    def find_possible_carriers(
+        self, optimized: HloModule, carriers: Carriers, space: LabelSpace
+    ) -> Mapping[int, Labels]:
+        """Instruction id to the ORIG labels that may start there, (4)."""
+        sought: defaultdict[str, list[tuple[HloInstruction, int]]] = defaultdict(list)
+        for found in carriers.paths.values():
+            for operation, write in found:
+                sought[operation.opcode].append((operation, write))
+        library = [pair for opcode in LIBRARY_CALLS for pair in sought.get(opcode, ())]
+        possible: dict[int, Labels] = {}
+        for computation in optimized.computations.values() if sought else ():
+            for one in computation.instructions:
+                pairs = sought.get(one.opcode, []) + (library if one.opcode == "custom-call" else [])
+                footprint = self.optimized.get(one.id, 0)
+                if not pairs or not footprint or is_tuple(one.shape) or self._is_known(optimized, one):
+                    continue
+                labels = 0
+                for operation, write in pairs:
+                    if self._is_as_large(operation, one) and not footprint & ~self.program.get(operation.id, 0):
+                        labels |= space.original(write)
+                if labels:
+                    possible[one.id] = labels
+        return possible
+
+    def _is_as_large(self, operation: HloInstruction, instruction: HloInstruction) -> bool:
+        if self.is_partitioned:
+            return is_carrier(operation, instruction)
+        return _list_sizes(operation) == _list_sizes(instruction)
+
+    def _is_known(self, optimized: HloModule, instruction: HloInstruction) -> bool:
+        path = optimized.tags.get(instruction.id, ())
+        return bool(path) and (path[-1] < 0 or bool(self.find_operations(optimized, instruction)))
+
+
+def are_in_order(program: HloModule) -> bool:
+    """Whether the tags rise in each computation, one StableHLO operation after the other, and none is before its operands.
+
+    Constants come first, wherever they are used.
+    """
+    footprints = compute_footprints(program, number_kernels(program))
+    return all(_is_in_order(program, computation, footprints) for computation in program.computations.values())
+
+
+def _is_in_order(program: HloModule, computation: HloComputation, footprints: Mapping[int, Footprint]) -> bool:
+    keys: dict[int, int] = {}
+    last = 0
+    for one in computation.instructions:
+        path = program.tags.get(one.id)
+        before = max([keys[operand.id] for operand in one.operands], default=0)
+        if path and before > path[-1]:
+            return False
+        keys[one.id] = path[-1] if path else before
+    for one in sorted(computation.instructions, key=lambda one: one.id):
+        if one.id in program.tags and one.opcode not in _NOT_OPERATIONS and footprints.get(one.id):
+            if keys[one.id] < last:
+                return False
+            last = keys[one.id]
+    return True
+
+
+def compute_belief(program: HloModule, optimized: HloModule) -> Belief:
+    """Both modules have their tags."""
+    kernels = number_kernels(program)
+    operations: defaultdict[int, list[HloInstruction]] = defaultdict(list)
+    for computation in program.computations.values():
+        for one in computation.instructions:
+            if one.id in program.tags:
+                operations[program.tags[one.id][-1]].append(one)
+    belief = Belief(
+        program=compute_footprints(program, kernels),
+        optimized=compute_footprints(optimized, kernels),
+        operations={tag: tuple(found) for tag, found in operations.items()},
+        is_partitioned=any(
+            list(one.shape.dimensions) != list(other.shape.dimensions)
+            for one, other in zip(program.entry.parameters, optimized.entry.parameters, strict=False)
+        ),
+    )
+    refuted = [
+        one.id
+        for computation in optimized.computations.values()
+        for one in computation.instructions
+        if (found := belief.find_operations(optimized, one)) and not belief.may_be(one, found)
+    ]
+    return replace(belief, refuted=frozenset(refuted))
+
+
+def _has_grown(operation: HloInstruction, instruction: HloInstruction) -> bool:
+    """As two products that were merged into one."""
+    if is_tuple(instruction.shape) or is_tuple(operation.shape):
+        return False
+    return count_elements(instruction.shape) > count_elements(operation.shape)
+
+
+def _list_sizes(instruction: HloInstruction) -> list[int]:
+    """Of its dimensions, without those of one element; a pass may transpose an operation."""
+    return sorted(size for size in instruction.shape.dimensions if size > 1)

@@ -1,0 +1,308 @@
+"""Tags for modules that the compile worker did not tag, worked out from the metadata that XLA keeps.
+
+The operations of an unoptimized module as they will be called once XLA has inlined every call.
+
+XLA's call inliner (xla/service/call_inliner.cc) joins the op_name of the call and that of the inlined instruction with a
+slash, and appends the call's stack frames; what lacks either gets the call's. An *instance* is one operation by one path of
+calls: it has a tag path, and the op_name and chain of locations that its clones in the optimized module carry.
+
+Tags for modules that the compile worker did not tag, worked out from the metadata that XLA keeps.
+
+The unoptimized module's operations are numbered in program order (`instances`). An instruction of the optimized module is an
+instance when it has its op_name, its chain of source locations and its opcode. Where several instances have all three in
+common, the first of these that leaves some of them decides:
+  (1) the instruction's name continues that of the unoptimized instruction, `add.11.1` that of `add.11`: no name is given
+      to a second instruction of a module while its passes run;
+  (2) element type and dimensions are the same; then, as a partitioned module has smaller ones, element type and rank.
+Where a pass has joined two op_names with a semicolon, or has dropped the locations, the first op_name decides alone.
+What is left is *ambiguous*: it keeps its candidates under a tag of its own, a negative one, and whoever depends on which of
+them it is does not know (see `ambiguities`).
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+from operator import attrgetter
+from typing import Final
+
+from ligerdiag.hlo.metadata import Chain, FrameNumbers
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import is_tuple
+
+_ENTERED = having(Trait.RUNS_SCHEDULED)
+_PIECES = having(Trait.BROADCAST_IN_DIM)
+_NOT_OPERATIONS = having(Trait.NO_OPERATION, Trait.TOKEN)
+
+
+@dataclass(slots=True, eq=False)
+class Instance:
+    """One operation by one path of calls. Final fields, as those of `HloInstruction`."""
+
+    path: Final[TagPath]
+    instruction: Final[HloInstruction]
+    op_name: Final[str]
+    """As it stands once every call is inlined."""
+    chain: Final[Chain]
+
+
+def number_operations(module: HloModule) -> dict[int, TagPath]:
+    """Instruction id to a tag for each operation, rising in program order; what functions hold comes behind the rest.
+
+    The ids of a module that was translated from StableHLO rise in the order of its operations; parameters and what is
+    constant come first. The list of instructions itself is a post order, which is not the program's. What the translation
+    made of one operation has one tag: the reshapes and broadcasts of a broadcast_in_dim follow each other.
+    """
+    numbering = _Numbering(module, [module.entry], {module.entry.id})
+    for function in numbering.functions:  # grows meanwhile
+        numbering.add(function)
+    return numbering.tags
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Numbering:
+    module: HloModule
+    functions: list[HloComputation]
+    """The entry computation and what is called, each once, in the order in which they are met."""
+    called: set[int]
+    """Their ids."""
+    tags: dict[int, TagPath] = field(default_factory=dict[int, TagPath])
+    seen: set[int] = field(default_factory=set[int])
+    """Ids of the computations that were numbered."""
+
+    def add(self, computation: HloComputation) -> None:
+        """Numbers its operations, and those of what it runs other than by a call."""
+        self.seen.add(computation.id)
+        tags, computations = self.tags, self.module.computations
+        previous: HloInstruction | None = None
+        for instruction in sorted(computation.instructions, key=attrgetter("id")):
+            opcode = instruction.opcode
+            if opcode in _NOT_OPERATIONS or (opcode == "opt-barrier" and _is_added_barrier(instruction)):
+                continue
+            if previous is not None and opcode in _PIECES and _continues(previous, instruction):
+                tags[instruction.id] = tags[previous.id]
+            else:
+                tags[instruction.id] = (len(tags) + 1,)
+            previous = instruction
+            for callee in instruction.called_computations:
+                if opcode != "call":
+                    if callee not in self.seen:
+                        self.add(computations[callee])
+                elif callee not in self.called:
+                    self.called.add(callee)
+                    self.functions.append(computations[callee])
+
+
+def _is_added_barrier(instruction: HloInstruction) -> bool:
+    """Whether the translation as written has put it there."""
+    return instruction.opcode == "opt-barrier" and not instruction.op_name
+
+
+def _continues(previous: HloInstruction, instruction: HloInstruction) -> bool:
+    return (
+        instruction.opcode in _PIECES
+        and previous.opcode in _PIECES
+        and instruction.operands[:1] == (previous,)
+        and instruction.op_name == previous.op_name != ""
+        and instruction.proto.metadata.stack_frame_id == previous.proto.metadata.stack_frame_id
+    )
+
+
+def list_instances(module: HloModule, tags: Mapping[int, TagPath], frames: FrameNumbers) -> list[Instance]:
+    """Every tagged operation that is reachable from the entry computation, by each path of calls."""
+    found: list[Instance] = []
+    _add_instances(found, module, tags, frames, _Call(module.entry, (), "", 0))
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Call:
+    """A computation, and what its operations inherit from the calls that lead to it."""
+
+    computation: HloComputation
+    path: TagPath
+    name: str
+    chain: Chain
+
+
+def _add_instances(
+    found: list[Instance], module: HloModule, tags: Mapping[int, TagPath], frames: FrameNumbers, call: _Call
+) -> None:
+    path, name, chain = call.path, call.name, call.chain
+    for instruction in call.computation.instructions:
+        own = tags.get(instruction.id)
+        if own is None:
+            continue
+        op_name = instruction.op_name
+        joined = f"{name}/{op_name}" if name and op_name else name or op_name
+        here = frames.number(module, instruction, chain)
+        full = (*path, *own) if path else own
+        found.append(Instance(full, instruction, joined, here))
+        if instruction.opcode in _ENTERED:
+            inherited = (full, joined, here) if instruction.opcode == "call" else (path, name, chain)
+            for callee in instruction.called_computations:
+                _add_instances(found, module, tags, frames, _Call(module.computations[callee], *inherited))
+
+
+_LIBRARY_CALLS = sorted(having(Trait.LIBRARY_CALL), reverse=True)
+
+
+class Descent(Enum):
+    """Whether an instruction of the optimized module is an operation of the author, going by its name."""
+
+    OWN = "own"
+    """It is, or is a clone of it."""
+    MADE = "made"
+    """A pass made it, and gave it somebody's metadata."""
+    UNSURE = "unsure"
+    """Its name would fit either."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Retagged:
+    """Both modules with tags, and what could not be told apart."""
+
+    program: HloModule
+    optimized: HloModule
+    ambiguous: Mapping[TagPath, tuple[TagPath, ...]] = field(default_factory=dict[TagPath, tuple[TagPath, ...]])
+    """Negative tag of an optimized instruction to the tag paths of its candidates."""
+    descents: Mapping[int, Descent] = field(default_factory=dict[int, Descent])
+    """Id of a tagged optimized instruction to where it comes from."""
+
+
+def compute_tags(program: HloModule, optimized: HloModule, *, named: bool = True) -> Retagged:
+    """Tags for both modules. named: the optimized module was made from this very one, so that names say something."""
+    frames = FrameNumbers()
+    own = number_operations(program)
+    index = _Index(list_instances(program, own, frames), frames)
+    names = {i.name: i for c in program.computations.values() for i in c.instructions} if named else {}
+    paths: dict[int, TagPath] = {}
+    ambiguous: dict[TagPath, tuple[TagPath, ...]] = {}
+    candidates: dict[int, tuple[TagPath, ...]] = {}
+    shared: dict[tuple[TagPath, ...], tuple[TagPath, ...]] = {}
+    descents: dict[int, Descent] = {}
+    for computation in optimized.computations.values():
+        for instruction in computation.instructions:
+            if not instruction.op_name:
+                continue
+            found = index.find(optimized, instruction)
+            namesake = _find_namesake(instruction.name, names) if found else None
+            if len(found) > 1:
+                found = index.narrow(instruction, found, namesake)
+            if len(found) == 1:
+                paths[instruction.id] = found[0].path
+                descents[instruction.id] = _compute_descent(instruction, found[0].instruction, namesake)
+            elif found:
+                paths[instruction.id] = tag = (-1 - len(ambiguous),)
+                every = candidates.get(id(found))  # many have the same candidates, and the index keeps its lists
+                if every is None:
+                    every = tuple([instance.path for instance in found])
+                    every = candidates[id(found)] = shared.setdefault(every, every)
+                ambiguous[tag] = every
+    return Retagged(
+        program=replace(program, tags=own),
+        optimized=replace(optimized, tags=paths),
+        ambiguous=ambiguous,
+        descents=descents,
+    )
+
+
+class _Index:
+    """Instances by what their clones have in common with them."""
+
+    def __init__(self, instances: list[Instance], frames: FrameNumbers) -> None:
+        self._frames = frames
+        self._by_frame: dict[tuple[str, int, str], list[Instance]] = {}
+        """By the optimized module's own number of a frame: the same question is asked by many instructions."""
+        self._by_place: defaultdict[tuple[str, Chain, str], list[Instance]] = defaultdict(list)
+        self._narrowed: dict[object, list[Instance]] = {}
+        self._by_instruction: dict[int, dict[int, list[Instance]]] = {}
+        self._instances = instances
+        for one in self._instances:
+            if one.op_name:
+                opcode = one.instruction.opcode
+                self._by_place[one.op_name, one.chain, opcode].append(one)
+
+    @cached_property
+    def _by_name(self) -> Mapping[tuple[str, str], list[Instance]]:
+        """By the first op_name and opcode alone, in the order of the instances; seldom needed."""
+        found: defaultdict[tuple[str, str], list[Instance]] = defaultdict(list)
+        for one in self._instances:
+            if one.op_name:
+                found[one.op_name.partition(";")[0], one.instruction.opcode].append(one)
+        return found
+
+    def find(self, optimized: HloModule, instruction: HloInstruction) -> list[Instance]:
+        """Every instance that the instruction of the optimized module may be."""
+        frame = instruction.proto.metadata.stack_frame_id
+        if not frame:
+            return self._find_in_chain(instruction, self._frames.number(optimized, instruction))
+        key = (instruction.op_name, frame, instruction.opcode)
+        found = self._by_frame.get(key)
+        if found is None:
+            found = self._find_in_chain(instruction, self._frames.number(optimized, instruction))
+            self._by_frame[key] = found
+        return found
+
+    def _find_in_chain(self, instruction: HloInstruction, chain: Chain) -> list[Instance]:
+        name, opcode = instruction.op_name, instruction.opcode
+        for candidate in (opcode, *_LIBRARY_CALLS) if opcode == "custom-call" else (opcode,):
+            found = self._by_place.get((name, chain, candidate))
+            if found is None and (";" in name or not chain):
+                found = self._by_name.get((name.partition(";")[0], candidate))
+            if found is not None:
+                return found
+        return []
+
+    def narrow(
+        self, instruction: HloInstruction, found: list[Instance], namesake: HloInstruction | None
+    ) -> list[Instance]:
+        """(1) and (2) above, each instance once; kept, as many instructions ask the same."""
+        group = id(found)
+        if group not in self._by_instruction:
+            by_instruction: defaultdict[int, list[Instance]] = defaultdict(list)
+            for one in found:
+                by_instruction[one.instruction.id].append(one)
+            self._by_instruction[group] = dict(by_instruction)
+        named = self._by_instruction[group].get(namesake.id) if namesake is not None else None
+        if named and len(named) == 1:
+            return named
+        shape = instruction.shape
+        key = (group, namesake.id if named and namesake else 0, shape.element_type, tuple(shape.dimensions))
+        narrowed = self._narrowed.get(key)
+        if narrowed is None:
+            narrowed = list({one.path: one for one in _choose_shape(instruction, named or found)}.values())
+            self._narrowed[key] = narrowed
+        return narrowed
+
+
+def _choose_shape(instruction: HloInstruction, found: list[Instance]) -> list[Instance]:
+    """(2) above."""
+    if is_tuple(instruction.shape):
+        return found
+    kind, dimensions = instruction.shape.element_type, list(instruction.shape.dimensions)
+    typed = [one for one in found if one.instruction.shape.element_type == kind]
+    equal = [one for one in typed if list(one.instruction.shape.dimensions) == dimensions]
+    ranked = [one for one in typed if len(one.instruction.shape.dimensions) == len(dimensions)]
+    return equal or ranked or found
+
+
+def _find_namesake(name: str, names: Mapping[str, HloInstruction]) -> HloInstruction | None:
+    """The unoptimized instruction whose name this one continues."""
+    while name not in names and "." in name:
+        name = name.rpartition(".")[0]
+    return names.get(name)
+
+
+def _compute_descent(
+    instruction: HloInstruction, operation: HloInstruction, namesake: HloInstruction | None
+) -> Descent:
+    """XLA names what comes from the program after its op_name, and what a pass makes after its opcode."""
+    if namesake is operation:
+        return Descent.OWN
+    root = instruction.name.partition(".")[0]
+    if root != operation.name.partition(".")[0]:
+        return Descent.MADE
+    return Descent.UNSURE if root == instruction.opcode else Descent.OWN

@@ -1,0 +1,215 @@
+"""Hidden writes of the program, found again in the optimized module.
+
+A kernel call is recognised by its tag path, or, where tags are missing, by target and payload if only one call has them.
+A kernel call of the optimized module that is not in the program is a note, never silently dropped.
+
+XLA takes two calls with equal operands for one and the same value and keeps one of them, with either's tags. What is left
+does what the first of them in program order would have done; the others are missing.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from ligerdiag.analysis.evaluation.labels import LabelSpace
+from ligerdiag.analysis.evaluation.loop_slices import takes_slices_apart
+from ligerdiag.analysis.evaluation.memory import ActualWrite
+from ligerdiag.analysis.evaluation.program_order import Intended
+from ligerdiag.analysis.reaching_definitions import find_scheduled_operand, number_values
+from ligerdiag.analysis.writes import EffectsOf, Frames, HiddenWrite, find_hidden_operands, iterate_kernel_calls
+from ligerdiag.hlo.dataflow import Positions
+from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
+from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matching:
+    """Which hidden write each optimized call performs."""
+
+    by_call: Mapping[int, tuple[HiddenWrite, ...]]
+    """custom-call id in the optimized module to hidden writes, in operand order."""
+    actual: tuple[ActualWrite, ...]
+    missing: tuple[HiddenWrite, ...]
+    """Hidden writes whose call is gone from the optimized module."""
+    merged: Mapping[int, int]
+    """HiddenWrite index of a missing write to that of the earlier one whose call stands for both."""
+    unplaced: tuple[HiddenWrite, ...]
+    """Hidden writes whose operand's memory could not be told."""
+    moved: frozenset[int]
+    """Indices of writes whose loop nesting differs between the programs (unrolled, peeled, single-trip loops)."""
+    notes: tuple[str, ...]
+    ambiguous: frozenset[int] = frozenset()
+    """Indices of writes whose call may be one of several, or is performed by one that may as well be another."""
+    foreign: tuple[Frames, ...] = ()
+    """Calls of the optimized module that write an operand and are nobody's."""
+    same: Mapping[int, int] = field(default_factory=dict[int, int])
+    """Those of `merged` whose two calls see the same values: the two are one write."""
+
+
+def match_writes(
+    writes: tuple[HiddenWrite, ...],
+    module: HloModule,
+    positions: Positions,
+    effects_of: EffectsOf,
+    candidates: Mapping[TagPath, tuple[TagPath, ...]] | None = None,
+) -> Matching:
+    """Find every hidden write of the program in the optimized module, and where it hits memory.
+
+    candidates: what a tag of the optimized module may stand for, where that is ambiguous; all of it is then performed.
+    """
+    by_path: defaultdict[TagPath, list[HiddenWrite]] = defaultdict(list)
+    by_payload: defaultdict[tuple[str, bytes], list[HiddenWrite]] = defaultdict(list)
+    for write in writes:
+        if write.tag_path:
+            by_path[write.tag_path].append(write)
+        by_payload[_payload(write.call)].append(write)
+    by_call: dict[int, tuple[HiddenWrite, ...]] = {}
+    actual: list[ActualWrite] = []
+    notes: list[str] = []
+    unplaced: list[HiddenWrite] = []
+    moved: set[int] = set()
+    ambiguous: set[int] = set()
+    foreign: list[Frames] = []
+    for frames, call in iterate_kernel_calls(module):
+        hidden = find_hidden_operands(call, effects_of(call))
+        if not hidden:
+            continue
+        path = module.find_tag_path(call)
+        if candidates and path in candidates:
+            own = [write for candidate in candidates[path] for write in by_path.get(candidate, [])]
+            ambiguous.update(write.index for write in own)
+        else:
+            own = by_path.get(path, []) if path else _match_payload(call, by_payload)
+        found = tuple([w for w in own for number in hidden if w.operand == number])
+        if not found:
+            notes.append(f"`{call.name}` writes an operand and is not in the program as written")
+            foreign.append(frames)
+            continue
+        by_call[call.id] = found
+        depth = sum(frame.instruction.opcode == "while" for frame in frames)
+        for write in found:
+            if depth != write.loop_depth:
+                moved.add(write.index)
+            place = _locate(module, frames, write.operand, positions)
+            if place is None:
+                unplaced.append(write)
+            else:
+                actual.append(
+                    ActualWrite(write.index, frames, *place, takes_slices_apart(module, frames, write.operand))
+                )
+    first = _find_merged(writes, by_call)
+    by_call = {call: tuple([first.get(w.index, w) for w in found]) for call, found in by_call.items()}
+    actual = [replace(w, write=first[w.write].index) if w.write in first else w for w in actual]
+    seen = {w.index for found in by_call.values() for w in found}
+    missing = tuple([w for w in writes if w.index not in seen])
+    merged = {
+        gone.index: kept.index
+        for gone in missing
+        for kept in writes
+        if kept.index in seen and kept.operand == gone.operand and _are_merged(gone, kept)
+    }
+    return Matching(
+        by_call,
+        tuple(actual),
+        missing,
+        merged,
+        tuple(unplaced),
+        frozenset(moved),
+        tuple(notes),
+        frozenset(ambiguous),
+        tuple(foreign),
+    )
+
+
+def find_same(
+    matching: Matching, writes: tuple[HiddenWrite, ...], intended: Intended, space: LabelSpace
+) -> Mapping[int, int]:
+    """See `Matching.same`. The second of two calls on one array sees what the first has made of it: they are not one."""
+    tagged = intended.tagged
+    found: dict[int, int] = {}
+    for late, early in matching.merged.items():
+        one, other = (tagged.get(writes[index].tag_path) for index in (late, early))
+        own = space.all_original(late) | space.all_original(early)
+        if one is not None and other is not None and not (one.labels ^ other.labels) & ~own:
+            found[late] = early
+    return found
+
+
+def adopt_foreign(matching: Matching, writes: tuple[HiddenWrite, ...], positions: Positions) -> Matching:
+    """The matching with calls that are nobody's performing those of the writes that were found at them.
+
+    A write of the program with the payload of such a call is not missing, but perhaps what that call performs.
+    """
+    by_call = dict(matching.by_call)
+    actual = list(matching.actual)
+    unplaced = list(matching.unplaced)
+    for frames in matching.foreign:
+        call = frames[-1].instruction
+        own = tuple([write for write in writes if write.frames is frames])
+        by_call[call.id] = own
+        for write in own:
+            place = _locate(write.module, frames, write.operand, positions)
+            if place is None:
+                unplaced.append(write)
+            else:
+                actual.append(ActualWrite(write.index, frames, place[0], place[1]))
+    payloads = {_payload(frames[-1].instruction) for frames in matching.foreign}
+    unclear = {write.index for write in matching.missing if _payload(write.call) in payloads}
+    return replace(
+        matching,
+        by_call=by_call,
+        actual=tuple(actual),
+        unplaced=tuple(unplaced),
+        missing=tuple([write for write in matching.missing if write.index not in unclear]),
+        ambiguous=matching.ambiguous | unclear,
+    )
+
+
+def _find_merged(
+    writes: tuple[HiddenWrite, ...], by_call: Mapping[int, tuple[HiddenWrite, ...]]
+) -> Mapping[int, HiddenWrite]:
+    """HiddenWrite index of a call that was kept to the missing write, earlier in program order, that it was merged with."""
+    present = {w.index: w for found in by_call.values() for w in found}
+    first: dict[int, HiddenWrite] = {}
+    for missing in writes:
+        if missing.index in present:
+            continue
+        for index, kept in present.items():
+            earlier = first.get(index, kept)
+            if missing.tag_path < earlier.tag_path and missing.operand == kept.operand and _are_merged(missing, kept):
+                first[index] = missing
+    return first
+
+
+def _are_merged(a: HiddenWrite, b: HiddenWrite) -> bool:
+    outer_a, outer_b = ([frame.instruction for frame in w.frames[:-1]] for w in (a, b))
+    computation = a.frames[-1].computation
+    if outer_a != outer_b or b.frames[-1].computation is not computation:
+        return False  # two branches of one conditional have one caller
+    numbers = number_values(computation)
+    return numbers[a.call.id] == numbers[b.call.id]
+
+
+def _payload(call: HloInstruction) -> tuple[str, bytes]:
+    return call.proto.custom_call_target, call.proto.backend_config
+
+
+def _match_payload(
+    call: HloInstruction, by_payload: Mapping[tuple[str, bytes], list[HiddenWrite]]
+) -> list[HiddenWrite]:
+    candidates = by_payload.get(_payload(call), [])
+    return candidates if len({w.call.id for w in candidates}) == 1 else []
+
+
+def _locate(
+    module: HloModule, frames: Frames, operand: int, positions: Positions
+) -> tuple[tuple[int, ...], bool] | None:
+    """(slice numbers, whether the kernel gets a part only) of the memory that the call's operand stands in."""
+    found = find_scheduled_operand(module, frames, operand)
+    if found is None:
+        return None
+    (value, index), partial = found
+    leaves: list[ShapeIndex] = [index] if index else list(iterate_leaves(value.shape))
+    numbers = [positions.find(value, leaf) for leaf in leaves]
+    places = tuple([number for number in numbers if number is not None])
+    return (places, partial) if len(places) == len(numbers) else None

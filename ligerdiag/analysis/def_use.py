@@ -1,0 +1,258 @@
+"""Def-use chains: who reads the value that a kernel overwrites, or what that was made from.
+
+Which operations of a scheduled instruction read one of its operands.
+
+(1) An instruction that is no fusion reads its operand itself.
+(2) In a fusion, a use of the parameter is followed through what only moves or casts the value, down to the first operation
+    that computes. What moves it and is a result of the fusion reads it, too: the fusion makes a copy.
+
+Who reads the value that a kernel overwrites, or what that was made from.
+
+(1) A reader of the value is a scheduled instruction with an operand whose definition is that of the kernel's operand. Other
+    values that XLA keeps in the same bytes at other times are none of its business.
+(2) Where the kernel's operand was only moved or cast from another value (a gather, a transpose, a convert), the readers of
+    that value are readers of the source.
+(3) An operation that reads the value in the program, and that the schedule runs without reading either, computes it anew.
+(4) What holds the kernel (a fusion, a loop, a call) is not a reader; nor is what only waits for an asynchronous operation.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ligerdiag.analysis.evaluation.carriers import is_same_operation
+from ligerdiag.analysis.evaluation.memory import ActualWrite, Sighting
+from ligerdiag.analysis.evaluations import EvaluatedPair
+from ligerdiag.analysis.reaching_definitions import find_origins, find_scheduled_operand
+from ligerdiag.analysis.writes import HiddenWrite, tag_path_of
+from ligerdiag.hlo.dataflow import Definition, Positions
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
+from ligerdiag.hlo.opcodes import Trait, having, strip_phase
+from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes, iterate_leaves
+from ligerdiag.hlo.xla_pb2 import ShapeProto
+from ligerdiag.model.schedule_view import Origin
+
+NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT, Trait.MAKES_TUPLE)
+MOVES = having(Trait.MOVES, Trait.CASTS)
+
+
+def find_reading(
+    module: HloModule, reader: HloInstruction, operand: int, index: ShapeIndex
+) -> tuple[HloInstruction, ...]:
+    """The operations that read this leaf of the reader's operand, in the order of their computation."""
+    if reader.opcode != "fusion":
+        return (reader,)
+    fused = module.computations[reader.called_computations[0]]
+    found = {leaf.id: leaf for leaf in _follow(fused, fused.parameters[operand], index, set())}
+    return tuple([one for one in fused.instructions if one.id in found]) or (reader,)
+
+
+def _follow(
+    computation: HloComputation, value: HloInstruction, index: ShapeIndex, seen: set[int]
+) -> Iterator[HloInstruction]:
+    for user in computation.users[value.id]:
+        if user.opcode == "get-tuple-element" and index:
+            if user.proto.tuple_index == index[0]:
+                yield from _follow(computation, user, index[1:], seen)
+            continue
+        if user.opcode == "tuple" or user.id in seen:
+            continue  # the fusion's own results are not read here
+        seen.add(user.id)
+        if user.opcode not in NAMES and user.opcode not in MOVES:
+            yield user
+            continue
+        if user.opcode in MOVES and _is_result(computation, user):
+            yield user
+        yield from _follow(computation, user, index, seen)
+
+
+def _is_result(computation: HloComputation, value: HloInstruction) -> bool:
+    """Whether the fusion gives this value away, under whatever name."""
+    return value is computation.root or any(
+        user.opcode in NAMES and _is_result(computation, user) for user in computation.users[value.id]
+    )
+
+
+def find_moves(module: HloModule, value: HloInstruction) -> tuple[str, ...]:
+    """Opcodes by which the instruction only moves or casts its one operand; () when it computes something."""
+    opcode = strip_phase(value.opcode)
+    if opcode in MOVES:
+        return (opcode,)
+    if value.opcode != "fusion" or len(value.operands) != 1:
+        return ()
+    fused = module.computations[value.called_computations[0]].instructions
+    opcodes = [one.opcode for one in fused if one.opcode != "parameter" and one.opcode not in NAMES]
+    return tuple(opcodes) if opcodes and all(one in MOVES for one in opcodes) else ()
+
+
+NO_READERS = having(Trait.LAUNCHES_NOTHING, Trait.CONTROL_FLOW) - having(Trait.FROM_NOTHING)
+"""Opcodes that read nothing themselves, and define nothing that a kernel could overwrite: a constant does."""
+_STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scheduled:
+    """An instruction that may read, and where it runs."""
+
+    instruction: HloInstruction
+    home: HloComputation
+    anchor: HloInstruction
+    """The instruction of `home` at whose place it runs: itself, or the start of the asynchronous computation around it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Overwritten:
+    """A value that a kernel overwrites, on its way through the schedule."""
+
+    kernel: HloInstruction
+    """The scheduled instruction that runs the kernel: its call, or the fusion that holds it."""
+    around: frozenset[int]
+    """Ids of the kernel's call and of what holds it, (4)."""
+    definition: Definition
+    leaf: ShapeProto
+    moves: Mapping[int, Definition]
+    """Ids of the instructions that only move the value on its way to the kernel, the last first, and what they move, (2)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ValueRead:
+    """One scheduled instruction that reads the value through one operand."""
+
+    scheduled: Scheduled
+    operand: int
+    index: ShapeIndex
+    """Which leaf of the operand."""
+    origin: Origin
+    operations: tuple[HloInstruction, ...]
+    """That read it: the instruction itself, or operations of the fusion that it is."""
+
+
+type _Use = tuple[int, int, Scheduled, ShapeIndex]
+"""Position of the reader, operand_number, reader, leaf of the operand."""
+
+
+@dataclass(slots=True, eq=False)
+class ValueReaders:
+    """Looks for the readers in one schedule."""
+
+    context: EvaluatedPair
+    times: Mapping[int, int] = field(init=False)
+    positions: Positions = field(init=False)
+    scheduled: Mapping[int, Scheduled] = field(init=False)
+    """By instruction id, in the order of the schedule."""
+    _uses: Mapping[Definition, list[_Use]] | None = None
+    _program_uses: Mapping[TagPath, list[tuple[int, TagPath]]] | None = None
+
+    def __post_init__(self) -> None:
+        self.times = self.context.logical_times
+        self.positions = self.context.positions
+        found = sorted(self._list_scheduled(), key=lambda one: (self.times[one.anchor.id], one.instruction.id))
+        self.scheduled = {one.instruction.id: one for one in found}
+
+    def _list_scheduled(self) -> Iterator[Scheduled]:
+        computations = self.context.optimized.computations
+        starts = {
+            callee: (computation, one)
+            for computation in computations.values()
+            for one in computation.sequence
+            if one.opcode in _STARTS_COMPUTATION
+            for callee in one.called_computations
+            if computations[callee].sequence
+        }
+        replaced = {start.id for _, start in starts.values()}
+        for computation in computations.values():
+            home, start = starts.get(computation.id, (computation, None))
+            for one in computation.sequence:
+                anchor = start or one
+                if anchor.id in self.times and one.opcode not in NO_READERS and one.id not in replaced:
+                    yield Scheduled(one, home, anchor)
+
+    def find_overwritten(self, write: HiddenWrite, actual: ActualWrite) -> Overwritten:
+        """The value that this call overwrites."""
+        located = find_scheduled_operand(self.context.optimized, actual.frames, write.operand)
+        value, index = located[0] if located is not None else (actual.call.operands[write.operand], ())
+        definition = self.positions.resolve(value, index)
+        return Overwritten(
+            kernel=next(f.instruction for f in reversed(actual.frames) if f.instruction.id in self.times),
+            around=frozenset(frame.instruction.id for frame in actual.frames),
+            definition=definition,
+            leaf=dict(iterate_leaf_shapes(value.shape))[index],
+            moves=self._find_moves(definition),
+        )
+
+    def find_reads(self, overwritten: Overwritten) -> Iterator[ValueRead]:
+        """Those of (1) and (2), in the order of the schedule."""
+        skipped = overwritten.around | overwritten.moves.keys()
+        found = [
+            (at, Origin.VALUE if definition == overwritten.definition else Origin.SOURCE)
+            for definition in dict.fromkeys((overwritten.definition, *overwritten.moves.values()))
+            for at in self._find_uses().get(definition, ())
+        ]
+        for (_, operand, one, index), origin in sorted(found, key=lambda read: read[0][:2]):
+            if one.instruction.id not in skipped:
+                yield ValueRead(
+                    scheduled=one,
+                    operand=operand,
+                    index=index,
+                    origin=origin,
+                    operations=find_reading(self.context.optimized, one.instruction, operand, index),
+                )
+
+    def find_recomputing(
+        self, write: HiddenWrite, overwritten: Overwritten, known: set[int]
+    ) -> Iterator[tuple[Scheduled, Sighting]]:
+        """Those of (3). known: ids of the readers that `find_reads` has found."""
+        tagged, sightings = self.context.intended.tagged, self.context.actual.sightings
+        if not tagged:
+            return
+        known = known | overwritten.around | overwritten.moves.keys()
+        origins = {tag_path_of(write.module, frames) for frames in find_origins(write)}
+        for _, path in sorted({use for origin in origins for use in self._find_program_uses().get(origin, ())}):
+            operation = tagged[path]
+            for sighting in sightings.get(path, ()):
+                one = self.scheduled.get(sighting.scheduled.id)
+                is_same = is_same_operation(operation.opcode, sighting.instruction)
+                if one is not None and one.instruction.id not in known and is_same:
+                    yield one, sighting
+
+    def _find_uses(self) -> Mapping[Definition, list[_Use]]:
+        """Definition to who reads it, each reader once."""
+        if self._uses is None:
+            found: defaultdict[Definition, list[_Use]] = defaultdict(list)
+            for position, one in enumerate(self.scheduled.values()):
+                if one.instruction.opcode.endswith(("-done", "-update")):
+                    continue
+                seen: set[Definition] = set()
+                for operand, value in enumerate(one.instruction.operands):
+                    for index in iterate_leaves(value.shape):
+                        definition = self.positions.resolve(value, index)
+                        if definition not in seen:
+                            seen.add(definition)
+                            found[definition].append((position, operand, one, index))
+            self._uses = found
+        return self._uses
+
+    def _find_program_uses(self) -> Mapping[TagPath, list[tuple[int, TagPath]]]:
+        """Operation of the program to the operations that read it, with their places in program order."""
+        if self._program_uses is None:
+            found: defaultdict[TagPath, list[tuple[int, TagPath]]] = defaultdict(list)
+            for position, (path, operation) in enumerate(self.context.intended.tagged.items()):
+                for operand in operation.operands:
+                    found[operand].append((position, path))
+            self._program_uses = found
+        return self._program_uses
+
+    def _find_moves(self, definition: Definition) -> dict[int, Definition]:
+        found: dict[int, Definition] = {}
+        while (one := self.scheduled.get(definition[0])) is not None and one.instruction.id not in found:
+            moving = one.instruction
+            if not find_moves(self.context.optimized, moving) or not moving.operands:
+                break
+            if moving.opcode.endswith("-done"):
+                found[moving.id] = definition
+                moving = moving.operands[0]
+            leaves = list(iterate_leaves(moving.operands[0].shape))
+            if len(leaves) != 1:
+                break
+            definition = found[moving.id] = self.positions.resolve(moving.operands[0], leaves[0])
+        return found

@@ -1,0 +1,173 @@
+"""Carriers: operations that hold what stood in a kernel's operand before the kernel overwrote it.
+
+A schedule can be stale without missing the write: a global norm over two gradients, one fresh and one stale, depends on
+the write all the same. What gives it away is that it *also* depends on the value from before, by a path that does not lead
+through the kernel. Carriers are the operations where such a path can start:
+  (1) the operation that defines the overwritten operand, looked for through its other names (see `reaching_definitions`);
+  (2) each operation all of whose users are carriers (the bf16 logits before the convert, the product before the bias);
+      not a broadcast, which holds fewer elements than it has, and which everyone makes anew where it is needed.
+Not a carrier, because the optimized module may share it with others for good reason:
+  (3) one that depends on no parameter (zeros, an iota);
+  (4) one that has a twin outside (2): common subexpression elimination will merge the two.
+Carriers are found again in the optimized module by tag and opcode; one that has grown is two operations merged into one (two
+products with a factor in common) and stands for neither. When there are none, only the test for missing writes
+is left.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
+from ligerdiag.analysis.reaching_definitions import find_one_value, find_origins, number_values
+from ligerdiag.analysis.writes import HiddenWrite, call_tags_of
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import count_elements, is_tuple
+
+_NOT_OPERATIONS = having(Trait.NO_OPERATION, Trait.FROM_NOTHING, Trait.CONTROL_FLOW)
+_NOT_PARTS = _NOT_OPERATIONS | {"broadcast"}
+_LIBRARY_CALLS = having(Trait.LIBRARY_CALL)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Carriers:
+    """Where ORIG labels start."""
+
+    instructions: Mapping[tuple[TagPath, int], tuple[int, ...]]
+    """(Tag path, instruction id) in the unoptimized module to the hidden writes that it carries the original of."""
+    paths: Mapping[TagPath, tuple[tuple[HloInstruction, int], ...]]
+    """Tag path to (operation, hidden write): what to recognise in the optimized module, see `is_carrier`."""
+    parameters: Mapping[int, tuple[int, ...]]
+    """Entry parameter number to hidden writes, where a kernel overwrites the parameter itself."""
+
+
+def compute_carriers(writes: tuple[HiddenWrite, ...]) -> Carriers:
+    """Carriers of every hidden write of the program as written."""
+    instructions: defaultdict[tuple[TagPath, int], list[int]] = defaultdict(list)
+    paths: defaultdict[TagPath, list[tuple[HloInstruction, int]]] = defaultdict(list)
+    parameters: defaultdict[int, list[int]] = defaultdict(list)
+    for index, prefix, computation, values in _group_origins(writes, parameters):
+        module = writes[0].module
+        for carrier in _find_carriers(computation, values):
+            own = module.find_tag_path(carrier)
+            instructions[(*prefix, *own), carrier.id].append(index)
+            if own:
+                paths[(*prefix, *own)].append((carrier, index))
+    return Carriers(
+        {key: tuple(value) for key, value in instructions.items()},
+        {key: tuple(value) for key, value in paths.items()},
+        {key: tuple(value) for key, value in parameters.items()},
+    )
+
+
+def _group_origins(
+    writes: tuple[HiddenWrite, ...], parameters: defaultdict[int, list[int]]
+) -> Iterator[tuple[int, TagPath, HloComputation, list[HloInstruction]]]:
+    """HiddenWrite index, tags of the way to a computation, and its origins; entry parameters are added to `parameters`.
+
+    Two calls that XLA makes one write have one index, and their operands are no twins outside (4).
+    """
+    found: dict[tuple[int, TagPath, int], tuple[HloComputation, dict[int, HloInstruction]]] = {}
+    for write in writes:
+        for frames in find_origins(write):
+            computation, value = frames[-1].computation, frames[-1].instruction
+            if value.opcode == "parameter":
+                if write.index not in parameters[value.proto.parameter_number]:
+                    parameters[value.proto.parameter_number].append(write.index)
+                continue
+            key = (write.index, call_tags_of(write.module, frames[:-1]), computation.id)
+            found.setdefault(key, (computation, {}))[1][value.id] = value
+    for (index, prefix, _), (computation, values) in found.items():
+        yield index, prefix, computation, list(values.values())
+
+
+def is_same_operation(opcode: str, optimized: HloInstruction) -> bool:
+    """Whether an instruction of the optimized module may be what became of an operation with this opcode."""
+    if optimized.opcode == opcode:
+        return True
+    return opcode in _LIBRARY_CALLS and optimized.opcode == "custom-call"  # cuBLAS, cuDNN
+
+
+def is_carrier(operation: HloInstruction, optimized: HloInstruction) -> bool:
+    """Whether an instruction of the optimized module with the operation's tag is what became of it alone."""
+    if not is_same_operation(operation.opcode, optimized):
+        return False
+    return is_tuple(optimized.shape) or count_elements(optimized.shape) <= count_elements(operation.shape)
+
+
+def compute_carried(
+    module: HloModule, carriers: Carriers, candidates: Mapping[TagPath, tuple[TagPath, ...]], space: LabelSpace
+) -> Mapping[int, Labels]:
+    """Instruction id in the optimized module to the ORIG labels that start there, whichever of its candidates it is.
+
+    candidates: tag path of an instruction that may be one of several operations to theirs.
+    """
+    paths = carriers.paths
+    if not paths:
+        return {}
+    carrying = {
+        id(some): any(path in paths for path in some) for some in {id(c): c for c in candidates.values()}.values()
+    }
+    found: dict[int, Labels] = {}
+    known: dict[tuple[int, str, int], Labels] = {}
+    tags = module.tags
+    for computation in module.computations.values():
+        for instruction in computation.instructions:
+            path = tags.get(instruction.id)
+            if path is None:
+                continue
+            if path in paths:
+                found[instruction.id] = _start(paths[path], instruction, space)
+            elif path in candidates and carrying[id(candidates[path])]:
+                size = -1 if is_tuple(instruction.shape) else count_elements(instruction.shape)
+                key = (id(candidates[path]), instruction.opcode, size)  # all that `is_carrier` looks at
+                if key not in known:
+                    known[key] = -1
+                    for candidate in candidates[path]:
+                        known[key] &= _start(paths.get(candidate, ()), instruction, space)
+                found[instruction.id] = known[key]
+    return {number: labels for number, labels in found.items() if labels}
+
+
+def _start(carried: tuple[tuple[HloInstruction, int], ...], instruction: HloInstruction, space: LabelSpace) -> Labels:
+    labels = 0
+    for operation, write in carried:
+        if is_carrier(operation, instruction):
+            labels |= space.original(write)
+    return labels
+
+
+def _find_carriers(computation: HloComputation, values: list[HloInstruction]) -> list[HloInstruction]:
+    users = computation.users
+    found = {value.id: value for value in values if value.opcode not in _NOT_OPERATIONS}
+    pending = [operand for value in found.values() for operand in value.operands]
+    while pending:
+        candidate = pending.pop()
+        if candidate.id in found or candidate.opcode in _NOT_PARTS or candidate is computation.root:
+            continue
+        if all(user.id in found for user in users[candidate.id]):
+            found[candidate.id] = candidate
+            pending += candidate.operands
+    numbers, dependent = number_values(computation), _find_dependent(computation)
+    every = _count_values(computation)
+    inside = Counter(numbers[one.id] for one in found.values() if find_one_value(one) is None)
+    return [c for c in found.values() if c.id in dependent and inside[numbers[c.id]] == every[numbers[c.id]]]
+
+
+@lru_cache(maxsize=32)
+def _count_values(computation: HloComputation) -> Mapping[int, int]:
+    """Number of a value to how many instructions have it."""
+    numbers = number_values(computation)
+    return Counter(numbers[one.id] for one in computation.instructions if find_one_value(one) is None)
+
+
+@lru_cache(maxsize=32)
+def _find_dependent(computation: HloComputation) -> frozenset[int]:
+    """Ids of the instructions that depend on a parameter."""
+    found: set[int] = set()
+    for instruction in computation.instructions:
+        if instruction.opcode == "parameter" or any(operand.id in found for operand in instruction.operands):
+            found.add(instruction.id)
+    return frozenset(found)

@@ -1,0 +1,269 @@
+"""Dependence sets inside fusions: of each fused instruction, and as a summary that is worked out once.
+
+What each value inside a fusion depends on, as parameters of the fused computation: worked out once, asked often.
+
+A schedule is evaluated several times, and what stands in a loop several times in each. What a fused instruction depends on
+differs from one time to the next only by what the fusion reads, where
+  (1) every fused instruction has one array, of the union of its operands; only the root may be a tuple of such;
+  (2) no pieces are told apart (see `parts`): there is no concatenation, and the fusion is given none;
+  (3) no kernel is called inside, and there is no computation further in;
+  (4) no label starts inside.
+A fusion of (1), (2) and (3) has a summary; whoever asks has to know about (4) and what the fusion is given. All other
+fusions are followed instruction by instruction (see `fused`).
+
+Inside a fusion: dependence sets of each fused instruction, so that the outputs of one fusion are told apart.
+
+Most fusions need not be followed so: see `fusion_summaries`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ligerdiag.analysis.evaluation.labels import Labels, Nesting
+from ligerdiag.analysis.evaluation.memory import Places, Read
+from ligerdiag.analysis.evaluation.parts import PartedValue, Parts, follow_parts, union_of
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import is_tuple, iterate_leaves
+
+_FOLLOWED = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CALLEE_TAKES_OPERANDS) | {"concatenate", "custom-call"}
+"""Opcodes that are not of (1) to (3), but for a root's."""
+_ONE_ARRAY = having(Trait.ONE_ARRAY)
+
+type _Mask = int
+"""Parameter numbers, a bit each."""
+
+
+@dataclass(slots=True, eq=False)
+class FusionSummary:
+    """What depends on which parameters. A *combination* is a set of parameters that some value depends on."""
+
+    combinations: tuple[tuple[int, ...], ...]
+    """Parameter numbers of each."""
+    computed: frozenset[int]
+    """Ids of the fused instructions that compute, where labels can start."""
+    tagged: tuple[tuple[TagPath, HloInstruction, int], ...]
+    """Those with a tag, each with its combination."""
+    results: tuple[tuple[int, int], ...]
+    """(slice number, combination) of every definition, in the order of the buffer assignment."""
+
+    def unite(self, given: list[Labels]) -> list[Labels]:
+        """The set of each combination. given: the sets of the fusion's operands."""
+        found: list[Labels] = []
+        for numbers in self.combinations:
+            labels = 0
+            for number in numbers:
+                labels |= given[number]
+            found.append(labels)
+        return found
+
+
+@dataclass(slots=True, eq=False)
+class FusionSummaries:
+    """Summaries of the fusions of one module, made when they are asked for and kept for all evaluations."""
+
+    module: HloModule
+    places: Places
+    _nesting: Nesting | None = None
+    _found: dict[int, FusionSummary | None] = field(default_factory=dict[int, FusionSummary | None])
+
+    @property
+    def nesting(self) -> Nesting:
+        """Which computation holds what."""
+        if self._nesting is None:
+            self._nesting = Nesting(self.module)
+        return self._nesting
+
+    def find(self, fusion: HloInstruction) -> FusionSummary | None:
+        """The fusion's summary; None where it has to be followed."""
+        if fusion.id not in self._found:
+            self._found[fusion.id] = self._summarize(fusion)
+        return self._found[fusion.id]
+
+    def _summarize(self, fusion: HloInstruction) -> FusionSummary | None:
+        computation = self.module.computations[fusion.called_computations[0]]
+        masks = _find_masks(fusion, computation)
+        if masks is None:
+            return None
+        root = computation.root
+        leaves = [masks.get(one.id) for one in root.operands] if root.opcode == "tuple" else [masks.get(root.id)]
+        places = self.places.locate(fusion)
+        if None in leaves or len(places) != len(leaves):
+            return None
+        by_place = dict(zip(places, leaves, strict=True))
+        defined = self.places.buffers.definitions.get(fusion.id)
+        results = [(n, by_place.get(n, 0)) for _, n in defined] if defined else list(zip(places, leaves, strict=True))
+        numbers: dict[_Mask, int] = {}
+        tags = self.module.tags
+        computed = [one for one in computation.instructions if one.opcode not in ("parameter", "tuple")]
+        return FusionSummary(
+            computed=frozenset([one.id for one in computed]),
+            tagged=tuple(
+                [
+                    (tags[one.id], one, numbers.setdefault(masks[one.id], len(numbers)))
+                    for one in computed
+                    if one.id in tags
+                ]
+            ),
+            results=tuple([(place, numbers.setdefault(mask or 0, len(numbers))) for place, mask in results]),
+            combinations=tuple([tuple(_list_bits(mask)) for mask in numbers]),
+        )
+
+
+def _find_masks(fusion: HloInstruction, computation: HloComputation) -> dict[int, _Mask] | None:
+    """Id of each fused instruction, but for a root tuple, to what it depends on; None where (1) to (3) are not so."""
+    for operand in fusion.operands:
+        if is_tuple(operand.shape):
+            return None
+    masks: dict[int, _Mask] = {}
+    for instruction in computation.instructions:
+        opcode = instruction.opcode
+        if opcode == "parameter":
+            number = instruction.proto.parameter_number
+            if not 0 <= number < len(fusion.operands):
+                return None
+            masks[instruction.id] = 1 << number
+        elif opcode not in _FOLLOWED and (opcode in _ONE_ARRAY or not is_tuple(instruction.shape)):
+            mask = 0
+            for operand in instruction.operands:
+                if operand.id not in masks:
+                    return None
+                mask |= masks[operand.id]
+            masks[instruction.id] = mask
+        elif opcode != "tuple" or instruction is not computation.root:
+            return None
+    return masks
+
+
+def _list_bits(mask: _Mask) -> list[int]:
+    return [number for number in range(mask.bit_length()) if mask >> number & 1]
+
+
+_PLAIN = having(Trait.ONE_ARRAY, Trait.ARRAY_OF_ARRAYS, Trait.FROM_NOTHING) - {"concatenate"}
+"""Opcodes that compute one array of all their operands: the set is the union, if no pieces are told apart."""
+
+
+class Surroundings(Protocol):
+    """What a fusion needs of the evaluation around it."""
+
+    def conclude(
+        self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
+    ) -> Labels:
+        """The set of an operation's result, with the labels that start there; keeps what a tagged operation depends on."""
+        ...
+
+    def find_started(self, instruction: HloInstruction) -> Labels:
+        """The labels that start at this instruction."""
+        ...
+
+    def call_fused(self, call: HloInstruction, operands: list[Labels]) -> Labels:
+        """Run a custom call that stands inside a fusion; returns the set of its results."""
+        ...
+
+
+type FusedValue = int | Parts | tuple["FusedValue", ...]
+"""An array's set, its pieces' sets, or a tuple of values."""
+
+
+class FusionEvaluator:
+    """Evaluates one fusion instruction; nested fusions and calls are evaluated in turn."""
+
+    def __init__(
+        self,
+        module: HloModule,
+        surroundings: Surroundings,
+        fusion: HloInstruction,
+        reads: tuple[Read, ...],
+        parts: Mapping[int, Parts],
+    ) -> None:
+        """`parts`: operand_number to the operand's pieces, where they are known."""
+        self._module = module
+        self._surroundings = surroundings
+        self._fusion = fusion
+        self._reads = reads
+        self._parts = parts
+
+    def run(self) -> list[PartedValue]:
+        """Sets of the fusion's leaves, in order."""
+        arguments: list[FusedValue] = []
+        given: list[list[Labels]] = [[] for _ in self._fusion.operands]
+        for number, _, labels in self._reads:
+            given[number].append(labels)
+        for number, operand in enumerate(self._fusion.operands):
+            sets = given[number]
+            if number in self._parts:
+                arguments.append(self._parts[number].add(sets[0] & ~self._parts[number].union))
+            else:
+                arguments.append(tuple(sets) if is_tuple(operand.shape) else sets[0])
+        callee = self._module.computations[self._fusion.called_computations[0]]
+        return _flatten(self._run(callee, arguments))
+
+    def _run(self, computation: HloComputation, arguments: list[FusedValue]) -> FusedValue:
+        values: dict[int, FusedValue] = {}
+        conclude, fusion, reads = self._surroundings.conclude, self._fusion, self._reads
+        for instruction in computation.instructions:
+            labels: FusedValue | None = None
+            if instruction.opcode in _PLAIN:
+                labels = 0
+                for operand in instruction.operands:
+                    value = values[operand.id]
+                    if not isinstance(value, int):
+                        labels = None
+                        break
+                    labels |= value
+            if labels is None:
+                values[instruction.id] = self._evaluate(instruction, values, arguments)
+            else:
+                values[instruction.id] = conclude(instruction, fusion, labels, reads)
+        return values[computation.root.id]
+
+    def _evaluate(
+        self, instruction: HloInstruction, values: dict[int, FusedValue], arguments: list[FusedValue]
+    ) -> FusedValue:
+        opcode = instruction.opcode
+        if opcode == "parameter":
+            return arguments[instruction.proto.parameter_number]
+        operands = [values[o.id] for o in instruction.operands]
+        if opcode == "tuple":
+            return tuple(operands)
+        if opcode == "get-tuple-element":
+            whole = operands[0]
+            if isinstance(whole, tuple):
+                return whole[instruction.proto.tuple_index]
+            return whole
+        if opcode in ("fusion", "call"):
+            return self._run(self._module.computations[instruction.called_computations[0]], operands)
+        sets = [_union(operand) for operand in operands]
+        value: PartedValue | None = None
+        if not is_tuple(instruction.shape) and not any(isinstance(operand, tuple) for operand in operands):
+            value = follow_parts(instruction, [o for o in operands if not isinstance(o, tuple)])
+        if opcode == "custom-call":
+            value = self._surroundings.call_fused(instruction, sets)
+        elif value is None:
+            value = 0
+            for one in sets:
+                value |= one
+        concluded = self._surroundings.conclude(instruction, self._fusion, union_of(value), self._reads)
+        value = concluded if isinstance(value, int) else value.add(self._surroundings.find_started(instruction))
+        if is_tuple(instruction.shape):
+            return tuple([value for _ in iterate_leaves(instruction.shape)])
+        return value
+
+
+def _union(value: FusedValue) -> Labels:
+    if not isinstance(value, tuple):
+        return union_of(value)
+    labels = 0
+    for child in value:
+        labels |= _union(child)
+    return labels
+
+
+def _flatten(value: FusedValue) -> list[PartedValue]:
+    if not isinstance(value, tuple):
+        return [value]
+    found: list[PartedValue] = []
+    for child in value:
+        found += _flatten(child)
+    return found

@@ -1,0 +1,307 @@
+"""Dependence sets as integers: which bit stands for what, how a custom call passes them on, and which instructions
+carry none.
+
+Dependence sets as integers: which bit stands for what.
+
+For each hidden write W, and for each *iteration class* c, two bits:
+  FRESH(W, c)  the value depends on what W wrote;
+  ORIG(W, c)   the value depends on what stood in W's operand before W, on a path that does not lead through W's kernel.
+
+Iteration class 0 is "this iteration"; class j >= 1 says that the write happened in an earlier iteration of the loop at
+nesting level j (1 is the outermost), the outermost loop that has advanced since. Without it a dependence that is carried
+round a loop would hide one that is missing now.
+
+Above these come *marks*: one bit for each thing that turned up during the evaluation (a lucky read, a stale reader).
+
+How a custom call passes dependences on: the same rule in both programs.
+
+(1) What it returns depends on every operand that it may read.
+(2) What it leaves in a hidden-written operand depends on the same, and is FRESH.
+(3) A kernel's own reading of an operand before it overwrites it is what is meant to happen, so neither carries that
+    write's ORIG on. That of an earlier iteration goes on: what stood there then was another value.
+(4) What a kernel of unknown effect returns is FRESH of that unknown write: everything downstream is then unknown.
+
+Where an evaluation of the schedule has nothing to follow: most of a large module has nothing to do with any kernel.
+
+An instruction is *quiet* where nothing stands in what it reads, and nothing starts at it or in what it calls. Its result
+depends on nothing, and what it computes inside need not be followed. What is looked out for is seen all the same.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from ligerdiag.analysis.writes import HiddenWrite
+from ligerdiag.effects.access import Access, CallEffects
+from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
+from ligerdiag.hlo.opcodes import Trait, having
+
+type Labels = int
+"""A set of labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrongAbout:
+    """Key of a mark: what `instruction` computes is wrong about this hidden write."""
+
+    write: int
+    """HiddenWrite index."""
+    instruction: int
+    """Instruction id in the optimized module."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Earlier:
+    """Key of the mark that a mark of this kind becomes when the loop around its write goes on."""
+
+    of: WrongAbout
+
+
+@dataclass(slots=True)
+class LabelSpace:
+    """Bit layout for `writes` hidden writes under at most `depth` nested loops."""
+
+    writes: int
+    depth: int
+    _marks: dict[object, int] = field(default_factory=dict[object, int])
+    _keys: list[object] = field(default_factory=list[object])
+    """Of the marks, by number."""
+    _wrong: dict[int, Labels] = field(default_factory=dict[int, Labels])
+    _fresh: list[Labels] = field(init=False)
+    _original: list[Labels] = field(init=False)
+    _first_original: list[Labels] = field(init=False)
+    classes: int = field(init=False)
+    """Number of iteration classes."""
+    _firsts: Labels = field(init=False)
+    """FRESH(W, 0) of every W."""
+    _every_fresh: Labels = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.classes = self.depth + 1
+        once, width = (1 << self.classes) - 1, 2 * self.classes
+        self._first_original = [1 << (width * write + self.classes) for write in range(self.writes)]
+        self._fresh = [once << (width * write) for write in range(self.writes)]
+        self._original = [once << (width * write + self.classes) for write in range(self.writes)]
+        self._firsts = ((1 << (width * self.writes)) - 1) // ((1 << width) - 1)
+        self._every_fresh = self._firsts * once
+
+    @property
+    def above(self) -> Labels:
+        """The lowest bit that is not of a write."""
+        return 1 << (2 * self.classes * self.writes)
+
+    def fresh(self, write: int) -> Labels:
+        """FRESH(write, 0)."""
+        return 1 << (2 * self.classes * write)
+
+    def original(self, write: int) -> Labels:
+        """ORIG(write, 0)."""
+        return self._first_original[write]
+
+    def all_fresh(self, write: int) -> Labels:
+        """FRESH(write, c) for every c."""
+        return self._fresh[write]
+
+    def all_original(self, write: int) -> Labels:
+        """ORIG(write, c) for every c."""
+        return self._original[write]
+
+    def any_fresh(self, labels: Labels) -> Labels:
+        """FRESH(W, 0) of every W of which the set holds FRESH(W, c) for some c."""
+        found = fresh = labels & self._every_fresh
+        for number in range(1, self.classes):
+            found |= fresh >> number
+        return found & self._firsts
+
+    def any_original(self, labels: Labels) -> Labels:
+        """FRESH(W, 0) of every W of which the set holds ORIG(W, c) for some c."""
+        return self.any_fresh(labels >> self.classes)
+
+    def bits_of(self, writes: Iterable[int]) -> Labels:
+        """FRESH(W, 0) of these hidden writes."""
+        found = 0
+        for write in writes:
+            found |= 1 << (2 * self.classes * write)
+        return found
+
+    def writes_of(self, bits: Labels) -> Iterator[int]:
+        """The hidden writes that such bits stand for, rising."""
+        width = 2 * self.classes
+        while bits:
+            lowest = bits & -bits
+            yield (lowest.bit_length() - 1) // width
+            bits ^= lowest
+
+    def mark(self, key: object) -> Labels:
+        """The bit for `key`, the same one each time."""
+        number = self._marks.get(key)
+        if number is None:
+            number = self._marks[key] = len(self._marks)
+            self._keys.append(key)
+            if isinstance(key, WrongAbout):
+                self._wrong[key.write] = self._wrong.get(key.write, 0) | self.mark(key)
+                self.mark(_Earlier(key))  # the next bit
+        return 1 << (2 * self.classes * self.writes + number)
+
+    def without_marks(self) -> "LabelSpace":
+        """The same layout without marks."""
+        return LabelSpace(self.writes, self.depth)
+
+    def wrong_about(self, write: int) -> Labels:
+        """All marks so far that say that something is wrong about this write in this iteration."""
+        return self._wrong.get(write, 0)
+
+    def marks_in(self, labels: Labels) -> list[object]:
+        """The keys whose marks are in the set."""
+        digits = bin(labels >> (2 * self.classes * self.writes))[:1:-1]
+        found: list[object] = []
+        at = digits.find("1")
+        while at >= 0:
+            key = self._keys[at]
+            found.append(key.of if isinstance(key, _Earlier) else key)
+            at = digits.find("1", at + 1)
+        return list(dict.fromkeys(found))
+
+    def advance(self, labels: Labels, level: int, writes_inside: frozenset[int]) -> Labels:
+        """The set after one more iteration of the loop at `level` (1 = outermost) around `writes_inside`.
+
+        Class 0 becomes `level`; class c becomes min(c, level), since the outermost loop that advanced counts. What was wrong
+        about a write stays so: the write of the next iteration overwrites something else.
+        """
+        if not labels:
+            return labels
+        for write in writes_inside:
+            wrong = labels & self.wrong_about(write)
+            labels = labels & ~wrong | wrong << 1
+            for base in (2 * self.classes * write, 2 * self.classes * write + self.classes):
+                field_ = labels >> base & ((1 << self.classes) - 1)
+                stays = field_ & ((1 << (level + 1)) - 1) & ~1  # classes 1..level
+                moves = field_ & ~stays
+                if moves:
+                    labels = labels & ~(moves << base) | 1 << (base + level)
+        return labels
+
+    def forget_iterations(self, labels: Labels, write: int) -> Labels:
+        """All iteration classes of `write` folded into class 0, for loops that only one of the programs has."""
+        fresh, original = self.all_fresh(write), self.all_original(write)
+        folded = labels & ~fresh & ~original
+        if labels & fresh:
+            folded |= self.fresh(write)
+        if labels & original:
+            folded |= self.original(write)
+        return folded
+
+
+@dataclass(frozen=True, slots=True)
+class CallTransfer:
+    """Dependence sets after one custom call."""
+
+    results: Labels
+    """Of every output."""
+    written: tuple[tuple[int, Labels, Labels], ...]
+    """For each hidden-written operand: (operand_number, labels to drop, labels to add)."""
+
+
+def transfer_call(
+    effects: CallEffects, operands: list[Labels], writes: tuple[HiddenWrite, ...], space: LabelSpace
+) -> CallTransfer:
+    """Dependence sets that a call with these operand sets leaves; `writes` are the call's own hidden writes."""
+    read = 0
+    for number, labels in enumerate(operands):
+        access = effects.operands[number] if number < len(effects.operands) else Access.UNKNOWN
+        if access not in (Access.NONE, Access.WRITE):
+            read |= labels
+    settled = {write.index: space.original(write.index) | space.wrong_about(write.index) for write in writes}
+    for labels in settled.values():
+        read &= ~labels
+    results = read
+    for write in writes:
+        if write.unknown:
+            results |= space.fresh(write.index)
+    written = tuple((write.operand, settled[write.index], read | space.fresh(write.index)) for write in writes)
+    return CallTransfer(results, written)
+
+
+_FOLLOWED = having(Trait.RUNS_SCHEDULED, Trait.UPDATE) | {"custom-call", "async-done"}
+"""Opcodes that are never quiet: they run others, or change memory in ways of their own."""
+_NOT_SIGHTED = having(Trait.NO_OPERATION) - having(Trait.FROM_NOTHING)
+"""Opcodes of fused instructions that compute nothing."""
+
+
+@dataclass(slots=True, eq=False)
+class Nesting:
+    """Which computation of a module holds what."""
+
+    module: HloModule
+    homes: dict[int, int] = field(default_factory=dict[int, int])
+    """Instruction id to the id of the computation that holds it."""
+    _callers: defaultdict[int, set[int]] = field(default_factory=lambda: defaultdict[int, set[int]](set))
+    """Computation id to the ids of those that call it."""
+    _calling: set[int] = field(default_factory=set[int])
+    """Ids of the computations that hold a custom-call."""
+
+    def __post_init__(self) -> None:
+        for number, computation in self.module.computations.items():
+            instructions = computation.instructions
+            self.homes.update(dict.fromkeys([one.id for one in instructions], number))
+            if "custom-call" in [one.opcode for one in instructions]:
+                self._calling.add(number)
+            for called in [one.called_computations for one in instructions if one.called_computations]:
+                for callee in called:
+                    self._callers[callee].add(number)
+
+    def find_around(self, inner: Iterable[int]) -> set[int]:
+        """Ids of these computations, of those that hold a custom-call, and of all that call one of them, however deep."""
+        found: set[int] = set()
+        pending = [*self._calling, *inner]
+        while pending:
+            number = pending.pop()
+            if number not in found:
+                found.add(number)
+                pending += self._callers.get(number, ())
+        return found
+
+    def list_fused_callers(self, number: int) -> list[int]:
+        """Ids of the computations without a schedule that call this one."""
+        computations = self.module.computations
+        return [caller for caller in self._callers.get(number, ()) if not computations[caller].sequence]
+
+
+@dataclass(slots=True, eq=False)
+class QuietOnes:
+    """The instructions that are quiet in one evaluation if nothing stands in what they read."""
+
+    nesting: Nesting
+    started: frozenset[int]
+    """Ids of the instructions, scheduled or fused, where something starts."""
+    wanted: frozenset[TagPath]
+    """Operations to look out for."""
+    _loud: set[int] = field(init=False)
+    """Ids of the computations in which something starts, or is looked out for further in."""
+    _sought: defaultdict[int, list[HloInstruction]] = field(
+        default_factory=lambda: defaultdict[int, list[HloInstruction]](list)
+    )
+    """Computation id to the operations in it that are looked out for, in their order."""
+
+    def __post_init__(self) -> None:
+        nesting, wanted, tags = self.nesting, self.wanted, self.nesting.module.tags
+        sought = [number for number, path in tags.items() if path in wanted] if wanted else []
+        for home in dict.fromkeys([nesting.homes[number] for number in sought if number in nesting.homes]):
+            for one in nesting.module.computations[home].instructions:
+                if one.opcode not in _NOT_SIGHTED and tags.get(one.id) in wanted:
+                    self._sought[home].append(one)
+        deep = [caller for number in self._sought for caller in nesting.list_fused_callers(number)]
+        starting = [nesting.homes[number] for number in self.started if number in nesting.homes]
+        self._loud = nesting.find_around([*starting, *deep])
+
+    def may_be(self, instruction: HloInstruction) -> bool:
+        """Whether this scheduled instruction is quiet if nothing stands in what it reads."""
+        if instruction.opcode == "fusion" and instruction.called_computations[0] in self._loud:
+            return False
+        return instruction.id not in self.started and instruction.opcode not in _FOLLOWED
+
+    def list_sought(self, instruction: HloInstruction) -> list[HloInstruction]:
+        """The operations to look out for that a quiet instruction runs."""
+        if instruction.opcode == "fusion":
+            return self._sought.get(instruction.called_computations[0], [])
+        return [instruction] if self.nesting.module.tags.get(instruction.id) in self.wanted else []

@@ -1,0 +1,267 @@
+"""Memory of the scheduled program as dependence sets, and what an evaluation of the schedule leaves behind.
+
+Memory of the actual program, as dependence sets: what stands in each slice of XLA's buffer assignment right now.
+
+(1) A definition replaces the set of its slice; every reader of the slice sees the set that stands there.
+(2) A hidden write changes every slice that shares bytes with the operand's, whoever owns it; those slices are then *raw*:
+    their bytes were changed behind XLA's back, so an order that XLA did not mean decides who sees it.
+(3) A read of a raw slice that nothing forces to come after the write is lucky, and is marked so. So is a read that comes
+    before the write though nothing forces that.
+(4) Values without a place in the buffer assignment have numbers of their own (see `places`).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
+from ligerdiag.analysis.evaluation.order import Order
+from ligerdiag.analysis.evaluation.parts import PartedValue, Parts
+from ligerdiag.analysis.writes import Frames
+from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.dataflow import Positions
+from ligerdiag.hlo.module import HloInstruction, TagPath
+
+type OperandPlace = tuple[int, int]
+"""(operand_number, slice number)."""
+
+
+@dataclass(slots=True, eq=False)
+class Places:
+    """Slice numbers of the values of one module; a value without a place has a negative number of its own."""
+
+    buffers: BufferAssignment
+    positions: Positions
+    _leaves: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+    _operands: dict[int, tuple[OperandPlace, ...]] = field(default_factory=dict[int, tuple[OperandPlace, ...]])
+    _read: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+    _defined: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+    _placeless: int = 0
+
+    def locate(self, instruction: HloInstruction) -> tuple[int, ...]:
+        """Slice number of each leaf of the instruction's shape, in order."""
+        found = self._leaves.get(instruction.id)
+        if found is None:
+            places = self.positions.locate(instruction)
+            found = tuple([self._number() if place is None else place for place in places])
+            self._leaves[instruction.id] = found
+        return found
+
+    def _number(self) -> int:
+        self._placeless -= 1
+        return self._placeless
+
+    def list_operands(self, instruction: HloInstruction) -> tuple[OperandPlace, ...]:
+        """Every leaf of every operand."""
+        found = self._operands.get(instruction.id)
+        if found is None:
+            found = tuple(
+                [
+                    (number, place)
+                    for number, operand in enumerate(instruction.operands)
+                    for place in self.locate(operand)
+                ]
+            )
+            self._operands[instruction.id] = found
+        return found
+
+    def list_read(self, instruction: HloInstruction) -> tuple[int, ...]:
+        """Slice numbers of every leaf of every operand."""
+        found = self._read.get(instruction.id)
+        if found is None:
+            operands = instruction.operands
+            if len(operands) == 1:
+                found = self.locate(operands[0])
+            else:
+                found = tuple([place for operand in operands for place in self.locate(operand)])
+            self._read[instruction.id] = found
+        return found
+
+    def list_defined(self, instruction: HloInstruction) -> tuple[int, ...]:
+        """Slice numbers that the instruction writes as its own result."""
+        found = self._defined.get(instruction.id)
+        if found is None:
+            defined = self.buffers.definitions.get(instruction.id)
+            if defined is not None:
+                found = tuple([number for _, number in defined])
+            else:
+                found = tuple([number for number in self.locate(instruction) if number < 0])
+            self._defined[instruction.id] = found
+        return found
+
+
+type Read = tuple[int, int, Labels]
+"""(operand_number of the scheduled instruction, slice number, set that stood there)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LuckyRead:
+    """Key of a mark: `reader` sees (or does not see) the hidden write only because of the schedule's order."""
+
+    write: int
+    """HiddenWrite index."""
+    reader: int
+    """Id of the scheduled instruction that reads."""
+    after: bool
+    """It reads after the write (True) or before it (False)."""
+    slice_number: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ActualWrite:
+    """A hidden write where it stands in the optimized module."""
+
+    write: int
+    """HiddenWrite index."""
+    frames: Frames
+    slices: tuple[int, ...]
+    """Slice numbers of the overwritten operand."""
+    partial: bool = False
+    """The kernel gets a part of the slice only (an address inside it)."""
+    apart: bool = False
+    """That part is another one in each iteration of the loop around the call (see `iteration_slices`)."""
+
+    @property
+    def call(self) -> HloInstruction:
+        """The kernel's custom call."""
+        return self.frames[-1].instruction
+
+
+@dataclass(slots=True, eq=False)
+class Memory:
+    """Dependence sets by slice number; changed as the evaluation goes on."""
+
+    places: Places
+    space: LabelSpace
+    order: Order
+    targets: dict[int, list[ActualWrite]] = field(default_factory=dict[int, list[ActualWrite]])
+    """Slice number to the hidden writes that will hit it."""
+    targeted: dict[int, Labels] = field(default_factory=dict[int, Labels])
+    """Slice number to their ORIG(W, 0)."""
+    sets: dict[int, Labels] = field(default_factory=dict[int, Labels])
+    """Slice number to set; what is empty is missing."""
+    parts: dict[int, Parts] = field(default_factory=dict[int, Parts])
+    """Slice number to the pieces of what stands there, where they are known."""
+    raw: dict[int, tuple[ActualWrite, ...]] = field(default_factory=dict[int, tuple[ActualWrite, ...]])
+    performed: int = 0
+    """Hidden writes that have been met, in this iteration of every loop, as a bit each (see `expect`)."""
+    journal: dict[int, Labels] | None = None
+    """While a loop or branch runs: slice number to the set that stood there before its first change."""
+    _bits: dict[ActualWrite, int] = field(default_factory=dict[ActualWrite, int])
+
+    def put(self, number: int, value: PartedValue) -> None:
+        """A definition, (1)."""
+        if isinstance(value, Parts):
+            self.parts[number] = value
+            value = value.union
+        elif self.parts:
+            self.parts.pop(number, None)
+        self._set(number, value)
+        if self.raw:
+            self.raw.pop(number, None)
+
+    def _set(self, number: int, labels: Labels) -> None:
+        sets = self.sets
+        if self.journal is not None and number not in self.journal:
+            self.journal[number] = sets.get(number, 0)
+        if labels:
+            sets[number] = labels
+        elif number in sets:
+            del sets[number]
+
+    def read_all(self, places: tuple[OperandPlace, ...], reader: Frames) -> tuple[Read, ...]:
+        """What a reader of these places depends on, with the marks of (3)."""
+        raw, targeted, sets = self.raw, self.targeted, self.sets
+        return tuple(
+            [
+                (operand, number, self.read(number, reader))
+                if number in targeted or number in raw
+                else (operand, number, sets.get(number, 0))
+                for operand, number in places
+            ]
+        )
+
+    def read(self, number: int, reader: Frames) -> Labels:
+        """What a reader of this slice depends on, with the marks of (3)."""
+        labels = self.sets.get(number, 0)
+        if not labels:
+            return 0
+        overwritten = self.raw.get(number, ())
+        for write in overwritten:
+            if not self.order.is_forced(write.frames, reader):
+                labels |= self.space.mark(LuckyRead(write.write, reader[-1].instruction.id, True, number))
+        if labels & self.targeted.get(number, 0) & ~self.performed:
+            for write in self.targets[number]:
+                is_before = labels & self.space.original(write.write) and not self._bits[write] & self.performed
+                if is_before and not self.order.is_forced(reader, write.frames, from_second=True):
+                    labels |= self.space.mark(LuckyRead(write.write, reader[-1].instruction.id, False, number))
+        return labels
+
+    def expect(self, writes: tuple[ActualWrite, ...]) -> None:
+        """The hidden writes that will come.
+
+        Where one call performs a write, the write's bit is its ORIG(W, 0), so that many are looked up at once.
+        """
+        calls = Counter(write.write for write in writes)
+        for position, write in enumerate(writes):
+            original = self.space.original(write.write)
+            self._bits[write] = original if calls[write.write] == 1 else self.space.above << position
+            for number in write.slices:
+                self.targets.setdefault(number, []).append(write)
+                self.targeted[number] = self.targeted.get(number, 0) | original
+
+    def find_parts(self, number: int, value: HloInstruction) -> Parts | None:
+        """The pieces of what stands in this slice, if it is read in the shape that it was written in."""
+        parts = self.parts.get(number)
+        return parts if parts is not None and parts.shape == tuple(value.shape.dimensions) else None
+
+    def settle(self, number: int, labels: Labels) -> None:
+        """What stands in this slice where several ways through the program meet."""
+        self.parts.pop(number, None)
+        if labels:
+            self.sets[number] = labels
+        else:
+            self.sets.pop(number, None)
+
+    def overwrite(self, write: ActualWrite, dropped: Labels, added: Labels) -> None:
+        """A hidden write, (2)."""
+        self.performed |= self._bits.get(write, 0)
+        for number in write.slices:
+            for hit in self.overlapping(number):
+                before = self.sets.get(hit, 0)
+                self.parts.pop(hit, None)
+                self._set(hit, before | added if write.partial or hit != number else before & ~dropped | added)
+                self.raw[hit] = (*[w for w in self.raw.get(hit, ()) if w is not write], write)
+
+    def overlapping(self, number: int) -> Iterable[int]:
+        """Slices that share bytes with this one, itself included."""
+        return self.places.buffers.overlapping[number] if number >= 0 else (number,)
+
+
+@dataclass(slots=True, eq=False)
+class Sighting:
+    """A tagged operation of the program, found again in the optimized module. Final fields, as those of `HloInstruction`."""
+
+    instruction: Final[HloInstruction]
+    """The operation itself, perhaps inside a fusion."""
+    scheduled: Final[HloInstruction]
+    """The scheduled instruction that runs it."""
+    labels: Final[Labels]
+    reads: Final[tuple[Read, ...]]
+    """Of the scheduled instruction: (operand_number, slice number, set that stood there)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Actual:
+    """The actual program's dependence sets."""
+
+    outputs: tuple[Labels, ...]
+    """Per leaf of the entry root, in order."""
+    sightings: Mapping[TagPath, tuple[Sighting, ...]]
+    writes: tuple[ActualWrite, ...]
+    """Every hidden write that the optimized module still holds."""
+    frames: Mapping[int, Frames]
+    """Scheduled instruction id to a call path that leads to it."""
+    traced: frozenset[int] = frozenset()
+    """Indices of hidden writes whose operand was known to hold the original when the kernel came."""

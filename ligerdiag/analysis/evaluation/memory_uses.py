@@ -1,0 +1,120 @@
+"""Uses of the memory that a kernel overwrites: who reads it, and which buffers of one call stand in the same bytes.
+
+Which buffers of one kernel call stand in the same bytes.
+
+(1) What `output_to_operand_aliasing` declares, wherever the call stands.
+(2) What has one slice of the buffer assignment: an output in the place of an operand that is dead, or one value that is
+    handed over twice. Buffers that overlap in part are left alone, and so is a call inside of a fusion, whose buffers
+    have no slices of their own.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ligerdiag.analysis.evaluation.memory import ActualWrite
+from ligerdiag.analysis.writes import HiddenWrite
+from ligerdiag.hlo.dataflow import Positions, look_through
+from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import is_tuple, iterate_leaves
+
+_PLACES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
+_SILENT = having(Trait.LAUNCHES_NOTHING, Trait.FORWARDS, Trait.CONTROL_FLOW)
+"""Opcodes that read nothing themselves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Accesses:
+    """Scheduled instructions around one hidden write, each in schedule order."""
+
+    before: tuple[HloInstruction, ...]
+    """Read the overwritten memory and run before the kernel."""
+    after: tuple[HloInstruction, ...]
+    sources: tuple[tuple[HloInstruction, HloInstruction], ...]
+    """(reader, value): reads another value that the overwritten one was copied, cast or gathered from."""
+
+
+def find_accesses(
+    module: HloModule,
+    positions: Positions,
+    writes: tuple[HiddenWrite, ...],
+    actual: tuple[ActualWrite, ...],
+    times: Mapping[int, int],
+) -> Mapping[int, Accesses]:
+    """HiddenWrite index to who reads what. times: instruction id to LogicalTime."""
+    readers = [
+        instruction
+        for computation in module.computations.values()
+        for instruction in computation.sequence
+        if instruction.id in times and instruction.opcode not in _SILENT
+    ]
+    readers.sort(key=lambda reader: times[reader.id])
+    found: dict[int, Accesses] = {}
+    for write in actual:
+        runs = [frame.instruction for frame in write.frames if frame.instruction.id in times]
+        if not runs:
+            continue
+        slices, kernel = set(write.slices), runs[-1]
+        reading = [
+            reader
+            for reader in readers
+            if reader is not kernel and any(not slices.isdisjoint(positions.locate(o)) for o in reader.operands)
+        ]
+        sources = _find_sources(kernel, writes[write.write])
+        found[write.write] = Accesses(
+            before=tuple([reader for reader in reading if times[reader.id] < times[kernel.id]]),
+            after=tuple([reader for reader in reading if times[reader.id] > times[kernel.id]]),
+            sources=tuple(
+                [
+                    (reader, source)
+                    for reader in readers
+                    for source in dict.fromkeys(look_through(operand, _PLACES) for operand in reader.operands)
+                    if source in sources and reader not in sources and reader is not kernel
+                ]
+            ),
+        )
+    return found
+
+
+def _find_sources(kernel: HloInstruction, write: HiddenWrite) -> list[HloInstruction]:
+    """Values that the overwritten one is made from in steps of one array operand each, the nearest first."""
+    if kernel is not write.call:
+        return []  # inside of a fusion, the kernel gets an address in what the fusion is given
+    value = look_through(kernel.operands[write.operand], _PLACES)
+    found: list[HloInstruction] = []
+    while len(value.operands) == 1 and not is_tuple(value.operands[0].shape):
+        value = look_through(value.operands[0], _PLACES)
+        found.append(value)
+    return found[:-1] if found and found[-1].opcode == "parameter" else found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedBytes:
+    """An operand and another buffer of the same call, in the same bytes from the first to the last."""
+
+    operand: int
+    buffer: int
+    """Number of the other one: the call's operands, then its outputs."""
+    declared: bool
+    """(1), not (2)."""
+
+
+def find_shared_bytes(call: HloInstruction, positions: Positions) -> Iterator[SharedBytes]:
+    """In the order of the operands; what is declared first."""
+    count = len(call.operands)
+    leaves = list(iterate_leaves(call.shape))
+    aliases = call.operand_output_aliases
+    slices = [_find_slice(value, positions) for value in call.operands]
+    slices += [positions.find(call, leaf) for leaf in leaves]
+    for operand in range(count):
+        declared = count + leaves.index(aliases[operand]) if aliases.get(operand) in leaves else None
+        if declared is not None:
+            yield SharedBytes(operand=operand, buffer=declared, declared=True)
+        for buffer, number in enumerate(slices):
+            if number is not None and number == slices[operand] and buffer not in (operand, declared):
+                yield SharedBytes(operand=operand, buffer=buffer, declared=False)
+
+
+def _find_slice(value: HloInstruction, positions: Positions) -> int | None:
+    leaves = list(iterate_leaves(value.shape))
+    return positions.find(value, leaves[0]) if len(leaves) == 1 else None

@@ -1,0 +1,148 @@
+"""Values made of pieces that depend on different things, as long as the pieces can be told apart.
+
+XLA joins small operations into one: it concatenates the operands of several products that share the other operand, or of
+several all-reduces, and slices the result apart again. Without pieces every result would depend on all of them.
+  (1) A concatenation has a piece for each operand.
+  (2) A slice inside one piece has that piece's set.
+  (3) Elementwise operations, transposes, broadcasts, reductions over other dimensions, and products over other dimensions
+      keep the pieces; what else they read is added to each.
+  (4) Everything else forgets them: its set is the union.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ligerdiag.analysis.evaluation.labels import Labels
+from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.opcodes import Trait, having
+
+_ELEMENTWISE = having(Trait.ELEMENTWISE)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """An array with a set for each piece along one dimension."""
+
+    shape: tuple[int, ...]
+    dimension: int
+    limits: tuple[int, ...]
+    """Where each piece ends, exclusive; the first begins at 0."""
+    labels: tuple[Labels, ...]
+
+    @property
+    def union(self) -> Labels:
+        """The set of the whole array."""
+        found = 0
+        for one in self.labels:
+            found |= one
+        return found
+
+    def add(self, labels: Labels) -> "Parts":
+        """The same pieces, each with these labels added."""
+        return Parts(self.shape, self.dimension, self.limits, tuple([one | labels for one in self.labels]))
+
+    def placed(self, shape: tuple[int, ...], dimension: int) -> "Parts":
+        """The same pieces along a dimension of another shape."""
+        return Parts(shape, dimension, self.limits, self.labels)
+
+
+type PartedValue = Labels | Parts
+
+
+def union_of(value: PartedValue) -> Labels:
+    """The set of the whole value."""
+    return value if isinstance(value, int) else value.union
+
+
+def follow_parts(instruction: HloInstruction, operands: Sequence[PartedValue]) -> PartedValue | None:
+    """The instruction's own value where pieces can be told apart, (1) to (3); None where the union is all there is."""
+    shape = tuple(instruction.shape.dimensions)
+    if instruction.opcode == "concatenate":
+        return _concatenate(instruction, shape, operands)
+    number = next((n for n, value in enumerate(operands) if isinstance(value, Parts)), None)
+    if number is None:
+        return None
+    parts = operands[number]
+    assert isinstance(parts, Parts)
+    others = 0
+    for n, value in enumerate(operands):
+        if n != number:
+            others |= union_of(value)
+    match instruction.opcode:
+        case "slice":
+            return _slice(instruction, shape, parts)
+        case "transpose":
+            return parts.placed(shape, list(instruction.proto.dimensions).index(parts.dimension))
+        case "broadcast":
+            return parts.placed(shape, instruction.proto.dimensions[parts.dimension])
+        case "dot":
+            dimension = _find_dot_dimension(instruction, number, parts.dimension)
+        case "reduce" if number == 0 and shape:
+            reduced = set(instruction.proto.dimensions)
+            kept = [d for d in range(len(parts.shape)) if d not in reduced]
+            dimension = kept.index(parts.dimension) if parts.dimension in kept else None
+        case opcode if opcode in _ELEMENTWISE and parts.shape == shape:
+            return _combine(instruction, parts, operands)
+        case _:
+            return None
+    return None if dimension is None else parts.placed(shape, dimension).add(others)
+
+
+def _concatenate(
+    instruction: HloInstruction, shape: tuple[int, ...], operands: Sequence[PartedValue]
+) -> PartedValue | None:
+    dimension = instruction.proto.dimensions[0]
+    labels = tuple([union_of(value) for value in operands])
+    if len(set(labels)) < 2:
+        return None
+    limits: list[int] = []
+    for operand in instruction.operands:
+        limits.append((limits[-1] if limits else 0) + operand.shape.dimensions[dimension])
+    return Parts(shape, dimension, tuple(limits), labels)
+
+
+def _slice(instruction: HloInstruction, shape: tuple[int, ...], parts: Parts) -> PartedValue:
+    bounds = instruction.proto.slice_dimensions[parts.dimension]
+    starts = (0, *parts.limits[:-1])
+    inside = [
+        (min(limit, bounds.limit) - bounds.start, labels)
+        for start, limit, labels in zip(starts, parts.limits, parts.labels, strict=True)
+        if start < bounds.limit and bounds.start < limit
+    ]
+    if len(inside) == 1 or bounds.stride > 1:
+        found = 0
+        for _, labels in inside:
+            found |= labels
+        return found
+    return Parts(shape, parts.dimension, tuple([l for l, _ in inside]), tuple([labels for _, labels in inside]))
+
+
+def _find_dot_dimension(dot: HloInstruction, side: int, dimension: int) -> int | None:
+    """Where a dimension of an operand is in the result: batch, then free ones of lhs, then of rhs; None: contracted."""
+    numbers = dot.proto.dot_dimension_numbers
+    batch = (list(numbers.lhs_batch_dimensions), list(numbers.rhs_batch_dimensions))
+    contracted = (list(numbers.lhs_contracting_dimensions), list(numbers.rhs_contracting_dimensions))
+    if side > 1 or dimension in contracted[side]:
+        return None
+    if dimension in batch[side]:
+        return batch[side].index(dimension)
+    free = [
+        [d for d in range(len(operand.shape.dimensions)) if d not in batch[n] and d not in contracted[n]]
+        for n, operand in enumerate(dot.operands[:2])
+    ]
+    return len(batch[0]) + (len(free[0]) if side else 0) + free[side].index(dimension)
+
+
+def _combine(instruction: HloInstruction, parts: Parts, operands: Sequence[PartedValue]) -> PartedValue | None:
+    """An elementwise operation: pieces that end at the same places are joined piece by piece."""
+    found = parts
+    for value, operand in zip(operands, instruction.operands, strict=True):
+        dimensions = tuple(operand.shape.dimensions)
+        if dimensions and dimensions != parts.shape:
+            return None
+        if isinstance(value, Parts) and (value.dimension, value.limits) == (parts.dimension, parts.limits):
+            labels = tuple([a | b for a, b in zip(found.labels, value.labels, strict=True)])
+            found = Parts(parts.shape, parts.dimension, parts.limits, labels)
+        else:
+            found = found.add(union_of(value))
+    return found

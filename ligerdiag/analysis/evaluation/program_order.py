@@ -1,0 +1,364 @@
+"""Dependence sets of the program as the author wrote it: program order, every value with storage of its own.
+
+  (1) Order is that of the tags, which the worker gave out in program order; an instruction without a tag follows its
+      operands.
+  (2) Every instruction that computes makes new storage. `tuple`, `get-tuple-element` and the parameters of a `call` or of
+      a `conditional`'s branch are other names for existing storage; a loop's parameters are storage of the loop.
+  (3) A kernel's hidden write changes the storage of its operand, for everyone who reads it later.
+  (4) The program as written says itself, by snapshots, which value is meant where autodiff reads one (see
+      `compile.intent`). In a program that MLIR has folded, an operation that autodiff derived from the value before the
+      write is taken to read it as it was (see `residuals`).
+  (5) Loops run to a fixpoint; what a loop's predicate depends on, its results depend on.
+  (6) In a program that MLIR has folded, what cannot be told is marked (see `ambiguities`).
+  (7) The edges of a shard_map take and return all its values at once; each result is its own operand's.
+Not modelled: infeed, send and recv are taken for operations on their operands alone.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ligerdiag.analysis.evaluation.ambiguities import (
+    CONSTANTS,
+    Folded,
+    ResidualLines,
+    Value,
+    compute_residual_lines,
+    find_file_location,
+    is_derivative,
+    list_leaves,
+)
+from ligerdiag.analysis.evaluation.carriers import Carriers
+from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, transfer_call
+from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import is_tuple
+from ligerdiag.hlo.xla_pb2 import ShapeProto
+
+_ELEMENT_BY_ELEMENT = frozenset({"xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"})
+"""Custom calls whose result k is operand k in another sharding (xla/service/spmd/shardy/constants.h)."""
+
+_NOTHING = frozenset[TagPath]()
+_STRUCTURE = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CONTROL_FLOW)
+_ONE_ARRAY = having(Trait.ONE_ARRAY)
+_BARRIERS = having(Trait.BARRIER)
+
+
+@dataclass(slots=True)
+class TaggedSet:
+    """What one tagged operation of the program depends on, and on which tagged operations directly."""
+
+    opcode: str
+    labels: Labels
+    operands: frozenset[TagPath]
+    """Nearest tagged operations upstream."""
+    edges: tuple[tuple[TagPath, Labels], ...] = ()
+    """Of an operation of several operands: by operand, the one nearest tagged operation upstream and what the operand
+    depends on when it is read; () as a path where there is none, or more than one."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Intended:
+    """The intended program's dependence sets."""
+
+    outputs: tuple[Labels, ...]
+    """Per leaf of the entry root, in order."""
+    tagged: Mapping[TagPath, TaggedSet]
+    """Every operation that computes and has a tag."""
+
+
+def compute_intended(
+    module: HloModule,
+    writes: tuple[HiddenWrite, ...],
+    carriers: Carriers,
+    effects_of: EffectsOf,
+    space: LabelSpace,
+    *,
+    marked: Mapping[TagPath, Labels] | None = None,
+    folded: bool = False,
+    records: bool = True,
+) -> Intended:
+    """Evaluate the unoptimized module in program order.
+
+    marked: marks that results of tagged operations get. folded: the module is not the program as written, (6).
+    records: `tagged` is wanted; without it, the evaluation is about its outputs.
+    """
+    to_constants: frozenset[int] = frozenset()
+    while True:
+        evaluation = _Evaluation(
+            module,
+            writes,
+            carriers,
+            effects_of,
+            space,
+            marked or {},
+            folded=folded,
+            to_constants=to_constants,
+            records=records,
+        )
+        intended = evaluation.run_entry()
+        found = frozenset(evaluation.doubts.to_constants)
+        if found == to_constants:
+            return intended
+        to_constants = found  # known only now, and constants come first
+
+
+@dataclass(slots=True, eq=False)
+class _Evaluation:
+    module: HloModule
+    writes: tuple[HiddenWrite, ...]
+    carriers: Carriers
+    effects_of: EffectsOf
+    space: LabelSpace
+    marked: Mapping[TagPath, Labels]
+    folded: bool
+    to_constants: frozenset[int]
+    """Indices of the hidden writes that overwrite what is computed from constants alone."""
+    records: bool = True
+    tagged: dict[TagPath, TaggedSet] = field(default_factory=dict[TagPath, TaggedSet])
+    _storage: list[Labels] = field(default_factory=list[Labels])
+    _upstream: dict[int, frozenset[TagPath]] = field(default_factory=dict[int, frozenset[TagPath]])
+    """Storage index to the nearest tagged operations that it comes from."""
+    _by_call: dict[tuple[TagPath, int], tuple[HiddenWrite, ...]] = field(
+        default_factory=dict[tuple[TagPath, int], tuple[HiddenWrite, ...]]
+    )
+    _before: dict[int, tuple[int, Labels]] = field(default_factory=dict[int, tuple[int, Labels]])
+    """Overwritten storage: (HiddenWrite index, its set just before)."""
+    _residual_lines: Mapping[int, ResidualLines] = field(init=False)
+    doubts: Folded = field(init=False)
+    _seen: set[int] = field(default_factory=set[int])
+    """Indices of the hidden writes met so far."""
+    _overwriting: frozenset[TagPath] = field(init=False)
+    """Tag paths of the calls that hidden writes are of."""
+    _carrying: frozenset[int] = field(init=False)
+    """Ids of the carriers, by whatever path of calls."""
+
+    def __post_init__(self) -> None:
+        self._carrying = frozenset([number for _, number in self.carriers.instructions])
+        self._overwriting = frozenset([write.tag_path for write in self.writes])
+        self._residual_lines = compute_residual_lines(self.writes)
+        self.doubts = Folded(self.module, self.space, self._residual_lines)
+        for write in self.writes:
+            key = (write.tag_path, write.call.id)
+            self._by_call[key] = (*self._by_call.get(key, ()), write)
+
+    def run_entry(self) -> Intended:
+        """Evaluate the whole module."""
+        arguments: list[Value] = []
+        for parameter in self.module.entry.parameters:
+            labels = 0
+            for write in self.carriers.parameters.get(parameter.proto.parameter_number, ()):
+                labels |= self.space.original(write)
+            arguments.append(self.allocate(parameter.shape, labels))
+        root = self.run(self.module.entry, arguments, (), 0)
+        return Intended(tuple(self.read_leaves(self.module.entry.root, root)), self.tagged)
+
+    def allocate(self, shape: ShapeProto, labels: Labels) -> Value:
+        """New storage of this shape, every leaf with the same set."""
+        if is_tuple(shape):
+            return tuple([self.allocate(child, labels) for child in shape.tuple_shapes])
+        self._storage.append(labels)
+        return len(self._storage) - 1
+
+    def leaves(self, value: Value) -> list[Labels]:
+        """Sets of the value's leaves, in order."""
+        return [self._storage[index] for index in list_leaves(value)]
+
+    def run(self, computation: HloComputation, arguments: list[Value], prefix: TagPath, level: int) -> Value:
+        """Evaluate a computation once; returns its root's value."""
+        values: dict[int, Value] = {}
+        for instruction in self.module.sort_in_program_order(computation):
+            opcode = instruction.opcode
+            operands = [values[o.id] for o in instruction.operands]
+            if opcode == "parameter":
+                values[instruction.id] = arguments[instruction.proto.parameter_number]
+            elif opcode in _STRUCTURE:
+                values[instruction.id] = self._follow(instruction, operands, prefix, level)
+            else:
+                values[instruction.id] = self._compute(instruction, operands, prefix)
+        return values[computation.root.id]
+
+    def _follow(self, instruction: HloInstruction, operands: list[Value], prefix: TagPath, level: int) -> Value:
+        """What passes values on, (2), or runs other computations."""
+        match instruction.opcode:
+            case "tuple":
+                return tuple(operands)
+            case "get-tuple-element":
+                whole = operands[0]
+                assert isinstance(whole, tuple)
+                return whole[instruction.proto.tuple_index]
+            case "call":
+                callee = self.module.computations[instruction.called_computations[0]]
+                return self.run(callee, operands, (*prefix, *self.module.find_tag_path(instruction)), level)
+            case "while":
+                return self._run_loop(instruction, operands[0], prefix, level + 1)
+            case _:
+                return self._run_branches(instruction, operands, prefix, level)
+
+    def _compute(self, instruction: HloInstruction, operands: list[Value], prefix: TagPath) -> Value:
+        opcode = instruction.opcode
+        doubts = self.doubts.find(instruction, operands) if self.doubts.overwritten else 0
+        if opcode in _BARRIERS:
+            return self._add(self._copy(operands[0]), doubts)
+        tags = self.module.tags.get(instruction.id, ())
+        path = (*prefix, *tags) if prefix else tags
+        labels = doubts
+        if opcode == "custom-call":
+            labels = self._call_kernel(instruction, operands, path, doubts)
+            if instruction.proto.custom_call_target in _ELEMENT_BY_ELEMENT and len(operands) > 1:
+                return tuple([self._copy(operand) for operand in operands])  # (7)
+        elif (
+            self.folded and self._before and not self._before.keys().isdisjoint(operands) and is_derivative(instruction)
+        ):
+            for one in self._read_as_it_was(instruction, operands):
+                labels |= one
+        else:
+            storage = self._storage
+            for value in operands:
+                labels |= storage[value] if isinstance(value, int) else self._union(value)
+        if instruction.id in self._carrying:
+            for write in self.carriers.instructions.get((path, instruction.id), ()):
+                labels |= self.space.original(write)
+        if self.marked:
+            labels |= self.marked.get(path, 0)
+        if self.to_constants and opcode in CONSTANTS:
+            labels |= self.doubts.mark_constants(self.to_constants)
+        if opcode in _ONE_ARRAY:
+            value = len(self._storage)
+            self._storage.append(labels)
+        else:
+            value = self.allocate(instruction.shape, labels)
+        if self.folded:
+            self.doubts.follow(instruction, operands, value)
+        if self.records and (labels or tags):
+            self._record(opcode, path if tags else (), labels, operands, value)
+        return value
+
+    def _call_kernel(self, call: HloInstruction, operands: list[Value], path: TagPath, doubts: Labels) -> Labels:
+        """(3): hidden writes change storage; returns the set of the call's results."""
+        own = self._by_call.get((path, call.id), ())
+        certain = ~self.doubts.mark_constants(self.to_constants & {write.index for write in own})
+        sets = [(one | doubts) & certain for one in self._read_as_it_was(call, operands)]
+        # the call itself reads what it overwrites, folded or not
+        transfer = transfer_call(self.effects_of(call), sets, own, self.space)
+        for number, dropped, added in transfer.written:
+            write = next(w for w in own if w.operand == number)
+            for index in list_leaves(operands[number]):
+                self._before[index] = (write.index, self._storage[index])
+                if self.folded:
+                    self.doubts.overwrite(write.index, index, len(self._storage))
+                self._storage[index] = self._storage[index] & ~dropped | added | self.marked.get(path, 0)
+                self._upstream[index] = self._upstream.get(index, frozenset()) | {path}
+        self._seen.update(write.index for write in own)
+        return transfer.results
+
+    def _describe_edges(self, operands: list[Value]) -> tuple[tuple[TagPath, Labels], ...]:
+        """See `TaggedSet.edges`. The kernel calls that have overwritten an operand are not what it comes from."""
+        found: list[tuple[TagPath, Labels]] = []
+        for operand in operands:
+            above = self._upstream.get(operand, _NOTHING) - self._overwriting if isinstance(operand, int) else _NOTHING
+            found.append((next(iter(above)) if len(above) == 1 else (), self._union(operand)))
+        return tuple(found)
+
+    def _record(self, opcode: str, path: TagPath, labels: Labels, operands: list[Value], value: Value) -> None:
+        known = self._upstream
+        above: list[frozenset[TagPath]] = []
+        for operand in operands:
+            for index in (operand,) if isinstance(operand, int) else list_leaves(operand):
+                if index in known:
+                    above.append(known[index])
+        upstream = _NOTHING.union(*above) if len(above) > 1 else above[0] if above else _NOTHING
+        if path:
+            compares = labels and len(operands) > 1 and opcode != "custom-call"
+            edges = self._describe_edges(operands) if compares else ()
+            self.tagged[path] = TaggedSet(opcode, labels, upstream - {path} if path in upstream else upstream, edges)
+            upstream = frozenset((path,))
+        for index in (value,) if isinstance(value, int) else list_leaves(value):
+            known[index] = upstream
+
+    def _read_as_it_was(self, reader: HloInstruction, operands: list[Value]) -> list[Labels]:
+        """The operands' sets, from before the writes as far as (4) says so."""
+        if not self.folded or not self._before or not is_derivative(reader):
+            return [self._union(value) for value in operands]
+        return [self._as_it_was(reader, value, self._union(value)) for value in operands]
+
+    def _as_it_was(self, reader: HloInstruction, value: Value, labels: Labels) -> Labels:
+        """(4): the set from before the write, when that is what the reader was derived from."""
+        if isinstance(value, int) and value in self._before:
+            write, before = self._before[value]
+            if find_file_location(self.module, reader) in self._residual_lines[write].locations:
+                return before
+        return labels
+
+    def read_leaves(self, reader: HloInstruction, value: Value) -> list[Labels]:
+        """Sets of the leaves of a value that a computation returns, with what cannot be told about them."""
+        return [self._storage[index] | self.doubts.find_of_storage(reader, index) for index in list_leaves(value)]
+
+    def _add(self, value: Value, labels: Labels) -> Value:
+        """The value, with these labels added to each of its leaves."""
+        for index in list_leaves(value) if labels else ():
+            self._storage[index] |= labels
+        return value
+
+    def _copy(self, value: Value) -> Value:
+        if isinstance(value, tuple):
+            return tuple([self._copy(child) for child in value])
+        self._storage.append(self._storage[value])
+        copied = len(self._storage) - 1
+        if value in self._upstream:
+            self._upstream[copied] = self._upstream[value]
+        return copied
+
+    def _union(self, value: Value) -> Labels:
+        if isinstance(value, int):
+            return self._storage[value]
+        labels = 0
+        for index in list_leaves(value):
+            labels |= self._storage[index]
+        return labels
+
+    def _run_loop(self, instruction: HloInstruction, initial: Value, prefix: TagPath, level: int) -> Value:
+        body, condition = (self.module.computations[c] for c in instruction.called_computations)
+        head = self.leaves(initial)
+        seen_outside = set(self._seen)
+        while True:
+            state = self._copy(initial)
+            for index, labels in zip(list_leaves(state), head, strict=True):
+                self._storage[index] = labels
+            self._seen = set()
+            predicate = self._union(self.run(condition, [state], prefix, level))
+            result = self.run(body, [state], prefix, level)
+            inside = frozenset(self._seen)
+            following = [
+                before | self.space.advance(after | predicate, level, inside)
+                for before, after in zip(head, self.read_leaves(body.root, result), strict=True)
+            ]
+            if following == head:
+                self._seen |= seen_outside
+                for index, labels in zip(list_leaves(state), head, strict=True):
+                    self._storage[index] = labels
+                for new, old in zip(list_leaves(state), list_leaves(result), strict=True):
+                    self._upstream[new] = self._upstream.get(old, frozenset()) | self._upstream.get(new, frozenset())
+                return state
+            head = following
+
+    def _run_branches(self, instruction: HloInstruction, operands: list[Value], prefix: TagPath, level: int) -> Value:
+        predicate = self._union(operands[0])
+        before = list(self._storage)
+        merged: list[Labels] = []
+        ends: list[list[Labels]] = []
+        for callee, operand in zip(instruction.called_computations, operands[1:], strict=True):
+            self._storage[: len(before)] = before
+            branch = self.module.computations[callee]
+            leaves = self.read_leaves(branch.root, self.run(branch, [operand], prefix, level))
+            merged = [a | b for a, b in zip(merged, leaves, strict=True)] if merged else leaves
+            ends.append(self._storage[: len(before)])
+        for index in range(len(before)):
+            labels = 0
+            for end in ends:
+                labels |= end[index]
+            self._storage[index] = labels
+        value = self.allocate(instruction.shape, 0)
+        for index, labels in zip(list_leaves(value), merged, strict=True):
+            self._storage[index] = labels | predicate
+        return value

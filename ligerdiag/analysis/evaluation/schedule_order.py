@@ -1,0 +1,392 @@
+"""Dependence sets of the program as the GPU will run it: schedule order, on XLA's buffer assignment.
+
+(1) Computations run in the order of their sequence; the called ones of `while`, `call` and `conditional` where the caller
+    stands. A fusion reads its operands at once and is evaluated inside, so that several outputs are told apart.
+(2) Only instructions that define a buffer change memory: tuples, bitcasts and loop parameters are places, not copies.
+(3) An async operation is executed at its start. What a kernel may overwrite while it reads is marked where it is done, and
+    nowhere else: what it sees is up to the hardware (see `races`).
+(4) All devices run the same module in step, so a collective's result has the set of its operand.
+(5) Loops run to a fixpoint, as in the intended program; see `labels` for what crosses an iteration.
+(6) A custom call inside a fusion gets addresses: an operand that is a slice or bitcast of a fusion parameter is that
+    parameter's memory.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ligerdiag.analysis.evaluation.carriers import Carriers
+from ligerdiag.analysis.evaluation.fusions import FusionEvaluator, FusionSummaries, FusionSummary
+from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, QuietOnes, transfer_call
+from ligerdiag.analysis.evaluation.loop_slices import forget_other_slices
+from ligerdiag.analysis.evaluation.memory import Actual, ActualWrite, Memory, Places, Read, Sighting
+from ligerdiag.analysis.evaluation.order import Order
+from ligerdiag.analysis.evaluation.parts import PartedValue, Parts, follow_parts, union_of
+from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
+from ligerdiag.hlo.opcodes import Trait, having
+
+_SILENT = having(Trait.LAUNCHES_NOTHING) - having(Trait.FROM_NOTHING)
+"""Opcodes that move no bytes; labels may start at a constant."""
+
+_OPERANDWISE = having(Trait.OPERANDWISE)
+
+
+@dataclass(slots=True, eq=False)
+class ScheduleEvaluation:
+    """One evaluation of the optimized module; make a new one for each run."""
+
+    module: HloModule
+    fusions: FusionSummaries
+    """Of the module, from one evaluation to the next."""
+    space: LabelSpace
+    carriers: Carriers
+    effects_of: EffectsOf
+    writes: Mapping[int, tuple[HiddenWrite, ...]]
+    """custom-call instruction id in the optimized module to its hidden writes."""
+    actual_writes: tuple[ActualWrite, ...]
+    wanted: frozenset[TagPath]
+    """Tag paths whose sightings to keep."""
+    marked: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
+    """Instruction id, scheduled or fused, to marks that its results get."""
+    carried: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
+    """Instruction id to the ORIG labels that start there (see `carriers`)."""
+    sights: bool = True
+    """Sightings are wanted; without them, an evaluation is about its outputs."""
+    raced: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
+    """Id of an async start that races with a kernel to the marks that its results get."""
+    memory: Memory = field(init=False)
+    places: Places = field(init=False)
+    _sightings: dict[TagPath, dict[int, Sighting]] = field(init=False)
+    _by_call: defaultdict[int, list[ActualWrite]] = field(init=False)
+    _frames: dict[int, Frames] = field(default_factory=dict[int, Frames])
+    _met: set[int] = field(default_factory=set[int])
+    _traced: set[int] = field(default_factory=set[int])
+    _pending: dict[int, Labels] = field(default_factory=dict[int, Labels])
+    _started: frozenset[int] = field(init=False)
+    """Ids of the instructions where labels or marks start."""
+    _quiet: QuietOnes = field(init=False)
+    _entered: dict[int, Frames] = field(default_factory=dict[int, Frames])
+    """Computation id to the call path by which it was run last."""
+
+    def __post_init__(self) -> None:
+        self._sightings = defaultdict(dict)
+        self._by_call = defaultdict(list)
+        self._started = frozenset((*self.carried, *self.marked))
+        wanted = self.wanted if self.sights else frozenset[TagPath]()
+        self._quiet = QuietOnes(self.fusions.nesting, self._started.union(self._list_raced_dones()), wanted)
+        self.places = self.fusions.places
+        self.memory = Memory(self.places, self.space, Order())
+        for write in self.actual_writes:
+            self._by_call[write.call.id].append(write)
+        self.memory.expect(self.actual_writes)
+
+    def _list_raced_dones(self) -> list[int]:
+        """Ids of what finishes a start that races, and gets its marks, whatever it reads."""
+        return [
+            one.id
+            for computation in (self.module.computations.values() if self.raced else ())
+            for one in computation.instructions
+            if one.operands and one.operands[0].id in self.raced
+        ]
+
+    def run(self) -> Actual:
+        """Evaluate the whole module."""
+        entry = self.module.entry
+        for parameter in entry.parameters:
+            labels = 0
+            for write in self.carriers.parameters.get(parameter.proto.parameter_number, ()):
+                labels |= self.space.original(write)
+            for number in self.places.locate(parameter):
+                self.memory.put(number, labels)
+        self._run_sequence(entry, (), 0)
+        outputs = tuple([self.memory.sets.get(number, 0) for number in self.places.locate(entry.root)])
+        return Actual(
+            outputs,
+            {path: tuple(found.values()) for path, found in self._sightings.items()},
+            self.actual_writes,
+            self._frames,
+            frozenset(self._traced),
+        )
+
+    def _run_sequence(self, computation: HloComputation, prefix: Frames, level: int) -> None:
+        is_known = self._entered.get(computation.id) is prefix  # a loop's body, say
+        self._entered[computation.id] = prefix
+        standing, places, quiet = self.memory.sets.keys(), self.places, self._quiet
+        for instruction in computation.sequence or computation.instructions:
+            opcode = instruction.opcode
+            if opcode in _SILENT:
+                continue
+            if is_known:
+                frames = self._frames[instruction.id]
+            else:
+                frames = self._frames[instruction.id] = (*prefix, Frame(computation, instruction))
+            if standing.isdisjoint(places.list_read(instruction)) and quiet.may_be(instruction):
+                self._pass_over(instruction)
+                continue
+            match opcode:
+                case "fusion":
+                    self._run_fusion(instruction, frames)
+                case "while":
+                    self._run_loop(instruction, frames, level + 1)
+                case "conditional":
+                    self._run_branches(instruction, frames, level)
+                case "call":
+                    self._run_sequence(self.module.computations[instruction.called_computations[0]], frames, level)
+                case "async-start":
+                    self._start_async(instruction, frames, level)
+                case "async-done" | "async-update":
+                    self._finish_async(instruction)
+                case "custom-call":
+                    self._call_kernel(instruction, frames)
+                case _:
+                    self._compute(instruction, frames)
+
+    def _pass_over(self, instruction: HloInstruction) -> None:
+        """What a quiet instruction does."""
+        for number in self.places.list_defined(instruction):
+            self.memory.put(number, 0)
+        sought = self._quiet.list_sought(instruction)
+        if sought:
+            reads = tuple([(operand, place, 0) for operand, place in self.places.list_operands(instruction)])
+            for operation in sought:
+                self._sightings[self.module.tags[operation.id]][operation.id] = Sighting(
+                    operation, instruction, 0, reads
+                )
+
+    def _read_operands(self, instruction: HloInstruction, reader: Frames) -> tuple[Read, ...]:
+        """What stands in every leaf of every operand."""
+        return self.memory.read_all(self.places.list_operands(instruction), reader)
+
+    def _compute(self, instruction: HloInstruction, frames: Frames) -> None:
+        reads = self._read_operands(instruction, frames)
+        labels = 0
+        for _, _, one in reads:
+            labels |= one
+        if instruction.opcode.endswith("-done") and instruction.operands:
+            raced = self.raced.get(instruction.operands[0].id, 0)
+            labels |= raced
+            for number in self.places.locate(instruction) if raced else ():  # the start's own bytes
+                self.memory.put(number, self.memory.sets.get(number, 0) | raced)
+        value = follow_parts(instruction, self._parted(instruction, reads)) if self.memory.parts else None
+        if value is not None:
+            labels = union_of(value)
+        labels |= self.carried.get(instruction.id, 0)
+        if value is not None:
+            marks = labels | self.marked.get(instruction.id, 0)
+            extra = marks & ~union_of(value)
+            for number in self.places.list_defined(instruction):
+                self.memory.put(number, value | extra if isinstance(value, int) else value.add(extra))
+        elif instruction.opcode in _OPERANDWISE and len(instruction.operands) > 1:
+            self._define_elements(instruction, reads)
+        else:
+            self._define(instruction, labels)
+        self.sight(instruction, instruction, labels, reads)
+
+    def _parted(self, instruction: HloInstruction, reads: tuple[Read, ...]) -> list[PartedValue]:
+        """The operands' sets, in pieces where these are known."""
+        values: list[PartedValue] = [0] * len(instruction.operands)
+        for number, place, labels in reads:
+            parts = self.memory.find_parts(place, instruction.operands[number])
+            if parts is None:
+                values[number] = union_of(values[number]) | labels
+            else:
+                values[number] = parts.add(labels & ~parts.union)
+        return values
+
+    def _define_elements(self, collective: HloInstruction, reads: tuple[Read, ...]) -> None:
+        """Results of a combined collective: the last number of a leaf's ShapeIndex names the operand."""
+        marks = self.marked.get(collective.id, 0) | self.carried.get(collective.id, 0)
+        for index, number in self.places.buffers.definitions.get(collective.id, ()):
+            labels = marks
+            for operand, _, one in reads:
+                if index and operand == index[-1]:
+                    labels |= one
+            self.memory.put(number, labels)
+
+    def _define(self, instruction: HloInstruction, labels: Labels) -> None:
+        labels |= self.marked.get(instruction.id, 0)
+        for number in self.places.list_defined(instruction):
+            self.memory.put(number, labels)
+
+    def conclude(
+        self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
+    ) -> Labels:
+        """The set of what a fused instruction computes, with all that starts there; a tagged operation is kept."""
+        if self.carried:
+            labels |= self.carried.get(instruction.id, 0)
+        if self.sights:
+            self.sight(instruction, scheduled, labels, reads)
+        return labels | self.marked.get(instruction.id, 0) if self.marked else labels
+
+    def find_started(self, instruction: HloInstruction) -> Labels:
+        """ORIG labels and marks that start at this instruction."""
+        return self.carried.get(instruction.id, 0) | self.marked.get(instruction.id, 0)
+
+    def sight(
+        self,
+        instruction: HloInstruction,
+        scheduled: HloInstruction,
+        labels: Labels,
+        reads: tuple[Read, ...],
+    ) -> None:
+        """Keep what a tagged operation depends on here."""
+        if not self.sights:
+            return
+        path = self.module.tags.get(instruction.id)
+        if path and (labels or path in self.wanted):
+            self._sightings[path][instruction.id] = Sighting(instruction, scheduled, labels, reads)
+
+    def _run_fusion(self, instruction: HloInstruction, frames: Frames) -> None:
+        reads = self._read_operands(instruction, frames)
+        parts = self._find_parts(instruction, reads) if self.memory.parts else {}
+        summary = None if parts else self.fusions.find(instruction)
+        if summary is not None and self._started.isdisjoint(summary.computed):
+            self._run_summarized(instruction, summary, reads)
+            return
+        leaves = FusionEvaluator(self.module, self, instruction, reads, parts).run()
+        marks = self.marked.get(instruction.id, 0)
+        for (_, number), value in zip(
+            self.places.buffers.definitions.get(instruction.id, ())
+            or [((), n) for n in self.places.locate(instruction)],
+            self._order_leaves(instruction, leaves),
+            strict=True,
+        ):
+            self.memory.put(number, value | marks if isinstance(value, int) else value.add(marks))
+
+    def _find_parts(self, instruction: HloInstruction, reads: tuple[Read, ...]) -> dict[int, Parts]:
+        return {
+            number: found
+            for number, place, _ in reads
+            if (found := self.memory.find_parts(place, instruction.operands[number])) is not None
+        }
+
+    def _run_summarized(self, fusion: HloInstruction, summary: FusionSummary, reads: tuple[Read, ...]) -> None:
+        """The same by what the fusion reads: no label starts inside."""
+        united = summary.unite([labels for _, _, labels in reads])
+        for path, operation, combination in summary.tagged if self.sights else ():
+            labels = united[combination]
+            if labels or path in self.wanted:
+                self._sightings[path][operation.id] = Sighting(operation, fusion, labels, reads)
+        marks = self.marked.get(fusion.id, 0)
+        for number, combination in summary.results:
+            self.memory.put(number, united[combination] | marks)
+
+    def _order_leaves(self, instruction: HloInstruction, leaves: list[PartedValue]) -> list[PartedValue]:
+        """Sets in the order in which the buffer assignment lists the fusion's definitions."""
+        definitions = self.places.buffers.definitions.get(instruction.id)
+        if not definitions:
+            return leaves
+        places = self.places.locate(instruction)
+        if len(places) == len(leaves):
+            by_place = dict(zip(places, leaves, strict=True))
+            return [by_place.get(number, 0) for _, number in definitions]
+        union = 0
+        for value in leaves:
+            union |= union_of(value)
+        return [union] * len(definitions)
+
+    def _call_kernel(self, instruction: HloInstruction, frames: Frames) -> None:
+        reads = self._read_operands(instruction, frames)
+        operands = [0] * len(instruction.operands)
+        for number, _, labels in reads:
+            operands[number] |= labels
+        labels = self.call_fused(instruction, operands) | self.carried.get(instruction.id, 0)
+        self._define(instruction, labels)
+        self.sight(instruction, instruction, labels, reads)
+
+    def call_fused(self, call: HloInstruction, operands: list[Labels]) -> Labels:
+        """Run a custom call, (6): hidden writes change memory; returns the set of its results."""
+        own = self.writes.get(call.id, ())
+        operands = forget_other_slices(operands, own, self._by_call.get(call.id, ()), self.space)
+        transfer = transfer_call(self.effects_of(call), operands, own, self.space)
+        for (_, dropped, added), write in zip(transfer.written, own, strict=True):
+            self._met.add(write.index)
+            if operands[write.operand] & self.space.all_original(write.index):
+                self._traced.add(write.index)
+            for actual in self._by_call.get(call.id, ()):
+                if actual.call is call and actual.write == write.index:
+                    self.memory.overwrite(actual, dropped, added | self.marked.get(call.id, 0))
+        return transfer.results
+
+    def _start_async(self, instruction: HloInstruction, frames: Frames, level: int) -> None:
+        callee = self.module.computations[instruction.called_computations[0]]
+        self._run_sequence(callee, frames, level)
+        labels = 0
+        for number in self.places.locate(callee.root):
+            labels |= self.memory.sets.get(number, 0)
+        self._pending[instruction.id] = labels
+        for number in self.places.list_defined(instruction):
+            self.memory.put(number, labels)
+
+    def _finish_async(self, instruction: HloInstruction) -> None:
+        start = instruction.operands[0]
+        while start.opcode == "async-update":
+            start = start.operands[0]
+        raced = self.raced.get(start.id, 0)
+        labels = self._pending.get(start.id, 0) | raced
+        defined = self.places.list_defined(instruction)
+        for number in defined:
+            self.memory.put(number, labels)
+        for number in self.places.locate(instruction) if raced else ():
+            if number not in defined:
+                self.memory.put(number, self.memory.sets.get(number, 0) | raced)
+
+    def _run_loop(self, instruction: HloInstruction, frames: Frames, level: int) -> None:
+        memory = self.memory
+        body, condition = (self.module.computations[c] for c in instruction.called_computations)
+        met_outside = set(self._met)
+        outer_journal = memory.journal
+        raw_outside, performed_outside = dict(memory.raw), memory.performed
+        while True:
+            memory.journal = {}
+            memory.performed = performed_outside
+            memory.raw = dict(raw_outside)  # what an earlier iteration left raw is forced: iterations follow each other
+            self._met = set()
+            self._run_sequence(condition, frames, level)
+            predicate = 0
+            for number in self.places.locate(condition.root):
+                predicate |= memory.sets.get(number, 0)
+            self._run_sequence(body, frames, level)
+            inside = frozenset(self._met)
+            changed = False
+            for number, before in memory.journal.items():
+                after = self.space.advance(memory.sets.get(number, 0) | predicate, level, inside)
+                head = before | after
+                changed = changed or head != before
+                memory.settle(number, head)
+            if outer_journal is not None:
+                for number, before in memory.journal.items():
+                    outer_journal.setdefault(number, before)
+            if not changed:
+                break
+        memory.journal = outer_journal
+        self._met |= met_outside
+
+    def _run_branches(self, instruction: HloInstruction, frames: Frames, level: int) -> None:
+        memory = self.memory
+        predicate = 0
+        for number in self.places.locate(instruction.operands[0]):
+            predicate |= memory.read(number, frames)
+        outer_journal, raw_before = memory.journal, dict(memory.raw)
+        performed_before = performed_after = memory.performed
+        ends: list[tuple[dict[int, Labels], dict[int, Labels]]] = []
+        raw_after: dict[int, tuple[ActualWrite, ...]] = {}
+        for callee in instruction.called_computations:
+            memory.journal, memory.raw, memory.performed = {}, dict(raw_before), performed_before
+            self._run_sequence(self.module.computations[callee], frames, level)
+            performed_after |= memory.performed
+            journal = memory.journal
+            ends.append((journal, {number: memory.sets.get(number, 0) for number in journal}))
+            for number, found in memory.raw.items():
+                raw_after[number] = tuple(dict.fromkeys((*raw_after.get(number, ()), *found)))
+            for number, before in journal.items():
+                memory.settle(number, before)
+        memory.journal, memory.raw, memory.performed = outer_journal, raw_after, performed_after
+        for number in {n for journal, _ in ends for n in journal}:
+            labels = predicate
+            for _, end in ends:
+                labels |= end.get(number, memory.sets.get(number, 0))
+            if outer_journal is not None:
+                outer_journal.setdefault(number, memory.sets.get(number, 0))
+            memory.settle(number, labels)

@@ -1,0 +1,1 @@
+"""Describes a judged schedule for people: views, neighbourhoods, drift. Off the verdict's path."""

@@ -1,0 +1,234 @@
+"""What changed around the hidden writes from one compile to another.
+
+(1) A write is the one of the same kernel, operand and number.
+(2) Readers are paired from strict to loose (`_KEYS`), in the order of the schedule, and at each step those first that read
+    on the same side and from the same bytes. What is left over was gained or lost.
+(3) Which fusion holds a reader decides nothing, and neither does an output that only one side has: such a change is
+    `minor`. On which line a reader stands is no change at all.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import PurePath
+
+from ligerdiag.model.findings import SourceLine, Verdict
+from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Reader, ScheduleFacts
+
+
+class ChangeKind(StrEnum):
+    """What kind of difference it is."""
+
+    VERDICT = "verdict"
+    OUTPUT = "output"
+    """Only one side has it."""
+    KERNEL = "kernel"
+    """A write that only one side has, or that only one side's schedule performs."""
+    MOVED = "moved"
+    """A reader reads on the other side of the kernel."""
+    ORIGIN = "origin"
+    """A reader reads other bytes."""
+    GAINED = "gained"
+    LOST = "lost"
+    COPIED = "copied"
+    """The kernel gets a copy, or no longer gets one, or another."""
+    SHARED = "shared"
+    """Other values of the neighbourhood stand in the overwritten bytes."""
+    SIZE = "size"
+    """The kernel overwrites more or less."""
+    FUSION = "fusion"
+    """A reader stands in another fusion, or in none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One difference, told as from the first to the second."""
+
+    kind: ChangeKind
+    text: str
+    """One clause, lower case, no final stop."""
+    source: SourceLine | None = None
+    """The reader's line."""
+    output: str = ""
+    """The output whose verdict changed."""
+
+    @property
+    def is_minor(self) -> bool:
+        """Whether it decides nothing, see (3)."""
+        return self.kind in (ChangeKind.FUSION, ChangeKind.OUTPUT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderPair:
+    """One reader on both sides; None where it is not."""
+
+    before: Reader | None
+    after: Reader | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeighbourhoodPair:
+    """One hidden write on both sides; None where it is not."""
+
+    before: Neighbourhood | None
+    after: Neighbourhood | None
+    readers: tuple[ReaderPair, ...]
+    """In the order of the first side's schedule; those that the second alone has come last, in its order."""
+    changes: tuple[Change, ...]
+
+    @property
+    def title(self) -> str:
+        """As `Neighbourhood.title`."""
+        return next(one.title for one in (self.before, self.after) if one is not None)
+
+
+_KEYS: tuple[Callable[[Reader], Hashable], ...] = (
+    lambda reader: (reader.op_name, reader.opcode, _name_line(reader.source)),
+    lambda reader: (reader.op_name, reader.opcode),
+    lambda reader: (reader.primitive, _name_line(reader.source)),
+    lambda reader: (reader.primitive, reader.source.function if reader.source else ""),
+    lambda reader: reader.primitive,
+)
+"""What two readers have in common, from strict to loose; never an instruction's name or id, which no two compiles share."""
+
+
+def compare_schedules(
+    before: ScheduleFacts, after: ScheduleFacts
+) -> tuple[tuple[Change, ...], tuple[NeighbourhoodPair, ...]]:
+    """Changes of verdicts, and every write with its own changes."""
+    return tuple(_compare_outputs(before.outputs, after.outputs)), pair_neighbourhoods(before, after)
+
+
+def pair_neighbourhoods(before: ScheduleFacts, after: ScheduleFacts) -> tuple[NeighbourhoodPair, ...]:
+    """The writes of both sides, those of the first in their order, then those that the second alone has."""
+    first = {_identify(one): one for one in before.neighbourhoods}
+    second = {_identify(one): one for one in after.neighbourhoods}
+    return tuple([_pair(first.get(key), second.get(key)) for key in dict.fromkeys((*first, *second))])
+
+
+def pair_readers(before: Sequence[Reader], after: Sequence[Reader]) -> tuple[ReaderPair, ...]:
+    """See (2)."""
+    left, right = dict(enumerate(before)), dict(enumerate(after))
+    partner: dict[int, int] = {}
+    for key in _KEYS:
+        for strict in (True, False):
+            waiting: defaultdict[Hashable, list[int]] = defaultdict(list)
+            for number, reader in right.items():
+                waiting[_full_key(key, reader, strict=strict)].append(number)
+            for number, reader in tuple(left.items()):
+                found = waiting.get(_full_key(key, reader, strict=strict))
+                if found:
+                    partner[number] = found.pop(0)
+                    del left[number], right[partner[number]]
+    pairs = [
+        ReaderPair(before=reader, after=after[partner[number]] if number in partner else None)
+        for number, reader in enumerate(before)
+    ]
+    return (*pairs, *[ReaderPair(before=None, after=reader) for reader in right.values()])
+
+
+def describe_reader(reader: Reader) -> str:
+    """`` `dot_general` (chunks.py:56) ``."""
+    place = f" ({_name_line(reader.source)})" if reader.source is not None else ""
+    return f"`{reader.primitive}`{place}"
+
+
+def describe_origin(origin: Origin) -> str:
+    """What a reader of that kind reads."""
+    return {
+        Origin.VALUE: "the overwritten bytes",
+        Origin.SOURCE: "what the kernel's operand was copied from",
+        Origin.NOWHERE: "neither: it computes the value anew",
+    }[origin]
+
+
+def _full_key(key: Callable[[Reader], Hashable], reader: Reader, *, strict: bool) -> Hashable:
+    return (key(reader), reader.side, reader.origin) if strict else key(reader)
+
+
+def _identify(one: Neighbourhood) -> tuple[str, int, int]:
+    return one.kernel, one.operand, one.number
+
+
+def _name_line(source: SourceLine | None) -> str:
+    """File without folders, which differ between machines, and line."""
+    return f"{PurePath(source.file).name}:{source.line}" if source is not None else ""
+
+
+def _compare_outputs(before: Mapping[str, Verdict], after: Mapping[str, Verdict]) -> Iterator[Change]:
+    for name in dict.fromkeys((*before, *after)):
+        one, other = before.get(name), after.get(name)
+        if one is other:
+            continue
+        if one is None or other is None:
+            text = f"the output `{name}` is {'new' if one is None else 'gone'}"
+            yield Change(kind=ChangeKind.OUTPUT, text=text, output=name)
+        else:
+            text = f"`{name}` was {one.value} and is {other.value}"
+            yield Change(kind=ChangeKind.VERDICT, text=text, output=name)
+
+
+def _pair(before: Neighbourhood | None, after: Neighbourhood | None) -> NeighbourhoodPair:
+    readers = pair_readers(before.readers if before else (), after.readers if after else ())
+    changes: list[Change] = []
+    if before is None or after is None:
+        changes.append(Change(kind=ChangeKind.KERNEL, text="the call is new" if before is None else "the call is gone"))
+    elif before.fate is not after.fate:
+        text = f"the call was {before.fate.value} and is {after.fate.value}"
+        changes.append(Change(kind=ChangeKind.KERNEL, text=text))
+    elif before.fate is Fate.PERFORMED:
+        changes += [change for pair in readers for change in _compare_readers(pair)]
+        changes += _compare_storage(before, after)
+    return NeighbourhoodPair(before=before, after=after, readers=readers, changes=tuple(changes))
+
+
+def _compare_readers(pair: ReaderPair) -> Iterator[Change]:
+    before, after = pair.before, pair.after
+    if before is None or after is None:
+        reader = before or after
+        assert reader is not None
+        what = f"{describe_reader(reader)}, {reader.side.value} the kernel, of {describe_origin(reader.origin)}"
+        if before is None:
+            yield Change(kind=ChangeKind.GAINED, text=f"a reader more: {what}", source=reader.source)
+        else:
+            yield Change(kind=ChangeKind.LOST, text=f"a reader less: {what}", source=reader.source)
+        return
+    name = describe_reader(after)
+    if before.side is not after.side:
+        text = f"{name} moved from {before.side.value} to {after.side.value} the kernel"
+        yield Change(kind=ChangeKind.MOVED, text=text, source=after.source)
+    if before.origin is not after.origin:
+        text = f"{name} read {describe_origin(before.origin)} and reads {describe_origin(after.origin)}"
+        yield Change(kind=ChangeKind.ORIGIN, text=text, source=after.source)
+    if before.within is not None and after.within is not None and before.within != after.within:
+        text = f"{name} stood {_describe_within(before.within)} and stands {_describe_within(after.within)}"
+        yield Change(kind=ChangeKind.FUSION, text=text, source=after.source)
+
+
+def _describe_within(within: str) -> str:
+    if not within:
+        return "alone"
+    return f"in a {within}"
+
+
+def _compare_storage(before: Neighbourhood, after: Neighbourhood) -> Iterator[Change]:
+    if before.copied_by != after.copied_by:
+        text = f"the kernel's operand was {_describe_copy(before)} and is {_describe_copy(after)}"
+        yield Change(kind=ChangeKind.COPIED, text=text)
+    gained, lost = Counter(after.shares) - Counter(before.shares), Counter(before.shares) - Counter(after.shares)
+    for phrase in gained:
+        yield Change(kind=ChangeKind.SHARED, text=f"{phrase} now stands in the overwritten bytes")
+    for phrase in lost:
+        yield Change(kind=ChangeKind.SHARED, text=f"{phrase} no longer stands in the overwritten bytes")
+    if (before.shape, before.size) != (after.shape, after.size):
+        text = f"the kernel overwrote {_describe_size(before)} and overwrites {_describe_size(after)}"
+        yield Change(kind=ChangeKind.SIZE, text=text)
+
+
+def _describe_copy(one: Neighbourhood) -> str:
+    return f"a copy ({', '.join(one.copied_by)})" if one.copied_by else "no copy"
+
+
+def _describe_size(one: Neighbourhood) -> str:
+    return f"{one.shape} ({one.size} bytes)"

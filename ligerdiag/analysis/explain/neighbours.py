@@ -1,0 +1,187 @@
+"""Describes the neighbourhood of every hidden write: its readers, and what else stands in the overwritten bytes.
+
+What else of a hidden write's neighbourhood stands in the bytes that the kernel overwrites.
+
+Only values that touch the overwritten one count: what it is computed from, what its readers and the kernel return, and the
+program's arguments, constants and outputs. XLA also gives the bytes to others before and after; that is nobody's business.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.def_use import Scheduled, ValueReaders, find_moves
+from ligerdiag.analysis.evaluation.memory import ActualWrite
+from ligerdiag.analysis.writes import HiddenWrite
+from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.dataflow import Definition, Positions, look_through
+from ligerdiag.hlo.metadata import find_user_line
+from ligerdiag.hlo.module import HloInstruction, HloModule, strip_tags
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import compute_byte_size, iterate_leaves, render_shape
+from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Reader, Side
+
+ARGUMENT = "an argument of the program"
+CONSTANT = "a constant"
+OUTPUT = "an output of the program"
+RESULT = "a result of the kernel"
+READERS_RESULT = "the result of a reader"
+SOURCE = "what it is computed from"
+
+
+def find_sharing(
+    module: HloModule,
+    buffers: BufferAssignment,
+    positions: Positions,
+    write: ActualWrite,
+    *,
+    definition: Definition,
+    maker: HloInstruction | None,
+    readers: Iterable[HloInstruction],
+) -> tuple[str, ...]:
+    """One phrase each, sorted. maker: the scheduled instruction that computes the value; None for an argument, say."""
+    hit = _find_overlapping(buffers, write)
+    allocations = {buffers.slices[number].allocation for number in write.slices if number >= 0}
+    root = module.entry.root
+    facts = {
+        ARGUMENT: not allocations.isdisjoint(buffers.parameters),
+        CONSTANT: not allocations.isdisjoint(buffers.constants),
+        OUTPUT: any(positions.resolve(root, index) == definition for index in iterate_leaves(root.shape)),
+        RESULT: not hit.isdisjoint(_list_defined(buffers, write.call)),
+        READERS_RESULT: any(not hit.isdisjoint(_list_defined(buffers, reader)) for reader in readers),
+        SOURCE: maker is not None and any(not hit.isdisjoint(positions.locate(o)) for o in maker.operands),
+    }
+    return tuple(sorted(phrase for phrase, holds in facts.items() if holds))
+
+
+def _find_overlapping(buffers: BufferAssignment, write: ActualWrite) -> frozenset[int]:
+    return frozenset(hit for number in write.slices if number >= 0 for hit in buffers.overlapping[number])
+
+
+def _list_defined(buffers: BufferAssignment, instruction: HloInstruction) -> list[int]:
+    return [number for _, number in buffers.definitions.get(instruction.id, ())]
+
+
+_SHOWN_RESULTS = 3
+_BITCASTS = frozenset({"bitcast"})
+_STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
+
+
+def compute_neighbourhoods(context: Context) -> tuple[Neighbourhood, ...]:
+    """One for each hidden write, in program order; a write that several calls perform has one for each."""
+    if not context.writes:
+        return ()
+    survey = _Survey(context)
+    found: list[Neighbourhood] = []
+    numbers: dict[tuple[str, int], int] = {}
+    unplaced = {write.index for write in context.matching.unplaced}
+    for write in context.writes:
+        performed = [actual for actual in context.matching.actual if actual.write == write.index]
+        for actual in sorted(performed, key=lambda one: survey.times.get(one.call.id, 0)) or [None]:
+            key = (write.kernel, write.operand)
+            numbers[key] = numbers.get(key, 0) + 1
+            fate = Fate.UNPLACED if write.index in unplaced else Fate.GONE
+            plain = Neighbourhood(
+                kernel=write.kernel,
+                operand=write.operand,
+                number=numbers[key],
+                fate=fate,
+                source=find_user_line(context.program, write.call),
+            )
+            found.append(plain if actual is None else survey.describe(plain, write, actual))
+    return tuple(found)
+
+
+@dataclass(slots=True, eq=False)
+class _Survey:
+    """Looks around the writes of one schedule."""
+
+    context: Context
+    readers: ValueReaders = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.readers = ValueReaders(self.context)
+
+    @property
+    def times(self) -> Mapping[int, int]:
+        """Instruction id to LogicalTime."""
+        return self.readers.times
+
+    def describe(self, plain: Neighbourhood, write: HiddenWrite, actual: ActualWrite) -> Neighbourhood:
+        """What stands around the call that performs the write."""
+        overwritten = self.readers.find_overwritten(write, actual)
+        kernel = overwritten.kernel
+        readers: list[tuple[int, Reader]] = []
+        reading: dict[int, HloInstruction] = {}
+        for read in self.readers.find_reads(overwritten):
+            one = read.scheduled
+            reading[one.instruction.id] = one.instruction
+            time = self.times[one.anchor.id]
+            readers += [(time, self._make_reader(operation, one, kernel, read.origin)) for operation in read.operations]
+        for one, sighting in self.readers.find_recomputing(write, overwritten, set(reading)):
+            reader = self._make_reader(sighting.instruction, one, kernel, Origin.NOWHERE)
+            readers.append((self.times[one.anchor.id], reader))
+        maker = self.readers.scheduled.get(overwritten.definition[0])
+        return replace(
+            plain,
+            fate=Fate.PERFORMED,
+            shape=render_shape(overwritten.leaf),
+            size=compute_byte_size(overwritten.leaf) or 0,
+            readers=tuple([reader for _, reader in sorted(readers, key=lambda one: one[0])]),
+            copied_by=self._name_moves(overwritten.moves),
+            shares=find_sharing(
+                self.context.optimized,
+                self.context.buffers,
+                self.readers.positions,
+                actual,
+                definition=overwritten.definition,
+                maker=maker.instruction if maker is not None else None,
+                readers=reading.values(),
+            ),
+        )
+
+    def _name_moves(self, moves: Mapping[int, Definition]) -> tuple[str, ...]:
+        """Opcodes in the order in which they run; the two halves of an asynchronous one count once."""
+        module = self.context.optimized
+        moving = [self.readers.scheduled[number].instruction for number in reversed(tuple(moves))]
+        return tuple([op for one in moving if not one.opcode.endswith("-done") for op in find_moves(module, one)])
+
+    def _make_reader(self, operation: HloInstruction, one: Scheduled, kernel: HloInstruction, origin: Origin) -> Reader:
+        computations = self.context.optimized.computations
+        if operation.opcode in _STARTS_COMPUTATION and operation.called_computations:
+            operation = computations[operation.called_computations[0]].root
+        return Reader(
+            opcode=operation.opcode,
+            op_name=strip_tags(operation.op_name),
+            source=find_user_line(self.context.optimized, operation),
+            side=self._find_side(one, kernel),
+            origin=origin,
+            within=self._describe_whole(operation, one.instruction),
+        )
+
+    def _find_side(self, one: Scheduled, kernel: HloInstruction) -> Side:
+        now = self.times[kernel.id]
+        if self.times[one.anchor.id] > now:
+            return Side.AFTER
+        if one.anchor.opcode.endswith("-start"):
+            done = [user for user in one.home.users[one.anchor.id] if user.opcode.endswith("-done")]
+            if any(self.times.get(user.id, 0) > now for user in done):
+                return Side.ACROSS
+        return Side.BEFORE
+
+    def _describe_whole(self, operation: HloInstruction, instruction: HloInstruction) -> str:
+        if instruction.opcode == "custom-call":
+            return f"call of `{instruction.proto.custom_call_target}`"
+        if instruction.opcode != "fusion":
+            return ""
+        fused = self.context.optimized.computations[instruction.called_computations[0]]
+        if sum(one.opcode not in ("parameter", "bitcast") for one in fused.instructions) <= 1:
+            return ""
+        results = fused.root.operands if fused.root.opcode == "tuple" else (fused.root,)
+        names = [f"`{_name_primitive(look_through(result, _BITCASTS))}`" for result in results]
+        shown = list(dict.fromkeys(names))[:_SHOWN_RESULTS]
+        return f"fusion to {' and '.join(shown)}" + (" and others" if len(set(names)) > len(shown) else "")
+
+
+def _name_primitive(instruction: HloInstruction) -> str:
+    return strip_tags(instruction.op_name).rpartition("/")[2] or instruction.opcode

@@ -1,0 +1,299 @@
+"""Outputs in words, for a reader who has never seen HLO: what each is computed from, what is wrong with it, and why it
+is unknown.
+
+One line for each output, for who has never seen HLO: what it is computed from, and what is wrong with that.
+
+Said is what the analysis knows: from where a value is read, before or after the kernel, and what forces that. What the
+kernel computes, and what the numbers then are, it does not know.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.evaluation.ambiguities import Ambiguity, Reason
+from ligerdiag.analysis.evaluations import EvaluatedPair
+from ligerdiag.analysis.value_flow import ValueFlow, name_written
+from ligerdiag.analysis.verdict.blame import ReadFinding
+from ligerdiag.analysis.verdict.verdicts import Verdicts
+from ligerdiag.analysis.writes import HiddenWrite
+from ligerdiag.hlo.dataflow import Definition
+from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.shape import iterate_leaves
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.schedule_view import Access, Place, ReadKind
+from ligerdiag.text import count_of, join_words
+
+
+def describe_untraced(pair: EvaluatedPair, verdicts: Verdicts) -> tuple[str, ...]:
+    """One line for each write about which outputs are unknown and whose operand was not seen to hold the original."""
+    unknown = {c.write for o in verdicts.outputs.values() for c in o.causes if c.verdict is Verdict.UNKNOWN}
+    lines = [
+        f"what operand {write.operand} of `{write.kernel}` held before is not found again: whether its readers see that"
+        " could not be told"
+        for write in pair.writes
+        if write.index in unknown and not write.unknown and write.index not in pair.actual.traced
+    ]
+    return tuple(dict.fromkeys(lines))
+
+
+def describe_ambiguities(pair: EvaluatedPair, verdicts: Verdicts) -> tuple[str, ...]:
+    """One line for each ambiguity: what cannot be told, and the outputs that it makes unknown."""
+    outputs: defaultdict[Ambiguity, list[str]] = defaultdict(list)
+    for name, ambiguities in verdicts.ambiguities.items():
+        for ambiguity in sorted(ambiguities, key=lambda d: (d.write, d.reason.value, d.instruction)):
+            outputs[ambiguity].append(name)
+    if not outputs:
+        return ()
+    modules = (pair.program, pair.optimized)
+    program, optimized = ({i.id: i for c in m.computations.values() for i in c.instructions} for m in modules)
+    return tuple(
+        _describe(
+            pair,
+            ambiguity,
+            (optimized if ambiguity.reason in _OF_OPTIMIZED else program).get(ambiguity.instruction),
+            names,
+        )
+        for ambiguity, names in outputs.items()
+    )
+
+
+_OF_OPTIMIZED = frozenset({Reason.AMBIGUOUS, Reason.UNSURE, Reason.UNIDENTIFIED})
+
+
+def _describe(pair: EvaluatedPair, ambiguity: Ambiguity, instruction: HloInstruction | None, names: list[str]) -> str:
+    write = pair.writes[ambiguity.write]
+    reader = f"`%{instruction.name}`" if instruction is not None else "an instruction"
+    value = write.call.operands[write.operand].name
+    listed = ", ".join(f"`{name}`" for name in names)
+    match ambiguity.reason:
+        case Reason.DERIVATIVE:
+            why = (
+                f"{reader} reads `%{value}`, or a derivative of it: from before or after `{write.kernel}` overwrote it"
+            )
+        case Reason.OTHER_FORM:
+            why = f"{reader} reads another form of `%{value}`, or `%{value}` itself after `{write.kernel}` overwrote it"
+        case Reason.CONSTANT:
+            why = f"`{write.kernel}` overwrites a constant, `%{value}`, and which other constants are that one"
+        case Reason.AMBIGUOUS:
+            why = f"which operation {reader} is, and so what of `{write.kernel}` it should see"
+        case Reason.UNSURE:
+            why = f"whether {reader} is the author's operation, and so what of `{write.kernel}` it should see"
+        case Reason.NO_METADATA:
+            why = f"which operations of the optimized module are which, and so who reads what `{write.kernel}` wrote"
+        case Reason.TOO_MANY:
+            why = f"on which of very many operations that `{write.kernel}` makes wrong these outputs depend"
+        case Reason.UNIDENTIFIED:
+            why = f"whether {reader} computes what `{write.kernel}` overwrites, which no name says that can be believed"
+    return f"{why}, cannot be told: {listed}"
+
+
+@dataclass(slots=True, eq=False)
+class OutputSentences:
+    """Writes the sentences of one schedule."""
+
+    context: Context
+    accesses: tuple[Access, ...]
+
+    @property
+    def flow(self) -> ValueFlow:
+        """What is computed from what."""
+        return self.context.followed.flow
+
+    def describe(self, name: str, number: int) -> str:
+        """The sentence of the output with this name and number."""
+        match self.context.verdicts.outputs[name].verdict:
+            case Verdict.FRESH:
+                text = self._describe_fresh(number)
+            case Verdict.LATENT:
+                text = self._describe_latent(name)
+            case Verdict.UNKNOWN:
+                text = self._describe_unknown(name)
+            case Verdict.CLOBBERED:
+                text = self._describe_clobbered(name)
+            case Verdict.STALE:
+                text = self._describe_stale(name)
+        return f"`{name}` {text}"
+
+    def _describe_fresh(self, number: int) -> str:
+        labels = self.context.actual.outputs[number] if number < len(self.context.actual.outputs) else 0
+        space = self.context.space
+        written = [w for w in self.context.writes if labels & space.all_fresh(w.index)]
+        if written:
+            by = join_words([f"`{kernel}`" for kernel in dict.fromkeys(w.kernel for w in written)])
+            return f"is computed from what {by} wrote, and dependences force that order"
+        original = [w for w in self.context.writes if labels & space.all_original(w.index)]
+        if original:
+            value = join_words(list(dict.fromkeys(self._name_value(w) for w in original)))
+            by = join_words([f"`{kernel}`" for kernel in dict.fromkeys(w.kernel for w in original)])
+            return f"is computed from {value} as it is before {by} overwrites it, as the program means it"
+        returned = self._find_returned(number)
+        if returned:
+            return f"is computed from what {returned} returns, and from nothing that a kernel overwrites"
+        return "does not depend on what a kernel overwrites"
+
+    def _find_returned(self, number: int) -> str:
+        """Kernels whose results reach the output."""
+        found: dict[str, None] = {}
+        for one in self.context.followed.performed:
+            nodes = (
+                node for node in self.flow.list_nodes(one.kernel) if node != name_written(one.write.index, one.kernel)
+            )
+            if any(self.flow.compute_reach()[node] >> number & 1 for node in nodes):
+                found[f"`{one.write.kernel}`"] = None
+        return join_words(list(found))
+
+    def _describe_latent(self, name: str) -> str:
+        finding = _find_first(self.context.verdicts.latent, name)
+        if finding is None or finding.lucky is None:
+            return "is right in this schedule by luck: nothing forces the order of a kernel and who reads what it overwrites"
+        reader, value = self._name_step(finding.reader.id), self._name_value(finding.write)
+        kernel = finding.write.kernel
+        steps = self._count_steps(finding.reader.id, finding.write.index, is_after=finding.lucky.after)
+        if finding.lucky.after:
+            when = f"happens to read {value}{steps} after `{kernel}` overwrites it"
+        else:
+            when = f"happens to read {value}{steps} before `{kernel}` overwrites it"
+        return f"is right in this schedule by luck: {reader} {when}, and nothing forces that order"
+
+    def _describe_unknown(self, name: str) -> str:
+        causes = [c for c in self.context.verdicts.outputs[name].causes if c.verdict is Verdict.UNKNOWN]
+        unknown = [w for w in self.context.writes if w.unknown and any(c.write == w.index for c in causes)]
+        if any(cause.raced for cause in causes):
+            write = self.context.writes[next(cause.write for cause in causes if cause.raced)]
+            return (
+                f"may get either: a read of {self._name_value(write)} and `{write.kernel}`, which overwrites it, may run"
+                " at the same time"
+            )
+        if unknown:
+            operands = join_words([str(w.operand) for w in unknown if w.kernel == unknown[0].kernel])
+            return (
+                f"could not be decided: whether `{unknown[0].kernel}` overwrites operand {operands} could not be told"
+            )
+        if not self.context.has_program:
+            return (
+                "could not be decided: it may depend on what a kernel overwrites, and without the program as written it is"
+                " not known which value is meant"
+            )
+        more = "; see what is not covered" if self.context.verdicts.ambiguities.get(name) or not causes else ""
+        kernels = dict.fromkeys(self.context.writes[cause.write].kernel for cause in causes)
+        by = f" `{next(iter(kernels))}`" if kernels else " a kernel"
+        return (
+            f"could not be decided: whether it is to see what{by} overwrites, or does see it, could not be told{more}"
+        )
+
+    def _describe_clobbered(self, name: str) -> str:
+        access = self._find_access(name, ReadKind.CLOBBERED)
+        finding = _find_first(self.context.verdicts.clobbered, name)
+        if finding is not None:
+            reader, write = finding.reader.id, finding.write
+        elif access is not None:
+            reader, write = access.step, self.context.writes[access.buffer]
+        else:
+            kernel = self._name_kernel(name, Verdict.CLOBBERED)
+            return f"is wrong: it sees what {kernel} wrote, and needs what stood there before"
+        steps = self._count_steps(reader, write.index, is_after=True)
+        return (
+            f"is wrong: it needs {self._name_value(write)} as it was before `{write.kernel}` overwrote it, and"
+            f" {self._name_step(reader)} reads it{steps} after: it gets what the kernel wrote"
+        )
+
+    def _describe_stale(self, name: str) -> str:
+        access = self._find_access(name, ReadKind.STALE)
+        finding = _find_first(self.context.verdicts.stale, name) or self._find_same(access)
+        kernel = self._name_kernel(name, Verdict.STALE)
+        is_unnamed = finding is None or finding.write in self.context.matching.missing
+        if is_unnamed and self.context.verdicts.misses_merged_call(name):
+            return f"is wrong: XLA runs two calls of {kernel} as one, and what the second one is to write is missed"
+        if finding is None and self.context.verdicts.misses_only_gone_calls(name):
+            return f"is wrong: {kernel} is not run, and what it is to write is missed"
+        if finding is None or finding.wrong is None:
+            if access is not None:
+                value = self._name_value(self.context.writes[access.buffer])
+                return f"is wrong: {self._name_step(access.step)} does not read what {kernel} wrote to {value}"
+            return f"is wrong: it misses what {kernel} wrote; who reads something else instead could not be told"
+        reader, value = self._name_step(finding.reader.id), self._name_value(finding.write)
+        match finding.wrong.place:
+            case Place.SAME_BYTES:
+                steps = self._count_steps(finding.reader.id, finding.write.index, is_after=False)
+                return (
+                    f"is wrong: {reader} reads {value}{steps} before {kernel} overwrites it, and misses what it wrote"
+                )
+            case Place.COPY:
+                return f"is wrong: {reader} reads {self._describe_copy(finding)}: what the kernel wrote is missed"
+            case Place.COMPUTED_ANEW:
+                return (
+                    f"is wrong: {reader} does not read {value}, which {kernel} overwrites: it computes the value anew, or"
+                    " has it from elsewhere"
+                )
+
+    def _describe_copy(self, finding: ReadFinding) -> str:
+        """What a reader of other bytes reads, and what that has to do with those that are overwritten."""
+        kernel, value = f"`{finding.write.kernel}`", self._name_value(finding.write)
+        definition = self._find_read(finding)
+        if definition is None:
+            return f"other bytes than {value}, which {kernel} overwrites"
+        read = self._name_step(definition[0])
+        for one in self.context.followed.performed:
+            if one.write.index == finding.write.index:
+                overwritten = one.overwritten.definition
+                if self.flow.find_path((overwritten,), lambda node: node == definition):
+                    return f"{read}, but {kernel} overwrites {value}, which was made from it"
+                if self.flow.find_path((definition,), lambda node, overwritten=overwritten: node == overwritten):
+                    return f"{read}, which was made from {value}, but {kernel} overwrites {value} alone"
+        return f"{read}, but {kernel} overwrites other bytes, {value}"
+
+    def _name_step(self, number: int) -> str:
+        return f"`%{self.flow.instructions[self.flow.find_step(number)].name}`"
+
+    def _name_value(self, write: HiddenWrite) -> str:
+        """The overwritten value in the schedule, where the schedule overwrites it."""
+        for one in self.context.followed.performed:
+            if one.write.index == write.index:
+                return self._name_step(one.overwritten.definition[0])
+        return f"operand {write.operand} of `{write.kernel}`"
+
+    def _find_read(self, finding: ReadFinding) -> Definition | None:
+        """What a reader of other bytes reads."""
+        wrong = finding.wrong
+        if wrong is None or wrong.operand is None or wrong.operand >= len(finding.reader.operands):
+            return None
+        value = finding.reader.operands[wrong.operand]
+        leaves = list(iterate_leaves(value.shape))
+        found = self.flow.readers.positions.resolve(value, leaves[0]) if len(leaves) == 1 else None
+        return found if found is not None and found[0] in self.flow.instructions else None
+
+    def _name_kernel(self, name: str, verdict: Verdict) -> str:
+        causes = [c for c in self.context.verdicts.outputs[name].causes if c.verdict is verdict]
+        return f"`{self.context.writes[causes[0].write].kernel}`" if causes else "a kernel"
+
+    def _find_same(self, access: Access | None) -> ReadFinding | None:
+        """The finding that names the same reader for the sake of another output."""
+        if access is None:
+            return None
+        return next(
+            (
+                one
+                for one in self.context.verdicts.stale
+                if self.flow.find_step(one.reader.id) == access.step and one.write.index == access.buffer
+            ),
+            None,
+        )
+
+    def _find_access(self, name: str, kind: ReadKind) -> Access | None:
+        """A wrong read of what the compiler made, which no finding names."""
+        return next((one for one in self.accesses if one.read is kind and name in one.outputs), None)
+
+    def _count_steps(self, reader: int, write: int, *, is_after: bool) -> str:
+        """` 3 steps` between the reader and the kernel; "" where these are not in one sequence."""
+        times, step = self.flow.readers.times, self.flow.find_step(reader)
+        for one in self.context.followed.performed:
+            same = self.flow.homes.get(step) is self.flow.homes.get(one.kernel)
+            distance = (times[step] - times[one.kernel]) * (1 if is_after else -1)
+            if one.write.index == write and same and distance > 0:
+                return f" {count_of(distance, 'step')}"
+        return ""
+
+
+def _find_first(findings: tuple[ReadFinding, ...], name: str) -> ReadFinding | None:
+    return next((finding for finding in findings if name in finding.outputs), None)

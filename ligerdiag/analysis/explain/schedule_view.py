@@ -1,0 +1,286 @@
+"""Makes the ScheduleView of one analysed module: its buffers in time, and how each output comes about."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.explain.output_sentences import OutputSentences
+from ligerdiag.analysis.explain.view_parts import MOST_STEPS, AccessFinder, StepFinder
+from ligerdiag.analysis.value_flow import Performed, ValueFlow, name_written
+from ligerdiag.analysis.writes import HiddenWrite
+from ligerdiag.hlo.dataflow import Definition
+from ligerdiag.hlo.shape import compute_byte_size, render_shape
+from ligerdiag.hlo.text import HloText
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.schedule_view import (
+    Access,
+    AccessKind,
+    MissingEdge,
+    MutatedBuffer,
+    OutputView,
+    ReadKind,
+    ScheduleView,
+)
+from ligerdiag.text import count_of, join_words
+
+MOST_ON_PATH = 100
+"""Steps of one way that are shown."""
+_NAMED = 20
+"""Outputs that one note names."""
+
+
+@dataclass(slots=True, eq=False)
+class OutputViews:
+    """Looks at the outputs of one schedule."""
+
+    context: Context
+    accesses: tuple[Access, ...]
+    long: list[str] = field(default_factory=list[str])
+    """Outputs of whose way the beginning is left out."""
+    lost: list[str] = field(default_factory=list[str])
+    """Outputs whose way could not be followed."""
+    unexplained: list[str] = field(default_factory=list[str])
+    """Outputs that miss what a kernel wrote, nobody knows from where on."""
+    _kernels: Mapping[int, int] = field(init=False)
+    """HiddenWrite index to the step that performs it first."""
+    _ways: dict[frozenset[Definition | int], Mapping[Definition, Definition | None]] = field(
+        default_factory=dict[frozenset[Definition | int], Mapping[Definition, Definition | None]]
+    )
+    """What was found from these starts."""
+
+    def __post_init__(self) -> None:
+        kernels: dict[int, int] = {}
+        for one in self.context.followed.performed:
+            kernels.setdefault(one.write.index, one.kernel)
+        self._kernels = kernels
+
+    @property
+    def flow(self) -> ValueFlow:
+        """What is computed from what."""
+        return self.context.followed.flow
+
+    def describe(self) -> tuple[OutputView, ...]:
+        """One for each output, in the program's order."""
+        sentences = OutputSentences(self.context, self.accesses)
+        nodes = list(self.flow.list_output_nodes()) if self.context.followed.performed else []
+        found: list[OutputView] = []
+        for number, (name, output) in enumerate(self.context.verdicts.outputs.items()):
+            path: tuple[int, ...] = ()
+            if number < len(nodes):
+                path = self._find_path(name, number, output.verdict, nodes[number])
+            missing = tuple(dict.fromkeys(self._list_missing(name)))
+            if (
+                output.verdict is Verdict.STALE
+                and not missing
+                and not self.context.verdicts.misses_only_gone_calls(name)
+            ):
+                self.unexplained.append(name)
+            sentence = sentences.describe(name, number)
+            found.append(OutputView(name=name, verdict=output.verdict, path=path, missing=missing, sentence=sentence))
+        return tuple(found)
+
+    def list_notes(self) -> Iterator[str]:
+        """What could not be shown, a line each."""
+        if self.lost:
+            yield f"the ways to {name_outputs(self.lost)} could not be followed"
+        if self.long:
+            yield f"of the ways to {name_outputs(self.long)} only the last {MOST_ON_PATH} steps are shown"
+        if self.unexplained:
+            yield f"who misses what a kernel wrote on the way to {name_outputs(self.unexplained)} could not be told"
+
+    def _list_missing(self, name: str) -> Iterator[MissingEdge]:
+        named = [(one.write.index, one.reader.id) for one in self.context.verdicts.stale if name in one.outputs]
+        made = [(one.buffer, one.step) for one in self.accesses if one.read is ReadKind.STALE and name in one.outputs]
+        for write, reader in named or made:
+            kernel = self._kernels.get(write)
+            if kernel is not None:
+                yield MissingEdge(buffer=write, kernel=kernel, reader=self.flow.find_step(reader))
+
+    def _find_path(self, name: str, number: int, verdict: Verdict, nodes: tuple[Definition, ...]) -> tuple[int, ...]:
+        found: tuple[Definition, ...] = ()
+        for starts in self._list_starts(name, verdict):
+            found = self._find_way(starts, nodes)
+            if found:
+                break
+        if found and verdict is not Verdict.STALE:  # a reader behind the kernel: the way begins there
+            found = (*[one for one in self.flow.list_sources(found[0]) if one[1] and one[1][0] < 0][:1], *found)
+        steps = self.flow.name_steps(found)
+        if not steps and (verdict is not Verdict.FRESH or self._is_touched(number)):
+            self.lost.append(name)
+        if len(steps) > MOST_ON_PATH:
+            self.long.append(name)
+        return steps[-MOST_ON_PATH:]
+
+    def _find_way(self, starts: frozenset[Definition | int], ends: tuple[Definition, ...]) -> tuple[Definition, ...]:
+        """A shortest way from one of `starts`, nodes or ids of steps, to one of `ends`; () where there is none."""
+        before = self._ways.get(starts)
+        if before is None:
+            nodes = [n for one in starts for n in (self.flow.list_nodes(one) if isinstance(one, int) else (one,))]
+            before = self._ways[starts] = self.flow.find_ways(sorted(nodes))
+        ways: list[tuple[Definition, ...]] = []
+        for end in ends:
+            if end in before:
+                way = [end]
+                while (earlier := before[way[-1]]) is not None:
+                    way.append(earlier)
+                ways.append(tuple(reversed(way)))
+        return min(ways, key=len, default=())
+
+    def _list_starts(self, name: str, verdict: Verdict) -> Iterator[frozenset[Definition | int]]:
+        """Where the way may begin, what tells most first: nodes, or ids of steps."""
+        context, verdicts = self.context, self.context.verdicts
+        findings = {
+            Verdict.STALE: verdicts.stale,
+            Verdict.CLOBBERED: verdicts.clobbered,
+            Verdict.LATENT: verdicts.latent,
+        }
+        for finding in findings.get(verdict, ()):
+            if name in finding.outputs:
+                yield frozenset({self.flow.find_step(finding.reader.id)})
+        for race in context.concurrency.races:
+            if verdict is Verdict.UNKNOWN:
+                yield frozenset({self.flow.find_step(race.reader.id)})
+        if verdict is not Verdict.STALE:
+            yield frozenset(name_written(write, kernel) for write, kernel in self._kernels.items())
+            yield frozenset(self._kernels.values())
+        if verdict in (Verdict.STALE, Verdict.UNKNOWN) and (others := self._list_suspects(name)):
+            yield others
+
+    def _list_suspects(self, name: str) -> frozenset[Definition | int]:
+        """Steps that may be who misses what a kernel wrote, where no finding says so."""
+        verdicts = (Verdict.STALE, Verdict.UNKNOWN)
+        wrong = {cause.write for cause in self.context.verdicts.outputs[name].causes if cause.verdict in verdicts}
+        doubtful = (ReadKind.UNKNOWN, ReadKind.STALE)
+        return frozenset(
+            one.step for one in self.accesses if one.buffer in wrong and one.read in doubtful and name in one.outputs
+        )
+
+    def _is_touched(self, number: int) -> bool:
+        """Whether the output depends on what a kernel wrote."""
+        labels = self.context.actual.outputs
+        return number < len(labels) and bool(labels[number])
+
+
+def name_outputs(names: list[str]) -> str:
+    """`a`, `b` and `c`, of many the first."""
+    shown = [f"`{name}`" for name in names[:_NAMED]]
+    left = len(names) - len(shown)
+    return join_words([*shown, count_of(left, "more output")] if left else shown)
+
+
+def compute_schedule_view(context: Context) -> ScheduleView:
+    """The neighbourhood of the module's hidden writes, and its whole text."""
+    module, text = context.optimized, HloText(context.optimized)
+    flow, performed = context.followed.flow, context.followed.performed
+    access_finder = AccessFinder(context)
+    accesses = access_finder.find() if performed else ()
+    output_views = OutputViews(context, accesses)
+    outputs = output_views.describe()
+    finder = StepFinder(flow, text, tuple(dict.fromkeys(one.kernel for one in performed)))
+    chosen = finder.choose(_rank_steps(accesses, outputs)) if performed else frozenset[int]()
+    steps = finder.describe(chosen)
+    order = {step.id: number for number, step in enumerate(steps)}
+    shown = sorted([one for one in accesses if one.step in order], key=lambda one: order[one.step])
+    lines = list(text.render_module())
+    return ScheduleView(
+        module=module.name,
+        instructions=module.instruction_count,
+        length=len(context.logical_times),
+        buffers=tuple([_describe_buffer(context, write, performed, flow) for write in context.writes]),
+        accesses=tuple(shown),
+        steps=steps,
+        outputs=tuple([_keep_shown(output, chosen) for output in outputs]),
+        omitted=finder.count_omitted(chosen),
+        text=tuple([line for _, line in lines]),
+        anchors=tuple([(number, at) for at, (number, _) in enumerate(lines) if number in chosen]),
+        notes=(
+            *_list_notes(context),
+            *access_finder.notes,
+            *output_views.list_notes(),
+            *_list_cuts(chosen, accesses, outputs),
+        ),
+    )
+
+
+def _describe_buffer(
+    context: Context, write: HiddenWrite, performed: tuple[Performed, ...], flow: ValueFlow
+) -> MutatedBuffer:
+    operand = write.call.operands[write.operand]
+    plain = MutatedBuffer(
+        kernel=write.kernel,
+        operand=write.operand,
+        value=f"%{operand.name}",
+        shape=render_shape(operand.shape),
+        size=0,
+        allocation=None,
+        offset=0,
+        is_performed=False,
+        unknown=write.unknown,
+    )
+    one = next((one for one in performed if one.write is write), None)
+    if one is None:
+        return plain
+    number, index = one.overwritten.definition
+    place = next((place for place in one.actual.slices if place >= 0), None)
+    slice_ = context.buffers.slices[place] if place is not None and context.buffers.memory is not None else None
+    return replace(
+        plain,
+        value=f"%{flow.instructions[number].name}" + (f"{{{','.join(map(str, index))}}}" if index else ""),
+        shape=render_shape(one.overwritten.leaf),
+        size=slice_.size if slice_ is not None else compute_byte_size(one.overwritten.leaf) or 0,
+        allocation=slice_.allocation if slice_ is not None else None,
+        offset=slice_.offset if slice_ is not None else 0,
+        is_performed=True,
+    )
+
+
+def _keep_shown(output: OutputView, chosen: frozenset[int]) -> OutputView:
+    """The output without what leads through instructions that are not shown."""
+    missing = tuple([edge for edge in output.missing if {edge.kernel, edge.reader} <= chosen])
+    return replace(output, path=output.path if chosen.issuperset(output.path) else (), missing=missing)
+
+
+def _rank_steps(accesses: Sequence[Access], outputs: Sequence[OutputView]) -> Iterator[int]:
+    """Ids of the steps that tell most first: who makes outputs wrong and by which way, then what is right."""
+    by_buffer = sorted(accesses, key=lambda one: one.buffer)
+    usual = (ReadKind.FRESH, ReadKind.ORIGINAL)
+    for output in outputs:
+        yield from (step for edge in output.missing for step in (edge.kernel, edge.reader))
+    yield from (one.step for one in by_buffer if one.kind is not AccessKind.REUSE and one.read not in usual)
+    yield from (step for output in outputs if output.verdict is not Verdict.FRESH for step in output.path)
+    yield from (one.step for one in by_buffer)
+    yield from (step for output in outputs for step in output.path)
+
+
+def _list_cuts(chosen: frozenset[int], accesses: Sequence[Access], outputs: Sequence[OutputView]) -> Iterator[str]:
+    """What the limit leaves out, a line each."""
+    why = f"the view holds {MOST_STEPS} instructions"
+    if not chosen.issuperset(one.step for one in accesses):
+        yield f"not all readers are shown: {why}"
+    cut = [one.name for one in outputs if not chosen.issuperset(one.path)]
+    if cut:
+        yield f"the ways to {name_outputs(cut)} are not shown: {why}"
+    cut = [
+        one.name
+        for one in outputs
+        if not chosen.issuperset(n for edge in one.missing for n in (edge.kernel, edge.reader))
+    ]
+    if cut:
+        yield f"what {name_outputs(cut)} should read is not shown: {why}"
+
+
+def _list_notes(context: Context) -> Iterator[str]:
+    if not context.writes:
+        yield "no kernel overwrites an operand behind XLA's back"
+        return
+    if not context.optimized.is_scheduled:
+        yield "the module has no schedule: what runs before what is not known"
+        return
+    if not context.intended.outputs:
+        yield "without the program as written nobody knows what a reader means"
+    for write in context.matching.unplaced:
+        yield f"where `{write.kernel}` writes operand {write.operand} could not be told"
+    for write in context.matching.missing:
+        kept = context.matching.merged.get(write.index)
+        what = f"XLA runs it as one with another call of `{write.kernel}`" if kept is not None else "it is not run"
+        yield f"the call of `{write.kernel}` that overwrites operand {write.operand} is not in the schedule: {what}"

@@ -1,0 +1,259 @@
+"""`bisect` and `diff`: what makes a case right or wrong, and what differs between two compiles of it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import assert_never
+
+from ligerdiag.api.checking import check
+from ligerdiag.api.inspecting import inspect
+from ligerdiag.api.options import CheckOptions, InspectOptions, ignore_progress
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.bisect.search.laboratory import Laboratory
+from ligerdiag.bisect.search.trial import BisectOptions
+from ligerdiag.device.service import require_gpu
+from ligerdiag.effects.declared import DeclaredEffects
+from ligerdiag.ending import RunEnded, work_until_ended
+from ligerdiag.errors import InputError
+from ligerdiag.judgement.answers import Axis, Bisection, Difference, DifferenceReport, Side, compute_difference
+from ligerdiag.model.jobs import CaseSpec
+from ligerdiag.model.report import CaseReport, CheckReport, OnProgress
+from ligerdiag.toolchains.catalogue import DEFAULT, SUFFIX, Target, load_target
+
+type BisectAxis = Callable[[Laboratory, CaseSpec, Target, BisectOptions], Bisection]
+
+MOST_CASES = 50
+DEFAULT_TARGETS = ("h100",)
+
+
+def bisect(options: BisectOptions, on_progress: OnProgress | None = None) -> tuple[Bisection, ...]:
+    """Bisects every selected case, on every target where the axis is not the targets themselves.
+
+    Raises InputError or CaseError when the request cannot be met: a selector that means nothing, an axis that does not
+    apply to the case. After Ctrl-C, SIGTERM or the time limit the last bisection holds what was known of it; RunEnded when
+    nothing was.
+    """
+    _refuse_idle_options(options)
+    if options.device:
+        require_gpu(options.toolchain)
+    targets = [load_target(name) for name in dict.fromkeys(options.targets or DEFAULT_TARGETS)]
+    if options.axis is Axis.TARGETS:
+        targets = targets[:1]
+    run = _find_axis(options.axis)
+    done: list[Bisection] = []
+    laboratory = Laboratory(
+        cache=Cache(options.cache_directory),
+        jobs=options.jobs,
+        timeout=options.timeout,
+        tell=on_progress or ignore_progress,
+        declared=options.effects,
+    )
+    with laboratory, work_until_ended() as work:
+        for case in _choose_cases(laboratory, options):
+            for target in targets:
+                laboratory.forget_draft()
+                done.append(run(laboratory, case, target, options))
+                laboratory.forget_draft()
+    if work.ending is not None:
+        if laboratory.draft is None and not done:
+            raise RunEnded(work.ending)
+        last = done.pop() if laboratory.draft is None else laboratory.finish(laboratory.draft)
+        done.append(replace(last, interrupted=True, ended_by=work.ending))
+    return tuple(done)
+
+
+def _refuse_idle_options(options: BisectOptions) -> None:
+    """Raises InputError for options that the axis would ignore: the user meant something else."""
+    if options.device and options.axis is not Axis.MITIGATION:
+        raise InputError(f"a device is timed over `mitigation`, not over `{options.axis.value}`")
+    if (options.toolchains or options.create) and options.axis is not Axis.TOOLCHAINS:
+        raise InputError(f"toolchains to compare are for `toolchains`, not for `{options.axis.value}`: name one to use")
+    if options.toolchain != DEFAULT and options.axis is Axis.TOOLCHAINS:
+        raise InputError("expected the toolchains to compare, and not one to use")
+
+
+def _choose_cases(laboratory: Laboratory, options: BisectOptions) -> tuple[CaseSpec, ...]:
+    cases = laboratory.discover(options.selectors)
+    if not options.selectors or len(cases) > MOST_CASES:
+        raise InputError(f"expected the id of a case, such as `{cases[0].id}`, but got {len(cases)} cases")
+    return cases
+
+
+def _find_axis(axis: Axis) -> BisectAxis:
+    """Returns the function that varies along it; only that axis is imported."""
+    match axis:
+        case Axis.MITIGATION:
+            from ligerdiag.bisect.axes.mitigation import bisect_mitigation as run
+        case Axis.EDGES:
+            from ligerdiag.bisect.axes.edges import bisect_edges as run
+        case Axis.PASSES:
+            from ligerdiag.bisect.passes.passes import bisect_passes as run
+        case Axis.FLAGS:
+            from ligerdiag.bisect.axes.flags import bisect_flags as run
+        case Axis.TARGETS:
+            from ligerdiag.bisect.axes.targets import bisect_targets as run
+        case Axis.TOOLCHAINS:
+            from ligerdiag.bisect.axes.toolchains import bisect_toolchains as run
+        case _:
+            assert_never(axis)
+    return run
+
+
+_REMEDY = "`ligerdiag diff A B` for two artifacts or dumps, `ligerdiag diff CASE --targets a100,h100` for two compiles"
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffOptions:
+    """Options of `diff`: the two sides to compare, and how."""
+
+    subjects: tuple[str, ...]
+    """Two paths; or, with two targets or toolchains, ids, globs, files, module:name."""
+    targets: tuple[str, ...] = ()
+    """One for both sides, or one for each."""
+    toolchains: tuple[str, ...] = ()
+    """The same."""
+    module: str = ""
+    """Glob over the modules of dumps."""
+    jobs: int | None = None
+    timeout: float | None = None
+    """Seconds that one compile may take, or one module to be read; None means as of `check` and `inspect`."""
+    cache_directory: Path | None = None
+    effects: tuple[DeclaredEffects, ...] = ()
+    """The declared effects of operands whose effects are unknown."""
+    notes: tuple[str, ...] = ()
+    """Further notes for the report."""
+
+
+def diff(options: DiffOptions, on_progress: OnProgress | None = None) -> DifferenceReport:
+    """Compares two compiles of each case, or what two paths hold.
+
+    What goes wrong with one compile is in its report. Raises InputError when the request cannot be met: a path that is not
+    there or does not hold exactly one module with custom calls, a case that does not exist.
+    """
+    started = perf_counter()
+    _require_sense(options)
+    if options.targets or options.toolchains:
+        differences, reports = _compare_cases(options, on_progress)
+    else:
+        differences, reports = _compare_paths(options, on_progress)
+    return DifferenceReport(
+        differences=differences,
+        notes=tuple(dict.fromkeys(note for report in reports for note in report.notes)),
+        seconds=perf_counter() - started,
+        interrupted=any(report.interrupted for report in reports),
+    )
+
+
+def _require_sense(options: DiffOptions) -> None:
+    for what, names in (("target", options.targets), ("toolchain", options.toolchains)):
+        if len(names) > 2:
+            raise InputError(f"expected two {what}s to compare but got {len(names)}: {', '.join(names)}")
+    if len({Path(name).name.removesuffix(SUFFIX) for name in options.targets}) < len(options.targets):
+        raise InputError(f"expected targets of two names but got {', '.join(options.targets)}: rename a description")
+    if options.targets or options.toolchains:
+        if max(len(options.targets), len(options.toolchains)) < 2:
+            raise InputError("expected two different targets or toolchains to compare, such as `--targets a100,h100`")
+        if not options.subjects:
+            raise InputError(f"expected a case to compare the compiles of: {_REMEDY}")
+        if options.module:
+            raise InputError("`--module` chooses among the modules of a dump, and a case has none")
+    elif len(options.subjects) != 2:
+        raise InputError(f"expected two things to compare but got {len(options.subjects)}: {_REMEDY}")
+    else:
+        for subject in options.subjects:
+            if not Path(subject).exists():
+                raise InputError(f"expected the path of an artifact or dump but there is no `{subject}`: {_REMEDY}")
+
+
+def _compare_cases(
+    options: DiffOptions, on_progress: OnProgress | None
+) -> tuple[tuple[Difference, ...], tuple[CheckReport, ...]]:
+    targets = _take_two(options.targets or ("h100",))
+    toolchains = _take_two(options.toolchains or (DEFAULT,))
+
+    def run(toolchain: str, targets: Sequence[str]) -> CheckReport:
+        how = CheckOptions(
+            selectors=options.subjects,
+            targets=tuple(dict.fromkeys(targets)),
+            toolchain=toolchain,
+            jobs=options.jobs,
+            cache_directory=options.cache_directory,
+            effects=options.effects,
+            replay=False,
+            record=True,
+        )
+        return check(how if options.timeout is None else replace(how, timeout=options.timeout), on_progress)
+
+    if toolchains[0] == toolchains[1]:
+        first = second = run(toolchains[0], targets)
+        reports = (first,)
+    else:
+        first = run(toolchains[0], targets[:1])
+        if first.interrupted:
+            return (), (first,)
+        second = run(toolchains[1], targets[1:])
+        reports = (first, second)
+    labels = _make_labels(targets, toolchains)
+    found = tuple(_pair_cases((first, second), labels))
+    return found, reports
+
+
+def _pair_cases(reports: Sequence[CheckReport], labels: Sequence[str]) -> Iterator[Difference]:
+    """Yields a difference for each case of which both sides were done."""
+    sides: list[dict[str, CaseReport]] = []
+    for report, name in zip(reports, (reports[0].targets[0], reports[1].targets[-1]), strict=True):
+        sides.append({case.id: case for case in report.cases if case.target == name})
+    for case_id, one in sides[0].items():
+        if case_id in sides[1]:
+            first, second = Side(label=labels[0], report=one), Side(label=labels[1], report=sides[1][case_id])
+            yield compute_difference(case_id, first, second)
+
+
+def _make_labels(targets: Sequence[str], toolchains: Sequence[str]) -> tuple[str, str]:
+    """Returns the labels that tell the two sides apart, in the user's own words."""
+
+    def label(number: int) -> str:
+        words = [targets[number]] if targets[0] != targets[1] else []
+        return " by ".join([*words, *([toolchains[number]] if toolchains[0] != toolchains[1] else [])])
+
+    return label(0), label(1)
+
+
+def _take_two(names: Sequence[str]) -> tuple[str, str]:
+    return names[0], names[-1]
+
+
+def _compare_paths(
+    options: DiffOptions, on_progress: OnProgress | None
+) -> tuple[tuple[Difference, ...], tuple[CheckReport, ...]]:
+    reports: list[CheckReport] = []
+    for subject in options.subjects:
+        how = InspectOptions(
+            paths=(Path(subject),),
+            module=options.module,
+            timeout=options.timeout,
+            cache_directory=options.cache_directory,
+            effects=options.effects,
+            neighbourhoods=True,
+            notes=options.notes,
+        )
+        report = inspect(how, on_progress)
+        if report.interrupted:
+            return (), (report,)
+        reports.append(report)
+        if len(report.cases) != 1:
+            raise InputError(_describe_many(subject, report))
+    first, second = (
+        Side(label=letter, report=report.cases[0]) for letter, report in zip(("A", "B"), reports, strict=True)
+    )
+    return (compute_difference(" and ".join(options.subjects), first, second),), tuple(reports)
+
+
+def _describe_many(subject: str, report: CheckReport) -> str:
+    if not report.cases:
+        return f"expected a module with custom calls in `{subject}` but there is none"
+    shown = ", ".join(f"`{case.id}`" for case in report.cases[:_SHOWN])
+    more = f" and {len(report.cases) - _SHOWN} more" if len(report.cases) > _SHOWN else ""
+    return f"expected one module with custom calls in `{subject}` but got {shown}{more}: choose one with --module"

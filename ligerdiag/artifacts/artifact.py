@@ -1,0 +1,338 @@
+"""Artifacts: the results of one compilation, in a directory that names and hashes each of its files.
+
+| file | what |
+|---|---|
+| as_written.hlo.pb | HloProto of the program as traced, tagged, before anything is folded; empty when it has no such form |
+| unoptimized.hlo.pb | HloProto of the program as XLA got it, tagged |
+| optimized.hlo.pb | HloProto of the scheduled program, with XLA's buffer assignment |
+| thunks.txt | what is executed, with streams and command buffers; empty when XLA wrote none |
+| kernel_calls.json | the kernel calls of the traced program, also those that never reached XLA; how each is launched |
+| readers.json | the reads, after a kernel call, of what the kernel was given, in the program without ties |
+| provenance.json | what was compiled, for what, by what |
+| log.txt | what compiler and program printed |
+| passes/ | snapshots after single passes, when asked for |
+| manifest.json | size and sha256 of each of these, written last |
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from io import FileIO
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+from ligerdiag.artifacts.call_records import (
+    KernelLaunch,
+    Placement,
+    Reader,
+    parse_kernel_launches,
+    parse_placements,
+    parse_readers,
+    parse_source_line,
+    render_kernel_launch,
+)
+from ligerdiag.codec import (
+    FieldError,
+    Json,
+    as_object,
+    parse_object,
+    read_bool,
+    read_float,
+    read_int,
+    read_int_map,
+    read_ints,
+    read_list,
+    read_object,
+    read_str,
+    read_str_map,
+    read_strs,
+)
+from ligerdiag.errors import ArtifactError
+from ligerdiag.model.findings import SourceLine
+from ligerdiag.model.jobs import Flag, parse_flags
+from ligerdiag.untrusted_files import (
+    MAXIMUM_ARTIFACT_FILES,
+    MAXIMUM_FILE_BYTES,
+    MAXIMUM_JSON_BYTES,
+    open_untrusted,
+    read_untrusted,
+)
+
+FORMAT_VERSION = 4
+
+AS_WRITTEN = "as_written.hlo.pb"
+UNOPTIMIZED = "unoptimized.hlo.pb"
+OPTIMIZED = "optimized.hlo.pb"
+THUNKS = "thunks.txt"
+KERNEL_CALLS = "kernel_calls.json"
+READERS = "readers.json"
+PROVENANCE = "provenance.json"
+LOG = "log.txt"
+MANIFEST = "manifest.json"
+PASSES = "passes"
+REQUIRED = (AS_WRITTEN, UNOPTIMIZED, OPTIMIZED, THUNKS, KERNEL_CALLS, READERS, PROVENANCE, LOG)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoneCall:
+    """The custom call that a kernel call would have been."""
+
+    target: str
+    config: str
+    """Its `backend_config` as XLA keeps it, in base64."""
+    declared: tuple[int, ...]
+    """Numbers of the operands that share their bytes with an output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelCall:
+    """A kernel call that the program asks for."""
+
+    kernel: str
+    """The kernel's function name."""
+    primitive: str
+    """`triton_kernel_call` or `pallas_call`."""
+    operands: int
+    outputs: int
+    source: SourceLine
+    """The innermost frame outside of installed packages; file "" when there is none."""
+    name_stack: str
+    traced: bool
+    """Whether the call is in the traced program; false if it was dropped during tracing."""
+    in_program: bool
+    """Whether XLA got the call: one without used outputs is dropped before."""
+    operand_used_later: bool
+    """Whether an instruction reads one of its operands after it; true if that is unknown."""
+    tags: tuple[int, ...]
+    """Tags of the StableHLO operations that stand for this kernel at this source line."""
+    alone: LoneCall | None
+    """The custom call that XLA would have got; None if XLA got the call, and if it could not be made."""
+    site: SourceLine | None = None
+    """The line that makes the call; None if no single line is known. `source` is in the forward pass, also for a call
+    of a backward function."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """The origin of an artifact: program, target and toolchain. Another case with the very same program shares the
+    artifact."""
+
+    format_version: int
+    key: str
+    case_id: str
+    source: str
+    """File or `module:name` of the case."""
+    outputs: tuple[str, ...]
+    """Names of the program's outputs, in the order of the entry computation's root tuple."""
+    inputs: tuple[str, ...]
+    """Names of the program's arguments, in order."""
+    input_placements: tuple[Placement, ...]
+    """For each input, where its shards lie."""
+    output_placements: tuple[Placement, ...]
+    """For each output, where its shards lie."""
+    parameters: tuple[int, ...]
+    """For each input its parameter_number in the entry computation, 0-based."""
+    tags: int
+    """Number of tagged operations: tags are 1 to this."""
+    target: str
+    target_sha256: str
+    compute_capability: int
+    mesh: Mapping[str, int]
+    devices: int
+    toolchain: str
+    versions: Mapping[str, str]
+    environment: Mapping[str, str]
+    flags: Mapping[str, Flag]
+    ties: tuple[str, ...]
+    """Ids of the readers that a trivial operation ties to their kernel, sorted."""
+    trace_seconds: float
+    lower_seconds: float
+    compile_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """One compilation's files; paths are absolute."""
+
+    directory: Path
+    as_written: Path
+    """The program as traced, see `as_written`."""
+    unoptimized: Path
+    """The program as XLA got it."""
+    optimized: Path
+    thunks: Path
+    log: Path
+    passes: tuple[Path, ...]
+    """Snapshots after single passes, in order; empty unless requested."""
+    kernel_calls: tuple[KernelCall, ...]
+    kernel_launches: tuple[KernelLaunch, ...]
+    """One for each distinct payload."""
+    readers: tuple[Reader, ...]
+    """The places for ties, in the program without ties and in its order."""
+    readers_trouble: str
+    """The reason why `readers` is incomplete; empty when it is complete."""
+    provenance: Provenance
+
+    @property
+    def program(self) -> Path:
+        """The program as traced; where it has no such form, as XLA got it."""
+        return self.as_written if self.as_written.stat().st_size else self.unoptimized
+
+
+def load_artifact(directory: Path) -> Artifact:
+    """Checks every file against the manifest and reads the records; ArtifactError when something is not right."""
+    directory = directory.absolute()
+    if not directory.is_dir():
+        raise ArtifactError(f"no artifact directory `{directory}`")
+    try:
+        names = _check_files(directory)
+        provenance = _parse_provenance(parse_object(_read_json(directory / PROVENANCE)))
+        kernels = parse_object(_read_json(directory / KERNEL_CALLS))
+        kernel_calls = tuple(_parse_kernel_call(as_object(call, "call")) for call in read_list(kernels, "calls"))
+        kernel_launches = parse_kernel_launches(read_list(kernels, "launches"))
+        readers = parse_readers(parse_object(_read_json(directory / READERS)))
+    except (ArtifactError, FieldError, OSError, UnicodeDecodeError) as error:
+        raise ArtifactError(f"artifact `{directory}` is damaged or not ligerdiag's: {error}") from error
+    return Artifact(
+        directory=directory,
+        as_written=directory / AS_WRITTEN,
+        unoptimized=directory / UNOPTIMIZED,
+        optimized=directory / OPTIMIZED,
+        thunks=directory / THUNKS,
+        log=directory / LOG,
+        passes=tuple(directory / name for name in names if name.startswith(f"{PASSES}/")),
+        kernel_calls=kernel_calls,
+        kernel_launches=kernel_launches,
+        readers=readers.found,
+        readers_trouble=readers.trouble,
+        provenance=provenance,
+    )
+
+
+def render_provenance(provenance: Provenance) -> str:
+    """JSON of the record."""
+    return json.dumps(asdict(provenance), indent=1) + "\n"
+
+
+def render_kernel_calls(calls: tuple[KernelCall, ...], launches: tuple[KernelLaunch, ...]) -> str:
+    """JSON of the records."""
+    records = {
+        "calls": [asdict(call) for call in calls],
+        "launches": [render_kernel_launch(launch) for launch in launches],
+    }
+    return json.dumps(records, indent=1) + "\n"
+
+
+def list_artifact_files(directory: Path) -> tuple[Path, ...]:
+    """Returns the files that an artifact can have, as far as they exist, whatever its manifest says."""
+    with suppress(OSError), os.scandir(directory / PASSES) as entries:
+        passes = [Path(entry.path) for entry in islice(entries, MAXIMUM_ARTIFACT_FILES)]
+        return (*(directory / name for name in (MANIFEST, *REQUIRED)), *passes)
+    return tuple(directory / name for name in (MANIFEST, *REQUIRED))
+
+
+def write_manifest(directory: Path) -> None:
+    """Writes the manifest of the files that are there, which makes the directory an artifact."""
+    files = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != MANIFEST)
+    entries = {
+        path.relative_to(directory).as_posix(): {"size": path.stat().st_size, "sha256": compute_file_sha256(path)}
+        for path in files
+    }
+    text = json.dumps({"format_version": FORMAT_VERSION, "files": entries}, indent=1) + "\n"
+    (directory / MANIFEST).write_text(text, encoding="utf-8")
+
+
+def compute_file_sha256(path: Path) -> str:
+    """Hexadecimal sha256 of the file's bytes."""
+    with path.open("rb") as file:
+        return _compute_sha256(file)
+
+
+def _compute_sha256(file: BinaryIO | FileIO) -> str:
+    digest = sha256()
+    while block := file.read(1 << 20):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def _check_files(directory: Path) -> tuple[str, ...]:
+    manifest = parse_object(_read_json(directory / MANIFEST))
+    if read_int(manifest, "format_version") != FORMAT_VERSION:
+        raise FieldError(f"expected format version {FORMAT_VERSION} but got {manifest['format_version']}")
+    files = read_object(manifest, "files")
+    for name in REQUIRED:
+        if name not in files:
+            raise FieldError(f"`{name}` is not in the manifest")
+    if len(files) > MAXIMUM_ARTIFACT_FILES:
+        raise FieldError(f"the manifest names {len(files)} files, more than {MAXIMUM_ARTIFACT_FILES}")
+    for name, value in files.items():
+        entry = as_object(value, name)
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            raise FieldError(f"the manifest names `{name}`, outside of the directory")
+        path, size = directory / name, read_int(entry, "size")
+        actual = path.stat().st_size if path.is_file() else -1
+        if actual != size:
+            raise FieldError(f"`{name}` has {actual} bytes, not {size}" if actual >= 0 else f"`{name}` is missing")
+        with open_untrusted(path, MAXIMUM_FILE_BYTES, follow=False) as file:
+            if _compute_sha256(file) != read_str(entry, "sha256"):
+                raise FieldError(f"`{name}` has another sha256 than the manifest says")
+    return tuple(files)
+
+
+def _read_json(path: Path) -> bytes:
+    return read_untrusted(path, MAXIMUM_JSON_BYTES, follow=False)
+
+
+def _parse_kernel_call(fields: Json) -> KernelCall:
+    return KernelCall(
+        kernel=read_str(fields, "kernel"),
+        primitive=read_str(fields, "primitive"),
+        operands=read_int(fields, "operands"),
+        outputs=read_int(fields, "outputs"),
+        source=parse_source_line(read_object(fields, "source")),
+        name_stack=read_str(fields, "name_stack"),
+        traced=read_bool(fields, "traced"),
+        in_program=read_bool(fields, "in_program"),
+        operand_used_later=read_bool(fields, "operand_used_later"),
+        tags=read_ints(fields, "tags"),
+        site=None if fields.get("site") is None else parse_source_line(read_object(fields, "site")),
+        alone=None if fields.get("alone") is None else _parse_lone_call(read_object(fields, "alone")),
+    )
+
+
+def _parse_lone_call(fields: Json) -> LoneCall:
+    return LoneCall(
+        target=read_str(fields, "target"), config=read_str(fields, "config"), declared=read_ints(fields, "declared")
+    )
+
+
+def _parse_provenance(fields: Json) -> Provenance:
+    return Provenance(
+        format_version=read_int(fields, "format_version"),
+        key=read_str(fields, "key"),
+        case_id=read_str(fields, "case_id"),
+        source=read_str(fields, "source"),
+        outputs=read_strs(fields, "outputs"),
+        inputs=read_strs(fields, "inputs"),
+        input_placements=parse_placements(read_list(fields, "input_placements")),
+        output_placements=parse_placements(read_list(fields, "output_placements")),
+        parameters=read_ints(fields, "parameters"),
+        tags=read_int(fields, "tags"),
+        target=read_str(fields, "target"),
+        target_sha256=read_str(fields, "target_sha256"),
+        compute_capability=read_int(fields, "compute_capability"),
+        mesh=read_int_map(fields, "mesh"),
+        devices=read_int(fields, "devices"),
+        toolchain=read_str(fields, "toolchain"),
+        versions=read_str_map(fields, "versions"),
+        environment=read_str_map(fields, "environment"),
+        flags=parse_flags(read_object(fields, "flags")),
+        ties=read_strs(fields, "ties"),
+        trace_seconds=read_float(fields, "trace_seconds"),
+        lower_seconds=read_float(fields, "lower_seconds"),
+        compile_seconds=read_float(fields, "compile_seconds"),
+    )

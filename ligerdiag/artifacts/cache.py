@@ -1,0 +1,179 @@
+"""The cache: artifacts by content, and an index that finds them without tracing anything.
+
+    <root>/artifacts/<sha256 of program, names, target, toolchain, flags>/   see `artifacts` and `artifact_store`
+    <root>/index/<sha256 of the question>.json                               files it depended on, and the answer
+    <root>/replays/<sha256 of the question>.json                             the same, for what replay computed
+    <root>/toolchains/<name>-<hash of the pins>/                             see `environments`
+    <root>/effects/<sha256 of a custom call>.json                            see `effects.isolated`
+    <root>/locks, <root>/packages, <root>/triton
+
+An index entry answers "the cases of this file" or "the artifact of this case on this target". It holds as long as each
+file of the project that was imported for the answer has the sha256 that it had. A file that cannot be read is a miss,
+and so is one that holds another question or key than the one it was looked up by. Failures are never kept.
+
+Files that others can write are not trusted: a cache folder of another user, or one that others may write to, is
+refused. The remains of a process that died are removed by the next one, see `lease`.
+"""
+
+import json
+import os
+import re
+import shutil
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+
+import platformdirs
+
+from ligerdiag.artifacts.artifact import MAXIMUM_JSON_BYTES, Artifact, compute_file_sha256
+from ligerdiag.artifacts.store import Lease, find_artifact, hold_lease, is_held, remove_stale_folders_once
+from ligerdiag.codec import FieldError, Json, parse_object, read_object, read_str_map
+from ligerdiag.errors import ArtifactError, InputError
+from ligerdiag.untrusted_files import read_untrusted
+
+INDEX, REPLAYS, TOOLCHAINS, LOCKS, EFFECTS = "index", "replays", "toolchains", "locks", "effects"
+"""Folders of questions and answers; of environments; of locks; of what kernels do, see `effects.isolated`."""
+SCRATCH_PREFIX = ".tmp-"
+RUN_PREFIX = "run-"
+_SCRATCH = re.compile(rf"{re.escape(SCRATCH_PREFIX)}(\d+-[0-9a-f]{{12}})-\d+")
+SCRATCH_SECONDS = 24 * 3600.0
+"""A temporary directory that is older was left by a process that died."""
+
+
+def find_cache_root(root: Path | None = None) -> Path:
+    """Returns the absolute path of the cache at `root`, by default that of LIGERDIAG_CACHE_DIR or the user's; makes
+    nothing."""
+    given = os.environ.get("LIGERDIAG_CACHE_DIR")
+    return (root or Path(given or platformdirs.user_cache_dir("ligerdiag"))).absolute()
+
+
+class Cache:
+    """One cache directory; one object per run, as it remembers the hashes of the files it looked at."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        """Opens the cache at `root`, by default LIGERDIAG_CACHE_DIR or the user's; InputError when it is not writable.
+
+        Nothing is written before the first entry, except that the directories are made.
+        """
+        self.root = find_cache_root(root)
+        self.artifacts = self.root / "artifacts"
+        self._hashes: dict[str, str] = {}
+        self._run = f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
+        self._lease: Lease | None = None
+        self._numbers = count()
+        try:
+            self.root.parent.mkdir(parents=True, exist_ok=True)
+            for folder in (self.root, self.artifacts, *(self.root / name for name in (INDEX, REPLAYS, LOCKS))):
+                folder.mkdir(mode=0o700, exist_ok=True)
+            self._require_private()
+            with suppress(OSError):  # a cache that cannot be written to is read
+                self._lease = hold_lease(self._locate_lease(self._run))
+            self._remove_abandoned()
+            remove_stale_folders_once()
+        except OSError as error:
+            raise InputError(
+                f"cannot use the cache directory `{self.root}` ({error.strerror}): set LIGERDIAG_CACHE_DIR"
+            ) from error
+
+    def forget_hashes(self) -> None:
+        """Looks at files anew from here on."""
+        self._hashes.clear()
+
+    def allocate_scratch(self) -> Path:
+        """Returns a name for a temporary directory beside the artifacts; the caller removes it."""
+        return self.artifacts / self._name_scratch()
+
+    def find_artifact(self, key: str) -> Artifact | None:
+        """Returns the artifact of that key, when it is there and whole."""
+        return find_artifact(self.artifacts, key)
+
+    def find_answer(self, question: Mapping[str, object], folder: str = INDEX) -> Json | None:
+        """Returns the answer to the question, if no file that it depended on has changed since."""
+        try:
+            entry = parse_object(read_untrusted(self._locate(question, folder), MAXIMUM_JSON_BYTES))
+            dependencies = read_str_map(entry, "dependencies")
+            answer = read_object(entry, "answer")
+            if read_object(entry, "question") != json.loads(json.dumps(question)):
+                return None
+        except (ArtifactError, FieldError):
+            return None
+        if not dependencies or any(self._hash(file) != digest for file, digest in dependencies.items()):
+            return None
+        return answer
+
+    def keep_answer(
+        self,
+        question: Mapping[str, object],
+        dependencies: Mapping[str, str],
+        answer: Mapping[str, object],
+        folder: str = INDEX,
+    ) -> None:
+        """Writes the answer down; a cache that cannot be written costs time, not the run."""
+        path = self._locate(question, folder)
+        temporary = path.with_name(self._name_scratch())
+        text = json.dumps({"question": question, "dependencies": dict(dependencies), "answer": answer}, indent=1)
+        try:
+            temporary.write_text(text + "\n", encoding="utf-8")
+            os.replace(temporary, path)
+        except OSError:
+            pass
+        finally:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+    def _name_scratch(self) -> str:
+        return f"{SCRATCH_PREFIX}{self._run}-{next(self._numbers)}"
+
+    def _locate_lease(self, run: str) -> Path:
+        return self.root / LOCKS / f"{RUN_PREFIX}{run}.lock"
+
+    def _require_private(self) -> None:
+        """InputError where another user could have put something into the cache."""
+        open_to_others = self.root.stat().st_mode & 0o077
+        for folder in (self.root, *(path for path in self.root.iterdir() if path.is_dir())):
+            status = folder.stat()
+            if {status.st_uid, folder.lstat().st_uid} != {os.geteuid()}:
+                raise InputError(
+                    f"another user owns the cache directory `{folder}`, and what is in it could be anything:"
+                    " set LIGERDIAG_CACHE_DIR to a folder of your own"
+                )
+            if open_to_others and status.st_mode & 0o022:
+                raise InputError(
+                    f"other users can write to the cache directory `{folder}`, and what is in it could be anything:"
+                    " remove it, or set LIGERDIAG_CACHE_DIR to a folder of your own"
+                )
+
+    def _locate(self, question: Mapping[str, object], folder: str) -> Path:
+        digest = sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()
+        return self.root / folder / f"{digest}.json"
+
+    def _hash(self, file: str) -> str:
+        if file not in self._hashes:
+            try:
+                self._hashes[file] = compute_file_sha256(Path(file))
+            except (OSError, ValueError):
+                self._hashes[file] = ""
+        return self._hashes[file]
+
+    def _remove_abandoned(self) -> None:
+        for folder in (self.artifacts, *(self.root / name for name in (INDEX, REPLAYS, TOOLCHAINS))):
+            for path in folder.glob(f"{SCRATCH_PREFIX}*"):
+                try:
+                    if time.time() - path.stat().st_mtime > SCRATCH_SECONDS or self._is_left(path.name):
+                        shutil.rmtree(path) if path.is_dir() else path.unlink()
+                except OSError:
+                    continue
+        unheld = (*(self.root / LOCKS).glob(f"{RUN_PREFIX}*.lock"), *(self.root / EFFECTS).glob(".*"))
+        for path in unheld:
+            with suppress(OSError):
+                if not is_held(path):
+                    path.unlink()
+
+    def _is_left(self, name: str) -> bool:
+        """Returns whether the run that made the scratch file or folder of that name is over."""
+        found = _SCRATCH.match(name)
+        return found is not None and not is_held(self._locate_lease(found[1]))

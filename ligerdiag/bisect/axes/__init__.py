@@ -1,0 +1,1 @@
+"""Axes: what varies a compile, one question a file."""

@@ -1,0 +1,254 @@
+"""Schedules that a snapshot could have before XLA schedules it, with its calls inlined as XLA will do it.
+
+A module with its calls inlined, as XLA's call inliner will do it, so that a snapshot from before that pass can be judged.
+
+Every call gets instructions of its own, loops and branches inside included, and an operation's tag path begins with that of
+the calls that lead to it. What is only applied (a reduction's `to_apply`, a fusion's computation) stays shared.
+
+Schedules that a module could have: what becomes of a snapshot that XLA has not scheduled yet.
+
+(1) LATE: a kernel call runs only when nothing else can; whoever is not forced to come after it comes before.
+(2) EARLY: what a kernel call needs runs first, and then the call; whoever is not forced to come before it comes after.
+(3) WRITTEN: the author's order, by tags, as far as dependences allow. What has no tag runs when its operands are there.
+All keep operands and control predecessors. A loop or branch around a kernel counts as a kernel call where it stands. What
+holds under (1) and is not luck there is forced; what holds under none of the three no schedule can mend.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from heapq import heapify, heappop, heappush
+
+from ligerdiag.analysis.writes import CALLERS
+from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
+from ligerdiag.hlo.opcodes import Trait, having
+
+_RUNS = having(Trait.RUNS_SCHEDULED)
+"""Opcodes whose called computations run where the caller stands."""
+_MOST = 1_000_000
+"""Instructions of an inlined module: calls of calls multiply."""
+
+
+def inline_calls(module: HloModule) -> HloModule:
+    """The module without `call`s, unscheduled; itself where it has none. Raises ArtifactError where calls multiply."""
+    reached = list(_iterate_reached(module))
+    if not any(instruction.opcode == "call" for computation in reached for instruction in computation.instructions):
+        return module
+    inliner = _Inliner(module)
+    entry, _ = inliner.copy(module.entry, (), {})
+    return replace(module, entry=entry, computations=inliner.computations | {entry.id: entry}, tags=inliner.tags)
+
+
+def _iterate_reached(module: HloModule) -> Iterator[HloComputation]:
+    """Computations that run, each once."""
+    pending, seen = [module.entry], {module.entry.id}
+    while pending:
+        computation = pending.pop()
+        yield computation
+        for instruction in computation.instructions:
+            for callee in instruction.called_computations if instruction.opcode in _RUNS else ():
+                if callee not in seen:
+                    seen.add(callee)
+                    pending.append(module.computations[callee])
+
+
+@dataclass(slots=True, eq=False)
+class _Inliner:
+    """Copies what runs, once for each way that leads to it."""
+
+    module: HloModule
+    computations: dict[int, HloComputation] = field(init=False)
+    """By id, callees before callers: what is applied, and all copies."""
+    tags: dict[int, TagPath] = field(init=False)
+    """Of what these hold."""
+    _next_instruction: int = field(init=False)
+    _next_computation: int = field(init=False)
+    _count: int = 0
+
+    def __post_init__(self) -> None:
+        running = {computation.id for computation in _iterate_reached(self.module)}
+        self.computations = {number: one for number, one in self.module.computations.items() if number not in running}
+        applied = [one.id for computation in self.computations.values() for one in computation.instructions]
+        self.tags = {number: self.module.tags[number] for number in applied if number in self.module.tags}
+        self._next_instruction = 1 + max(i.id for c in self.module.computations.values() for i in c.instructions)
+        self._next_computation = 1 + max(self.module.computations)
+
+    def copy(
+        self, computation: HloComputation, path: TagPath, given: dict[int, HloInstruction]
+    ) -> tuple[HloComputation, tuple[HloInstruction, ...]]:
+        """The copy of a computation that the calls of this tag path lead to, and what it holds.
+
+        given: parameter number to what stands for it, where the computation is inlined into another one.
+        """
+        copies: dict[int, HloInstruction] = {}
+        listed: list[HloInstruction] = []
+        numbers = {instruction.id: self._take_number() for instruction in computation.instructions}
+        last: dict[int, int] = {}
+        for instruction in computation.instructions:
+            if instruction.opcode == "parameter" and given:
+                copies[instruction.id] = given[instruction.proto.parameter_number]
+                continue
+            operands = tuple([copies[operand.id] for operand in instruction.operands])
+            if instruction.opcode == "call":
+                callee = self.module.computations[instruction.called_computations[0]]
+                inner, inlined = self.copy(
+                    callee, (*path, *self.module.find_tag_path(instruction)), dict(enumerate(operands))
+                )
+                copies[instruction.id] = inner.root
+                last[instruction.id] = inner.root.id
+                listed += inlined
+                continue
+            called = instruction.called_computations
+            if instruction.opcode in _RUNS:
+                called = tuple([self._keep(self.copy(self.module.computations[c], path, {})[0]) for c in called])
+            tags = self.module.find_tag_path(instruction)
+            if tags:
+                self.tags[numbers[instruction.id]] = (*path, *tags)
+            copy = replace(
+                instruction,
+                id=numbers[instruction.id],
+                operands=operands,
+                control_predecessors=tuple(
+                    [last.get(n, numbers[n]) for n in instruction.control_predecessors if n in numbers]
+                ),
+                called_computations=called,
+            )
+            copies[instruction.id] = copy
+            listed.append(copy)
+        self._next_computation += 1
+        made = replace(
+            computation,
+            id=self._next_computation - 1,
+            instructions=tuple(listed),
+            root=copies[computation.root.id],
+            sequence=(),
+        )
+        return made, made.instructions
+
+    def _keep(self, computation: HloComputation) -> int:
+        self.computations[computation.id] = computation
+        return computation.id
+
+    def _take_number(self) -> int:
+        self._count += 1
+        if self._count > _MOST:
+            raise ArtifactError(f"`{self.module.name}` calls functions in more ways than can be followed")
+        self._next_instruction += 1
+        return self._next_instruction - 1
+
+
+class SchedulePolicy(StrEnum):
+    """When kernel calls run."""
+
+    LATE = "late"
+    EARLY = "early"
+    WRITTEN = "written"
+
+
+type IsKernel = Callable[[HloInstruction], bool]
+"""Whether a custom call writes something behind XLA's back."""
+type _Key = tuple[TagPath, int]
+
+
+def schedule_module(module: HloModule, is_kernel: IsKernel, policy: SchedulePolicy) -> HloModule:
+    """The module with such a schedule, in the place of its own if it has one."""
+    holders = _find_holders(module, is_kernel)
+    scheduled: dict[int, HloComputation] = {}
+    for number, computation in module.computations.items():
+        if computation.is_fusion:
+            scheduled[number] = computation
+            continue
+        kernels = {
+            i.id for i in computation.instructions if (i.opcode == "custom-call" and is_kernel(i)) or _runs(i, holders)
+        }
+        match policy:
+            case SchedulePolicy.EARLY:
+                order = _order_early(computation, kernels)
+            case SchedulePolicy.LATE:
+                listed = {i.id: n for n, i in enumerate(computation.instructions)}
+                order = _order_by(computation, {n: ((1,) if n in kernels else (), at) for n, at in listed.items()})
+            case SchedulePolicy.WRITTEN:
+                order = _order_by(computation, _compute_program_keys(module, computation))
+        scheduled[number] = replace(computation, sequence=order)
+    return replace(module, computations=scheduled, entry=scheduled[module.entry.id])
+
+
+def _find_holders(module: HloModule, is_kernel: IsKernel) -> frozenset[int]:
+    """Ids of computations that run a kernel, themselves or further in."""
+    found: set[int] = set()
+    for computation in module.computations.values():
+        if any((i.opcode == "custom-call" and is_kernel(i)) or _runs(i, found) for i in computation.instructions):
+            found.add(computation.id)
+    return frozenset(found)
+
+
+def _runs(instruction: HloInstruction, holders: frozenset[int] | set[int]) -> bool:
+    return instruction.opcode in CALLERS and any(callee in holders for callee in instruction.called_computations)
+
+
+def _find_needed(computation: HloComputation) -> Mapping[int, tuple[int, ...]]:
+    """Instruction id to those that must come before it, each once."""
+    known = {instruction.id for instruction in computation.instructions}
+    return {
+        i.id: tuple(dict.fromkeys((*[o.id for o in i.operands], *[p for p in i.control_predecessors if p in known])))
+        for i in computation.instructions
+    }
+
+
+def _order_early(computation: HloComputation, kernels: set[int]) -> tuple[HloInstruction, ...]:
+    """Depth first from each kernel call, then from the rest."""
+    needed = _find_needed(computation)
+    by_id = {instruction.id: instruction for instruction in computation.instructions}
+    order: dict[int, HloInstruction] = {}
+    for start in (*[n for n in by_id if n in kernels], *by_id):
+        pending = [start]
+        while pending:
+            missing = [n for n in needed[pending[-1]] if n not in order]
+            if missing:
+                pending += missing
+            else:
+                number = pending.pop()
+                order.setdefault(number, by_id[number])
+    return tuple(order.values())
+
+
+def _order_by(computation: HloComputation, keys: Mapping[int, _Key]) -> tuple[HloInstruction, ...]:
+    """Of what is ready, that with the least key comes next."""
+    needed = _find_needed(computation)
+    by_id = {instruction.id: instruction for instruction in computation.instructions}
+    waiting = {number: len(before) for number, before in needed.items()}
+    users: defaultdict[int, list[int]] = defaultdict(list)
+    for number, before in needed.items():
+        for one in before:
+            users[one].append(number)
+    ready = [(keys[number], number) for number, count in waiting.items() if not count]
+    heapify(ready)
+    order: list[HloInstruction] = []
+    while ready:
+        number = heappop(ready)[1]
+        order.append(by_id[number])
+        for user in users[number]:
+            waiting[user] -= 1
+            if not waiting[user]:
+                heappush(ready, (keys[user], user))
+    return tuple(order)
+
+
+def _compute_program_keys(module: HloModule, computation: HloComputation) -> Mapping[int, _Key]:
+    """Place of each instruction in program order: that of the last operation that it holds, else of its operands."""
+    keys: dict[int, _Key] = {}
+    for number, instruction in enumerate(computation.instructions):
+        own = _find_last_tag(module, instruction)
+        inherited = max((keys[operand.id][0] for operand in instruction.operands), default=())
+        keys[instruction.id] = own or inherited, number
+    return keys
+
+
+def _find_last_tag(module: HloModule, instruction: HloInstruction) -> TagPath:
+    found = module.find_tag_path(instruction)
+    if instruction.opcode == "fusion":
+        for fused in module.computations[instruction.called_computations[0]].instructions:
+            found = max(found, _find_last_tag(module, fused))
+    return found

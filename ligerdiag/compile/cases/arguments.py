@@ -1,0 +1,223 @@
+"""Worker side: a case's arguments as arrays, the mesh that they lie on, and the names of inputs and outputs."""
+
+import inspect
+import traceback
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import topologies
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from ligerdiag.errors import CaseError, InputError, describe_fault
+from ligerdiag.model.case import Arg, Case, Draw, Values
+from ligerdiag.toolchains.catalogue import strip_comments
+
+
+def compute_output_names(tree: Any) -> tuple[str, ...]:
+    """`loss` for {"loss": …}, `grads.w` for nested ones, `0` for a tuple's first, `output` for a single array."""
+    return _make_unique([_join(path) or "output" for path in _compute_paths(tree)])
+
+
+def compute_input_names(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, ...]:
+    """Returns the function's parameter names, with the path of the leaf; `args.0` for one of `*args`."""
+    names = _compute_parameter_names(function, len(args))
+    return _make_unique([_name_input(names, path) for path in _compute_paths(args)])
+
+
+def _name_input(names: list[str], path: tuple[Any, ...]) -> str:
+    position: int = path[0].idx
+    return _join((names[position], *path[1:]))
+
+
+def _compute_paths(tree: Any) -> list[tuple[Any, ...]]:
+    tree_util: Any = jax.tree_util
+    leaves, _ = tree_util.tree_flatten_with_path(tree)
+    return [path for path, _ in leaves]
+
+
+def _compute_parameter_names(function: Callable[..., Any], count: int) -> list[str]:
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][:count]
+    rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "arg")
+    return names + [f"{rest}.{number}" for number in range(count - len(names))]
+
+
+def _join(path: tuple[Any, ...]) -> str:
+    return ".".join(_name_key(key) for key in path)
+
+
+def _name_key(key: Any) -> str:
+    if isinstance(key, str):
+        return key
+    for attribute in ("key", "idx", "name"):
+        if hasattr(key, attribute):
+            return str(getattr(key, attribute))
+    return str(key)
+
+
+def _make_unique(names: list[str]) -> tuple[str, ...]:
+    counts, seen = Counter(names), Counter[str]()
+    unique: list[str] = []
+    for name in names:
+        seen[name] += 1
+        unique.append(name if counts[name] == 1 else f"{name}#{seen[name]}")
+    return tuple(unique)
+
+
+MAXIMUM_DEVICES = 512
+MAXIMUM_PER_HOST = 8
+
+
+def build_mesh(axes: Mapping[str, int], description: str) -> Mesh:
+    """Returns the case's mesh over devices of the described target; one device where `axes` is empty."""
+    sizes = dict(axes) or {"x": 1}
+    for axis, size in sizes.items():
+        if size < 1:
+            raise InputError(f"expected at least one device on mesh axis `{axis}` but got {size}")
+    devices = prod(sizes.values())
+    if devices > MAXIMUM_DEVICES:
+        raise InputError(f"expected a mesh of at most {MAXIMUM_DEVICES} devices but got {devices}")
+    topology = _build_topology(compute_topology_name(devices), strip_comments(description))
+    return Mesh(np.array(topology.devices).reshape(tuple(sizes.values())), tuple(sizes))
+
+
+def compute_topology_name(devices: int) -> str:
+    """`hosts x GPUs per host x 1`, as many per host as fit."""
+    per_host = next(count for count in range(min(devices, MAXIMUM_PER_HOST), 0, -1) if devices % count == 0)
+    return f"{devices // per_host}x{per_host}x1"
+
+
+def build_argument_specs(case: Case, mesh: Mesh) -> tuple[Any, ...]:
+    """Returns the case's arguments as shapes with shardings; InputError where one does not fit the mesh."""
+    tree_util: Any = jax.tree_util
+    leaves, structure = tree_util.tree_flatten(case.args)
+    specs = [_build_spec(case, number, leaf, mesh) for number, leaf in enumerate(leaves)]
+    return tree_util.tree_unflatten(structure, specs)
+
+
+def compute_donated(case: Case) -> tuple[int, ...]:
+    """Positions of the arguments that are donated; InputError when only a part of one is."""
+    donated: list[int] = []
+    for position, value in enumerate(case.args):
+        leaves = jax.tree_util.tree_leaves(value)
+        flags = {leaf.donate for leaf in leaves if isinstance(leaf, Arg)}
+        if flags == {True, False}:
+            raise InputError(f"case `{case.id}` donates a part of argument {position}: donate all of it, or nothing")
+        if flags == {True}:
+            donated.append(position)
+    return tuple(donated)
+
+
+def _build_spec(case: Case, number: int, arg: object, mesh: Mesh) -> jax.ShapeDtypeStruct:
+    place = f"array {number} of case `{case.id}`"
+    if not isinstance(arg, Arg):
+        raise InputError(f"expected an Arg for {place} but got a {type(arg).__name__}")
+    try:
+        dtype = jax.numpy.dtype(arg.dtype)
+    except TypeError as error:
+        raise InputError(f"expected a dtype for {place} but got `{arg.dtype}`") from error
+    if jax.dtypes.canonicalize_dtype(dtype) != dtype:
+        raise InputError(f"`{arg.dtype}` for {place} needs JAX_ENABLE_X64=1")
+    _check_partition(place, arg, mesh)
+    sharding = NamedSharding(mesh, PartitionSpec(*arg.partition))
+    weak: dict[str, Any] = {"weak_type": True} if arg.weak else {}  # what JAX of 2024 does not know
+    return jax.ShapeDtypeStruct(tuple(arg.shape), dtype, sharding=sharding, **weak)
+
+
+def _check_partition(place: str, arg: Arg, mesh: Mesh) -> None:
+    if len(arg.partition) > len(arg.shape):
+        raise InputError(f"{place} has {len(arg.shape)} dimensions but a partition for {len(arg.partition)}")
+    used: set[str] = set()
+    for dimension, (size, part) in enumerate(zip(arg.shape, arg.partition, strict=False)):
+        axes = () if part is None else (part,) if isinstance(part, str) else tuple(part)
+        for axis in axes:
+            if axis not in mesh.shape:
+                known = ", ".join(f"`{name}`" for name in mesh.shape)
+                raise InputError(f"{place} is split over the unknown mesh axis `{axis}`: the mesh has {known}")
+            if axis in used:
+                raise InputError(f"{place} is split over mesh axis `{axis}` twice")
+            used.add(axis)
+        count = prod(mesh.shape[axis] for axis in axes)
+        if size % count:
+            raise InputError(f"dimension {dimension} of {place} is {size} and cannot be split over {count} devices")
+
+
+@lru_cache(maxsize=8)
+def _build_topology(name: str, description: str) -> Any:
+    library: Any = topologies
+    return library.get_topology_desc(topology_name=name, platform="cuda", topology=name, target_config=description)
+
+
+NEXT_DRAW = 1_000_003
+"""Added to the seeds for each further draw."""
+
+
+def draw_arguments(case: Case, draw: int = 0) -> tuple[Any, ...]:
+    """Arrays for the case's arguments, each drawn from `jax.random.key(draw.seed)` in f32 and cast to its
+    dtype, or what the Arg has of its own.
+
+    draw: 0 for the case's own seeds, n for the n-th other draw. Values of the case's own are the same in each. Raises
+    InputError where a function of the case's draws something else than what the Arg says.
+    """
+    return jax.tree_util.tree_map(partial(draw_array, draw), case.args, is_leaf=lambda leaf: isinstance(leaf, Arg))
+
+
+def draw_array(number: int, arg: Arg) -> jax.Array:
+    """Returns one array, shape and dtype as the Arg says."""
+    dtype = jnp.dtype(arg.dtype)
+    match arg.draw:
+        case Values(data=data):
+            return _as_array(np.frombuffer(data, dtype).reshape(arg.shape))
+        case Draw() as draw:
+            key = jax.random.key(draw.seed + number * NEXT_DRAW)
+            return _draw_values(draw, key, arg.shape, dtype).astype(dtype)
+        case function:
+            return _call(function, jax.random.key(number * NEXT_DRAW), arg.shape, dtype)
+
+
+def _draw_values(draw: Draw, key: Any, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    match _settle_kind(draw.kind, dtype):
+        case "normal":
+            return jax.random.normal(key, shape, jnp.float32) * draw.scale
+        case "squares":
+            return jnp.square(jax.random.normal(key, shape, jnp.float32)) * draw.scale
+        case "uniform":
+            return jax.random.uniform(key, shape, jnp.float32, draw.low, draw.high)
+        case "randint":
+            return jax.random.randint(key, shape, int(draw.low), int(draw.high))
+        case "bernoulli":
+            return jax.random.bernoulli(key, 0.5 if draw.kind == "usual" else draw.scale, shape)
+        case kind:
+            assert kind == "zeros"
+            return jax.lax.full(shape, 0, dtype)
+
+
+def _settle_kind(kind: str, dtype: Any) -> str:
+    if kind != "usual":
+        return kind
+    return "bernoulli" if dtype.kind == "b" else "randint" if jnp.issubdtype(dtype, jnp.integer) else "normal"
+
+
+def _as_array(values: Any) -> jax.Array:
+    library: Any = jnp
+    return library.asarray(values)
+
+
+def _call(function: Any, key: Any, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    try:
+        values = _as_array(function(key, shape, dtype))
+    except Exception as fault:
+        traceback.print_exception(fault)
+        raise CaseError(f"the draw of an argument raises: {describe_fault(fault)}") from fault
+    if values.shape != shape:
+        raise InputError(f"expected a draw of shape {list(shape)} but got one of shape {list(values.shape)}")
+    return values.astype(dtype)

@@ -1,0 +1,156 @@
+"""The file that carries a live function to a worker, and what a worker can import by name.
+
+The file that carries a live function to a worker: a line of JSON, then three pickles: its
+arguments, its case, and the classes that have to be made pytree nodes.
+
+1. It lies below the cache, under the sha256 of its content, and is written as a whole or not at all.
+2. A reader takes only what has the sha256 of its name: it is the file that this user's process wrote, and no other.
+3. Everything that has to stand before anything is unpickled is in the line: where modules are looked for, above all.
+"""
+
+import importlib.machinery
+import json
+import os
+import sys
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ligerdiag.codec import FieldError, parse_object, read_ints, read_object, read_str, read_strs
+from ligerdiag.errors import InputError, is_project_file
+
+FOLDER = "functions"
+"""Below the cache's root."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """The parts of the caller's process that a worker needs, too."""
+
+    python: str
+    """Such as `3.12`: a function's code is that of one version."""
+    path: tuple[str, ...]
+    """Absolute folders where modules are looked for, after those of the worker."""
+    files: tuple[str, ...]
+    """Absolute paths of the files that define what is pickled by value."""
+    settings: Mapping[str, object]
+    """Options of `jax.config` that can change what a function computes."""
+    donated: tuple[int, ...]
+    """Positions of the arguments that the function donates."""
+
+
+def write_function_file(root: Path, surroundings: Surroundings, pickled: bytes) -> Path:
+    """Writes the file below the cache `root` and returns its path; InputError when the disk says no."""
+    content = json.dumps(asdict(surroundings), sort_keys=True).encode() + b"\n" + pickled
+    folder = root / FOLDER
+    path = folder / f"{sha256(content).hexdigest()}.pickle"
+    temporary = folder / f".tmp-{os.getpid()}-{uuid.uuid4().hex[:12]}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not path.is_file() or path.stat().st_size != len(content):
+            temporary.write_bytes(content)
+            os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise InputError(f"expected to write `{path}` but: {error.strerror or error}") from error
+    return path
+
+
+def read_function_file(path: Path) -> tuple[Surroundings, bytes]:
+    """Reads a function file; raises InputError when it is gone or is another one."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"expected to read `{path}` but: {error.strerror or error}") from error
+    if sha256(content).hexdigest() != path.stem:
+        raise InputError(f"`{path}` is not what was written there: its content has another sha256")
+    line, _, pickled = content.partition(b"\n")
+    try:
+        fields = parse_object(line)
+        return Surroundings(
+            python=read_str(fields, "python"),
+            path=read_strs(fields, "path"),
+            files=read_strs(fields, "files"),
+            settings=read_object(fields, "settings"),
+            donated=read_ints(fields, "donated"),
+        ), pickled
+    except FieldError as error:
+        raise InputError(f"`{path}`: {error}") from error
+
+
+WRAPPERS = ("__wrapped__", "fn", "_fun")
+"""Attributes under which decorators keep what they decorate."""
+MAXIMUM_WRAPPERS = 8
+
+
+def list_own_folders() -> tuple[str, ...]:
+    """Returns the entries of `sys.path` that belong neither to Python nor to installed packages, absolute, each
+    once."""
+    folders = [os.path.abspath(entry) for entry in sys.path]
+    return tuple(dict.fromkeys(entry for entry in folders if os.path.exists(entry) and _is_own(entry)))
+
+
+def list_unimportable(root: str) -> tuple[ModuleType, ...]:
+    """Modules of the project that a worker with this root does not find under their name, or finds another file for."""
+    own = list_own_folders()
+    path = [root, *(entry for entry in sys.path if os.path.abspath(entry) not in own), *own]
+    return tuple(
+        module
+        for name, module in list(sys.modules.items())
+        if isinstance(file := getattr(module, "__file__", None), str)
+        and getattr(module, "__name__", "") == name != "__main__"
+        and is_project_file(file)
+        and not _is_found(name, file, path)
+    )
+
+
+def find_reference(value: Any, by_value: frozenset[str]) -> tuple[str, str, tuple[str, ...]] | None:
+    """Module, name, and the attributes on the way from what has that name to `value`; None where there is no such way.
+
+    by_value: names of modules that a worker cannot import.
+    """
+    module, qualname = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(qualname, str) or "<" in qualname:
+        return None
+    found: Any = None if module == "__main__" or module in by_value else sys.modules.get(module)
+    for name in qualname.split("."):
+        found = getattr(found, name, None)
+    steps: list[str] = []
+    while found is not None and found is not value and len(steps) < MAXIMUM_WRAPPERS:
+        step = next((name for name in WRAPPERS if getattr(found, name, None) is not None), "")
+        found = getattr(found, step, None) if step else None
+        steps.append(step)
+    return None if found is not value else (module, qualname, tuple(steps))
+
+
+def _is_own(entry: str) -> bool:
+    return is_project_file(str(Path(entry) / "module.py"))
+
+
+def _is_found(name: str, file: str, path: Sequence[str]) -> bool:
+    parts = name.split(".")
+    locations: Sequence[str] | None = path
+    for number in range(1, len(parts) + 1):
+        spec = _find_spec(".".join(parts[:number]), locations, is_top=number == 1)
+        if spec is None:
+            return False
+        if number == len(parts):
+            return spec.origin is not None and os.path.realpath(spec.origin) == os.path.realpath(file)
+        locations = spec.submodule_search_locations
+        if locations is None:
+            return False
+    return False
+
+
+def _find_spec(name: str, locations: Sequence[str] | None, *, is_top: bool) -> importlib.machinery.ModuleSpec | None:
+    """By folders, else by a finder such as those of editable installs."""
+    spec = importlib.machinery.PathFinder.find_spec(name, locations)
+    if spec is not None or not is_top:
+        return spec
+    finders = [finder for finder in sys.meta_path if getattr(finder, "__module__", "").startswith("__editable__")]
+    found = (finder.find_spec(name, None) for finder in finders)
+    return next((one for one in found if one is not None), None)

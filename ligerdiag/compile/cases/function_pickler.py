@@ -1,0 +1,270 @@
+"""Parent side: pickles a live function and its arguments; arrays become records of what they are.
+
+Parent side: a live function and its arguments as bytes.
+
+1. Objects that a worker can import go by reference, and their file is then one of those that an answer depends on;
+   everything else (`__main__`, lambdas, closures, local functions, modules that are not found by name) goes by value.
+2. cloudpickle does not know Triton's kernels, functions of `jax.jit` and meshes of devices: see `rebuild`.
+3. Nothing here imports jax or triton. Their objects are recognized by their class.
+"""
+
+import io
+import sys
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from threading import Lock
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, cast
+
+import cloudpickle
+
+from ligerdiag.compile.cases.function_file import find_reference, list_unimportable
+from ligerdiag.compile.cases.rebuild import (
+    MAXIMUM_VALUE_BYTES,
+    build_arg,
+    build_jitted,
+    build_kernel,
+    build_mesh,
+    find_object,
+    has_shardings,
+    is_array,
+    record_array,
+)
+from ligerdiag.errors import InputError, is_project_file
+from ligerdiag.model.case import Case
+
+_KERNEL_OPTIONS = (
+    "version", "do_not_specialize", "do_not_specialize_on_alignment", "debug", "noinline", "launch_metadata",
+)  # fmt: skip
+_PROTOCOL = 5
+
+type PytreeClass = tuple[type[Any], tuple[Any, Any] | None, tuple[Any, Any] | None]
+"""A class, and the fields of a dataclass, or functions that flatten and unflatten it."""
+
+_library: Any = cloudpickle
+_Pickler: Any = _library.Pickler
+_register = Lock()
+
+
+class FunctionPickler(_Pickler):
+    """Pickles by 1 and 2 above, and collects the files that define what it pickled by value."""
+
+    def __init__(self, stream: io.BytesIO, by_value: frozenset[str]) -> None:
+        inherited: Any = super()
+        inherited.__init__(stream, protocol=_PROTOCOL)
+        self._reduce: Any = inherited.reducer_override
+        self.files: set[str] = set()
+        self.classes: list[type[Any]] = []
+        self._by_value = by_value
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Pickles an object that is not of pickle's own types; pickle calls this for each of them."""
+        match _name_class(obj):
+            case "triton.JITFunction" | "triton.InterpretedFunction" | "jaxlib.PjitFunction":
+                return self._refer(obj) or self._reduce_wrapped(obj)
+            case "triton.Autotuner" | "triton.Heuristics":
+                return self._refer(obj) or NotImplemented
+            case "jax.Mesh" | "jax.AbstractMesh":
+                return build_mesh, (tuple(obj.axis_sizes), tuple(obj.axis_names))
+            case _:
+                pass
+        if isinstance(obj, type):
+            self._note_class(cast("type[Any]", obj))
+            return self._reduce(obj)
+        reference = find_reference(obj, self._by_value)
+        if isinstance(obj, FunctionType):
+            if reference is None:
+                self._note(obj.__code__)
+            return self._reduce(obj) if reference is None or not reference[2] else (find_object, reference)
+        return NotImplemented if reference is None else (find_object, reference)
+
+    def _refer(self, obj: Any) -> Any:
+        """Refers to an object by its own name, else by that of the function inside: an autotuner has none."""
+        reference = find_reference(obj, self._by_value)
+        if reference is None:
+            inner = find_reference(getattr(obj, "fn", None), self._by_value)
+            reference = None if inner is None else (*inner[:2], inner[2][:-1])
+        return None if reference is None or find_object(*reference) is not obj else (find_object, reference)
+
+    def _reduce_wrapped(self, obj: Any) -> Any:
+        if hasattr(obj, "_jit_info"):
+            return build_jitted, (obj.__wrapped__, _read_jit_options(obj))
+        lines, start = _read_source(obj)
+        return build_kernel, (obj.fn, lines, start, _read_kernel_options(obj))
+
+    def _note(self, code: CodeType) -> None:
+        if is_project_file(code.co_filename):
+            self.files.add(code.co_filename)
+
+    def _note_class(self, kind: type[Any]) -> None:
+        if kind.__module__ == "__main__" or kind.__module__ in self._by_value or "<" in kind.__qualname__:
+            self.classes.append(kind)
+            for value in vars(kind).values():
+                if isinstance(value, FunctionType):
+                    self._note(value.__code__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pickled:
+    """The result of pickling an object."""
+
+    data: bytes
+    files: frozenset[str]
+    """Those of the project that define what went by value."""
+    classes: tuple[type[Any], ...]
+    """Those that went by value."""
+
+
+def pickle_live(value: Any, root: str, make: Callable[..., FunctionPickler] = FunctionPickler) -> Pickled:
+    """Pickles the object; InputError that names what cannot be pickled.
+
+    root: absolute path of the folder that the worker's imports start from.
+    """
+    unimportable = list_unimportable(root)
+    by_value = frozenset(module.__name__ for module in unimportable)
+    stream = io.BytesIO()
+    pickler = make(stream, by_value)
+    with _pickled_by_value(unimportable):
+        try:
+            pickler.dump(value)
+        except InputError:
+            raise
+        except Exception as fault:
+            raise _explain(value, fault, by_value) from fault
+    return Pickled(data=stream.getvalue(), files=frozenset(pickler.files), classes=tuple(pickler.classes))
+
+
+def list_pytree_classes(classes: Iterable[type[Any]]) -> list[PytreeClass]:
+    """Returns how to register in another process those of the classes that are pytree nodes."""
+    registry: Any = getattr(sys.modules.get("jax._src.tree_util"), "_registry", {})
+    return [_describe_pytree_class(kind, registry[kind]) for kind in dict.fromkeys(classes) if kind in registry]
+
+
+def settle_class_names(data: bytes, classes: Iterable[type[Any]]) -> bytes:
+    """Returns the pickles with names of the classes that hang on the content alone: cloudpickle draws them anew in each
+    process."""
+    names: Mapping[type[Any], str] = getattr(_library.cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_CLASS", {})
+    drawn = [names[kind].encode() for kind in dict.fromkeys(classes) if kind in names]
+    blank = data
+    for number, name in enumerate(drawn):
+        blank = blank.replace(name, b"%032d" % number)
+    content = sha256(blank).hexdigest()
+    for number, name in enumerate(drawn):
+        data = data.replace(name, sha256(f"{content} {number}".encode()).hexdigest()[: len(name)].encode())
+    return data
+
+
+def _describe_pytree_class(kind: type[Any], entry: Any) -> PytreeClass:
+    if isinstance(entry.to_iter, FunctionType):
+        held = dict(zip(entry.to_iter.__code__.co_freevars, entry.to_iter.__closure__ or (), strict=True))
+        if "data_fields" in held and "meta_fields" in held:
+            return kind, (held["data_fields"].cell_contents, held["meta_fields"].cell_contents), None
+    return kind, None, (entry.to_iter, entry.from_iter)
+
+
+def _read_jit_options(jitted: Any) -> dict[str, Any]:
+    """Returns the options of `jax.jit` that matter inside of another one."""
+    if has_shardings(jitted):
+        raise InputError(
+            f"`{jitted.__name__}` has shardings of its own and is defined where a worker cannot import it:"
+            f" give it without `jax.jit`, and the shardings with the arguments"
+        )
+    info = jitted._jit_info
+    options = {"static_argnums": info.static_argnums, "static_argnames": info.static_argnames}
+    return {name: value for name, value in options.items() if value}
+
+
+@contextmanager
+def _pickled_by_value(modules: tuple[ModuleType, ...]) -> Generator[None]:
+    """cloudpickle keeps one list of them for the whole process."""
+    with _register:
+        known: set[str] = set(_library.list_registry_pickle_by_value())
+        new = [module for module in modules if module.__name__ not in known]
+        for module in new:
+            _library.register_pickle_by_value(module)
+        try:
+            yield
+        finally:
+            for module in new:
+                _library.unregister_pickle_by_value(module)
+
+
+def _name_class(obj: Any) -> str:
+    kind = cast("type[Any]", type(obj))
+    return f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}"
+
+
+def _read_source(kernel: Any) -> tuple[list[str], int]:
+    if hasattr(kernel, "raw_src"):
+        return list(kernel.raw_src), int(kernel.starting_line_number)
+    import inspect
+
+    try:
+        return inspect.getsourcelines(kernel.fn)
+    except OSError as fault:
+        raise InputError(f"kernel `{kernel.fn.__name__}` has no source that could be read: {fault}") from fault
+
+
+def _read_kernel_options(kernel: Any) -> Mapping[str, Any]:
+    if hasattr(kernel, "kwargs"):
+        return dict(kernel.kwargs)
+    options = {name: getattr(kernel, name, None) for name in _KERNEL_OPTIONS} | {"repr": getattr(kernel, "_repr", None)}
+    return {name: value for name, value in options.items() if value}
+
+
+def _explain(value: Any, fault: Exception, by_value: frozenset[str]) -> InputError:
+    """Names the variable that is in the way, where the function's own variables tell."""
+    reason = " ".join(str(fault).split()) or type(fault).__name__
+    if not isinstance(value, Case):
+        return InputError(f"one of them cannot be handed to a worker: {reason}")
+    for name, used in _list_variables(value.function):
+        try:
+            FunctionPickler(io.BytesIO(), by_value).dump(used)
+        except Exception:
+            return InputError(
+                f"`{value.name}` uses `{name}`, a {type(used).__name__}, which cannot be handed to a worker ({reason}):"
+                f" leave it out of the function, or write a case file, see `ligerdiag init`"
+            )
+    return InputError(
+        f"`{value.name}` cannot be handed to a worker ({reason}): write a case file, see `ligerdiag init`"
+    )
+
+
+def _list_variables(function: Any) -> list[tuple[str, Any]]:
+    function = getattr(function, "__func__", getattr(function, "func", function))
+    if not isinstance(function, FunctionType):
+        return []
+    code, cells = function.__code__, function.__closure__ or ()
+    held = [(name, cell.cell_contents) for name, cell in zip(code.co_freevars, cells, strict=True) if _is_full(cell)]
+    used = [(name, function.__globals__[name]) for name in code.co_names if name in function.__globals__]
+    defaults = [("a default value", value) for value in function.__defaults__ or ()]
+    return [*held, *used, *defaults]
+
+
+def _is_full(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
+class ArgumentPickler(FunctionPickler):
+    """Pickles any pytree of arrays; `meshes` has those that they lie on."""
+
+    def __init__(self, stream: io.BytesIO, by_value: frozenset[str]) -> None:
+        super().__init__(stream, by_value)
+        self.meshes: list[Mapping[str, int]] = []
+        self._float_bytes = MAXIMUM_VALUE_BYTES
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Returns the record of an array, to be pickled instead of it."""
+        if not is_array(obj):
+            return super().reducer_override(obj)
+        record = record_array(obj, self._float_bytes)
+        if record.mesh:
+            self.meshes.append(record.mesh)
+        if record.values is not None and "float" in record.fields["dtype"]:
+            self._float_bytes -= len(record.values)
+        return build_arg, (record.fields, record.draw, record.values)

@@ -1,0 +1,326 @@
+"""Worker side: imports the file or module that defines cases, and knows which of the project's files that depends on.
+
+Worker side: imports the file or module that defines cases, and knows which files of the project that took.
+
+1. One source at a time: before another source, or after a change of any file, the project's modules are dropped and
+   imported anew. So an answer depends on the files as they are, and on no file that only another source imports. Workers
+   do not even that: each loads one source, once, see `CaseLoader`.
+2. The source's root is the working directory and the first entry of sys.path, the user's PYTHONPATH follows, its own
+   folder is the last entry. Before there is a loader none of the three is there (see `toolchain`, 5). jax, jax_triton and
+   triton are imported before: a `triton.py` in the project does not hide them.
+3. No bytecode is written into the project.
+"""
+
+import importlib
+import importlib.util
+import json
+import linecache
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any, cast
+
+from ligerdiag.artifacts.artifact import compute_file_sha256
+from ligerdiag.compile.cases.settled import forget_live_case, list_live_files, load_live_case, settle_case
+from ligerdiag.errors import (
+    CaseError,
+    InputError,
+    LigerdiagError,
+    UsedWorkerError,
+    describe_fault,
+    find_place,
+    is_project_file,
+    list_case_path,
+)
+from ligerdiag.model.case import Arg, Case, Draw, Values
+from ligerdiag.model.jobs import CaseSpec, Source
+
+_PLAIN = (str, int, float, bool, bytes, type(None))
+
+
+def compute_draws(case: Case, source: str, *, is_live: bool = False) -> str:
+    """Returns the sha256 of the arguments' records and of the identity of the case's reference.
+
+    Equal for two cases only when both are known to be equal: a reference that cannot be told from another (a closure, a
+    method) counts as the case's own. is_live: every other one does so, too, as its file need not say what it does.
+    """
+    own = f"of {source}::{case.id}"
+    reference = "none" if case.reference is None else ("" if is_live else _describe_function(case.reference)) or own
+    arguments = _describe_value(case.args) or own
+    return sha256(f"{arguments}\n{reference}".encode()).hexdigest()
+
+
+def _describe_function(function: Callable[..., Any]) -> str:
+    """Place and name, with the values that are bound to it; empty when these do not say which function it is."""
+    if isinstance(function, partial):
+        bound = cast("partial[Any]", function)
+        parts = (_describe_function(bound.func), _describe_value(bound.args), _describe_value(bound.keywords))
+        return f"partial({', '.join(parts)})" if all(parts) else ""
+    if not isinstance(function, FunctionType) or function.__closure__ or "<" in function.__qualname__:
+        return ""
+    defaults = _describe_value((function.__defaults__, function.__kwdefaults__))
+    place = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
+    return f"{place}:{function.__qualname__}{defaults}" if defaults else ""
+
+
+def _describe_value(value: object) -> str:
+    """Returns the value as text that is the same in each process; empty when it has none."""
+    match value:
+        case Arg(draw=Draw() | Values()):
+            return repr(value)
+        case Arg(draw=function):
+            drawn = _describe_function(cast("Callable[..., Any]", function))
+            return f"{replace(value, draw=Draw())!r} by {drawn}" if drawn else ""
+        case tuple() | list():
+            items = [_describe_value(item) for item in cast("list[object]", value)]
+            return f"{'tuple' if isinstance(value, tuple) else 'list'}({', '.join(items)})" if all(items) else ""
+        case dict():
+            entries = cast("dict[object, object]", value)
+            items = [(repr(name), _describe_value(item)) for name, item in entries.items()]
+            return f"{{{', '.join(f'{name}: {item}' for name, item in items)}}}" if all(i for _, i in items) else ""
+        case _:
+            return repr(value) if isinstance(value, _PLAIN) else ""
+
+
+class CaseLoader:
+    """Holds the cases of the source that was loaded last."""
+
+    def __init__(self, *, once: bool = False) -> None:
+        """once: UsedWorkerError instead of a second source, or of the same one after a change of its files.
+
+        Dropping modules takes back nothing that they did to others: a rebound function, a setting of JAX's.
+        """
+        self._once = once
+        self._is_used = False
+        self._path: list[str] = []
+        self._source: Source | None = None
+        self._cases: dict[str, Case] = {}
+        self._hashes: dict[str, str] = {}
+
+    def load(self, source: Source) -> dict[str, Case]:
+        """Returns the source's cases by id; InputError or CaseError in one line when it has none or does not import."""
+        if source == self._source and self._is_current():
+            return self._cases
+        if self._once and self._is_used:
+            raise UsedWorkerError(f"this worker is not for `{source}`")
+        self._is_used = True
+        self._forget()
+        os.chdir(source.root)
+        self._path = self._path or _compute_path()
+        sys.path[:] = [source.root, *self._path]
+        if source.file:
+            sys.path.append(str(Path(source.file).parent))
+        sys.dont_write_bytecode = True
+        importlib.invalidate_caches()
+        linecache.checkcache()
+        cases = _index_cases(_read_cases(source), source)
+        self._source, self._cases = source, cases
+        return cases
+
+    def find_case(self, source: Source, case_id: str) -> Case:
+        """Returns one case, settled; what `load` raises, and InputError where the source has no such case any more."""
+        case = self.load(source).get(case_id)
+        if case is None:
+            raise InputError(f"`{source}` has no case `{case_id}` any more")
+        return settle_case(case)
+
+    def compute_dependencies(self) -> dict[str, str]:
+        """Files of the project that are imported by now, to their sha256 when they were first seen here."""
+        files = {str(Path(file).resolve()) for file in _project_modules().values()}
+        if self._source is not None and self._source.file:
+            files.add(self._source.file)
+        if self._source is not None and self._source.pickled:
+            files.update(list_live_files(self._source))
+        for file in sorted(files - self._hashes.keys()):
+            self._hashes[file] = compute_file_sha256(Path(file))
+        return dict(self._hashes)
+
+    def _is_current(self) -> bool:
+        try:
+            return all(compute_file_sha256(Path(file)) == digest for file, digest in self._hashes.items())
+        except OSError:
+            return False
+
+    def _forget(self) -> None:
+        namespaces = _project_namespaces()  # first: a namespace's path cannot be read once its parent is gone
+        for name, file in _project_modules().items():
+            if file.endswith(".py"):
+                del sys.modules[name]
+        for name in namespaces:
+            del sys.modules[name]
+        forget_live_case()
+        self._source, self._cases, self._hashes = None, {}, {}
+
+
+def _compute_path() -> list[str]:
+    """What follows the source's root; the programs that a case starts get the user's PYTHONPATH back."""
+    added = list_case_path()
+    if added:
+        os.environ["PYTHONPATH"] = os.pathsep.join(added)
+    return [*added, *(entry for entry in sys.path if entry not in added)]
+
+
+def describe_case(case: Case, source: Source) -> CaseSpec:
+    """Returns the description of the case without its function."""
+    return CaseSpec(
+        id=case.id,
+        name=case.name,
+        params=tuple(str(param) for param in case.params),
+        source=source,
+        mesh={str(axis): int(size) for axis, size in case.mesh.items()},
+        expected=None if case.expected is None else _describe_expected(case.expected),
+        expected_elsewhere={str(name): _describe_expected(value) for name, value in case.expected_elsewhere.items()},
+        expected_rules=None if case.expected_rules is None else tuple(str(rule) for rule in case.expected_rules),
+        effects=json.loads(json.dumps(case.effects, default=repr)),
+        about=case.about,
+        draws=compute_draws(case, source.pickled or str(source), is_live=bool(source.pickled)),
+        mitigation=str(case.mitigation),
+    )
+
+
+def _describe_expected(expected: str | Mapping[str, str]) -> str | dict[str, str]:
+    if isinstance(expected, str):
+        return str(expected)
+    return {str(name): str(verdict) for name, verdict in expected.items()}
+
+
+def _read_cases(source: Source) -> object:
+    if source.pickled:
+        return _load_live_case(source)
+    if source.module:
+        module_name, name = source.module.split(":")
+        module = _import(source, module_name)
+        if not hasattr(module, name):
+            raise InputError(f"module `{module_name}` has no `{name}`")
+        return getattr(module, name)
+    module = _import_file(source)
+    found = [name for name in ("CASE", "CASES") if hasattr(module, name)]
+    if not found:
+        raise InputError(f"`{source.file}` defines neither CASE nor CASES")
+    if len(found) == 2:
+        raise InputError(f"`{source.file}` defines both CASE and CASES: expected one of them")
+    return getattr(module, found[0])
+
+
+def _load_live_case(source: Source) -> Case:
+    try:
+        return load_live_case(source)
+    except LigerdiagError:
+        raise
+    except Exception as fault:
+        raise _explain(source, fault) from fault
+
+
+def _index_cases(value: object, source: Source) -> dict[str, Case]:
+    items = list(cast("Iterable[object]", value)) if isinstance(value, tuple | list) else [value]
+    cases: dict[str, Case] = {}
+    for item in items:
+        if not isinstance(item, Case):
+            raise InputError(f"expected a Case in `{source}` but got a {type(item).__name__}")
+        if item.id in cases:
+            raise InputError(f"`{source}` defines the case `{item.id}` twice: give them different params")
+        cases[item.id] = item if source.pickled else _settle(item)
+    return cases
+
+
+def _settle(case: Case) -> Case:
+    """Returns the case as it is compiled; one that cannot be is left as it is, and says why when it is looked for."""
+    try:
+        return settle_case(case)
+    except LigerdiagError:
+        return case
+
+
+def _import_file(source: Source) -> ModuleType:
+    file = Path(source.file)
+    if not file.is_file():
+        raise InputError(f"no file `{file}`")
+    parts = file.relative_to(source.root).with_suffix("").parts
+    name = ".".join(parts)
+    is_name = all(part.isidentifier() for part in parts) and name not in sys.modules
+    if is_name and _is_found(source, name, file):
+        return _import(source, name)
+    return _import_under_own_name(source, file)
+
+
+def _is_found(source: Source, name: str, file: Path) -> bool:
+    """Returns whether the name leads to the file: a package elsewhere hides a folder of the same name without
+    `__init__.py`."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except ModuleNotFoundError:
+        return False
+    except Exception as fault:
+        raise _explain(source, fault) from fault
+    return spec is not None and spec.origin is not None and Path(spec.origin).resolve() == file
+
+
+def _import_under_own_name(source: Source, file: Path) -> ModuleType:
+    """For a file whose name is no identifier, or is taken by another module."""
+    name = f"ligerdiag_case_{''.join(c if c.isalnum() else '_' for c in file.stem)}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise InputError(f"`{file}` is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as fault:
+        raise _explain(source, fault) from fault
+    return module
+
+
+def _import(source: Source, name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as fault:
+        if source.module and fault.name is not None and (name == fault.name or name.startswith(f"{fault.name}.")):
+            raise InputError(f"no module `{name}` to be found from `{source.root}`") from fault
+        raise _explain(source, fault) from fault
+    except (Exception, SystemExit) as fault:
+        raise _explain(source, fault) from fault
+
+
+def _explain(source: Source, fault: BaseException) -> LigerdiagError:
+    """Turns a fault into an error. Keeps the text of ligerdiag's own errors about a Case or an Arg, after their
+    line."""
+    traceback.print_exception(fault)
+    if isinstance(fault, LigerdiagError):
+        return InputError(f"{find_place(fault) or source}: {fault}")
+    return CaseError(f"`{source}` does not import: {describe_fault(fault)}")
+
+
+def _project_namespaces() -> list[str]:
+    """Packages without an `__init__.py` all of whose folders are the project's; and what such a one has left behind.
+
+    A namespace that an installed package shares stays, for what is installed below it reads its path there: Python looks
+    for the project's part anew by itself.
+    """
+    return [
+        name
+        for name, module in list(sys.modules.items())
+        if getattr(module, "__file__", None) is None and _is_of_project(getattr(module, "__path__", ()))
+    ]
+
+
+def _is_of_project(path: Iterable[str]) -> bool:
+    try:
+        folders = list(path)
+    except KeyError:  # a namespace whose parent is gone
+        return True
+    return bool(folders) and all(is_project_file(str(Path(folder) / "__init__.py")) for folder in folders)
+
+
+def _project_modules() -> dict[str, str]:
+    files: dict[str, str] = {}
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and name != "__main__" and is_project_file(file) and Path(file).is_absolute():
+            files[name] = file  # a module that gives itself a relative path has no file that could be looked at
+    return files

@@ -1,0 +1,305 @@
+"""Both sides: a live function out of `jax.jit`, its arrays as records, and what its pickle calls to rebuild what no
+pickle holds.
+
+Both sides: an array as the record of an argument, and the numbers that replace its own.
+
+1. Integers and booleans are sent with their values: a range does not say which labels, ids and offsets are valid.
+2. Floats are sent with their values, too, as long as all of them together are small: no weights of a model are written
+   anywhere. Values with NaN in them are not written either.
+3. For other arrays, numbers are drawn: integers between the smallest and the largest, floats from the smallest to the
+   largest if none is negative, else normal ones of the same size.
+
+Worker side: functions that the pickle of a live function calls to rebuild objects that cannot be pickled.
+
+1. A kernel by value gets a module of its own, under a name that is made from its source: a replay looks kernels up by
+   module and name.
+2. Triton reads a kernel's source from its file. If the file does not have it (a notebook's cell, or a file that was
+   changed after its import), the lines that the caller's Triton had read replace it.
+"""
+
+import importlib
+import inspect
+import linecache
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from ligerdiag.errors import InputError
+from ligerdiag.model.case import Arg, Draw, Values, read_mesh
+
+MAXIMUM_BYTES = 256 << 20
+"""Of an array whose numbers are looked at."""
+MAXIMUM_VALUE_BYTES = 64 << 20
+"""Of an array of integers, and of all arrays of floats together, that go with their values."""
+_NARROWED = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
+_INT32 = np.iinfo(np.int32)
+
+_UNKNOWN_INTEGERS = {"kind": "randint", "low": 0, "high": 2}
+_UNKNOWN_TRUTH = {"kind": "bernoulli", "scale": 0.5}
+_ZEROS = {"kind": "zeros"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayRecord:
+    """The record of an array."""
+
+    fields: Mapping[str, Any]
+    """Of an `Arg`, but for its draw."""
+    draw: Mapping[str, object]
+    """Fields of the `Draw` that replaces its numbers."""
+    values: bytes | None
+    """Its numbers in its dtype, rows first; None where only the draw is to be used."""
+    mesh: Mapping[str, int]
+    """Axis to size of the mesh that it lies on; empty for one that lies on none."""
+
+
+def is_array(value: Any) -> bool:
+    """Returns whether it is an array of NumPy or JAX, or JAX's record of one."""
+    if isinstance(value, np.ndarray | np.generic):
+        return True
+    library: Any = sys.modules.get("jax")
+    return library is not None and isinstance(value, (library.Array, library.ShapeDtypeStruct))
+
+
+def record_array(array: Any, float_bytes: int = MAXIMUM_VALUE_BYTES) -> ArrayRecord:
+    """Returns the array's record; InputError for a typed random key. float_bytes: of floats that may still go with
+    their values."""
+    dtype = str(array.dtype)
+    if dtype.startswith("key<"):
+        raise InputError(
+            "a typed random key has no numbers to draw: give `jax.random.key_data(key)`, and make the key of it"
+            " by `jax.random.wrap_key_data` in the function"
+        )
+    if type(array).__module__ == "numpy" and not _has_x64():
+        dtype = _NARROWED.get(dtype, dtype)
+    partition, mesh = _read_sharding(array)
+    shape = tuple(int(size) for size in array.shape)
+    weak = bool(getattr(array, "weak_type", False))
+    draw = _compute_draw(array)
+    return ArrayRecord(
+        fields={"shape": shape, "dtype": dtype, "partition": partition, "weak": weak},
+        draw=draw,
+        values=None if draw == _ZEROS else _read_values(array, dtype, float_bytes),
+        mesh=mesh,
+    )
+
+
+def choose_mesh(mesh: Mapping[str, int] | Sequence[int] | None, found: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Axis to size: what is given, else what was found in the arguments' shardings; InputError where these differ."""
+    if mesh is not None:
+        return read_mesh(mesh)
+    for one in found[1:]:
+        if list(one.items()) != list(found[0].items()):
+            raise InputError(f"the arguments lie on two meshes, {dict(found[0])} and {dict(one)}: give `mesh`")
+    return dict(found[0]) if found else {}
+
+
+def _has_x64() -> bool:
+    """Returns whether JAX computes in 64 bits in this process."""
+    library: Any = sys.modules.get("jax")
+    return library is not None and bool(library.config.jax_enable_x64)
+
+
+def _read_sharding(array: Any) -> tuple[tuple[Any, ...], Mapping[str, int]]:
+    """Returns the partition and the mesh; empty ones for an array that lies on no mesh."""
+    sharding = getattr(array, "sharding", None)
+    spec, mesh = getattr(sharding, "spec", None), getattr(sharding, "mesh", None)
+    if spec is None or mesh is None:
+        return (), {}
+    partition: list[Any] = []
+    for part in spec:
+        if part is not None and not isinstance(part, str | tuple):
+            raise InputError(f"expected mesh axes in the sharding `{spec}` but got `{part}`")
+        partition.append(part)
+    return tuple(partition), {str(axis): int(size) for axis, size in mesh.shape.items()}
+
+
+def _compute_draw(array: Any) -> Mapping[str, object]:
+    """Fields of a `Draw`."""
+    dtype = str(array.dtype)
+    is_integer = "int" in dtype
+    unknown: Mapping[str, object] = _UNKNOWN_INTEGERS if is_integer else _UNKNOWN_TRUTH if dtype == "bool" else {}
+    if not hasattr(array, "__array__") or array.size == 0 or array.size * array.dtype.itemsize > MAXIMUM_BYTES:
+        return unknown
+    try:
+        values: Any = np.asarray(array)
+        if is_integer:
+            low, high = (int(np.clip(int(value), _INT32.min, _INT32.max - 1)) for value in (values.min(), values.max()))
+            return {"kind": "randint", "low": low, "high": high + 1}
+        numbers: Any = values.astype(np.float32)
+    except (TypeError, ValueError, RuntimeError):
+        return unknown
+    if dtype == "bool":
+        return {"kind": "bernoulli", "scale": _round(numbers.mean())}
+    if not np.isfinite(numbers).all():
+        return unknown
+    low, high = float(numbers.min()), float(numbers.max())
+    if low == high == 0.0:
+        return _ZEROS
+    if low >= 0.0 or low == high:
+        return {"kind": "uniform", "low": _round(low), "high": _round(high)}
+    return {"kind": "normal", "scale": _round((numbers * numbers).mean() ** 0.5)}
+
+
+def _read_values(array: Any, dtype: str, float_bytes: int) -> bytes | None:
+    """See 1 and 2; None as well for an array that is not at hand, such as a record or a shard of another process."""
+    is_exact = "int" in dtype or dtype == "bool"
+    size = array.size * array.dtype.itemsize
+    if not hasattr(array, "__array__") or not size or size > (MAXIMUM_VALUE_BYTES if is_exact else float_bytes):
+        return None
+    try:
+        values: Any = np.asarray(array)
+        if not is_exact and np.isnan(values.astype(np.complex64 if "complex" in dtype else np.float32)).any():
+            return None
+        return np.ascontiguousarray(values.astype(dtype if values.dtype.name != dtype else values.dtype)).tobytes()
+    except (TypeError, ValueError, RuntimeError):
+        return None
+
+
+def _round(value: Any) -> float:
+    """To two digits: another draw of the same distribution is the same argument."""
+    return float(f"{float(value):.2g}")
+
+
+class Bound:
+    """Calls `function` with `values` at their positions and the other arguments around them."""
+
+    def __init__(self, function: Callable[..., Any], values: Mapping[int, Any]) -> None:
+        self.function = function
+        self.values = dict(sorted(values.items()))
+        self.__name__ = getattr(function, "__name__", type(function).__name__)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Returns the function's result."""
+        every = list(arguments)
+        for position, value in self.values.items():
+            every.insert(position, value)
+        return self.function(*every)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """That of the function without what is given."""
+        parameters = inspect.signature(self.function).parameters.values()
+        return inspect.Signature([one for number, one in enumerate(parameters) if number not in self.values])
+
+
+_SHARDINGS = ("in_shardings_leaves", "out_shardings_leaves")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unwrapped:
+    """A function, and the options of `jax.jit` for its arguments."""
+
+    function: Any
+    arguments: tuple[Any, ...]
+    """Those that are not static."""
+    donated: frozenset[int]
+    """Positions among `arguments`."""
+
+
+def unwrap_jitted(function: Any, arguments: tuple[Any, ...]) -> Unwrapped:
+    """Returns the function with its static arguments bound to it, and what it donates; any other function as it is.
+
+    One that has shardings of its own stays inside of its `jax.jit`.
+    """
+    info = getattr(function, "_jit_info", None)
+    if info is None:
+        return Unwrapped(function=function, arguments=arguments, donated=frozenset())
+    static = {position % len(arguments) for position in info.static_argnums if position < len(arguments)}
+    kept = [position for position in range(len(arguments)) if position not in static]
+    inner: Any = function if has_shardings(function) else function.__wrapped__
+    if static:
+        inner = Bound(inner, {position: arguments[position] for position in static})
+    return Unwrapped(
+        function=inner,
+        arguments=tuple(arguments[position] for position in kept),
+        donated=frozenset(number for number, position in enumerate(kept) if position in info.donate_argnums),
+    )
+
+
+def has_shardings(jitted: Any) -> bool:
+    """Returns whether a function of `jax.jit` was given shardings."""
+    leaves = [leaf for name in _SHARDINGS for leaf in getattr(jitted._jit_info, name, ())]
+    return any(type(leaf).__name__ != "UnspecifiedValue" for leaf in leaves)
+
+
+KERNELS = "ligerdiag_kernel_"
+"""Prefix of the names of kernels' own modules."""
+
+_replaced: set[str] = set()
+
+
+def find_object(module: str, qualname: str, wrappers: Sequence[str]) -> Any:
+    """Returns the object under that name, or, through those attributes, one inside of it."""
+    found: Any = importlib.import_module(module)
+    for name in (*qualname.split("."), *wrappers):
+        found = getattr(found, name)
+    return found
+
+
+def build_arg(fields: Mapping[str, Any], draw: Mapping[str, Any], values: bytes | None) -> Arg:
+    """Returns the argument for an array."""
+    return Arg(**fields, draw=Draw(**draw) if values is None else Values(data=values))
+
+
+def build_kernel(function: FunctionType, lines: Sequence[str], start: int, options: Mapping[str, Any]) -> Any:
+    """Returns the kernel of `function`, whose source is `lines`, from line `start` of its file on."""
+    file = function.__code__.co_filename
+    there = linecache.getlines(file)
+    if there[start - 1 : start - 1 + len(lines)] != list(lines):
+        _replace_lines(file, there, lines, start)
+    name = KERNELS + sha256("".join((file, str(start), *lines)).encode()).hexdigest()[:16]
+    taken = sum(key == name or key.startswith(f"{name}_") for key in sys.modules)
+    module = ModuleType(f"{name}_{taken}" if taken else name)
+    function.__module__ = module.__name__
+    function.__qualname__ = function.__name__
+    library: Any = importlib.import_module("triton")
+    kernel = library.jit(function, **options)
+    setattr(module, function.__name__, kernel)
+    sys.modules[module.__name__] = module
+    return kernel
+
+
+def build_jitted(function: Any, options: Mapping[str, Any]) -> Any:
+    """`jax.jit` of the function."""
+    library: Any = importlib.import_module("jax")
+    return library.jit(function, **options)
+
+
+def build_mesh(sizes: tuple[int, ...], names: tuple[str, ...]) -> Any:
+    """Returns a mesh without devices: those that a program is compiled for come from outside, with axes of the type
+    Auto."""
+    library: Any = importlib.import_module("jax.sharding")
+    return library.AbstractMesh(sizes, names, axis_types=(library.AxisType.Auto,) * len(names))
+
+
+def register_pytree_class(kind: type[Any], fields: tuple[Any, Any] | None, functions: tuple[Any, Any] | None) -> None:
+    """Makes the class a pytree node here as it is one where it comes from; see `PytreeClass`."""
+    library: Any = importlib.import_module("jax").tree_util
+    with suppress(ValueError):  # registered by an earlier load: cloudpickle keeps the class
+        if fields is not None:
+            library.register_dataclass(kind, *fields)
+        elif functions is not None:
+            library.register_pytree_node(kind, *functions)
+
+
+def forget_kernels() -> None:
+    """Drops what was rebuilt."""
+    for name in [name for name in sys.modules if name.startswith(KERNELS)]:
+        del sys.modules[name]
+    for file in _replaced:
+        linecache.cache.pop(file, None)
+    _replaced.clear()
+
+
+def _replace_lines(file: str, there: Sequence[str], lines: Sequence[str], start: int) -> None:
+    text = [*there, *["\n"] * (start - 1 + len(lines) - len(there))]
+    text[start - 1 : start - 1 + len(lines)] = lines
+    linecache.cache[file] = (sum(map(len, text)), None, text, file)
+    _replaced.add(file)

@@ -1,0 +1,166 @@
+"""Selectors: how a user names cases.
+
+| selector | cases |
+|---|---|
+| none | all of the folder `cases`: of the working directory, else of the nearest folder above it in the same project |
+| `file.py`, `folder` | all of that file, or of the folder's files that define CASE or CASES |
+| `file.py::ID`, `folder::ID` | those of them with that id |
+| `module:name` | the Case, or the Cases, of that name in an importable module |
+| `ID` | those of the folder `cases` with that id |
+
+ID is an id or a glob. Only `*` and `?` are special in it: brackets stand for themselves, as ids are full of them.
+"""
+
+import ast
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ligerdiag.errors import InputError
+from ligerdiag.model.jobs import CaseSpec, Source
+
+FOLDER = "cases"
+NAMES = ("CASE", "CASES")
+
+type Selector = str | Source | CaseSpec
+"""A selector as the user writes it; a source, for all of its cases; or a case that was found before."""
+
+_MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """One selector, resolved to the sources that are to be read."""
+
+    text: str
+    sources: tuple[Source, ...]
+    pattern: str
+    """Glob over ids; `*` for all."""
+    place: str
+    """The place where the pattern is looked for, for messages."""
+
+
+def parse_selectors(selectors: Sequence[Selector], directory: Path) -> tuple[Selection, ...]:
+    """Resolves selectors against `directory`; InputError when a file or folder is not there."""
+    if not selectors:
+        return (_select_folder("", "*", directory),)
+    return tuple(_parse_selector(text, directory) for text in selectors)
+
+
+def choose_cases(selection: Selection, cases: Mapping[Source, tuple[CaseSpec, ...]]) -> tuple[CaseSpec, ...]:
+    """Returns the cases that the selection means, in the order of their sources; InputError when there is none."""
+    known = [case for source in selection.sources for case in cases[source]]
+    pattern = compile_glob(selection.pattern)
+    chosen = tuple(case for case in known if pattern.fullmatch(case.id))
+    if chosen:
+        return chosen
+    if not known:
+        raise InputError(f"no case is defined in `{selection.place}`: define CASE or CASES there")
+    ids = list(dict.fromkeys(case.id for case in known))
+    near = difflib.get_close_matches(selection.pattern, ids, n=3, cutoff=0.4)
+    near = near or [case_id for case_id in ids if selection.pattern.strip("*?") in case_id][:3] or ids[:3]
+    hint = ", ".join(f"`{case_id}`" for case_id in near)
+    raise InputError(f"no case of `{selection.place}` matches `{selection.pattern}`; the nearest are {hint}")
+
+
+def compile_glob(pattern: str) -> re.Pattern[str]:
+    """Returns a glob in which only `*` and `?` are special."""
+    special = {"*": ".*", "?": "."}
+    return re.compile("".join(special.get(character, re.escape(character)) for character in pattern), re.DOTALL)
+
+
+def find_root(file: Path) -> Path:
+    """Returns the folder that a case file's imports start from: the nearest one with a pyproject.toml, else the file's
+    own."""
+    return next((folder for folder in file.parents if (folder / "pyproject.toml").is_file()), file.parent)
+
+
+def _parse_selector(selector: Selector, directory: Path) -> Selection:
+    match selector:
+        case Source():
+            return Selection(text=str(selector), sources=(selector,), pattern="*", place=str(selector))
+        case CaseSpec(source=source, id=pattern):
+            return Selection(text=str(source), sources=(source,), pattern=pattern, place=str(source))
+        case str(text):
+            return _parse_text(text, directory)
+
+
+def _parse_text(text: str, directory: Path) -> Selection:
+    place, separator, pattern = text.partition("::")
+    if separator:
+        return _select_path(text, place, pattern or "*", directory)
+    if text.endswith(".py") or _is_there(directory / text) or ("/" in text and not re.search(r"[*?\[]", text)):
+        return _select_path(text, text, "*", directory)
+    if _MODULE.fullmatch(text):
+        source = Source(module=text, root=str(directory.resolve()))
+        return Selection(text=text, sources=(source,), pattern="*", place=text)
+    return _select_folder(text, text, directory)
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _select_folder(text: str, pattern: str, directory: Path) -> Selection:
+    looked = _list_project_folders(directory)
+    home = next((folder for folder in looked if (folder / FOLDER).is_dir()), None)
+    if home is None:
+        above = f" or above it up to `{looked[-1]}`" if len(looked) > 1 else ""
+        raise InputError(
+            f"no folder `{FOLDER}` in `{directory}`{above} to find {f'`{text}`' if text else 'cases'} in:"
+            f" give a file such as `mine.py`, or `module:name`; `ligerdiag init` writes a first case"
+        )
+    return _select_path(text, FOLDER, pattern, home)
+
+
+def _list_project_folders(directory: Path) -> tuple[Path, ...]:
+    """Returns the folder and those above it up to the nearest with a pyproject.toml; the folder alone where none has
+    one."""
+    folders = (directory.resolve(), *directory.resolve().parents)
+    last = next((number for number, folder in enumerate(folders) if (folder / "pyproject.toml").is_file()), 0)
+    return folders[: last + 1]
+
+
+def _select_path(text: str, place: str, pattern: str, directory: Path) -> Selection:
+    path = (directory / place).resolve()
+    if path.is_dir():
+        files = [file for file in sorted(path.glob("*.py")) if not file.name.startswith("_") and _defines_cases(file)]
+        if not files:
+            raise InputError(
+                f"no file in the folder `{path}` defines CASE or CASES; `ligerdiag init` writes a first case"
+            )
+    elif path.is_file() and path.suffix == ".py":
+        files = [path]
+    elif path.exists():
+        raise InputError(f"expected a Python file or a folder but got `{place}`")
+    else:
+        raise InputError(f"no file or folder `{place}`")
+    sources = tuple(Source(file=str(file), root=str(find_root(file))) for file in files)
+    return Selection(text=text, sources=sources, pattern=pattern, place=place)
+
+
+def _defines_cases(file: Path) -> bool:
+    """Returns whether the file binds CASE or CASES at its top; true when it cannot be parsed, so that its import
+    reports why."""
+    try:
+        body = ast.parse(file.read_bytes()).body
+    except (OSError, SyntaxError, ValueError):
+        return True
+    for statement in body:
+        match statement:
+            case ast.Assign(targets=targets):
+                names = [node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)]
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                names = [name]
+            case ast.ImportFrom(names=aliases):
+                names = [alias.asname or alias.name for alias in aliases]
+            case _:
+                names = []
+        if any(name in NAMES for name in names):
+            return True
+    return False

@@ -1,0 +1,1 @@
+"""Worker side: traces, tags, lowers and compiles one case, and writes down its kernel calls."""

@@ -1,0 +1,284 @@
+"""Worker side: makes the artifact of one case, free of what only tells how many modules the process had before.
+
+Worker side: makes the artifact of one case.
+
+1. The key is a hash of everything that decides the contents of the files: the program (StableHLO with tags and
+   locations), its names, its calls, target, toolchain, flags, ties, the environment and the settings of JAX at that
+   time, and ligerdiag's own source for it.
+2. An artifact does not depend on what the worker had compiled before, except for the measured seconds.
+3. A complete artifact with that key is reused, whichever process made it. Otherwise it is made in a directory of its
+   own and moved into place when it is complete.
+"""
+
+import json
+import shutil
+import sys
+import traceback
+from collections.abc import Iterator
+from dataclasses import asdict
+from hashlib import sha256
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import jax
+
+from ligerdiag.artifacts.artifact import (
+    AS_WRITTEN,
+    FORMAT_VERSION,
+    KERNEL_CALLS,
+    LOG,
+    OPTIMIZED,
+    PROVENANCE,
+    READERS,
+    THUNKS,
+    UNOPTIMIZED,
+    Provenance,
+    render_kernel_calls,
+    render_provenance,
+)
+from ligerdiag.artifacts.call_records import Placement, compute_placements, render_kernel_launch, render_readers
+from ligerdiag.artifacts.store import find_artifact, hold_key, keep_artifact
+from ligerdiag.compile.cases.loader import CaseLoader
+from ligerdiag.compile.lowering.kernel_calls import find_live_tags, settle_calls
+from ligerdiag.compile.lowering.lowering import LoweredCase, lower_case
+from ligerdiag.errors import CompileError, describe_fault
+from ligerdiag.model.jobs import CompileAnswer, CompileRequest, Flag
+from ligerdiag.toolchains.catalogue import strip_comments
+from ligerdiag.toolchains.toolchain import compute_important_environment
+
+_PLAIN: tuple[type[object], ...] = (str, int, float, tuple, type(None))
+
+
+def compute_settings() -> dict[str, str]:
+    """Each setting of `jax.config`, by name; of one that is no plain value, its type."""
+    config: Any = jax.config
+    return {name: _render(getattr(config, name, value)) for name, value in sorted(config.values.items())}
+
+
+def compute_environment() -> dict[str, str]:
+    """Returns the variables that can change what is compiled, without PYTHONPATH, which the worker itself was started
+    with."""
+    return {name: value for name, value in compute_important_environment().items() if name != "PYTHONPATH"}
+
+
+def _render(value: object) -> str:
+    return repr(value) if isinstance(value, _PLAIN) else type(value).__qualname__
+
+
+_MODULE, _ID = 1, 5
+"""Numbers of HloProto.hlo_module and HloModuleProto.id."""
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_SIZES = {_FIXED64: 8, _FIXED32: 4}
+
+
+def drop_module_id(proto: bytes) -> bytes:
+    """Returns the serialized HloProto without the module's id; all other bytes stay. ValueError where it is none."""
+    parts: list[bytes] = []
+    for number, start, content, end in _iterate_fields(proto):
+        if number == _MODULE:
+            module = proto[content:end]
+            kept = b"".join(module[first:last] for field, first, _, last in _iterate_fields(module) if field != _ID)
+            parts += [proto[start : start + 1], _render_varint(len(kept)), kept]
+        else:
+            parts.append(proto[start:end])
+    return b"".join(parts)
+
+
+def _iterate_fields(message: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """(number, start of the field, start of its content, end) of each field."""
+    at = 0
+    while at < len(message):
+        start = at
+        key, at = _read_varint(message, at)
+        kind, content = key & 7, at
+        if kind == _VARINT:
+            _, at = _read_varint(message, at)
+        elif kind == _BYTES:
+            size, content = _read_varint(message, at)
+            at = content + size
+        elif kind in _SIZES:
+            at += _SIZES[kind]
+        else:
+            raise ValueError(f"no protobuf: wire type {kind}")
+        if at > len(message):
+            raise ValueError("the protobuf is truncated")
+        yield key >> 3, start, content, at
+
+
+def _read_varint(message: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(message):
+        byte = message[at]
+        at, value, shift = at + 1, value | (byte & 0x7F) << shift, shift + 7
+        if byte < 0x80:
+            return value, at
+    raise ValueError("the protobuf is truncated")
+
+
+def _render_varint(value: int) -> bytes:
+    digits = bytearray()
+    while value > 0x7F:
+        digits.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*digits, value])
+
+
+PASSES_FLAG = "xla_dump_hlo_pass_re"
+_OPTIMIZED = "gpu_after_optimizations.hlo.pb"
+
+
+def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> CompileAnswer:
+    """Answers the request; every LigerdiagError is in one line, with the traceback in the log."""
+    case = loader.find_case(request.source, request.case_id)
+    begin = _compute_size(log)
+    program = lower_case(case, request.description, request.compute_capability, ties=request.ties)
+    key = compute_key(request, program)
+    store = Path(request.artifacts)
+    with hold_key(store, key):
+        reused = find_artifact(store, key, request.not_before) is not None
+        if not reused:
+            make_artifact(request, program, key, log, begin)
+            keep_artifact(Path(request.scratch), store, key)
+    return CompileAnswer(key=key, reused=reused, dependencies=loader.compute_dependencies())
+
+
+def compute_key(request: CompileRequest, program: LoweredCase) -> str:
+    """See 1 above."""
+    parts = (
+        FORMAT_VERSION,
+        request.fingerprint,
+        strip_comments(request.description),
+        sorted(request.versions.items()),
+        sorted(request.flags.items()),
+        sorted(request.ties),
+        sorted(_compute_environment(request).items()),
+        sorted(compute_settings().items()),
+        program.outputs,
+        program.inputs,
+        program.parameters,
+        [asdict(call) for call in program.traced_calls],
+        [render_kernel_launch(launch) for launch in program.launches],
+        program.text,
+    )
+    return sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def make_artifact(request: CompileRequest, program: LoweredCase, key: str, log: Path, begin: int = 0) -> Any:
+    """Compiles and fills the request's scratch directory; returns the `jax.stages.Compiled`. Raises CompileError.
+
+    begin: where the case's own part of the log begins. What an import says is in the log of the job that came first.
+    """
+    directory = Path(request.scratch)
+    dump = directory / "dump"
+    dump.mkdir(parents=True)
+    compiled, compile_seconds = _compile(program, request, dump)
+    unoptimized, optimized, thunks = _find_dumped(dump)
+    calls = settle_calls(program.traced_calls, program.lowered_calls, find_live_tags(unoptimized.read_bytes()))
+    (directory / AS_WRITTEN).write_bytes(drop_module_id(program.as_written))
+    (directory / UNOPTIMIZED).write_bytes(drop_module_id(unoptimized.read_bytes()))
+    (directory / OPTIMIZED).write_bytes(drop_module_id(optimized.read_bytes()))
+    unoptimized.unlink()
+    optimized.unlink()
+    if thunks is None:
+        (directory / THUNKS).touch()
+    else:
+        thunks.rename(directory / THUNKS)
+    if PASSES_FLAG in request.flags:
+        (directory / "passes").mkdir()
+        for path in sorted(dump.glob("*.hlo.pb")):
+            path.rename(directory / "passes" / path.name)
+    shutil.rmtree(dump)
+    (directory / KERNEL_CALLS).write_text(render_kernel_calls(calls, program.launches), encoding="utf-8")
+    (directory / READERS).write_text(render_readers(program.readers), encoding="utf-8")
+    provenance = _describe(request, program, compiled, key, compile_seconds)
+    (directory / PROVENANCE).write_text(render_provenance(provenance), encoding="utf-8")
+    _compute_size(log)
+    (directory / LOG).write_bytes(log.read_bytes()[begin:])
+    return compiled
+
+
+def _compute_size(log: Path) -> int:
+    """Bytes that are in the log by now."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return log.stat().st_size
+
+
+def _compile(program: LoweredCase, request: CompileRequest, dump: Path) -> tuple[Any, float]:
+    options: dict[str, Flag] = {
+        **request.flags,
+        "xla_dump_to": str(dump),
+        "xla_dump_hlo_as_proto": True,
+        "xla_dump_hlo_as_text": False,
+    }
+    started = perf_counter()
+    try:
+        compiled = program.lowered.compile(compiler_options=options)
+    except Exception as fault:
+        traceback.print_exception(fault)
+        raise CompileError(f"case `{request.case_id}` does not compile: {describe_fault(fault)}") from fault
+    return compiled, perf_counter() - started
+
+
+def _find_dumped(dump: Path) -> tuple[Path, Path, Path | None]:
+    """Unoptimized and optimized module and thunks of the last module that was compiled: the program itself."""
+    found = {
+        int(path.name.split(".")[0].removeprefix("module_")): path for path in dump.glob(f"module_*.jit_*{_OPTIMIZED}")
+    }
+    if not found:
+        raise CompileError("XLA wrote no optimized module: is a flag in XLA_FLAGS in the way of the dump?")
+    module = found[max(found)].name.split(".")[0]
+    unoptimized = next(dump.glob(f"{module}.*before_optimizations.hlo.pb"), None)
+    if unoptimized is None:
+        raise CompileError(f"XLA wrote no unoptimized module beside `{found[max(found)].name}`")
+    thunks = (dump.glob(f"{module}.*thunk_sequence{when}.txt") for when in ("_after_thunk_passes", ""))
+    return unoptimized, found[max(found)], next((path for paths in thunks for path in paths), None)
+
+
+def _compute_environment(request: CompileRequest) -> dict[str, str]:
+    """Returns the environment that the parent knows, as the case's file has left it."""
+    path = {name: value for name, value in request.environment.items() if name == "PYTHONPATH"}
+    return path | compute_environment()
+
+
+def _compute_placements(program: LoweredCase, compiled: Any) -> tuple[tuple[Placement, ...], tuple[Placement, ...]]:
+    """Returns the placements of the inputs and of the outputs."""
+    leaves: Any = jax.tree_util.tree_leaves
+    inputs = [leaf.shape for leaf in leaves(program.lowered.args_info)]
+    outputs = [leaf.shape for leaf in leaves(program.lowered.out_info)]
+    return (
+        compute_placements(inputs, leaves(compiled.input_shardings), program.assignment),
+        compute_placements(outputs, leaves(compiled.output_shardings), program.assignment),
+    )
+
+
+def _describe(
+    request: CompileRequest, program: LoweredCase, compiled: Any, key: str, compile_seconds: float
+) -> Provenance:
+    inputs, outputs = _compute_placements(program, compiled)
+    return Provenance(
+        format_version=FORMAT_VERSION,
+        key=key,
+        case_id=request.case_id,
+        source=str(request.source),
+        outputs=program.outputs,
+        inputs=program.inputs,
+        input_placements=inputs,
+        output_placements=outputs,
+        parameters=program.parameters,
+        tags=program.tags,
+        target=request.target,
+        target_sha256=sha256(strip_comments(request.description).encode()).hexdigest(),
+        compute_capability=request.compute_capability,
+        mesh=program.mesh,
+        devices=len(program.assignment),
+        toolchain=request.toolchain,
+        versions=request.versions,
+        environment=_compute_environment(request),
+        flags=request.flags,
+        ties=tuple(sorted(request.ties)),
+        trace_seconds=program.trace_seconds,
+        lower_seconds=program.lower_seconds,
+        compile_seconds=compile_seconds,
+    )

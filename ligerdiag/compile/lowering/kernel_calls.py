@@ -1,0 +1,405 @@
+"""Worker side: finds the kernel calls of the program, and which of them reach XLA.
+
+A kernel that is called only for its effect has no used output, and is dropped: by JAX while it traces or lowers, or on
+the way from StableHLO to HLO. To detect this,
+
+1. every bind of a kernel primitive during tracing is recorded (the calls that the program asks for),
+2. every kernel equation of the traced program is recorded, in sub-programs too, each sub-program once,
+3. the StableHLO operations of the same kernel, called through the same lines, give the call its tags, and
+4. a tag that is missing in the unoptimized HLO was dropped.
+
+If fewer calls of one kernel through the same lines arrive than were traced, those without used outputs are missing: the
+others cannot be dropped.
+
+A bind without an equation is no missing call if
+
+5. it is the function's under a `custom_vjp` or `custom_jvp` whose rule took its place: see `replaced_calls`, or
+6. it was traced for shapes alone, by `jax.eval_shape`, and the program has the call by the same line.
+
+For a missing call that has outputs, its overwritten operands decide whether it was called for its effect: see
+`lone_calls`.
+"""
+
+import inspect
+import re
+import zlib
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from jax.extend import core as jex_core
+from jax.extend import source_info_util
+from jaxlib.mlir import ir
+
+from ligerdiag.artifacts.artifact import KernelCall, LoneCall
+from ligerdiag.compile.lowering.call_forms import (
+    RuleCall,
+    find_rule_calls,
+    get_type,
+    lower_alone,
+    read_custom_call,
+    watch_rules,
+)
+from ligerdiag.compile.lowering.tags import iterate_lines, read_name, walk_operations
+from ligerdiag.errors import is_project_file
+from ligerdiag.model.findings import SourceLine
+
+PRIMITIVES = ("triton_kernel_call", "pallas_call")
+
+_LIBRARIES = ("jax_triton", "jax._src.pallas")
+"""Modules through which a user calls a kernel."""
+
+_TAG = re.compile(rb"#ld(\d+)")
+_OPERATION_TAG = re.compile(r"#ld(\d+)$")
+
+type Lines = tuple[tuple[str, int], ...]
+"""(file, line) of the user's frames, innermost first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedCall:
+    """A kernel call of the program, before it is known whether it reaches XLA."""
+
+    kernel: str
+    primitive: str
+    operands: int
+    outputs: int
+    lines: Lines
+    function: str
+    """Name of the innermost frame's function."""
+    whole_stack: bool = False
+    """Whether `lines` continue beyond the traced function: they come from Python if JAX's hold no frame of the
+    user's."""
+    site: SourceLine | None = None
+    """Python's own innermost line, where the user's code makes the call. JAX's `lines` are those of the forward pass, also
+    for a call that the backward function of a `custom_vjp` makes. None where a rule of JAX's binds anew."""
+    name_stack: str
+    traced: bool
+    outputs_used: bool
+    operand_used_later: bool
+    alone: LoneCall | None = None
+    """The custom call that XLA would get, if its outputs are not used; None also if it could not be made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Bind:
+    """A kernel call as it was traced, whether or not it reaches XLA."""
+
+    call: TracedCall
+    primitive: Any
+    params: Mapping[str, Any]
+    avals: tuple[Any, ...]
+    """Types of its operands."""
+    rule_calls: tuple[RuleCall, ...]
+    """The calls with a rule of their own inside of whose function it stands."""
+    for_shapes: bool
+    """`jax.eval_shape` asked."""
+
+    @property
+    def is_replaced(self) -> bool:
+        """See 5 above."""
+        return any(call.replaced for call in self.rule_calls)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoweredCall:
+    """A custom call of the tagged StableHLO module."""
+
+    tag: int
+    text: bytes
+    """Its backend config, decompressed."""
+    lines: Lines
+    alone: LoneCall
+    """The same without the module around it."""
+
+    def is_of(self, call: TracedCall) -> bool:
+        """Returns whether it is this kernel, called through the same lines."""
+        depth = min(len(self.lines), len(call.lines))
+        if depth == 0 or self.lines[:depth] != call.lines[:depth]:
+            return False
+        return self.holds(call)
+
+    def holds(self, call: TracedCall) -> bool:
+        """Returns whether it is this kernel, as far as its payload shows."""
+        return b"tt.func" not in self.text or b"@%s(" % call.kernel.encode() in self.text
+
+
+@contextmanager
+def record_binds(primitives: Sequence[Any]) -> Generator[list[Bind]]:
+    """Writes down every bind of the primitives inside the context."""
+    binds: list[Bind] = []
+
+    def wrap(primitive: Any, bind: Any) -> Any:
+        def recorded(*args: Any, **params: Any) -> Any:
+            results = bind(*args, **params)
+            source_info: Any = source_info_util.current()
+            lines, function = _read_traceback(source_info.traceback)
+            whole_stack = not lines  # Pallas binds in a function of its own, where JAX's traceback begins anew
+            if whole_stack:
+                lines, function = _read_stack()
+            call = TracedCall(
+                kernel=compute_kernel_name(params),
+                primitive=primitive.name,
+                operands=len(args),
+                outputs=len(results) if primitive.multiple_results else 1,
+                lines=lines,
+                function=function,
+                whole_stack=whole_stack,
+                site=_find_site(),
+                name_stack="",
+                traced=False,
+                outputs_used=False,
+                operand_used_later=True,
+            )
+            binds.append(
+                Bind(
+                    call=call,
+                    primitive=primitive,
+                    params=params,
+                    avals=tuple(get_type(arg) for arg in args),
+                    rule_calls=find_rule_calls(),
+                    for_shapes=_is_for_shapes(),
+                )
+            )
+            return results
+
+        return recorded
+
+    for primitive in primitives:
+        primitive.bind = wrap(primitive, primitive.bind)
+    try:
+        with watch_rules():
+            yield binds
+    finally:
+        for primitive in primitives:
+            del primitive.bind
+
+
+def find_traced_calls(closed: Any, binds: Sequence[Bind]) -> tuple[TracedCall, ...]:
+    """Returns the kernel equations of the closed jaxpr and its sub-programs, then the missing ones: binds that left
+    none behind."""
+    calls = [
+        _with_site(
+            _describe_equation(
+                jaxpr, index, equation, () if jaxpr is closed.jaxpr else (*jaxpr.invars, *jaxpr.constvars)
+            ),
+            binds,
+        )
+        for jaxpr in _walk_jaxprs(closed.jaxpr, set())
+        for index, equation in enumerate(jaxpr.eqns)
+        if equation.primitive.name in PRIMITIVES
+    ]
+    dropped = {(bind.call.kernel, bind.call.lines): bind for bind in binds if _is_missing(bind, calls)}
+    return (*calls, *(_describe_missing(bind) for bind in dropped.values()))
+
+
+def find_lowered_calls(module: ir.Module) -> tuple[LoweredCall, ...]:
+    """Returns the custom calls of the tagged module."""
+    calls: list[LoweredCall] = []
+    for operation in walk_operations(module.operation):
+        if operation.name != "stablehlo.custom_call":
+            continue
+        location = operation.location
+        tag = _OPERATION_TAG.search(read_name(location) or "")
+        if tag is not None:
+            lines = tuple(place for place in iterate_lines(location) if is_project_file(place[0]))
+            calls.append(
+                LoweredCall(
+                    tag=int(tag[1]), text=_read_config(operation), lines=lines, alone=read_custom_call(operation)
+                )
+            )
+    return tuple(calls)
+
+
+def find_live_tags(unoptimized: bytes) -> frozenset[int]:
+    """Returns the tags that are in the serialized module."""
+    return frozenset(int(number) for number in _TAG.findall(unoptimized))
+
+
+def settle_calls(
+    traced: Sequence[TracedCall], lowered: Sequence[LoweredCall], live: frozenset[int]
+) -> tuple[KernelCall, ...]:
+    """Says of each call whether XLA got to see it."""
+    tags = _match_tags(traced, lowered)
+    arrived = [tuple(tag for tag in numbers if tag in live) for numbers in tags]
+    by_tag = {call.tag: call for call in lowered}
+    settled: list[KernelCall] = []
+    for asked, numbers, alive in zip(traced, tags, arrived, strict=True):
+        twins = sum((other.kernel, other.lines) == (asked.kernel, asked.lines) for other in traced)
+        in_program = bool(alive) and (asked.outputs_used or len(alive) >= twins)
+        settled.append(
+            KernelCall(
+                kernel=asked.kernel,
+                primitive=asked.primitive,
+                operands=asked.operands,
+                outputs=asked.outputs,
+                source=SourceLine(
+                    file=asked.lines[0][0] if asked.lines else "",
+                    line=asked.lines[0][1] if asked.lines else 0,
+                    function=asked.function,
+                ),
+                name_stack=asked.name_stack,
+                traced=asked.traced,
+                in_program=in_program,
+                operand_used_later=asked.operand_used_later,
+                tags=numbers,
+                site=asked.site,
+                alone=None if in_program else asked.alone or next((by_tag[tag].alone for tag in numbers), None),
+            )
+        )
+    return tuple(settled)
+
+
+def _match_tags(traced: Sequence[TracedCall], lowered: Sequence[LoweredCall]) -> list[tuple[int, ...]]:
+    """For each traced call its tags. JAX knows no line of a call that a remat runs again: it has what no other call has."""
+    tags = [tuple(call.tag for call in lowered if call.is_of(asked)) for asked in traced]
+    taken = {tag for numbers in tags for tag in numbers}
+    return [
+        numbers
+        or tuple(call.tag for call in lowered if not asked.lines and call.tag not in taken and call.holds(asked))
+        for asked, numbers in zip(traced, tags, strict=True)
+    ]
+
+
+def compute_kernel_name(params: Mapping[str, Any]) -> str:
+    """Returns the name of the Python function of a Triton kernel, under its decorators, or of a Pallas kernel."""
+    kernel = params.get("fn")
+    while kernel is not None:
+        name = getattr(kernel, "__name__", None)
+        if isinstance(name, str):
+            return name
+        kernel = getattr(kernel, "fn", None)
+    debug_info = getattr(params.get("jaxpr"), "debug_info", None)
+    older = params.get("name_and_src_info")
+    return str(
+        getattr(debug_info, "func_name", None) or getattr(older, "name", None) or params.get("name") or "unknown"
+    )
+
+
+def _with_site(call: TracedCall, binds: Sequence[Bind]) -> TracedCall:
+    """The call with the line that made it, where all binds that it can come from were made by one line."""
+    sites = {bind.call.site for bind in binds if bind.call.site is not None and _is_bind_of(bind.call, call)}
+    return replace(call, site=sites.pop()) if len(sites) == 1 else call
+
+
+def _is_missing(bind: Bind, calls: Sequence[TracedCall]) -> bool:
+    asked = bind.call
+    if bind.is_replaced or any(_is_bind_of(asked, call) for call in calls):
+        return False
+    return not (
+        bind.for_shapes and any((call.kernel, call.lines[:1]) == (asked.kernel, asked.lines[:1]) for call in calls)
+    )
+
+
+def _describe_missing(bind: Bind) -> TracedCall:
+    alone = lower_alone(bind.primitive, bind.params, bind.avals) if bind.call.outputs else None
+    return replace(bind.call, alone=alone)
+
+
+def _is_bind_of(bind: TracedCall, call: TracedCall) -> bool:
+    lines = bind.lines[: len(call.lines)] if bind.whole_stack else bind.lines
+    return bind.kernel == call.kernel and lines == call.lines
+
+
+def _walk_jaxprs(jaxpr: Any, seen: set[int]) -> Iterator[Any]:
+    if id(jaxpr) in seen:
+        return
+    seen.add(id(jaxpr))
+    yield jaxpr
+    for equation in jaxpr.eqns:
+        if equation.primitive.name in PRIMITIVES:
+            continue
+        for value in equation.params.values():
+            for item in _listed(value):
+                if isinstance(item, jex_core.ClosedJaxpr):
+                    yield from _walk_jaxprs(item.jaxpr, seen)
+                elif isinstance(item, jex_core.Jaxpr):
+                    yield from _walk_jaxprs(item, seen)
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(cast("Any", value)) if isinstance(value, tuple | list) else [value]
+
+
+def _describe_equation(jaxpr: Any, index: int, equation: Any, given: Sequence[Any]) -> TracedCall:
+    """given: variables that a sub-program gets, which the program around it may read later."""
+    later = [variable for other in jaxpr.eqns[index + 1 :] for variable in other.invars]
+    readers = {id(variable) for variable in (*later, *jaxpr.outvars)}
+    read_later = readers | {id(variable) for variable in given}
+    lines, function = _read_traceback(equation.source_info.traceback)
+    used = any(id(variable) in readers for variable in equation.outvars)
+    avals = [variable.aval for variable in equation.invars]
+    return TracedCall(
+        kernel=compute_kernel_name(equation.params),
+        primitive=equation.primitive.name,
+        operands=len(equation.invars),
+        outputs=len(equation.outvars),
+        lines=lines,
+        function=function,
+        name_stack=str(equation.source_info.name_stack),
+        traced=True,
+        outputs_used=used,
+        operand_used_later=any(
+            id(variable) in read_later for variable in equation.invars if not isinstance(variable, jex_core.Literal)
+        ),
+        alone=None if used or not equation.outvars else lower_alone(equation.primitive, equation.params, avals),
+    )
+
+
+def _read_traceback(traceback: Any) -> tuple[Lines, str]:
+    frames = [] if traceback is None else [f for f in traceback.frames if is_project_file(f.file_name)]
+    return tuple((f.file_name, f.line_num) for f in frames), frames[0].function_name if frames else ""
+
+
+def _is_for_shapes() -> bool:
+    frame = inspect.currentframe()
+    while frame is not None:
+        if frame.f_code.co_name == "eval_shape" and not is_project_file(frame.f_code.co_filename):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _read_stack() -> tuple[Lines, str]:
+    lines: list[tuple[str, int]] = []
+    function = ""
+    frame = inspect.currentframe()
+    while frame is not None:
+        if is_project_file(frame.f_code.co_filename):
+            function = function or frame.f_code.co_name
+            lines.append((frame.f_code.co_filename, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(lines), function
+
+
+def _find_site() -> SourceLine | None:
+    """Returns the user's line that calls the library of the kernel primitive; None where JAX binds by itself."""
+    frame = inspect.currentframe()
+    through_library = False
+    while frame is not None:
+        code = frame.f_code
+        if is_project_file(code.co_filename):
+            return (
+                SourceLine(file=code.co_filename, line=frame.f_lineno, function=code.co_qualname)
+                if through_library
+                else None
+            )
+        module = str(frame.f_globals.get("__name__", ""))
+        through_library = through_library or module.startswith(_LIBRARIES)
+        frame = frame.f_back
+    return None
+
+
+def _read_config(operation: Any) -> bytes:
+    """Returns the backend config as bytes, decompressed where it is; its text where it is a dictionary."""
+    attributes = operation.attributes
+    if "backend_config" not in attributes:
+        return b""
+    attribute = attributes["backend_config"]
+    if not isinstance(attribute, ir.StringAttr):
+        return str(attribute).encode()
+    try:
+        return zlib.decompress(attribute.value_bytes)
+    except zlib.error:
+        return attribute.value_bytes

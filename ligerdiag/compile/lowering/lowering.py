@@ -1,0 +1,336 @@
+"""Worker side: traces and lowers a case for a target with tagged operations; says which line a kernel cannot be
+compiled at.
+"""
+
+import importlib
+import sys
+import traceback
+import warnings
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from time import perf_counter
+from types import TracebackType
+from typing import Any
+
+import jax
+from jax.extend import source_info_util
+from jaxlib.mlir import ir
+
+from ligerdiag.artifacts.call_records import KernelLaunch, Readers
+from ligerdiag.compile.cases.arguments import (
+    build_argument_specs,
+    build_mesh,
+    compute_donated,
+    compute_input_names,
+    compute_output_names,
+)
+from ligerdiag.compile.lowering.call_forms import enter_mesh, explain_generation
+from ligerdiag.compile.lowering.intent import IntentTrace, convert_as_written, mark_intent
+from ligerdiag.compile.lowering.kernel_calls import (
+    LoweredCall,
+    TracedCall,
+    find_lowered_calls,
+    find_traced_calls,
+    record_binds,
+)
+from ligerdiag.compile.lowering.kernel_launches import record_launches
+from ligerdiag.compile.lowering.tags import tag_like, tag_operations
+from ligerdiag.compile.lowering.ties import find_readers, put_ties
+from ligerdiag.errors import CaseError, CompileError, LigerdiagError, describe_fault
+from ligerdiag.model.case import Case
+
+_SHOWN_LINES = 8
+"""Of the kernel's source up to the fault."""
+_FAULT, _BASE = "CompilationError", "TritonError"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelFault:
+    """The reason why a kernel does not compile."""
+
+    message: str
+    """One line: file, line and reason."""
+    diagram: str
+    """The end of the kernel's source, with a caret under the place; its lines are not to be wrapped."""
+
+
+def find_kernel_fault(fault: BaseException) -> KernelFault | None:
+    """Returns Triton's message; None for a fault that does not come from its compiler."""
+    chain = [one for one in _iterate_causes(fault) if _is_of_triton(one)]
+    if not chain:
+        return None
+    innermost: Any = chain[-1]
+    node, source = getattr(innermost, "node", None), getattr(innermost, "src", None)
+    reason = str(getattr(innermost, "error_message", None) or "") if node is not None else str(innermost)
+    text = f"{type(innermost).__name__}: {' '.join(reason.split())}"
+    line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+    if not line or not isinstance(source, str):
+        return KernelFault(message=text, diagram=str(innermost))
+    place = next((place for one in reversed(chain) for place in _find_places(one.__traceback__, line)), "")
+    shown = source.split("\n")[:line][-_SHOWN_LINES:]
+    diagram = "\n".join((f"{place or 'line'}:{column + 1}", *shown, f"{' ' * column}^", reason.strip()))
+    return KernelFault(message=f"{place}: {text}" if place else text, diagram=diagram.rstrip())
+
+
+def _iterate_causes(fault: BaseException) -> Iterator[BaseException]:
+    """Yields the fault and what it came from: Triton raises anew in each function that calls the one with the fault."""
+    seen: set[int] = set()
+    one: BaseException | None = fault
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        yield one
+        one = one.__cause__
+
+
+def _is_of_triton(fault: BaseException) -> bool:
+    return any(
+        kind.__name__ in (_FAULT, _BASE) and kind.__module__.startswith("triton.") for kind in type(fault).__mro__
+    )
+
+
+def _find_places(trace: TracebackType | None, line: int) -> Iterator[str]:
+    """`mine.py:12` by Triton's own code generators, which know where their function begins; the innermost first."""
+    generators: list[Any] = []
+    while trace is not None:
+        generators.append(trace.tb_frame.f_locals.get("self"))
+        trace = trace.tb_next
+    for generator in reversed(generators):
+        file, begin = getattr(generator, "file_name", None), getattr(generator, "begin_line", None)
+        if isinstance(file, str) and isinstance(begin, int):
+            yield f"{file}:{begin + line}"
+
+
+MAXIMUM_FRAMES = 64
+"""Python frames that a location keeps, innermost first; JAX's default of 10 can end before the user's line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoweredCase:
+    """A program that is ready to be compiled."""
+
+    lowered: Any
+    """`jax.stages.Lowered`; its module is tagged."""
+    text: str
+    """StableHLO with locations."""
+    as_written: bytes
+    """HloProto of the program before any folding; empty where it has no such form."""
+    tags: int
+    outputs: tuple[str, ...]
+    inputs: tuple[str, ...]
+    parameters: tuple[int, ...]
+    mesh: dict[str, int]
+    assignment: tuple[Any, ...]
+    """The devices, by partition id."""
+    traced_calls: tuple[TracedCall, ...]
+    lowered_calls: tuple[LoweredCall, ...]
+    launches: tuple[KernelLaunch, ...]
+    readers: Readers
+    """Of the program without ties."""
+    trace_seconds: float
+    lower_seconds: float
+
+
+def lower_case(
+    case: Case,
+    description: str,
+    compute_capability: int,
+    *,
+    tagged: bool = True,
+    mesh: Any = None,
+    ties: Sequence[str] = (),
+) -> LoweredCase:
+    """Traces and lowers the case; CaseError when its function raises, CompileError when one of its kernels does not
+    compile, InputError when arguments or ties do not fit.
+
+    ties: ids of the readers that are tied to their kernel; only in a tagged module.
+    mesh: of real devices; without one, of devices of the described target.
+    """
+    mesh = mesh or build_mesh(case.mesh, description)
+    specs = build_argument_specs(case, mesh)
+    jax.clear_caches()  # a cached module would be tagged already, and may hold kernels for another GPU
+    started = perf_counter()
+    with (
+        _assume_compute_capability(compute_capability),
+        _assume_pallas_device(compute_capability),
+        enter_mesh(mesh) if case.mesh else nullcontext(),
+        _blame_function(case),
+    ):
+        library: Any = jax
+        jitted: Any = library.jit(case.function, keep_unused=True, donate_argnums=compute_donated(case))
+        with record_binds(_kernel_primitives()) as binds, mark_intent(_kernel_primitives(), None) as intent:
+            traced = jitted.trace(*specs)
+        traced_calls = find_traced_calls(traced.jaxpr, binds)
+        trace_seconds = perf_counter() - started
+        with record_launches(_triton_library()) as launches:
+            lowered = traced.lower(lowering_platforms=("cuda",))
+            is_plain = not intent.needs_snapshots and all(call.outputs_used for call in traced_calls)
+            marked = None if is_plain or not tagged else _lower_marked(jitted, specs, intent)
+    module: Any = lowered.compiler_ir("stablehlo")
+    tags = _tag(module, marked) if tagged else 0
+    lowered_calls = find_lowered_calls(module)
+    readers = find_readers(module, traced_calls, lowered_calls) if tagged else Readers(trouble="there are no tags")
+    if ties:
+        for one in (module,) if marked is None else (module, marked):
+            put_ties(one, readers, ties, case.id)
+        tags = _tag(module, marked)
+        lowered_calls = find_lowered_calls(module)
+    inputs = compute_input_names(case.function, specs)
+    parameters = _count_parameters(module)
+    return LoweredCase(
+        lowered=lowered,
+        text=module.operation.get_asm(enable_debug_info=True),
+        as_written=_convert_as_written(module if marked is None else marked),
+        tags=tags,
+        outputs=compute_output_names(traced.out_info),
+        inputs=inputs,
+        parameters=tuple(range(parameters - len(inputs), parameters)),
+        mesh={axis: int(size) for axis, size in case.mesh.items()},
+        assignment=tuple(mesh.devices.flat),
+        traced_calls=traced_calls,
+        lowered_calls=lowered_calls,
+        launches=launches.sorted(),
+        readers=readers,
+        trace_seconds=trace_seconds,
+        lower_seconds=perf_counter() - started - trace_seconds,
+    )
+
+
+def import_kernel_libraries() -> None:
+    """Imports jax-triton, Triton and its interpreter: once, before a worker is forked. What does not import is told by a
+    case that needs it."""
+    for name in ("jax_triton.triton_lib", "triton.runtime.interpreter"):
+        with suppress(Exception):
+            importlib.import_module(name)
+
+
+def configure_locations(*folders: str) -> None:
+    """Makes locations reach the user's line, without frames of files under these folders (ligerdiag's own)."""
+    config: Any = jax.config
+    config.update("jax_include_full_tracebacks_in_locations", True)
+    config.update("jax_traceback_in_locations_limit", MAXIMUM_FRAMES)
+    for folder in folders:
+        source_info_util.register_exclusion(folder)
+
+
+def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace) -> Any:
+    """Returns the StableHLO module of a second trace, with snapshots and all calls."""
+    jax.clear_caches()
+    with mark_intent(_kernel_primitives(), frozenset(intent.kernel_forms)):
+        lowered = jitted.trace(*specs).lower(lowering_platforms=("cuda",))
+    jax.clear_caches()
+    return lowered.compiler_ir("stablehlo")
+
+
+def _tag(module: Any, marked: Any) -> int:
+    """Tags the module, and the one with snapshots alike; returns how many operations the module has."""
+    if marked is None:
+        return tag_operations(module)
+    tag_operations(marked)
+    return tag_like(module, marked)
+
+
+def _convert_as_written(module: Any) -> bytes:
+    try:
+        return wrap_module(convert_as_written(module))
+    except Exception as fault:
+        traceback.print_exception(fault)
+        return b""
+
+
+def wrap_module(module: bytes) -> bytes:
+    """Returns the serialized HloModuleProto as field 1 of an HloProto."""
+    length, rest = bytearray(), len(module)
+    while rest > 0x7F:
+        length.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return b"\x0a" + bytes([*length, rest]) + module
+
+
+def _count_parameters(module: Any) -> int:
+    """Parameters of the entry function; constants that JAX hoists come before the arguments."""
+    main = next(
+        view.operation
+        for view in module.body
+        if view.operation.name == "func.func" and ir.StringAttr(view.operation.attributes["sym_name"]).value == "main"
+    )
+    return len(main.regions[0].blocks[0].arguments)
+
+
+def _kernel_primitives() -> list[Any]:
+    found: list[Any] = []
+    for holder, name in ((_triton_library(), "triton_kernel_call_p"), (_pallas_library(), "pallas_call_p")):
+        primitive = getattr(holder, name, None)
+        if primitive is not None:
+            found.append(primitive)
+    return found
+
+
+def _triton_library() -> Any:
+    return importlib.import_module("jax_triton.triton_lib")
+
+
+def _pallas_library() -> Any:
+    try:
+        return importlib.import_module("jax._src.pallas.pallas_call")
+    except ImportError:
+        return None
+
+
+@contextmanager
+def _assume_compute_capability(compute_capability: int) -> Generator[None]:
+    """Sets the compute capability, which jax-triton would ask of device 0: there is no device here."""
+    library = _triton_library().triton_kernel_call_lib
+    original = library.get_compute_capability
+
+    def get_compute_capability(device: int) -> int:
+        del device
+        return compute_capability
+
+    library.get_compute_capability = get_compute_capability
+    try:
+        yield
+    finally:
+        library.get_compute_capability = original
+
+
+@contextmanager
+def _assume_pallas_device(compute_capability: int) -> Generator[None]:
+    """Pallas on Triton asks the default device what GPU it is: here that is a CPU."""
+    library = _pallas_devices()
+    if library is None:
+        yield
+        return
+    original = library.get_gpu_info
+    name = f"{compute_capability // 10}.{compute_capability % 10}"
+    info = library.GpuInfo(gpu_version=None, arch_name=name, compute_capability=compute_capability)
+    library.get_gpu_info = lambda: info
+    try:
+        yield
+    finally:
+        library.get_gpu_info = original
+
+
+def _pallas_devices() -> Any:
+    try:
+        return importlib.import_module("jax._src.pallas.triton.gpu_info")
+    except ImportError:
+        return None
+
+
+@contextmanager
+def _blame_function(case: Case) -> Generator[None]:
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module=r"triton\.")  # they would stand in the diagram of a fault
+            yield
+    except LigerdiagError:
+        raise
+    except Exception as fault:
+        kernel_fault = find_kernel_fault(fault)
+        if kernel_fault is not None:
+            sys.stdout.write(f"{kernel_fault.diagram}\n")
+            raise CompileError(f"a kernel of case `{case.id}` does not compile: {kernel_fault.message}") from fault
+        traceback.print_exception(fault)
+        said = " ".join(filter(None, (describe_fault(fault), explain_generation(fault))))
+        raise CaseError(f"the function of case `{case.id}` raises: {said}") from fault

@@ -1,0 +1,286 @@
+"""Worker side: what `jax.checkpoint` saves and computes again, as its author means it, by snapshots of values.
+
+Worker side: what `jax.checkpoint` saves and computes again, as its author means it (4 and 5 of `intent`).
+
+JAX splits a body in two: what is known, which it runs, and what is staged, which it runs in the backward pass. It does so
+without tracing, so the snapshots are put into the two jaxprs afterwards.
+"""
+
+import importlib
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+from jax.extend import core as jex_core
+from jax.interpreters import ad, batching, mlir
+
+from ligerdiag.compile.lowering.kernel_calls import PRIMITIVES
+
+NAME = "ligerdiag_snapshot"
+
+type Form = tuple[tuple[int, ...], str]
+"""Shape and dtype of an array."""
+
+
+def read_form(value: Any) -> Form | None:
+    """Returns the form of a value; None for one that no kernel can be given: numbers, NumPy's arrays, symbolic zeros,
+    keys, references."""
+    if isinstance(value, jex_core.Literal) or not hasattr(value, "aval"):
+        return None
+    aval = value.aval
+    shape, dtype = getattr(aval, "shape", None), getattr(aval, "dtype", None)
+    library: Any = jax
+    if shape is None or dtype is None or type(aval).__name__ != "ShapedArray" or dtype == library.dtypes.float0:
+        return None
+    if library.dtypes.issubdtype(dtype, library.dtypes.extended):
+        return None
+    return tuple(shape), str(dtype)
+
+
+def _make_primitive() -> Any:
+    primitive: Any = jex_core.Primitive(NAME)
+    dialect: Any = importlib.import_module("jaxlib.mlir.dialects.stablehlo")
+    library, rules, batching_rules, lowering_rules = _untyped(jnp), _untyped(ad), _untyped(batching), _untyped(mlir)
+
+    def copy(operand: Any) -> Any:
+        return library.array(operand, copy=True)
+
+    def same(operand: Any) -> Any:
+        return operand
+
+    def differentiate(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+        return primitive.bind(primals[0]), tangents[0]
+
+    def transpose(cotangent: Any, _: Any) -> list[Any]:
+        return [cotangent]
+
+    def lower(_: Any, operand: Any) -> Any:
+        return dialect.OptimizationBarrierOp([operand]).results
+
+    primitive.def_impl(copy)
+    primitive.def_abstract_eval(same)
+    rules.primitive_jvps[primitive] = differentiate
+    rules.primitive_transposes[primitive] = transpose
+    batching_rules.defvectorized(primitive)
+    lowering_rules.register_lowering(primitive, lower)
+    return primitive
+
+
+def _untyped(module: object) -> Any:
+    return module
+
+
+SNAPSHOT = _make_primitive()
+
+
+CUSTOM = "custom_lin"
+"""Name of the primitive that calls a custom_vjp's backward rule."""
+
+
+class Saver(Protocol):
+    """The trace that is under way, see `intent.IntentTrace`."""
+
+    snapshots: int
+
+    @property
+    def is_marked(self) -> bool:
+        """Returns whether it copies at all."""
+        ...
+
+    def copies(self, form: Form) -> bool:
+        """Returns whether a saved value of this form is copied; takes note of it."""
+        ...
+
+    def pin(self, trace: Any, body: Any, values: Sequence[Any]) -> AbstractContextManager[None]:
+        """While this trace takes `body` apart, the body's inputs are saved as they are now."""
+        ...
+
+    def unpin(self, body: Any, position: int) -> bool:
+        """The input is what the body leaves there; whether it is one of the body that is taken apart."""
+        ...
+
+
+def pin_inputs(rule: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
+    """4 of `intent`, for the rule that takes the body of `jax.checkpoint` apart: its inputs are saved when it is called."""
+
+    def pinned(trace: Any, *tracers: Any, **params: Any) -> Any:
+        values = [tracer.pval.get_known() for tracer in tracers]
+        with marks.pin(trace, params["jaxpr"], values):
+            return rule(trace, *tracers, **params)
+
+    return pinned
+
+
+def mark_policy(evaluate: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
+    """4 and 5 of `intent`, for `partial_eval_jaxpr_custom`, which computes nothing with an effect again."""
+
+    def evaluated(jaxpr: Any, *args: Any, **kwargs: Any) -> Any:
+        known, staged, unknown, instantiated, count = evaluate(_drop_effect(jaxpr), *args, **kwargs)
+        known, staged, count = _save_results(known, staged, count, marks)
+        if marks.is_marked:
+            wanted = [is_unknown for is_unknown, there in zip(unknown, instantiated, strict=True) if there]
+            done = [one for one in _list_dropped(staged, wanted) if _is_done_already(one, jaxpr, staged, marks)]
+            known, staged = _restore_effect(known, ()), _restore_effect(staged, done)
+        return known, staged, unknown, instantiated, count
+
+    return evaluated
+
+
+def _drop_effect(jaxpr: Any) -> Any:
+    if _WRITES not in jaxpr.effects:
+        return jaxpr
+    equations = [one.replace(effects={*one.effects} - {_WRITES}) for one in jaxpr.eqns]
+    return jaxpr.replace(eqns=equations, effects={*jaxpr.effects} - {_WRITES})
+
+
+def _list_dropped(staged: Any, wanted: Sequence[bool]) -> list[Any]:
+    """Returns the kernel calls that JAX drops when it computes only these results."""
+    evaluation: Any = importlib.import_module("jax._src.interpreters.partial_eval")
+    kept = {id(one) for equation in evaluation.dce_jaxpr(staged, wanted)[0].eqns for one in equation.outvars}
+    calls = [one for one in staged.eqns if one.primitive.name in PRIMITIVES]
+    return [one for one in calls if not any(id(result) in kept for result in one.outvars)]
+
+
+def _is_done_already(equation: Any, body: Any, staged: Any, marks: Saver) -> bool:
+    """Returns whether the call is on an input of the body, which the call of the forward pass has overwritten
+    already."""
+    where = next(number for number, one in enumerate(staged.eqns) if one is equation)
+    before = {id(operand) for other in staged.eqns[:where] for operand in other.invars}
+    inputs = {id(one): number for number, one in enumerate(body.invars)}
+    found = [inputs[id(one)] for one in equation.invars if id(one) in inputs and id(one) not in before]
+    return any(marks.unpin(body, position) for position in found)
+
+
+def _restore_effect(jaxpr: Any, done: Sequence[Any]) -> Any:
+    found = [_calls_kernel(one) and not any(one is other for other in done) for one in jaxpr.eqns]
+    if not any(found):
+        return jaxpr
+    equations = [
+        one.replace(effects={*one.effects, _WRITES}) if calls else one
+        for one, calls in zip(jaxpr.eqns, found, strict=True)
+    ]
+    return jaxpr.replace(eqns=equations, effects={*jaxpr.effects, _WRITES})
+
+
+def _calls_kernel(equation: Any) -> bool:
+    if equation.primitive.name in PRIMITIVES:
+        return True
+    for value in equation.params.values():
+        parts: list[Any] = [*value] if type(value) is tuple else [value]
+        if any(_WRITES in part.effects for part in parts if isinstance(part, jex_core.Jaxpr | jex_core.ClosedJaxpr)):
+            return True
+    return False
+
+
+def _save_results(known: Any, staged: Any, count: int, marks: Saver) -> tuple[Any, Any, int]:
+    """Returns the two jaxprs, in which values that one saves for the other are copied where they are made, and their
+    number.
+
+    Values that a custom_vjp kept are passed on unchanged; further values that JAX's rules saved are results of their
+    own.
+    """
+    equations, results = list(known.eqns), list(known.outvars)
+    inputs, readers = list(staged.invars), list(staged.eqns)
+    first = len(results) - count
+    for number in range(count):
+        variable = results[first + number]
+        form = None if isinstance(variable, jex_core.Literal) else read_form(variable)
+        if form is None or _is_kept_only(staged, inputs[number]):
+            continue
+        if not marks.copies(form):
+            continue
+        marks.snapshots += 1
+        results[first + number] = _put_copy(equations, variable)
+        if any(one.primitive.name == CUSTOM and inputs[number] in one.invars for one in readers):
+            kept = _make_variable(variable)
+            readers = [_replace_kept(one, inputs[number], kept) for one in readers]
+            results.append(variable)
+            inputs.insert(len(results) - 1 - first, kept)
+    staged = staged.replace(eqns=readers, invars=inputs)
+    return known.replace(eqns=equations, outvars=results), staged, len(results) - first
+
+
+def _put_copy(equations: list[Any], variable: Any) -> Any:
+    """Copies the variable behind the equation that makes it; returns the copy."""
+    made = next((number for number, one in enumerate(equations) if variable in one.outvars), -1)
+    copy = _make_variable(variable)
+    equations.insert(made + 1, _make_equation(variable, copy, equations[made] if made >= 0 else None))
+    return copy
+
+
+def _is_kept_only(jaxpr: Any, variable: Any) -> bool:
+    """Returns whether every reader is a custom_vjp that kept the variable itself."""
+    for equation in jaxpr.eqns:
+        for position, operand in enumerate(equation.invars):
+            if operand is not variable:
+                continue
+            inner = equation.params.get("jaxpr")
+            inner = getattr(inner, "jaxpr", inner)
+            if equation.primitive.name == CUSTOM:
+                continue
+            if inner is None or len(inner.invars) != len(equation.invars):
+                return False
+            if not _is_kept_only(inner, inner.invars[position]):
+                return False
+    return variable not in [one for one in jaxpr.outvars if not isinstance(one, jex_core.Literal)]
+
+
+def _replace_kept(equation: Any, old: Any, new: Any) -> Any:
+    if equation.primitive.name != CUSTOM:
+        return equation
+    return equation.replace(invars=[new if one is old else one for one in equation.invars])
+
+
+def _make_variable(like: Any) -> Any:
+    core: Any = importlib.import_module("jax._src.core")
+    try:
+        return core.Var(like.aval)
+    except TypeError:  # before jax 0.5 a variable has a suffix
+        return core.Var("", like.aval)
+
+
+def _make_equation(operand: Any, result: Any, maker: Any) -> Any:
+    core: Any = importlib.import_module("jax._src.core")
+    more = () if maker is None else (maker.source_info,)
+    return core.new_jaxpr_eqn([operand], [result], SNAPSHOT, {}, set(), *more)
+
+
+@contextmanager
+def keep_calls(primitives: Sequence[Any]) -> Generator[None]:
+    """5 of `intent`: an effect keeps JAX from dropping the calls."""
+
+    def keep(evaluate: Any) -> Any:
+        def evaluated(*args: Any, **params: Any) -> Any:
+            results, effects = evaluate(*args, **params)
+            return results, {*effects, _WRITES}
+
+        return evaluated
+
+    with ExitStack() as stack:
+        for primitive in primitives:
+            stack.enter_context(wrapped(primitive, "abstract_eval", keep))
+        yield
+
+
+def _make_effect() -> Any:
+    effects: Any = importlib.import_module("jax._src.effects")
+    kind: Any = type("KernelWrites", (effects.Effect,), {})
+    for allowed in ("lowerable", "control_flow_allowed", "custom_derivatives_allowed", "remat_allowed"):
+        getattr(effects, f"{allowed}_effects").add_type(kind)
+    return kind()
+
+
+_WRITES = _make_effect()
+
+
+@contextmanager
+def wrapped(holder: Any, name: str, wrap: Callable[[Any], Any]) -> Generator[None]:
+    """Replaces the object under this name in the holder, inside of the context."""
+    original = getattr(holder, name)
+    setattr(holder, name, wrap(original))
+    try:
+        yield
+    finally:
+        setattr(holder, name, original)

@@ -1,0 +1,212 @@
+"""Worker side: puts a unique number on every StableHLO operation, in its MLIR location, in program order.
+
+Worker side: reads and sets MLIR locations with the Python bindings of MLIR that this jaxlib has.
+
+1. Since jaxlib 0.9 or so a location is an object with a class and an operation's location can be set.
+2. Before, a location can only be printed and parsed, and an operation keeps the one that it was made with: another
+   operation is made in its place.
+
+Worker side: puts a unique number on every StableHLO operation, in program order.
+
+1. The number is written after the operation's own name, `jit(f)/mul#ld17`, in its location; the locations below it
+   (file, line, callers) stay. An operation without a name gets `#ld17` alone.
+2. Numbers are 1, 2, … in the order of a walk over the module, an operation before the operations in its regions. An
+   existing tag is replaced: JAX hands out the module of its cache when it lowers a program again. A `;` and a `#` of
+   the author's own, in `jax.named_scope("a;b")`, are written `%3B` and `%23`: XLA joins names with `;`, and only our
+   own `#` may stand for a tag.
+3. XLA keeps the name as `op_name`. For an inlined function it joins caller and callee: `jit(f)/call#ld15/add#ld85`.
+4. Two traces of one program, of which one has more operations (see `intent`), get the same number where they do the same.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from typing import Any
+
+from jaxlib.mlir import ir
+
+_BINDINGS: Any = ir
+_HAS_CLASSES = hasattr(_BINDINGS, "NameLoc")
+
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_NAME = re.compile(rf"loc\(({_STRING})(?!:\d)")
+_LINE = re.compile(rf"({_STRING}):(\d+):\d+")
+_ESCAPE = re.compile(rb'\\([0-9A-Fa-f]{2}|\\|")')
+
+
+def read_name(location: Any) -> str | None:
+    """Returns the name of a named location; None for any other."""
+    if _HAS_CLASSES:
+        return location.name_str if isinstance(location, _BINDINGS.NameLoc) else None
+    found = _NAME.match(str(location))
+    return None if found is None else _read_string(found[1])
+
+
+def rename_location(location: Any, name: str, context: Any) -> Any:
+    """Returns the location under this name: in the place of the name that it had, or around it."""
+    if _HAS_CLASSES:
+        child = location.child_loc if isinstance(location, _BINDINGS.NameLoc) else location
+        return ir.Location.name(name, childLoc=child, context=context)
+    found = _NAME.match(text := str(location))
+    if found is None:
+        return ir.Location.name(name, childLoc=location, context=context)
+    attribute = ir.Attribute.parse(f"loc({_print_string(name)}{text[found.end() :]}", context)
+    return ir.Location.from_attr(attribute, context)
+
+
+def iterate_lines(location: Any) -> Iterator[tuple[str, int]]:
+    """(file, line) of the frames, innermost first."""
+    if not _HAS_CLASSES:
+        yield from ((_read_string(match[1]), int(match[2])) for match in _LINE.finditer(str(location)))
+        return
+    match location:
+        case _BINDINGS.NameLoc():
+            yield from iterate_lines(location.child_loc)
+        case _BINDINGS.CallSiteLoc():
+            yield from iterate_lines(location.callee)
+            yield from iterate_lines(location.caller)
+        case _BINDINGS.FileLineColLoc():
+            yield location.filename, location.start_line
+        case _:
+            return
+
+
+def put_location(operation: Any, location: Any) -> None:
+    """Gives the operation this location. The handle is not to be used afterwards: it may stand for an erased operation."""
+    try:
+        operation.location = location
+    except AttributeError:
+        make_anew(operation, location)
+
+
+def make_anew(
+    operation: Any, location: Any, *, more_operands: Sequence[Any] = (), more_results: Sequence[Any] = ()
+) -> Any:
+    """Replaces an operation by one like it, with further operands and result types after its own."""
+    operations: Any = ir.Operation
+    attributes = operation.attributes  # a loop over it gives names or named attributes, by the version
+    named = [attributes[number] for number in range(len(attributes))]
+    new = operations.create(
+        operation.name,
+        results=[*(result.type for result in operation.results), *more_results],
+        operands=[*operation.operands, *more_operands],
+        attributes={one.name: one.attr for one in named},
+        successors=list(operation.successors),
+        regions=len(operation.regions),
+        loc=location,
+        ip=ir.InsertionPoint(operation),
+    )
+    for region, target in zip(operation.regions, new.regions, strict=True):
+        for block in list(region.blocks):
+            block.append_to(target)
+    for result, replacement in zip(operation.results, new.results, strict=False):
+        result.replace_all_uses_with(replacement)
+    operation.erase()
+    return new
+
+
+def _read_string(literal: str) -> str:
+    """Returns the text that MLIR printed in quotes: bytes that are not printable are escaped by two hexadecimal
+    digits."""
+
+    def unescape(match: re.Match[bytes]) -> bytes:
+        return match[1] if match[1] in (b"\\", b'"') else bytes.fromhex(match[1].decode())
+
+    return _ESCAPE.sub(unescape, literal[1:-1].encode()).decode(errors="replace")
+
+
+def _print_string(text: str) -> str:
+    printable = range(0x20, 0x7F)
+    escaped = "".join(
+        chr(byte) if byte in printable and byte not in b'"\\' else f"\\{byte:02X}" for byte in text.encode()
+    )
+    return f'"{escaped}"'
+
+
+_TAG = re.compile(r"#ld\d+$")
+
+_NAMED = frozenset({"func.call", "stablehlo.while", "stablehlo.case", "stablehlo.if"})
+"""Operations that pass on what the operations inside need, which is more in one trace than in the other."""
+
+type _Key = tuple[str, str, tuple[str, ...]]
+
+
+def tag_operations(module: ir.Module) -> int:
+    """Tags all operations of the module in place and returns how many they are."""
+    operations = list(walk_operations(module.operation))
+    _put_tags(module, operations, range(1, len(operations) + 1))
+    return len(operations)
+
+
+def tag_like(module: ir.Module, other: ir.Module) -> int:
+    """Tags all operations of the module in place, by 4 as those of the other one, which is tagged; returns how many.
+
+    Operations that the other module lacks get numbers above all of its own.
+    """
+    operations = list(walk_operations(module.operation))
+    known = list(walk_operations(other.operation))
+    numbers = [0] * len(operations)
+    for position, found in _match([_read_key(one) for one in operations], [_read_key(one) for one in known]):
+        numbers[position] = found + 1
+    free = len(known)
+    for position, number in enumerate(numbers):
+        if not number:
+            free += 1
+            numbers[position] = free
+    _put_tags(module, operations, numbers)
+    return len(operations)
+
+
+def read_tag(operation: Any) -> int:
+    """Returns the operation's number; 0 where it has none."""
+    found = _TAG.search(read_name(operation.location) or "")
+    return int(found[0][3:]) if found else 0
+
+
+def walk_operations(operation: Any) -> Iterator[Any]:
+    """Yields all operations in the regions of `operation`, in program order."""
+    for region in operation.regions:
+        for block in region:
+            for view in block:
+                yield view.operation
+                yield from walk_operations(view.operation)
+
+
+def strip_tag(name: str) -> str:
+    """Returns the name as it was before it was tagged, its own `;` and `#` escaped (1)."""
+    return _TAG.sub("", name).replace(";", "%3B").replace("#", "%23")
+
+
+def _put_tags(module: ir.Module, operations: Sequence[Any], numbers: Sequence[int]) -> None:
+    for operation, number in reversed(
+        list(zip(operations, numbers, strict=True))
+    ):  # inner ones first: see put_location
+        put_location(operation, _tag_location(operation.location, number, module.context))
+
+
+def _read_key(operation: Any) -> _Key:
+    """Returns the key that two traces of the same operation share."""
+    named = operation.name in _NAMED
+    types = () if named else tuple([str(result.type) for result in operation.results])
+    return operation.name, strip_tag(read_name(operation.location) or ""), types
+
+
+def _match(ours: Sequence[_Key], others: Sequence[_Key]) -> Iterator[tuple[int, int]]:
+    """Positions of the same operation, in order."""
+    begin = 0
+    while begin < min(len(ours), len(others)) and ours[begin] == others[begin]:
+        yield begin, begin
+        begin += 1
+    end = 0
+    while end < min(len(ours), len(others)) - begin and ours[-1 - end] == others[-1 - end]:
+        end += 1
+    middle = SequenceMatcher(None, ours[begin : len(ours) - end], others[begin : len(others) - end], autojunk=False)
+    for block in middle.get_matching_blocks():
+        for offset in range(block.size):
+            yield begin + block.a + offset, begin + block.b + offset
+    for offset in range(end):
+        yield len(ours) - end + offset, len(others) - end + offset
+
+
+def _tag_location(location: Any, number: int, context: Any) -> Any:
+    return rename_location(location, f"{strip_tag(read_name(location) or '')}#ld{number}", context)

@@ -1,0 +1,247 @@
+"""Adds what HLO text leaves out: the author's order of operations, and the buffer assignment, which has a text of its
+own.
+
+HLO text does not say in which order the author wrote the operations: it lists them as the root's operands ask for them.
+
+The protobuf of the module before optimizations has ids that rise in program order, text has none. What is certain is
+less: an operation comes after its operands, and calls whose names differ only in XLA's counter come in its order. So
+the program is given in the two orders that are furthest apart: every kernel call as early as possible, and as late as
+possible. A result that is the same for both does not depend on the order; the rest is unknown. Where calls have names
+of several kinds, either kind may be first.
+
+XLA's buffer assignment from its text, `…after_optimizations-buffer-assignment.txt`, where a dump has no protobuf.
+
+The form is that of BufferAssignment::ToString (xla/service/buffer_assignment.cc) and HloValue::ToShortString:
+
+    allocation 0: size 8192[, page 0][, color 1][, parameter 1, shape |f32[16,128]| at ShapeIndex {0}][, output shape is |…|]
+        [, constant][, thread-local][, maybe-live-out][, preallocated-temp]:
+     value: <28 name{1,0} (phi) @0> (size=8192,offset=0): f32[16,128]{1,0}
+
+Names have their ShapeIndex where the instruction's shape is a tuple. A line within the allocations that has another form
+makes the whole unusable: bytes that are missing could be those that a kernel overwrites.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.buffers import BufferAssignment, parse_buffer_assignment
+from ligerdiag.hlo.module import HloModule
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.xla_pb2 import (
+    BufferAllocationProto,
+    BufferAssignmentProto,
+    HloComputationProto,
+    HloInstructionProto,
+    HloModuleProto,
+)
+
+_COUNTER = re.compile(r"(.*?)(?:\.(\d{1,18}))?")
+_ANNOTATIONS = frozenset(
+    {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint", "xla.sdy.FuncResultSharding"}
+)
+"""Custom calls that do nothing at run time."""
+
+
+def make_program_orders(module: HloModuleProto) -> tuple[HloModuleProto, ...]:
+    """Returns the module with its instructions numbered anew, in orders that are furthest apart; one where it has no
+    kernel call.
+
+    Computations come before those that call them, as in every well-formed module.
+    """
+    holders = _find_holders(module)
+    calls = [i for computation in module.computations for i in computation.instructions if _is_kernel_call(i)]
+    if not calls:
+        return (module,)
+    kinds = len({_split_name(call.name)[0] for call in calls})
+    numberings: list[Callable[[HloComputationProto], list[int]]] = []
+    for backward in (False, True) if kinds > 1 else (False,):
+        for arrange in (_arrange_early, _arrange_late):
+
+            def number(
+                computation: HloComputationProto,
+                backward: bool = backward,
+                arrange: Callable[[HloComputationProto, Sequence[int]], list[int]] = arrange,
+            ) -> list[int]:
+                return arrange(computation, _sort_calls(computation, holders, backward=backward))
+
+            numberings.append(number)
+    return tuple(_renumber(module, number) for number in numberings)
+
+
+def _is_kernel_call(instruction: HloInstructionProto) -> bool:
+    return instruction.opcode == "custom-call" and instruction.custom_call_target not in _ANNOTATIONS
+
+
+def _find_holders(module: HloModuleProto) -> frozenset[int]:
+    """Returns the ids of the computations that hold a kernel call, directly or in a computation that they call."""
+    found: set[int] = set()
+    for computation in module.computations:
+        if any(
+            _is_kernel_call(instruction) or not found.isdisjoint(instruction.called_computation_ids)
+            for instruction in computation.instructions
+        ):
+            found.add(computation.id)
+    return frozenset(found)
+
+
+def _split_name(name: str) -> tuple[str, int]:
+    match = _COUNTER.fullmatch(name)
+    return (match[1], int(match[2] or 0)) if match else (name, 0)
+
+
+def _sort_calls(computation: HloComputationProto, holders: frozenset[int], *, backward: bool) -> list[int]:
+    """Ids of the instructions that run a kernel, in the order of their names' counters, kind by kind."""
+    calls = [
+        i for i in computation.instructions if _is_kernel_call(i) or not holders.isdisjoint(i.called_computation_ids)
+    ]
+    kinds = sorted({_split_name(call.name)[0] for call in calls}, reverse=backward)
+    calls.sort(key=lambda call: (kinds.index(_split_name(call.name)[0]), _split_name(call.name)[1]))
+    return [call.id for call in calls]
+
+
+def _arrange_early(computation: HloComputationProto, calls: Sequence[int]) -> list[int]:
+    """Returns an order with each call right after the operations it needs, call by call; then the rest."""
+    needs = {i.id: (*i.operand_ids, *i.control_predecessor_ids) for i in computation.instructions}
+    return _emit(needs, (*calls, *needs))
+
+
+def _arrange_late(computation: HloComputationProto, calls: Sequence[int]) -> list[int]:
+    """The same from the end: what needs a call behind it, the last call first; then the rest before them."""
+    needed_by: dict[int, list[int]] = {i.id: [] for i in computation.instructions}
+    for instruction in computation.instructions:
+        for operand in (*instruction.operand_ids, *instruction.control_predecessor_ids):
+            needed_by.setdefault(operand, []).append(instruction.id)
+    return _emit(needed_by, (*reversed(calls), *reversed(needed_by)))[::-1]
+
+
+def _emit(needs: "dict[int, tuple[int, ...]] | dict[int, list[int]]", wanted: Iterable[int]) -> list[int]:
+    """Returns the wanted ids, each once, after all that it needs. What goes in a circle comes out in some order."""
+    order: list[int] = []
+    entered: set[int] = set()
+    for target in wanted:
+        stack = [(target, iter(needs.get(target, ())))] if target not in entered else []
+        entered.add(target)
+        while stack:
+            current, rest = stack[-1]
+            following = next((i for i in rest if i not in entered and i in needs), None)
+            if following is None:
+                order.append(current)
+                stack.pop()
+            else:
+                entered.add(following)
+                stack.append((following, iter(needs[following])))
+    return order
+
+
+def _renumber(module: HloModuleProto, number: Callable[[HloComputationProto], list[int]]) -> HloModuleProto:
+    """Returns a copy whose ids rise, computation by computation, in the order that is given."""
+    out = HloModuleProto()
+    out.CopyFrom(module)
+    for computation in out.computations:
+        order = number(computation)
+        new = dict(zip(order, sorted(order), strict=True))
+        for instruction in computation.instructions:
+            instruction.id = new.get(instruction.id, instruction.id)
+            for ids in (instruction.operand_ids, instruction.control_predecessor_ids):
+                ids[:] = [new.get(i, i) for i in ids]
+        computation.root_id = new.get(computation.root_id, computation.root_id)
+    return out
+
+
+HEADING = "BufferAssignment:"
+
+_ALLOCATION = re.compile(
+    r"allocation (?P<index>\d{1,18}): size (?P<size>\d{1,18})(?:, page \d+)?(?:, color \d+)?"
+    r"(?:, parameter (?P<parameter>\d{1,9}), shape \|[^|]*\| at ShapeIndex \{(?P<place>[\d,]*)\})?"
+    r"(?:, output shape is \|[^|]*\|)?(?P<flags>(?:, [a-z-]+)*):"
+)
+_VALUE = re.compile(
+    r" value: <(?P<id>\d{1,18}) (?P<name>[^\s{}<>]+)(?:\{(?P<place>[\d,]*)\})?(?: \(phi\))?(?: @\d+)?> "
+    r"\(size=(?P<size>\d{1,18}),offset=(?P<offset>\d{1,18})\): .+"
+)
+_DEFINING = having(Trait.HAS_BUFFER)
+"""Opcodes that always define a value of their own."""
+_FLAGS = frozenset({"constant", "thread-local", "maybe-live-out", "preallocated-temp"})
+
+
+def parse_buffer_text(text: str, module: HloModule) -> BufferAssignment:
+    """Returns the buffer assignment of the module. Raises ArtifactError for a form that is not XLA's, or another
+    module's."""
+    lines = text.split("\n")
+    if lines[0].rstrip() != HEADING:
+        raise ArtifactError(f"expected `{HEADING}` but got `{lines[0]:.60}`")
+    proto = BufferAssignmentProto()
+    allocation: BufferAllocationProto | None = None
+    for number, line in enumerate(lines[1:], start=2):
+        if not line.strip():
+            break
+        value = _VALUE.fullmatch(line)
+        if value is not None and allocation is not None:
+            _add_value(proto, allocation, value, number)
+            continue
+        heading = _ALLOCATION.fullmatch(line)
+        if heading is None:
+            raise ArtifactError(f"line {number} of the buffer assignment is not known: `{line:.60}`")
+        allocation = _add_allocation(proto, heading, number)
+    else:
+        raise ArtifactError("the buffer assignment ends too early")
+    _require_all_values(proto, module)
+    buffers = parse_buffer_assignment(proto, module)
+    _require_all_definitions(buffers, module)
+    return buffers
+
+
+def _add_allocation(proto: BufferAssignmentProto, heading: re.Match[str], number: int) -> BufferAllocationProto:
+    if int(heading["index"]) != len(proto.buffer_allocations):
+        raise ArtifactError(f"line {number} of the buffer assignment: allocation {heading['index']} is out of turn")
+    flags = frozenset(heading["flags"].split(", ")[1:])
+    if flags - _FLAGS:
+        raise ArtifactError(f"line {number} of the buffer assignment: unknown word `{min(flags - _FLAGS):.40}`")
+    return proto.buffer_allocations.add(
+        index=int(heading["index"]),
+        size=int(heading["size"]),
+        is_thread_local="thread-local" in flags,
+        is_constant="constant" in flags,
+        maybe_live_out="maybe-live-out" in flags,
+        is_entry_computation_parameter=heading["parameter"] is not None,
+        parameter_number=int(heading["parameter"] or 0),
+        parameter_shape_index=_parse_place(heading["place"]),
+    )
+
+
+def _add_value(
+    proto: BufferAssignmentProto, allocation: BufferAllocationProto, value: re.Match[str], number: int
+) -> None:
+    size, offset = int(value["size"]), int(value["offset"])
+    if offset + size > allocation.size:
+        raise ArtifactError(
+            f"line {number} of the buffer assignment: `{value['name']}` stands outside of its allocation"
+        )
+    allocation.assigned.add(logical_buffer_id=int(value["id"]), offset=offset, size=size)
+    buffer = proto.logical_buffers.add(id=int(value["id"]), size=size)
+    buffer.defined_at.instruction_name = value["name"]
+    buffer.defined_at.shape_index.extend(_parse_place(value["place"]))
+
+
+def _parse_place(text: str | None) -> list[int]:
+    return [int(part) for part in (text or "").split(",") if part]
+
+
+def _require_all_values(proto: BufferAssignmentProto, module: HloModule) -> None:
+    """Raises ArtifactError when a value has no name of the module: the text is of another compilation."""
+    names = {i.name for computation in module.computations.values() for i in computation.instructions}
+    for buffer in proto.logical_buffers:
+        if buffer.defined_at.instruction_name not in names:
+            raise ArtifactError(
+                f"the buffer assignment names `{buffer.defined_at.instruction_name}`, which is not in `{module.name}`"
+            )
+
+
+def _require_all_definitions(buffers: BufferAssignment, module: HloModule) -> None:
+    """Raises ArtifactError when something that is executed has no place: the text was cut between two lines."""
+    for computation in module.computations.values():
+        for instruction in computation.sequence:
+            is_argument = instruction.opcode == "parameter" and computation is module.entry
+            if (is_argument or instruction.opcode in _DEFINING) and instruction.id not in buffers.definitions:
+                raise ArtifactError(f"the buffer assignment has no place for `{instruction.name}`")

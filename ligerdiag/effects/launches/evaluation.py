@@ -1,0 +1,332 @@
+"""Follows a kernel's Triton IR for all programs of a launch at once, as far as its numbers do not come from memory.
+
+1. Values are those of `index_values`; `active` says which programs are at an operation. Control that is known splits the
+   programs; control that depends on data is followed both ways (`launch_trace`, 2).
+2. A loop whose number of rounds is known is run round by round, each program its own number of rounds. Any other loop
+   is followed once, with Unknown for the values that it carries round.
+3. Blocks of a function are followed as a tree from its entry to each return.
+4. An operation that is not known here gives Unknown; its possible effects on memory are left to `pointer_flow`. The
+   same holds for one that is not wanted (`launch_demand`), and for one with too many elements.
+Raises TooLargeError when the budget is spent, NotFollowedError for any other kind of control flow.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ligerdiag.effects.launches.byte_runs import make_runs
+from ligerdiag.effects.launches.index_values import (
+    ELSEWHERE,
+    UNKNOWN,
+    Box,
+    Budget,
+    Linear,
+    Mask,
+    TooManyElementsError,
+    Unknown,
+    Value,
+    choose,
+    forget,
+    get_roots,
+    make_scalar,
+)
+from ligerdiag.effects.launches.operations import Place, compute_results, make_unknown
+from ligerdiag.effects.launches.trace import MIXERS, Demand, Trace
+from ligerdiag.effects.ttir.libtriton import parse_successors
+from ligerdiag.effects.ttir.module import Function, Operation, TtirModule
+from ligerdiag.effects.ttir.pointer_edges import FIRST_OPERAND_ACCESS
+
+DEPTH = 64
+"""Calls, and blocks of one function, on one path."""
+
+
+class NotFollowedError(Exception):
+    """The control flow that is not followed, in one line."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Frame:
+    """One activation of a function."""
+
+    function: Function
+    values: dict[int, Value]
+    depth: int
+    returned: list[tuple[Mask, tuple[Value, ...]]] = field(default_factory=list[tuple[Mask, tuple[Value, ...]]])
+
+    def get(self, number: int) -> Value:
+        return self.values.get(number, UNKNOWN)
+
+    def take(self, numbers: Sequence[int]) -> tuple[Value, ...]:
+        return tuple(self.get(number) for number in numbers)
+
+    def put(self, numbers: Sequence[int], values: Sequence[Value]) -> None:
+        self.values.update(zip(numbers, values, strict=False))
+
+
+class Evaluation:
+    """One launch."""
+
+    def __init__(
+        self,
+        module: TtirModule,
+        place: Place,
+        trace: Trace,
+        budget: Budget,
+        reaches: Callable[[Function, Operation], bool] | None,
+    ) -> None:
+        """reaches: whether a memory operation of a function matters; all do, and all values, where None."""
+        self._module, self._place, self._trace, self._budget = module, place, trace, budget
+        self._demand = Demand(module, reaches)
+
+    def run(self, entry: str, arguments: Sequence[Value]) -> None:
+        """Follows the function from its entry, with all programs."""
+        self._demand.entry = entry
+        self._call(self._module.functions[entry], arguments, np.ones(self._place.programs, bool), 0)
+
+    def _call(self, function: Function, arguments: Sequence[Value], active: Mask, depth: int) -> tuple[Value, ...]:
+        if depth > DEPTH:
+            raise NotFollowedError(f"calls of `{function.name}` are nested too deeply")
+        if not function.blocks:
+            return ()
+        frame = _Frame(function=function, values={}, depth=depth)
+        frame.put(function.arguments, arguments)
+        self._run_from(frame, 0, active, 0)
+        results: tuple[Value, ...] | None = None
+        for taken, values in frame.returned:
+            if results is None:
+                results = values
+            else:
+                results = tuple(self._join(taken, new, old) for new, old in zip(values, results, strict=True))
+        return results or ()
+
+    def _join(self, taken: Mask, new: Value, old: Value) -> Value:
+        return choose(taken, new, old, self._budget)
+
+    def _run_from(self, frame: _Frame, block: int, active: Mask, length: int) -> None:
+        """See 3 above."""
+        if length > DEPTH:
+            raise NotFollowedError(f"the branches of `{frame.function.name}` go on too long")
+        for op in frame.function.get_operations(-1, 0, block):
+            match op.name:
+                case "tt.return":
+                    self._return(frame, active, frame.take(op.operands))
+                    return
+                case "cf.br" | "cf.cond_br":
+                    self._branch(frame, op, active, length)
+                    return
+                case _:
+                    self._step(frame, op, active)
+        raise NotFollowedError(f"a block of `{frame.function.name}` ends in a way that is not known")
+
+    def _return(self, frame: _Frame, active: Mask, values: tuple[Value, ...]) -> None:
+        seen = [taken for taken, _ in frame.returned if (taken & active).any()]
+        if seen:  # the same programs came another way, by a branch that depends on data
+            values = tuple(
+                forget(value, *(others[number] for _, others in frame.returned)) for number, value in enumerate(values)
+            )
+        frame.returned.append((active, values))
+
+    def _branch(self, frame: _Frame, op: Operation, active: Mask, length: int) -> None:
+        blocks = parse_successors(op.text)
+        names = frame.function.blocks
+        expected = 1 if op.name == "cf.br" else 2
+        if len(blocks) != expected or any(not 0 < block < len(names) for block in blocks):
+            raise NotFollowedError(f"the targets of a branch of `{frame.function.name}` could not be told")
+        passed = op.operands[expected - 1 :]
+        if len(passed) != sum(len(names[block].arguments) for block in blocks):
+            raise NotFollowedError(f"the targets of a branch of `{frame.function.name}` could not be told")
+        if expected == 1:
+            frame.put(names[blocks[0]].arguments, frame.take(passed))
+            self._run_from(frame, blocks[0], active, length + 1)
+            return
+        size = len(names[blocks[0]].arguments)
+        handed = frame.take(passed[:size]), frame.take(passed[size:])
+
+        def follow(way: int, taken: Mask) -> None:
+            frame.put(names[blocks[way]].arguments, handed[way])
+            self._run_from(frame, blocks[way], taken, length + 1)
+
+        self._split(frame.get(op.operands[0]), active, follow)
+
+    def _split(self, condition: Value, active: Mask, follow: Callable[[int, Mask], None]) -> Mask | None:
+        """Follows way 0 where the condition holds and way 1 elsewhere; which programs went way 0, None where unknown."""
+        if isinstance(condition, Box) and not condition.shape:
+            gate = np.broadcast_to(condition.gate, active.shape)
+            if (active & gate).any():
+                follow(0, active & gate)
+            if (active & ~gate).any():
+                follow(1, active & ~gate)
+            return gate
+        with self._trace.maybe() as one:
+            follow(0, active)
+        with self._trace.maybe() as other:
+            follow(1, active)
+        self._trace.write_in_both(one, other)
+        return None
+
+    def _step(self, frame: _Frame, op: Operation, active: Mask) -> None:
+        is_data = not op.regions and op.name not in FIRST_OPERAND_ACCESS
+        if op.name == "tt.call":
+            is_data = self._demand.is_silent(op.callee)
+        if is_data and not self._demand.wants(frame.function, op):
+            frame.put(op.results, [make_unknown(op, frame.take(op.operands), frame.function)] * len(op.results))
+            return
+        self._budget.spend(active.size)
+        match op.name:
+            case "scf.for":
+                self._run_for(frame, op, active)
+            case "scf.while":
+                self._run_while(frame, op, active)
+            case "scf.if":
+                self._run_if(frame, op, active)
+            case "tt.call":
+                self._run_call(frame, op, active)
+            case name if name in FIRST_OPERAND_ACCESS:
+                self._access(frame, op, active)
+                is_pointer = any(result in frame.function.pointers for result in op.results)
+                loaded = Unknown(roots=frozenset((ELSEWHERE,))) if is_pointer else UNKNOWN
+                frame.put(op.results, [loaded] * len(op.results))
+            case name if name in MIXERS:
+                self._mix(frame, op)
+            case name if op.regions:
+                raise NotFollowedError(f"`{name}` in `{frame.function.name}` has regions that are not followed")
+            case _:
+                values = frame.take(op.operands)
+                self._place.active = active
+                try:
+                    results = compute_results(op, values, frame.function, self._place)
+                except TooManyElementsError:
+                    results = [make_unknown(op, values, frame.function)] * len(op.results)
+                frame.put(op.results, results)
+
+    def _run_block(self, frame: _Frame, op: Operation, region: int, active: Mask) -> tuple[Value, ...]:
+        """Returns the only block of a region; what its terminator hands on."""
+        if region >= len(op.regions) or not op.regions[region]:
+            return ()
+        if len(op.regions[region]) > 1:
+            raise NotFollowedError(f"a region of `{op.name}` in `{frame.function.name}` has several blocks")
+        for inner in frame.function.get_operations(op.index, region, 0):
+            if inner.name in ("scf.yield", "scf.condition"):
+                return frame.take(inner.operands)
+            self._step(frame, inner, active)
+        return ()
+
+    def _run_if(self, frame: _Frame, op: Operation, active: Mask) -> None:
+        ways: dict[int, tuple[Value, ...]] = {}
+
+        def follow(way: int, taken: Mask) -> None:
+            ways[way] = self._run_block(frame, op, way, taken)
+
+        gate = self._split(frame.get(op.operands[0]), active, follow)
+        if len(ways) == 1:
+            frame.put(op.results, next(iter(ways.values())))
+        elif gate is None:
+            joined = [a if a is b else forget(a, b) for a, b in zip(ways[0], ways[1], strict=True)]
+            frame.put(op.results, joined)
+        else:
+            frame.put(op.results, [self._join(gate, a, b) for a, b in zip(ways[0], ways[1], strict=True)])
+
+    def _run_for(self, frame: _Frame, op: Operation, active: Mask) -> None:
+        lower, upper, step = frame.take(op.operands[:3])
+        carried = frame.take(op.operands[3:])
+        arguments = op.regions[0][0].arguments if op.regions and op.regions[0] else ()
+        known = [value for value in (lower, upper, step) if isinstance(value, Linear) and not value.shape]
+        if len(known) < 3 or (known[2].base <= 0).any() or "unsignedCmp" in op.text:
+            self._run_unknown_loop(frame, op, active, carried)
+            return
+        first, last, stride = (value.base for value in known)
+        rounds = np.broadcast_to(np.maximum(0, -((first - last) // stride)), active.shape)
+        for number in range(int(rounds[active].max(initial=0))):
+            running = active & (rounds > number)
+            frame.put(arguments, (make_scalar(first + number * stride), *carried))
+            new = self._run_block(frame, op, 0, running)
+            if (running == active).all():
+                carried = new
+            else:
+                carried = tuple(self._join(running, a, b) for a, b in zip(new, carried, strict=True))
+        frame.put(op.results, carried)
+
+    def _run_while(self, frame: _Frame, op: Operation, active: Mask) -> None:
+        before = op.regions[0][0].arguments if op.regions and op.regions[0] else ()
+        after = op.regions[1][0].arguments if len(op.regions) > 1 and op.regions[1] else ()
+        carried = frame.take(op.operands)
+        running = active
+        results: tuple[Value, ...] = ()
+        while running.any():
+            frame.put(before, carried)
+            condition, *handed = self._run_block(frame, op, 0, running) or (UNKNOWN,)
+            if not isinstance(condition, Box) or condition.shape:
+                self._run_unknown_loop(frame, op, running, carried)
+                return
+            going = running & np.broadcast_to(condition.gate, active.shape)
+            results = tuple(self._join(running, a, b) for a, b in zip(handed, results or handed, strict=True))
+            if not going.any():
+                break
+            frame.put(after, handed)
+            carried = self._run_block(frame, op, 1, going)
+            running = going
+        frame.put(op.results, results)
+
+    def _run_unknown_loop(self, frame: _Frame, op: Operation, active: Mask, carried: Sequence[Value]) -> None:
+        """See 2 above."""
+        first, *rest = (region[0].arguments if region else () for region in op.regions)
+        iterated = first[1:] if op.name == "scf.for" else first
+        roots = [get_roots(value) for value in carried]
+        handed: tuple[Value, ...] = ()
+        while True:
+            frame.put(first, [UNKNOWN] * len(first))
+            frame.put(iterated, [Unknown(roots=found) for found in roots])
+            with self._trace.maybe():
+                new = self._run_block(frame, op, 0, active)
+                if rest:  # the first region's terminator is a condition, and what it hands to the second
+                    handed = tuple(forget(value) for value in new[1:])
+                    frame.put(rest[0], handed)
+                    new = self._run_block(frame, op, 1, active)
+            grown = [old | get_roots(value) for old, value in zip(roots, new, strict=True)]
+            if grown == roots:
+                break
+            roots = grown
+        frame.put(op.results, handed if rest else [Unknown(roots=found) for found in roots])
+
+    def _run_call(self, frame: _Frame, op: Operation, active: Mask) -> None:
+        callee = self._module.functions.get(op.callee)
+        values = frame.take(op.operands)
+        results: tuple[Value, ...] = ()
+        if callee is not None:
+            results = self._call(callee, values, active, frame.depth + 1)
+        if len(results) != len(op.results):
+            results = (Unknown(roots=frozenset((ELSEWHERE,))),) * len(op.results)
+        frame.put(op.results, results)
+
+    def _mix(self, frame: _Frame, op: Operation) -> None:
+        """Reductions, scans and maps: nothing is known of what they compute, and their regions reach no memory."""
+        if not self._demand.is_silent_inside(frame.function, op.index):
+            raise NotFollowedError(f"`{op.name}` in `{frame.function.name}` reaches memory")
+        found = forget(*frame.take(op.operands))
+        frame.put(op.results, [found] * len(op.results))
+
+    def _access(self, frame: _Frame, op: Operation, active: Mask) -> None:
+        access = FIRST_OPERAND_ACCESS[op.name]
+        values = frame.take(op.operands)
+        try:
+            found = self._place.reach(op, values, frame.function, self._budget)
+            runs = found and make_runs(found[0].offset, found[2], found[1], active, self._budget)
+        except TooManyElementsError:
+            found = runs = None
+        if found is None or runs is None:
+            roots = get_roots(values[0]) if values else frozenset((ELSEWHERE,))
+            if ELSEWHERE in roots or not roots:
+                roots = frozenset(self._trace.buffers)
+            for root in roots:
+                if access.reads:
+                    self._trace.read(root, None, sure=False, plain=not access.writes)
+                if access.writes:
+                    self._trace.write(root, None, sure=False)
+            return
+        pointer, mask, _ = found
+        sure = not isinstance(mask, Unknown)
+        if access.reads:
+            self._trace.read(pointer.root, runs, sure=sure, plain=not access.writes)
+        if access.writes:
+            self._trace.write(pointer.root, runs, sure=sure and op.name != "tt.atomic_cas")

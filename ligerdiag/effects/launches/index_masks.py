@@ -1,0 +1,251 @@
+"""Truth values and shapes of index values: comparisons, joins, selects; splat, expand, broadcast, transpose, reshape.
+
+Truth values of a kernel: how comparisons make them, how they are joined, and what they select.
+
+Sources as in `index_arithmetic`.
+"""
+
+from math import prod
+
+import numpy as np
+
+from ligerdiag.effects.launches.index_values import (
+    UNKNOWN,
+    Array,
+    Box,
+    Budget,
+    Dense,
+    Linear,
+    Shape,
+    Value,
+    compute_bounds,
+    make_dense,
+    make_truth,
+)
+
+COMPARISONS = frozenset({"eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"})
+
+
+def ceil_divide(a: Array, b: Array) -> Array:
+    """Division that rounds up."""
+    return -((-a) // b)
+
+
+def add(left: Linear, right: Linear, sign: int) -> Linear:
+    """left + sign * right, of one shape."""
+    steps: list[Array | None] = []
+    for one, other in zip(left.steps, right.steps, strict=True):
+        if other is None:
+            steps.append(one)
+        else:
+            total = sign * other if one is None else one + sign * other
+            steps.append(total if total.any() else None)
+    return Linear(base=left.base + sign * right.base, steps=tuple(steps), shape=left.shape)
+
+
+def compute_logic(name: str, left: Value, right: Value, budget: Budget) -> Value:
+    """Returns the result of an operation on two truth values."""
+    known = [value for value in (left, right) if isinstance(value, Box | Dense)]
+    if len(known) < 2:
+        # false and anything is false, true or anything is true.
+        for value in known:
+            if isinstance(value, Box) and value.is_uniform:
+                if name in ("arith.andi", "arith.muli") and not value.gate.any():
+                    return value
+                if name == "arith.ori" and value.gate.all():
+                    return value
+        return UNKNOWN
+    one, other = known
+    if one.shape != other.shape:
+        return UNKNOWN
+    if isinstance(one, Box) and isinstance(other, Box):
+        if name in ("arith.andi", "arith.muli"):
+            return _intersect(one, other)
+        if one.is_uniform and other.is_uniform and name in ("arith.ori", "arith.xori"):
+            gate = one.gate | other.gate if name == "arith.ori" else one.gate ^ other.gate
+            return Box(gate=gate, intervals=one.intervals, shape=one.shape)
+    a, b = make_dense(one, budget).data.astype(bool), make_dense(other, budget).data.astype(bool)
+    budget.spend(int(np.prod(np.broadcast_shapes(a.shape, b.shape))))
+    match name:
+        case "arith.andi" | "arith.muli":
+            return Dense(data=a & b, shape=one.shape)
+        case "arith.ori":
+            return Dense(data=a | b, shape=one.shape)
+        case "arith.xori" | "arith.addi" | "arith.subi":
+            return Dense(data=a ^ b, shape=one.shape)
+        case _:
+            return UNKNOWN
+
+
+def _intersect(one: Box, other: Box) -> Box:
+    intervals: list[tuple[Array, Array] | None] = []
+    for a, b in zip(one.intervals, other.intervals, strict=True):
+        if a is None or b is None:
+            intervals.append(a or b)
+        else:
+            intervals.append((np.maximum(a[0], b[0]), np.minimum(a[1], b[1])))
+    return Box(gate=one.gate & other.gate, intervals=tuple(intervals), shape=one.shape)
+
+
+def compare(predicate: str, left: Value, right: Value, budget: Budget) -> Value:
+    """`arith.cmpi` of integers."""
+    if not isinstance(left, Linear | Dense) or not isinstance(right, Linear | Dense) or left.shape != right.shape:
+        return UNKNOWN
+    if predicate not in COMPARISONS:
+        return UNKNOWN
+    if predicate[0] == "u":
+        if min(compute_bounds(left)[0], compute_bounds(right)[0]) < 0:
+            return UNKNOWN
+        predicate = "s" + predicate[1:]
+    if isinstance(left, Linear) and isinstance(right, Linear):
+        budget.spend(max(left.base.size, right.base.size))
+        found = _compare_linear(predicate, add(left, right, -1))
+        if found is not None:
+            return found
+    one, other = make_dense(left, budget).data, make_dense(right, budget).data
+    budget.spend(int(np.prod(np.broadcast_shapes(one.shape, other.shape))))
+    match predicate:
+        case "eq":
+            data = one == other
+        case "ne":
+            data = one != other
+        case "slt":
+            data = one < other
+        case "sle":
+            data = one <= other
+        case "sgt":
+            data = one > other
+        case _:
+            data = one >= other
+    return Dense(data=data, shape=left.shape)
+
+
+def _compare_linear(predicate: str, difference: Linear) -> Box | None:
+    """Returns where the difference compares so with zero; None if that is no box."""
+    base, shape = difference.base, difference.shape
+    moving = [axis for axis, step in enumerate(difference.steps) if step is not None]
+    everywhere: list[tuple[Array, Array] | None] = [None] * len(shape)
+    if not moving:
+        gates = {
+            "eq": base == 0,
+            "ne": base != 0,
+            "slt": base < 0,
+            "sle": base <= 0,
+            "sgt": base > 0,
+            "sge": base >= 0,
+        }
+        return Box(gate=gates[predicate], intervals=tuple(everywhere), shape=shape)
+    step = difference.steps[moving[0]]
+    if len(moving) > 1 or step is None or predicate in ("eq", "ne") or not ((step > 0).all() or (step < 0).all()):
+        return None
+    size = shape[moving[0]]
+    # step * i + base < 0, with the sign of everything turned where the comparison is the other way round.
+    if predicate in ("sgt", "sge"):
+        base, step = -base, -step
+    bound = -base + (1 if predicate in ("sle", "sge") else 0)
+    first, last = np.zeros(1, np.int64), np.full(1, size, np.int64)
+    if (step > 0).all():
+        last = np.clip(ceil_divide(bound, step), 0, size)
+    else:
+        first = np.clip(bound // step + 1, 0, size)
+    everywhere[moving[0]] = (first, last)
+    return Box(gate=make_truth(True, ()).gate, intervals=tuple(everywhere), shape=shape)
+
+
+def select(condition: Value, yes: Value, no: Value, budget: Budget) -> Value:
+    """`arith.select` of numbers; Unknown for others."""
+    if not isinstance(condition, Box | Dense):
+        return UNKNOWN
+    if not isinstance(yes, Linear | Box | Dense) or not isinstance(no, Linear | Box | Dense):
+        return UNKNOWN
+    one, other = make_dense(yes, budget), make_dense(no, budget)
+    mask = make_dense(condition, budget).data
+    if not condition.shape:
+        mask = mask.reshape(-1, *(1,) * len(yes.shape))
+    sizes = np.broadcast_shapes(mask.shape, one.data.shape, other.data.shape)
+    budget.spend(int(np.prod(sizes)))
+    data = np.where(mask, one.data, other.data)
+    is_uniform = mask.size == mask.shape[0]
+    if is_uniform and isinstance(yes, Linear) and isinstance(no, Linear) and yes.is_uniform and no.is_uniform:
+        return Linear(base=data.reshape(-1), steps=yes.steps, shape=yes.shape)
+    if not yes.shape and data.dtype == np.bool_:
+        return Box(gate=data.reshape(-1))
+    return Dense(data=data, shape=yes.shape)
+
+
+def splat(value: Value, shape: Shape) -> Value:
+    """Returns a scalar as a tensor."""
+    match value:
+        case Linear():
+            return Linear(base=value.base, steps=(None,) * len(shape), shape=shape)
+        case Box():
+            return Box(gate=value.gate, intervals=(None,) * len(shape), shape=shape)
+        case Dense():
+            return Dense(data=value.data.reshape(-1, *(1,) * len(shape)), shape=shape)
+        case _:
+            return UNKNOWN
+
+
+def expand_dims(value: Value, axis: int) -> Value:
+    """Returns a dimension of size 1 at `axis`."""
+    if not isinstance(value, Linear | Box | Dense):
+        return UNKNOWN
+    shape = (*value.shape[:axis], 1, *value.shape[axis:])
+    match value:
+        case Linear():
+            return Linear(base=value.base, steps=(*value.steps[:axis], None, *value.steps[axis:]), shape=shape)
+        case Box():
+            intervals = (*value.intervals[:axis], None, *value.intervals[axis:])
+            return Box(gate=value.gate, intervals=intervals, shape=shape)
+        case Dense():
+            return Dense(data=np.expand_dims(value.data, axis + 1), shape=shape)
+
+
+def broadcast(value: Value, shape: Shape) -> Value:
+    """Dimensions of size 1 to larger ones."""
+    if not isinstance(value, Linear | Box | Dense) or len(value.shape) != len(shape):
+        return UNKNOWN
+    if any(old not in (1, new) for old, new in zip(value.shape, shape, strict=True)):
+        return UNKNOWN
+    match value:
+        case Linear():
+            steps = tuple(None if old == 1 else step for step, old in zip(value.steps, value.shape, strict=True))
+            return Linear(base=value.base, steps=steps, shape=shape)
+        case Box():
+            gate = value.gate
+            intervals: list[tuple[Array, Array] | None] = []
+            for interval, old in zip(value.intervals, value.shape, strict=True):
+                if interval is not None and old == 1:
+                    gate = gate & (interval[0] <= 0) & (interval[1] > 0)
+                intervals.append(None if old == 1 else interval)
+            return Box(gate=gate, intervals=tuple(intervals), shape=shape)
+        case Dense():
+            return Dense(data=value.data, shape=shape)
+
+
+def transpose(value: Value, order: tuple[int, ...]) -> Value:
+    """Dimension k of the result is dimension order[k] of the value."""
+    if not isinstance(value, Linear | Box | Dense) or sorted(order) != list(range(len(value.shape))):
+        return UNKNOWN
+    shape = tuple(value.shape[axis] for axis in order)
+    match value:
+        case Linear():
+            return Linear(base=value.base, steps=tuple(value.steps[axis] for axis in order), shape=shape)
+        case Box():
+            return Box(gate=value.gate, intervals=tuple(value.intervals[axis] for axis in order), shape=shape)
+        case Dense():
+            return Dense(data=value.data.transpose(0, *(axis + 1 for axis in order)), shape=shape)
+
+
+def reshape(value: Value, shape: Shape, budget: Budget) -> Value:
+    """Returns the elements in the same order in another shape."""
+    if not isinstance(value, Linear | Box | Dense) or prod(value.shape) != prod(shape):
+        return UNKNOWN
+    if value.shape == shape:
+        return value
+    if not isinstance(value, Dense) and value.is_uniform:
+        return splat(Linear(base=value.base) if isinstance(value, Linear) else Box(gate=value.gate), shape)
+    dense = make_dense(value, budget).data
+    budget.spend(dense.shape[0] * prod(shape))
+    full = np.broadcast_to(dense, (dense.shape[0], *value.shape))
+    return Dense(data=full.reshape(dense.shape[0], *shape), shape=shape)

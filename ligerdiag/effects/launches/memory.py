@@ -1,0 +1,280 @@
+"""Arithmetic of Triton IR on index values, and where memory operations reach as bytes of the arguments' buffers.
+
+The operations of Triton IR on the numbers of `index_values`; Unknown where they are not followed.
+
+Sources: the `arith` dialect's definitions in MLIR (two's complement, division that rounds to zero) and Triton 3.6's
+TritonOps.td. An operation that would be undefined in some program, as a division by zero, gives Unknown.
+
+The bytes of the arguments' buffers that the memory operations of a kernel reach.
+
+Sources: Triton 3.6's TritonOps.td for the order of operands; triton/runtime/interpreter.py for the bounds of descriptors
+(always checked) and block pointers (checked in the dimensions of `boundaryCheck`).
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ligerdiag.effects.launches.index_masks import (
+    add,
+    broadcast,
+    ceil_divide,
+    compare,
+    compute_logic,
+    expand_dims,
+    splat,
+)
+from ligerdiag.effects.launches.index_values import (
+    LARGEST,
+    UNKNOWN,
+    Array,
+    BlockPointer,
+    Box,
+    Budget,
+    Dense,
+    Elements,
+    Linear,
+    Mask,
+    Pointer,
+    Unknown,
+    Value,
+    compute_bounds,
+    forget,
+    make_dense,
+    make_range,
+    make_truth,
+    wrap,
+)
+
+
+def _divide(a: Array, b: Array) -> Array:
+    quotient = np.abs(a) // np.abs(b)
+    return np.where((a < 0) != (b < 0), -quotient, quotient)
+
+
+_ELEMENTWISE: dict[str, Callable[[Array, Array], Array]] = {
+    "arith.muli": lambda a, b: a * b,
+    "arith.divsi": _divide,
+    "arith.remsi": lambda a, b: a - _divide(a, b) * b,
+    "arith.divui": lambda a, b: a // b,
+    "arith.remui": lambda a, b: a % b,
+    "arith.ceildivsi": ceil_divide,
+    "arith.floordivsi": lambda a, b: a // b,
+    "arith.minsi": np.minimum,
+    "arith.maxsi": np.maximum,
+    "arith.minui": np.minimum,
+    "arith.maxui": np.maximum,
+    "arith.andi": np.bitwise_and,
+    "arith.ori": np.bitwise_or,
+    "arith.xori": np.bitwise_xor,
+    "arith.shli": np.left_shift,
+    "arith.shrsi": np.right_shift,
+    "arith.shrui": np.right_shift,
+}
+_DIVISIONS = frozenset(
+    {"arith.divsi", "arith.remsi", "arith.divui", "arith.remui", "arith.ceildivsi", "arith.floordivsi"}
+)
+_UNSIGNED = frozenset({"arith.divui", "arith.remui", "arith.minui", "arith.maxui", "arith.shrui"})
+_SHIFTS = frozenset({"arith.shli", "arith.shrsi", "arith.shrui"})
+BINARY = frozenset({"arith.addi", "arith.subi", *_ELEMENTWISE})
+
+
+def compute_binary(  # noqa: PLR0917
+    name: str, left: Value, right: Value, bits: int, budget: Budget, active: Mask | None = None
+) -> Value:
+    """Returns the result of an operation on two integers, or truth values if `bits` is 1.
+
+    active: [programs], those whose result counts; what an operation does not define for others does not matter.
+    """
+    if bits == 1:
+        return compute_logic(name, left, right, budget)
+    if not isinstance(left, Linear | Dense) or not isinstance(right, Linear | Dense) or left.shape != right.shape:
+        return UNKNOWN
+    if isinstance(left, Linear) and isinstance(right, Linear):
+        if name in ("arith.addi", "arith.subi"):
+            budget.spend(max(left.base.size, right.base.size))
+            return wrap(add(left, right, 1 if name == "arith.addi" else -1), bits, budget)
+        if name == "arith.muli":
+            product = _multiply(left, right, budget)
+            if product is not None:
+                return wrap(product, bits, budget) if isinstance(product, Linear) else product
+        if left.is_uniform and right.is_uniform:
+            found = _compute_elements(name, left.base, right.base, bits, budget, active)
+            if found is None:
+                return UNKNOWN
+            return wrap(Linear(base=found, steps=left.steps, shape=left.shape), bits, budget)
+    one, other = make_dense(left, budget), make_dense(right, budget)
+    found = _compute_elements(name, one.data, other.data, bits, budget, active)
+    return UNKNOWN if found is None else wrap(Dense(data=found, shape=left.shape), bits, budget)
+
+
+def _compute_elements(  # noqa: PLR0917
+    name: str, left: Elements, right: Elements, bits: int, budget: Budget, active: Mask | None
+) -> Array | None:
+    a, b = left.astype(np.int64), right.astype(np.int64)
+    budget.spend(int(np.prod(np.broadcast_shapes(a.shape, b.shape))))
+    if name in ("arith.addi", "arith.subi"):
+        return a + b if name == "arith.addi" else a - b
+    x, y = _take_active(a, active), _take_active(b, active)
+    if not x.size or not y.size:
+        return np.zeros(np.broadcast_shapes(a.shape, b.shape), np.int64)
+    if name in _UNSIGNED and (x.min() < 0 or y.min() < 0):
+        return None
+    if name in _DIVISIONS:
+        if (y == 0).any():
+            return None
+        b = np.where(b == 0, 1, b)
+    if name in _SHIFTS:
+        if y.min() < 0 or y.max() >= min(bits, 62):
+            return None
+        b = np.clip(b, 0, 62)
+    largest = int(max(abs(int(x.min())), abs(int(x.max()))))
+    factor = int(max(abs(int(y.min())), abs(int(y.max()))))
+    if name == "arith.muli" and largest * factor > LARGEST:
+        return None
+    if name == "arith.shli" and largest << factor > LARGEST:
+        return None
+    return _ELEMENTWISE[name](a, b)
+
+
+def _take_active(array: Array, active: Mask | None) -> Array:
+    return array if active is None or array.shape[0] != active.size or active.size == 1 else array[active]
+
+
+def _multiply(left: Linear, right: Linear, budget: Budget) -> Linear | Unknown | None:
+    """Returns the result; None if neither is the same for all elements of a program."""
+    if not right.is_uniform:
+        left, right = right, left
+    if not right.is_uniform:
+        return None
+    low, high = compute_bounds(left)
+    factor = max(map(abs, compute_bounds(right)))
+    if max(abs(low), abs(high)) * factor > LARGEST:
+        return UNKNOWN
+    budget.spend(max(left.base.size, right.base.size))
+    steps = [None if step is None else step * right.base for step in left.steps]
+    steps = [step if step is not None and step.any() else None for step in steps]
+    return Linear(base=left.base * right.base, steps=tuple(steps), shape=left.shape)
+
+
+def convert(value: Value, name: str, source_bits: int, target_bits: int, budget: Budget) -> Value:
+    """`arith.extsi`, `extui`, `trunci`, `index_cast`: between integers of these widths."""
+    if source_bits == 1:
+        if target_bits == 1 or not isinstance(value, Box | Dense):
+            return value if target_bits == 1 else UNKNOWN
+        sign = -1 if name == "arith.extsi" else 1
+        data = sign * make_dense(value, budget).data.astype(np.int64)
+        if isinstance(value, Box) and value.is_uniform:
+            return Linear(base=data.reshape(-1), steps=(None,) * len(value.shape), shape=value.shape)
+        return Dense(data=data, shape=value.shape)
+    if not isinstance(value, Linear | Dense):
+        return UNKNOWN
+    if name == "arith.extui" and compute_bounds(value)[0] < 0:
+        return UNKNOWN
+    if target_bits != 1:
+        return wrap(value, target_bits, budget)
+    data = make_dense(value, budget).data % 2 != 0
+    if isinstance(value, Linear) and value.is_uniform:
+        return Box(gate=data.reshape(-1), intervals=(None,) * len(value.shape), shape=value.shape)
+    return Dense(data=data, shape=value.shape)
+
+
+type Reach = tuple[Pointer, Box | Dense | Unknown | None]
+"""Addresses of elements, and where they are used: everywhere for None, unknown for Unknown."""
+
+
+def scale(offset: Value, width: int, budget: Budget) -> Linear | Dense | None:
+    """Elements to bytes; None where that is not known."""
+    if not isinstance(offset, Linear | Dense):
+        return None
+    low, high = compute_bounds(offset)
+    if max(abs(low), abs(high)) * width > LARGEST:
+        return None
+    if isinstance(offset, Dense):
+        budget.spend(offset.data.size)
+        return Dense(data=offset.data.astype(np.int64) * width, shape=offset.shape)
+    steps = tuple(None if step is None else step * width for step in offset.steps)
+    return Linear(base=offset.base * width, steps=steps, shape=offset.shape)
+
+
+def add_to_pointer(pointer: Value, offset: Value, width: int | None, budget: Budget) -> Value:
+    """`tt.addptr`: the offset counts elements of `width` bytes."""
+    scaled = scale(offset, width, budget) if width is not None else None
+    if not isinstance(pointer, Pointer) or scaled is None:
+        return forget(pointer)
+    total = compute_binary("arith.addi", pointer.offset, scaled, 64, budget)
+    return Pointer(root=pointer.root, offset=total) if isinstance(total, Linear | Dense) else forget(pointer)
+
+
+def advance(pointer: Value, offsets: Sequence[Value], budget: Budget) -> Value:
+    """`tt.advance` of a block pointer."""
+    if not isinstance(pointer, BlockPointer) or len(offsets) != len(pointer.offsets):
+        return forget(pointer)
+    moved = [compute_binary("arith.addi", a, b, 64, budget) for a, b in zip(pointer.offsets, offsets, strict=True)]
+    linear = tuple(value for value in moved if isinstance(value, Linear))
+    if len(linear) != len(moved):
+        return forget(pointer)
+    return BlockPointer(
+        base=pointer.base,
+        sizes=pointer.sizes,
+        strides=pointer.strides,
+        offsets=linear,
+        block=pointer.block,
+    )
+
+
+def make_block_pointer(base: Value, numbers: Sequence[Value], block: tuple[int, ...], groups: int) -> Value:
+    """`tt.make_tensor_descriptor` (groups 2: sizes, strides) and `tt.make_tensor_ptr` (groups 3: offsets too)."""
+    rank = len(block)
+    scalars = [value for value in numbers if isinstance(value, Linear) and not value.shape]
+    if not isinstance(base, Pointer) or len(scalars) != groups * rank or len(numbers) != len(scalars):
+        return forget(base, *numbers)
+    return BlockPointer(
+        base=base,
+        sizes=tuple(scalars[:rank]),
+        strides=tuple(scalars[rank : 2 * rank]),
+        offsets=tuple(scalars[2 * rank :]),
+        block=block,
+    )
+
+
+def reach_block(
+    pointer: Value, offsets: Sequence[Value], checked: Sequence[int], width: int | None, budget: Budget
+) -> Reach | None:
+    """Returns the elements of a block at these offsets; `checked`: dimensions where what is out of bounds is left
+    alone."""
+    if not isinstance(pointer, BlockPointer) or len(offsets) != len(pointer.block):
+        return None
+    address: Value = pointer.base
+    mask: Value = make_truth(True, pointer.block)
+    address = Pointer(root=pointer.base.root, offset=pointer.base.offset)
+    total: Value = splat(pointer.base.offset, pointer.block)
+    for axis, (offset, stride, size) in enumerate(zip(offsets, pointer.strides, pointer.sizes, strict=True)):
+        position = _spread(offset, axis, pointer.block, budget)
+        step = scale(
+            compute_binary("arith.muli", position, splat(stride, pointer.block), 64, budget), width or 1, budget
+        )
+        if step is None or width is None:
+            return None
+        total = compute_binary("arith.addi", total, step, 64, budget)
+        if axis in checked:
+            zero = splat(Linear(base=np.zeros(1, np.int64)), pointer.block)
+            above = compare("sge", position, zero, budget)
+            below = compare("slt", position, splat(size, pointer.block), budget)
+            mask = compute_binary("arith.andi", mask, compute_binary("arith.andi", above, below, 1, budget), 1, budget)
+    if not isinstance(total, Linear | Dense):
+        return None
+    address = Pointer(root=pointer.base.root, offset=total)
+    return address, mask if isinstance(mask, Box | Dense) else Unknown()
+
+
+def _spread(offset: Value, axis: int, block: tuple[int, ...], budget: Budget) -> Value:
+    """offset + i along this dimension of the block; an offset that is a vector already says where each row is."""
+    if isinstance(offset, Linear | Dense) and offset.shape:
+        vector: Value = offset
+    else:
+        vector = compute_binary("arith.addi", splat(offset, (block[axis],)), make_range(0, block[axis]), 64, budget)
+    for dimension in range(len(block)):
+        if dimension != axis:
+            vector = expand_dims(vector, dimension)
+    return broadcast(vector, block)

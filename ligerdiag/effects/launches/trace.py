@@ -1,0 +1,281 @@
+"""Which functions of a module a launch has to follow, and what was seen of each argument's buffer while it was
+followed.
+
+Finds the values of a function that decide where a kernel reaches the buffers it writes, and under which condition.
+
+Most of a kernel's arithmetic is about data, or about addresses of buffers that it only reads; following it costs time
+and adds nothing. These values are wanted: those that control depends on, the operands of memory operations that may
+reach a written buffer, the arguments of functions that reach memory, and all values that these are computed from.
+
+Records which bytes of which buffer the programs of a launch may read and write, and surely do, in the order of each
+program.
+
+1. *May* runs are an upper bound of what any program does; *sure* runs a lower bound of what each program does.
+2. If a branch depends on data, both ways are followed. A write on both is sure; a write on one way is not known to the
+   other. Reads there are never sure.
+3. A read is *uncovered* if the program has not surely written the bytes before.
+"""
+
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from ligerdiag.effects.launches.byte_runs import Runs, concatenate, holds, intersect, merge
+from ligerdiag.effects.launches.index_values import Budget
+from ligerdiag.effects.ttir.module import Function, Operation, TtirModule
+from ligerdiag.effects.ttir.pointer_edges import FIRST_OPERAND_ACCESS
+
+MIXERS = frozenset({"tt.reduce", "tt.scan", "tt.map_elementwise"})
+
+
+class Demand:
+    """The wanted values of the functions of one module."""
+
+    def __init__(self, module: TtirModule, reaches: Callable[[Function, Operation], bool] | None) -> None:
+        """reaches: whether a memory operation of a function matters; all do, and all values, where None."""
+        self._module, self._reaches = module, reaches
+        self._silent: dict[str, bool] = {}
+        self._wanted: dict[str, frozenset[int]] = {}
+        self.entry = ""
+        """The function that is launched."""
+
+    def wants(self, function: Function, op: Operation) -> bool:
+        """Returns whether a result of the operation is wanted."""
+        reaches = self._reaches
+        if reaches is None:
+            return True
+        if function.name not in self._wanted:
+            self._wanted[function.name] = compute_demand(
+                function,
+                reaches=lambda op: reaches(function, op),
+                is_silent=self.is_silent,
+                is_entry=function.name == self.entry,
+            )
+        wanted = self._wanted[function.name]
+        return any(result in wanted for result in op.results)
+
+    def is_silent(self, name: str) -> bool:
+        """Returns whether the function is known and reaches no memory; false for a recursion."""
+        callee = self._module.functions.get(name)
+        if callee is None or not callee.blocks:
+            return False
+        if name not in self._silent:
+            self._silent[name] = False
+            self._silent[name] = self.is_silent_inside(callee, -1)
+        return self._silent[name]
+
+    def is_silent_inside(self, function: Function, owner: int) -> bool:
+        """Returns whether neither the operation's regions, or all of the function for -1, nor the functions they call
+        reach memory."""
+        inside = {owner}
+        for op in reversed(function.operations):
+            if op.parent not in inside:
+                continue
+            inside.add(op.index)
+            if op.name in FIRST_OPERAND_ACCESS:
+                return False
+            if op.name == "tt.call" and not self.is_silent(op.callee):
+                return False
+        return True
+
+
+def compute_demand(
+    function: Function, *, reaches: Callable[[Operation], bool], is_silent: Callable[[str], bool], is_entry: bool
+) -> frozenset[int]:
+    """Returns the wanted values. reaches: whether a memory operation matters; is_silent: of a function, by its name."""
+    sources = _collect_sources(function)
+    wanted: set[int] = set()
+    pending = [value for op in function.operations for value in _get_seeds(op, reaches, is_silent, is_entry)]
+    while pending:
+        value = pending.pop()
+        if value not in wanted:
+            wanted.add(value)
+            pending.extend(sources.get(value, ()))
+    return frozenset(wanted)
+
+
+def _get_seeds(
+    op: Operation, reaches: Callable[[Operation], bool], is_silent: Callable[[str], bool], is_entry: bool
+) -> Iterable[int]:
+    match op.name:
+        case "scf.if" | "scf.condition" | "cf.cond_br":
+            return op.operands[:1]
+        case "scf.for":
+            return op.operands[:3]
+        case "tt.call":
+            return () if is_silent(op.callee) else op.operands
+        case "tt.return":
+            return () if is_entry else op.operands
+        case name if name in FIRST_OPERAND_ACCESS:
+            return op.operands if reaches(op) else ()
+        case _:
+            return ()
+
+
+def _collect_sources(function: Function) -> dict[int, list[int]]:
+    """Value to the values that it may be computed from or stand for."""
+    sources: dict[int, list[int]] = {}
+
+    def link(targets: Iterable[int], values: Iterable[int]) -> None:
+        for target, value in zip(targets, values, strict=False):
+            sources.setdefault(target, []).append(value)
+
+    later = [argument for block in function.blocks[1:] for argument in block.arguments]
+    for op in function.operations:
+        parent = function.operations[op.parent] if op.parent >= 0 else None
+        match op.name:
+            case "scf.for":
+                first = op.regions[0][0].arguments if op.regions and op.regions[0] else ()
+                link(first[1:], op.operands[3:])
+                link(op.results, op.operands[3:])
+            case "scf.while":
+                link(op.regions[0][0].arguments if op.regions and op.regions[0] else (), op.operands)
+            case "scf.yield" if parent is not None:
+                first = parent.regions[0][0].arguments if parent.regions and parent.regions[0] else ()
+                if parent.name != "scf.while":
+                    link(parent.results, op.operands)
+                link(first[1:] if parent.name == "scf.for" else first, op.operands)
+            case "scf.condition" if parent is not None:
+                link(parent.results, op.operands[1:])
+                second = parent.regions[1] if len(parent.regions) > 1 else ()
+                link(second[0].arguments if second else (), op.operands[1:])
+            case "cf.br" | "cf.cond_br" | "cf.switch":
+                for argument in later:
+                    sources.setdefault(argument, []).extend(op.operands)
+            case name if name == "scf.if" or name in FIRST_OPERAND_ACCESS or name in MIXERS:
+                pass  # of what comes from memory, or out of a reduction, nothing is known anyway
+            case _:
+                for result in op.results:
+                    sources.setdefault(result, []).extend(op.operands)
+    return sources
+
+
+FAR = 2**40
+"""Bytes; used as the size of a buffer whose size is unknown."""
+
+type Written = dict[int, list[Runs]]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class BufferTrace:
+    """The recorded accesses to one argument's buffer."""
+
+    size: int | None
+    """Bytes; None where it is not known."""
+    zeroed: int = 0
+    """Bytes that the launcher sets to zero first."""
+    may_write: list[Runs] = field(default_factory=list[Runs])
+    sure_write: list[Runs] = field(default_factory=list[Runs])
+    may_read: list[Runs] = field(default_factory=list[Runs])
+    sure_read: list[Runs] = field(default_factory=list[Runs])
+    writes_anywhere: bool = False
+    """Some write is to bytes that are not known."""
+    reads_anywhere: bool = False
+    reads_old: bool = False
+    """Some program surely reads bytes that it has not written before."""
+    may_read_old: bool = False
+    """Some read is uncovered."""
+    is_read: bool = False
+    plain_read: list[tuple[int, Runs]] = field(default_factory=list[tuple[int, Runs]])
+    """Of `sure_read` what is no part of an atomic operation, with the time of each."""
+    first_write: int | None = None
+    """Time of the first operation that may write."""
+    merged: Runs | None = None
+    """Of `sure_write` as it is now."""
+
+
+class Trace:
+    """Takes note of reads and writes as they are followed; see the module."""
+
+    def __init__(self, buffers: dict[int, BufferTrace], written: frozenset[int], budget: Budget) -> None:
+        """written: the buffers that may be written at all; the others' reads are not kept."""
+        self.buffers = buffers
+        self._written = written
+        self._budget = budget
+        self._depth = 0
+        self._time = 0
+
+    def read(self, root: int, runs: Runs | None, *, sure: bool, plain: bool) -> None:
+        """Bytes that are read, anywhere in the buffer where None. plain: by no atomic operation."""
+        buffer = self.buffers.get(root)
+        self._time += 1
+        if buffer is None:
+            return
+        buffer.is_read = True
+        sure = sure and not self._depth
+        if runs is None:
+            buffer.reads_anywhere = buffer.may_read_old = True
+            return
+        runs = runs.clip(0, buffer.size if buffer.size is not None else FAR)
+        if not len(runs):
+            return
+        if root in self._written:
+            buffer.may_read.append(runs)
+            if sure:
+                buffer.sure_read.append(runs)
+            if sure and plain:
+                buffer.plain_read.append((self._time, runs))
+        runs = runs.clip(buffer.zeroed, FAR)
+        if buffer.reads_old or not len(runs):
+            return
+        if not buffer.may_write and not buffer.writes_anywhere:
+            buffer.may_read_old = True
+            buffer.reads_old = sure
+            return
+        if not buffer.may_read_old or sure:
+            covered = holds(self._merge_sure(buffer), runs)
+            buffer.may_read_old |= not covered
+            if not covered and sure and not buffer.writes_anywhere:
+                earlier = merge(concatenate(buffer.may_write), self._budget)
+                buffer.reads_old = not holds(earlier, runs)
+
+    def write(self, root: int, runs: Runs | None, *, sure: bool) -> None:
+        """Bytes that are written, anywhere in the buffer where None."""
+        buffer = self.buffers.get(root)
+        if buffer is None:
+            return
+        self._time += 1
+        if buffer.first_write is None:
+            buffer.first_write = self._time
+        if runs is None:
+            buffer.writes_anywhere = True
+            return
+        runs = runs.clip(0, buffer.size if buffer.size is not None else FAR)
+        if not len(runs):
+            return
+        buffer.may_write.append(runs)
+        if sure:
+            buffer.sure_write.append(runs)
+            buffer.merged = None
+
+    @contextmanager
+    def maybe(self) -> Generator[Written]:
+        """Marks everything inside as uncertain: its sure writes are taken back and left in the dictionary."""
+        marks = {root: len(buffer.sure_write) for root, buffer in self.buffers.items()}
+        taken: Written = {}
+        self._depth += 1
+        try:
+            yield taken
+        finally:
+            self._depth -= 1
+            for root, buffer in self.buffers.items():
+                tail = buffer.sure_write[marks[root] :]
+                if tail:
+                    taken[root] = tail
+                    del buffer.sure_write[marks[root] :]
+                    buffer.merged = None
+
+    def write_in_both(self, one: Written, other: Written) -> None:
+        """Keeps what was written on either way of a branch."""
+        for root in one.keys() & other.keys():
+            budget = self._budget
+            both = intersect(merge(concatenate(one[root]), budget), merge(concatenate(other[root]), budget), budget)
+            if len(both):
+                self.buffers[root].sure_write.append(both)
+                self.buffers[root].merged = None
+
+    def _merge_sure(self, buffer: BufferTrace) -> Runs:
+        if buffer.merged is None:
+            buffer.merged = merge(concatenate(buffer.sure_write), self._budget)
+            buffer.sure_write[:] = buffer.sure_write if self._depth else [buffer.merged]
+        return buffer.merged

@@ -1,0 +1,321 @@
+"""Tells how one launch uses the buffers of a kernel's arguments, also where two of them are the same bytes.
+
+Follows a launch to find what would happen if two of the kernel's buffers were the same bytes.
+
+1. A read counts as sure if `launch_trace` says so, if it is no part of an atomic operation, and if the program itself
+    has not written the bytes before: then it would read back its own.
+2. A kernel that may make one program wait for another (an atomic whose result is used, a loop round loads that ends
+    when memory says so) may order its accesses to shared bytes: for such a kernel nothing is surely shared.
+3. Buffers of different sizes, and of unknown sizes, are not paired; nor are buffers that the launcher zeroes.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import prod
+
+from ligerdiag.effects.access import (
+    UNUSED,
+    Access,
+    Coverage,
+    Neighbours,
+    OperandUse,
+    ReadsBeforeWrite,
+    compute_plain_use,
+)
+from ligerdiag.effects.launches.byte_runs import Runs, concatenate, covers, is_disjoint, merge, reaches_others, subtract
+from ligerdiag.effects.launches.evaluation import Evaluation, NotFollowedError
+from ligerdiag.effects.launches.index_values import (
+    UNKNOWN,
+    Box,
+    Budget,
+    Linear,
+    Pointer,
+    TooLargeError,
+    Unknown,
+    Value,
+    make_scalar,
+)
+from ligerdiag.effects.launches.operations import Place
+from ligerdiag.effects.launches.trace import BufferTrace, Trace
+from ligerdiag.effects.ttir.libtriton import parse_bits
+from ligerdiag.effects.ttir.module import Function, Operation, TtirModule
+from ligerdiag.effects.ttir.pointer_edges import FIRST_OPERAND_ACCESS
+from ligerdiag.effects.ttir.pointer_flow import ELSEWHERE_BIT, compute_roots, compute_summaries
+
+ELEMENTS, OPERATIONS, ARRAY = 2**28, 120_000, 2**24
+"""The budget of one launch: a few seconds at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Argument:
+    """The value that a launch gives to one argument of a kernel."""
+
+    is_buffer: bool
+    size: int | None = None
+    """Of a buffer: its bytes, None where they are not known."""
+    zeroed: int = 0
+    """Of a buffer: how many of its bytes the launcher sets to zero first."""
+    value: int | None = None
+    """Of an integer or a truth value; None where it is not known."""
+    is_descriptor: bool = False
+    """A descriptor that the launcher makes; nothing is known of its shape."""
+
+
+def compute_launch_uses(
+    module: TtirModule,
+    entry: str,
+    *,
+    arguments: Sequence[Argument],
+    accesses: Sequence[Access],
+    grid: tuple[int, int, int],
+) -> tuple[OperandUse, ...]:
+    """Returns one use per argument, UNUSED for scalars. accesses: what `pointer_flow` says of each argument."""
+    function = module.functions[entry]
+    buffers = {
+        number: BufferTrace(size=argument.size, zeroed=argument.zeroed)
+        for number, argument in enumerate(arguments)
+        if argument.is_buffer
+    }
+    followed = {number for number in buffers if accesses[number] is not Access.UNKNOWN}
+    if not followed:
+        return _explain(arguments, accesses, "what is done to it could not be told")
+    if min(grid) <= 0:
+        return _explain(arguments, accesses, "the size of the grid is not known")
+    if not module.has_lines:
+        return _explain(arguments, accesses, "the text of the kernel's IR could not be followed")
+    budget = Budget(elements=ELEMENTS, operations=OPERATIONS, array=ARRAY)
+    written = frozenset(number for number in followed if accesses[number].writes)
+    trace = Trace({number: buffers[number] for number in followed}, written, budget)
+    uses: list[OperandUse] = []
+    try:
+        values = [
+            make_value(number, argument, function.types.get(value, ""))
+            for number, (argument, value) in enumerate(zip(arguments, function.arguments, strict=True))
+        ]
+        reaches = make_filter(module, entry, written)
+        Evaluation(module, Place(grid, budget), trace, budget, reaches).run(entry, values)
+        _find_sure_reads(module, entry, values, buffers, written, grid)
+        for number in range(len(arguments)):
+            if number in followed:
+                uses.append(_judge(buffers[number], accesses[number], prod(grid), budget))
+            else:
+                reason = "what is done to it could not be told"
+                uses.append(OperandUse(reason=reason) if number in buffers else UNUSED)
+    except TooLargeError:
+        return _explain(arguments, accesses, "the launch is too large to be followed")
+    except NotFollowedError as error:
+        return _explain(arguments, accesses, str(error))
+    return tuple(uses)
+
+
+def make_filter(module: TtirModule, entry: str, buffers: frozenset[int]) -> Callable[[Function, Operation], bool]:
+    """Returns a filter: whether a memory operation may reach one of the buffers; all operations of called functions
+    may."""
+    function = module.functions[entry]
+    roots = compute_roots(function, compute_summaries(module, entry))
+    bits = ELSEWHERE_BIT | sum(1 << (number + 1) for number in buffers)
+
+    def reaches(owner: Function, op: Operation) -> bool:
+        return owner is not function or not op.operands or bool(roots.get(op.operands[0], bits) & bits)
+
+    return reaches
+
+
+def _find_sure_reads(  # noqa: PLR0917
+    module: TtirModule,
+    entry: str,
+    values: Sequence[Value],
+    buffers: dict[int, BufferTrace],
+    written: frozenset[int],
+    grid: tuple[int, int, int],
+) -> None:
+    """Notes of buffers that are only read whether the first or the last program surely reads of them."""
+    pending = {
+        number: BufferTrace(size=buffer.size)
+        for number, buffer in buffers.items()
+        if number not in written and buffer.may_read_old and not buffer.reads_old and not buffer.zeroed
+    }
+    if not pending:
+        return
+    budget = Budget(elements=ELEMENTS, operations=OPERATIONS // 4, array=ARRAY)
+    trace = Trace(pending, frozenset(), budget)
+    # What was seen before the budget was spent, or the control flow lost, was seen.
+    with suppress(TooLargeError, NotFollowedError):
+        Evaluation(module, Place(grid, budget, ends_only=True), trace, budget, None).run(entry, values)
+    for number, buffer in pending.items():
+        buffers[number].reads_old = buffer.reads_old
+
+
+def _explain(arguments: Sequence[Argument], accesses: Sequence[Access], reason: str) -> tuple[OperandUse, ...]:
+    """UNKNOWN but for what the accesses alone say."""
+    return tuple(
+        compute_plain_use(access, reason, zeroed=bool(argument.zeroed)) if argument.is_buffer else UNUSED
+        for argument, access in zip(arguments, accesses, strict=True)
+    )
+
+
+def make_value(number: int, argument: Argument, type_text: str) -> Value:
+    """Returns what is known of an argument with this number and type."""
+    if argument.is_buffer:
+        if argument.is_descriptor or not type_text.startswith("!tt.ptr<"):
+            return Unknown(roots=frozenset((number,)))
+        return Pointer(root=number, offset=make_scalar(0))
+    bits = parse_bits(type_text)
+    if bits is None or argument.value is None:
+        return UNKNOWN
+    if bits == 1:
+        return Box(gate=make_scalar(argument.value).base != 0)
+    half = 1 << (bits - 1)
+    value = (argument.value + half) % (2 * half) - half
+    return Linear(base=make_scalar(value).base)
+
+
+def _judge(buffer: BufferTrace, access: Access, programs: int, budget: Budget) -> OperandUse:
+    reads = _judge_reads(buffer)
+    coverage, why = _judge_coverage(buffer, budget)
+    alone = programs == 1 or not access.writes
+    neighbours = Neighbours.DISJOINT if alone else _judge_neighbours(buffer, budget)
+    reasons = {
+        why: coverage is Coverage.UNKNOWN,
+        "which elements are read depends on data": reads is ReadsBeforeWrite.UNKNOWN,
+        "which elements a program reaches depends on data": neighbours is Neighbours.UNKNOWN,
+    }
+    return OperandUse(
+        reads_before_write=reads,
+        coverage=coverage,
+        neighbours=neighbours,
+        reason=next((reason for reason, applies in reasons.items() if applies), ""),
+    )
+
+
+def _judge_reads(buffer: BufferTrace) -> ReadsBeforeWrite:
+    if buffer.reads_old:
+        return ReadsBeforeWrite.YES
+    return ReadsBeforeWrite.UNKNOWN if buffer.may_read_old else ReadsBeforeWrite.NO
+
+
+def _judge_coverage(buffer: BufferTrace, budget: Budget) -> tuple[Coverage, str]:
+    if not buffer.may_write and not buffer.writes_anywhere and not buffer.zeroed:
+        return Coverage.NONE, ""
+    size = buffer.size
+    if size is None:
+        return Coverage.UNKNOWN, "the size of the buffer is not known"
+    sure = merge(concatenate([*buffer.sure_write, *_make_zeroed(buffer)]), budget, apart=False)
+    if covers(sure, size):
+        return Coverage.COMPLETE, ""
+    if not buffer.writes_anywhere and len(sure):
+        may = merge(concatenate([*buffer.may_write, *_make_zeroed(buffer)]), budget, apart=False)
+        if not covers(may, size):
+            return Coverage.PARTIAL, ""
+    return Coverage.UNKNOWN, "which elements are written depends on data"
+
+
+def _make_zeroed(buffer: BufferTrace) -> list[Runs]:
+    if not buffer.zeroed:
+        return []
+    ends = (make_scalar(number).base for number in (0, 0, min(buffer.zeroed, buffer.size or buffer.zeroed)))
+    program, start, stop = ends
+    return [Runs(program=program, start=start, stop=stop)]
+
+
+def _judge_neighbours(buffer: BufferTrace, budget: Budget) -> Neighbours:
+    if not buffer.may_write and not buffer.writes_anywhere:
+        return Neighbours.DISJOINT
+    if not is_disjoint(concatenate(buffer.sure_write), concatenate(buffer.sure_read), budget):
+        return Neighbours.SHARED
+    if buffer.writes_anywhere or buffer.reads_anywhere:
+        return Neighbours.UNKNOWN
+    if is_disjoint(concatenate(buffer.may_write), concatenate(buffer.may_read), budget):
+        return Neighbours.DISJOINT
+    return Neighbours.UNKNOWN
+
+
+type Pair = tuple[int, int]
+"""Numbers of the arguments that are read and written through."""
+
+
+def compute_in_place(
+    module: TtirModule,
+    entry: str,
+    *,
+    arguments: Sequence[Argument],
+    accesses: Sequence[Access],
+    grid: tuple[int, int, int],
+) -> dict[Pair, Neighbours]:
+    """For pairs of buffers of one size whether programs would meet in them; what is UNKNOWN is left out."""
+    pairs = _find_pairs(arguments, accesses)
+    if not pairs or min(grid) <= 0:
+        return {}
+    if prod(grid) == 1:
+        return dict.fromkeys(pairs, Neighbours.DISJOINT)
+    if not module.has_lines:
+        return {}
+    budget = Budget(elements=ELEMENTS, operations=OPERATIONS, array=ARRAY)
+    kept = frozenset(number for pair in pairs for number in pair)
+    # Whether old content is read does not matter here, and computing it costs time: it counts as known.
+    trace = Trace({number: BufferTrace(size=arguments[number].size, reads_old=True) for number in kept}, kept, budget)
+    values = [
+        make_value(number, argument, module.functions[entry].types.get(value, ""))
+        for number, (argument, value) in enumerate(zip(arguments, module.functions[entry].arguments, strict=True))
+    ]
+    found: dict[Pair, Neighbours] = {}
+    try:
+        Evaluation(module, Place(grid, budget), trace, budget, make_filter(module, entry, kept)).run(entry, values)
+        waits = any(_may_wait(function) for function in module.functions.values())
+        for pair in pairs:
+            neighbours = _judge_pair(trace.buffers[pair[0]], trace.buffers[pair[1]], waits, budget)
+            if neighbours is not Neighbours.UNKNOWN:
+                found[pair] = neighbours
+    except (TooLargeError, NotFollowedError):
+        pass  # Pairs that were judged before that keep their result.
+    return found
+
+
+def _find_pairs(arguments: Sequence[Argument], accesses: Sequence[Access]) -> list[Pair]:
+    """See 3 above."""
+    buffers = [
+        number
+        for number, argument in enumerate(arguments)
+        if argument.is_buffer and argument.size and not argument.zeroed and accesses[number] is not Access.UNKNOWN
+    ]
+    return [
+        (reader, writer)
+        for reader in buffers
+        for writer in buffers
+        if accesses[reader].reads and accesses[writer].writes and arguments[reader].size == arguments[writer].size
+    ]
+
+
+def _may_wait(function: Function) -> bool:
+    """See 2 above."""
+    used = {operand for op in function.operations for operand in op.operands}
+    inside: set[int] = set()
+    for op in reversed(function.operations):  # what holds an operation comes after it
+        if op.name == "scf.while" or op.parent in inside:
+            inside.add(op.index)
+            if op.name == "tt.call" or (op.name in FIRST_OPERAND_ACCESS and FIRST_OPERAND_ACCESS[op.name].reads):
+                return True
+        if op.name == "tt.atomic_cas" or (op.name == "tt.atomic_rmw" and not used.isdisjoint(op.results)):
+            return True
+    return False
+
+
+def _judge_pair(reader: BufferTrace, writer: BufferTrace, waits: bool, budget: Budget) -> Neighbours:
+    anywhere = writer.writes_anywhere or (reader.reads_anywhere and bool(writer.may_write))
+    if not anywhere and not reaches_others(concatenate(reader.may_read), concatenate(writer.may_write), budget):
+        return Neighbours.DISJOINT
+    if not waits and reaches_others(_find_early_reads(reader, writer, budget), concatenate(writer.sure_write), budget):
+        return Neighbours.SHARED
+    return Neighbours.UNKNOWN
+
+
+def _find_early_reads(reader: BufferTrace, writer: BufferTrace, budget: Budget) -> Runs:
+    """See 1 above. Where a program may have written at all, all that it ever may write counts as written before."""
+    firsts = [buffer.first_write for buffer in (reader, writer) if buffer.first_write is not None]
+    early = [runs for time, runs in reader.plain_read if not firsts or time < min(firsts)]
+    late = [runs for time, runs in reader.plain_read if firsts and time >= min(firsts)]
+    if not late or reader.writes_anywhere or writer.writes_anywhere:
+        return concatenate(early)
+    written = merge(concatenate([*reader.may_write, *writer.may_write]), budget)
+    return concatenate([*early, subtract(merge(concatenate(late), budget), written, budget)])

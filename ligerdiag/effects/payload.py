@@ -1,0 +1,176 @@
+"""Reads the kernels inside a Triton custom call: jax-triton's of both generations, and Pallas's.
+
+The kernels inside a Triton custom call: jax-triton's of both generations, and Pallas's.
+
+| target | backend config |
+|---|---|
+| `triton_kernel_call` (jax-triton before 0.4) | `zlib.compress(TritonAnyKernelCall)` |
+| `triton_kernel_call_ffi` (since 0.4) | attribute dictionary, the same bytes in its string `opaque` |
+| `__gpu$xla.gpu.triton` (Pallas) | attribute dictionary, the kernel as MLIR bytecode in its string `ir` |
+"""
+
+import json
+import re
+import zlib
+from dataclasses import dataclass
+from typing import cast
+
+from google.protobuf.message import DecodeError
+
+from ligerdiag.effects import triton_call_pb2
+from ligerdiag.errors import ArtifactError
+
+_ENTRY = re.compile(
+    rb'(?<![\w$.])(?P<key>[A-Za-z_][\w$.]*+)\s*+=\s*+"(?P<value>(?:[^"\\]|\\.)*+)"|"(?:[^"\\]|\\.)*+"',
+    re.DOTALL | re.ASCII,
+)
+_ESCAPE = re.compile(rb"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
+# MLIR's lexer: these four by name, every other byte by two hexadecimal digits.
+_NAMED = {b"n": b"\n", b"t": b"\t", b'"': b'"', b"\\": b"\\"}
+
+
+def parse_string_attributes(backend_config: bytes) -> dict[str, bytes]:
+    """Returns the string attributes of a dictionary such as `{opaque = "x\\9C"}`, unescaped; other kinds are skipped.
+
+    Takes XLA's GpuBackendConfig (JSON, the dictionary in `custom_call_backend_config.attributes`), too. Raises
+    ArtifactError where it is neither.
+    """
+    text = backend_config.strip()
+    if text.startswith(b'{"'):
+        text = _unwrap_json(text)
+    if not (text.startswith(b"{") and text.endswith(b"}")):
+        raise ArtifactError("the backend config is no attribute dictionary")
+    attributes: dict[str, bytes] = {}
+    for match in _ENTRY.finditer(text):
+        key = match["key"]
+        if key:
+            attributes[key.decode("ascii")] = _ESCAPE.sub(_unescape, match["value"])
+    return attributes
+
+
+def _unwrap_json(text: bytes) -> bytes:
+    try:
+        config = cast(object, json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise ArtifactError("the backend config is neither JSON nor an attribute dictionary") from error
+    for key in ("custom_call_backend_config", "attributes"):
+        config = cast(dict[str, object], config).get(key) if isinstance(config, dict) else None
+    if not isinstance(config, str):
+        raise ArtifactError("the backend config holds no `custom_call_backend_config.attributes`")
+    return config.encode("utf-8", "surrogatepass").strip()
+
+
+def _unescape(match: re.Match[bytes]) -> bytes:
+    digits = cast(bytes, match[1])
+    if len(digits) == 2:
+        return bytes.fromhex(digits.decode("ascii"))
+    if digits not in _NAMED:
+        raise ArtifactError("the backend config holds an escape that MLIR does not have")
+    return _NAMED[digits]
+
+
+PAYLOAD_LIMIT = 64 * 1024 * 1024
+"""Bytes; a decompressed payload above it is refused. Real ones are below one mebibyte per configuration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One parameter of the launch, in the order of the kernel's own."""
+
+    is_buffer: bool
+    """Whether it takes the next of the call's buffers (as a pointer or as a tensor descriptor); a scalar otherwise."""
+    bytes_to_zero: int = 0
+    """Number of bytes of the buffer that the launcher sets to zero before the kernel runs."""
+    value: int | None = None
+    """Of a scalar that is an integer or a truth value."""
+    is_descriptor: bool = False
+    """Whether the buffer is passed as a tensor descriptor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelCall:
+    """One configuration of the launch."""
+
+    function: str
+    mlir: bytes
+    """The kernel's Triton IR before any of Triton's passes: MLIR text or bytecode."""
+    parameters: tuple[Parameter, ...] | None
+    """None where the payload does not say: then every buffer is a parameter."""
+    grid: tuple[int, int, int]
+
+
+def parse_triton_call(backend_config: bytes) -> tuple[KernelCall, ...]:
+    """Returns the configurations of a `triton_kernel_call`, at least one; raises ArtifactError."""
+    try:
+        call = triton_call_pb2.TritonAnyKernelCall.FromString(_decompress(backend_config))
+    except DecodeError as error:
+        raise ArtifactError("the payload is not a serialized TritonAnyKernelCall") from error
+    match call.WhichOneof("value"):
+        case "kernel_call":
+            return (_read_kernel_call(call.kernel_call),)
+        case "autotuned_kernel_call" if call.autotuned_kernel_call.configs:
+            return tuple(_read_kernel_call(config.kernel_call) for config in call.autotuned_kernel_call.configs)
+        case _:
+            raise ArtifactError("the payload holds no kernel call")
+
+
+def parse_triton_ffi_call(backend_config: bytes) -> tuple[KernelCall, ...]:
+    """Returns the configurations of a `triton_kernel_call_ffi`, at least one; raises ArtifactError."""
+    opaque = parse_string_attributes(backend_config).get("opaque")
+    if opaque is None:
+        raise ArtifactError("the backend config has no string attribute `opaque`")
+    return parse_triton_call(opaque)
+
+
+def parse_pallas_call(backend_config: bytes) -> tuple[KernelCall, ...]:
+    """Returns the one configuration of a `__gpu$xla.gpu.triton`; raises ArtifactError."""
+    attributes = parse_string_attributes(backend_config)
+    if "ir" not in attributes or "name" not in attributes:
+        raise ArtifactError("the backend config lacks the string attributes `name` and `ir`")
+    name = attributes["name"].decode("utf-8", "replace")
+    sizes = tuple(_parse_grid_size(backend_config, axis) for axis in (b"grid_x", b"grid_y", b"grid_z"))
+    grid = (sizes[0], sizes[1], sizes[2])
+    return (KernelCall(function=name, mlir=attributes["ir"], parameters=None, grid=grid),)
+
+
+def _parse_grid_size(backend_config: bytes, axis: bytes) -> int:
+    match = re.search(rb"[{,]\s*" + axis + rb"\s*=\s*(\d{1,10})\s*:", backend_config)
+    return int(match[1]) if match else 0
+
+
+def _decompress(data: bytes) -> bytes:
+    decompressor = zlib.decompressobj()
+    try:
+        payload = decompressor.decompress(data, PAYLOAD_LIMIT)
+    except zlib.error as error:
+        raise ArtifactError("the payload is not zlib-compressed") from error
+    if decompressor.unconsumed_tail:
+        raise ArtifactError(f"the payload is larger than {PAYLOAD_LIMIT // 2**20} MiB when decompressed")
+    if not decompressor.eof:
+        raise ArtifactError("the payload is truncated")
+    return payload
+
+
+def _read_kernel_call(call: triton_call_pb2.TritonKernelCall) -> KernelCall:
+    if not call.kernel.ttir:
+        raise ArtifactError(f"the payload of `{call.kernel.kernel_name}` holds no Triton IR")
+    return KernelCall(
+        function=call.kernel.kernel_name,
+        mlir=call.kernel.ttir.encode(),
+        parameters=tuple(_read_parameter(parameter) for parameter in call.parameters),
+        grid=(call.grid_0, call.grid_1, call.grid_2),
+    )
+
+
+def _read_parameter(parameter: triton_call_pb2.TritonKernelCall.Parameter) -> Parameter:
+    match parameter.WhichOneof("value"):
+        case "array":
+            return Parameter(is_buffer=True, bytes_to_zero=parameter.array.bytes_to_zero)
+        case "tensor_descriptor":
+            return Parameter(is_buffer=True, is_descriptor=True)
+        case None:
+            raise ArtifactError("the payload holds a parameter of a kind that is not known")
+        case "bool_" | "i32" | "u32" | "i64" | "u64" as kind:
+            return Parameter(is_buffer=False, value=int(getattr(parameter, kind)))
+        case _:
+            return Parameter(is_buffer=False)

@@ -1,0 +1,269 @@
+"""Triton's MLIR bindings, as far as they are used here, with types; and what only the printed form of Triton IR says.
+
+Triton's MLIR bindings, as far as they are used here, with types: the bindings themselves have none.
+
+Importing this module imports Triton. Operations and values are handles into a module that must be kept alive.
+
+Parses what only the printed form of Triton IR shows: attributes, and the targets of branches.
+
+Triton's bindings give neither attributes of integer kind nor successors. MLIR prints one operation a line; operations
+without regions are in the text in the order of the walk, so each can be matched with its line. A text that does not fit
+gives no lines at all, and results that need them are unknown.
+"""
+
+import importlib
+import os
+import re
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, Protocol, cast
+
+from ligerdiag.errors import ArtifactError
+
+
+class Type(Protocol):
+    """`mlir::Type`; `str` prints it."""
+
+
+class Value(Protocol):
+    """`mlir::Value`."""
+
+    def id(self) -> int: ...
+    def get_type(self) -> Type: ...
+
+
+class Region(Protocol):
+    """`mlir::Region`."""
+
+    def id(self) -> int: ...
+    def size(self) -> int: ...
+
+
+class Block(Protocol):
+    """`mlir::Block`."""
+
+    def id(self) -> int: ...
+    def get_parent(self) -> Region: ...
+    def get_num_arguments(self) -> int: ...
+    def get_argument(self, index: int, /) -> Value: ...
+
+
+class Operation(Protocol):
+    """`mlir::Operation`; its successors are not accessible."""
+
+    def get_name(self) -> str: ...
+    def get_num_operands(self) -> int: ...
+    def get_operand(self, index: int, /) -> Value: ...
+    def get_num_results(self) -> int: ...
+    def get_result(self, index: int, /) -> Value: ...
+    def get_num_regions(self) -> int: ...
+    def get_region(self, index: int, /) -> Region: ...
+    def get_block(self) -> Block: ...
+    def get_bool_attr(self, name: str, /) -> bool | None: ...
+    def get_str_attr(self, name: str, /) -> str | None: ...
+    def get_flat_symbol_ref_attr(self, name: str, /) -> str | None: ...
+
+
+class Module(Protocol):
+    """`mlir::ModuleOp`."""
+
+    def walk(self, visit: Callable[[Operation], None], /) -> None: ...
+    def str_nodebug(self) -> str: ...
+    def str(self) -> str: ...
+
+
+class _Context(Protocol):
+    """`mlir::MLIRContext`."""
+
+
+class _Ir(Protocol):
+    def context(self) -> _Context: ...
+    def load_dialects(self, context: _Context, /) -> None: ...
+    def parse_mlir_module(self, path: str, context: _Context, /) -> Module: ...
+
+
+class _Backend(Protocol):
+    def load_dialects(self, context: _Context, /) -> None: ...
+
+
+_LOCATION = re.compile(r" loc\((?:#loc\d*|unknown)\)$", re.MULTILINE)
+
+_BACKENDS = ("nvidia", "amd")
+"""Submodules that bring the dialects of one vendor's kernels; a build of Triton may lack one."""
+
+
+_BYTECODE = b"ML\xefR"
+
+
+def print_module(module: Module) -> str:
+    """Returns the module's text without locations. Triton before 3.5 or so has no such printer: there they are cut
+    off."""
+    printer = getattr(module, "str_nodebug", None)
+    return module.str_nodebug() if printer is not None else _LOCATION.sub("", module.str())
+
+
+def parse_module(source: bytes) -> tuple[Module, _Context]:
+    """Returns the verified MLIR module in `source` (text or bytecode) and the context that must outlive it.
+
+    Bytecode is bound to the version of the dialects that wrote it. Pallas's is written by jaxlib, and if Triton refuses
+    it, jaxlib is asked for its text. Raises ArtifactError when Triton's parser or verifier refuses that, too. Hostile
+    input can also kill the process: see `isolated`.
+    """
+    try:
+        return _parse(source)
+    except ArtifactError:
+        text = _render_by_jaxlib(source) if source.startswith(_BYTECODE) else b""
+        if not text:
+            raise
+        return _parse(text)
+
+
+def _render_by_jaxlib(bytecode: bytes) -> bytes:
+    """Returns the text of a module in bytecode, empty where jaxlib does not take it."""
+    try:
+        ir: Any = importlib.import_module("jaxlib.mlir.ir")
+        dialect: Any = importlib.import_module("jaxlib.triton.dialect")
+        context = ir.Context()
+        dialect.register_dialect(context)
+        with context:
+            return str(ir.Module.parse(bytecode).operation.get_asm()).encode()
+    except Exception:  # MLIR's own exceptions have no common base
+        return b""
+
+
+def _parse(source: bytes) -> tuple[Module, _Context]:
+    library = importlib.import_module("triton._C.libtriton")
+    ir = cast(_Ir, library.ir)
+    context = ir.context()
+    ir.load_dialects(context)
+    for name in _BACKENDS:
+        backend = cast(_Backend | None, getattr(library, name, None))
+        if backend is not None:
+            backend.load_dialects(context)
+    descriptor = os.memfd_create("ttir")
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(source)
+        return ir.parse_mlir_module(f"/proc/self/fd/{descriptor}", context), context
+    except RuntimeError as error:
+        version = importlib.import_module("triton").__version__
+        raise ArtifactError(f"the kernel's MLIR is not understood by triton {version}") from error
+    finally:
+        os.close(descriptor)
+
+
+_OPERATION = re.compile(r'\s*(?:%[^"=]*=\s)?"?([a-z_]\w*\.[\w.]+)"?', re.ASCII)
+_LABEL = re.compile(r"\s*\^bb(\d+)", re.ASCII)
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"')
+_TENSOR = re.compile(r"tensor<((?:\d+x)*)(.*?)(?:, [#@].*)?>\Z", re.DOTALL)
+_WIDTHS = {"f64": 8, "f32": 4, "tf32": 4, "bf16": 2, "f16": 2, "index": 8}
+_INTEGER = re.compile(r"[su]?i(\d{1,3})\Z", re.ASCII)
+
+
+def align_lines(text: str, names: Sequence[str]) -> tuple[str, ...]:
+    """For each operation without regions, by name in the order of the walk, its line; () where the text does not fit.
+
+    A `scf.yield` without operands may be left out of the text and must be left out of `names`.
+    """
+    wanted = set(names)
+    lines: list[str] = []
+    for line in text.splitlines():
+        match = _OPERATION.match(line)
+        if match is None or match[1] not in wanted or line.endswith("{"):
+            continue
+        if match[1] != "scf.yield" or "%" in line:
+            lines.append(line)
+    if len(lines) != len(names):
+        return ()
+    for line, name in zip(lines, names, strict=True):
+        match = _OPERATION.match(line)
+        if match is None or match[1] != name:
+            return ()
+    return tuple(lines)
+
+
+def parse_successors(line: str) -> tuple[int, ...]:
+    """Numbers of the blocks that a branch names, in its order; `^bb3` is block 3 of the function, 0 its entry."""
+    return tuple(int(number) for number in re.findall(r"\^bb(\d+)", _STRING.sub("", line)))
+
+
+def parse_integer(line: str, name: str) -> int | None:
+    """Returns the attribute `name = 3 : i32`."""
+    match = re.search(rf"[{{, <]{name} = (-?\d+)(?: : \w+)?[,}}]", _STRING.sub("", line))
+    return int(match[1]) if match else None
+
+
+def parse_integers(line: str, name: str) -> tuple[int, ...] | None:
+    """Returns the attribute `name = array<i32: 1, 0>`."""
+    match = re.search(rf"[{{, <]{name} = array<i\d+(?:: ([-\d, ]+))?>", _STRING.sub("", line))
+    if match is None:
+        return None
+    return tuple(int(number) for number in (match[1] or "").split(",") if number.strip())
+
+
+def parse_word(line: str, name: str) -> str:
+    """Returns the word after the operation's name: the predicate of a comparison, the axis of a program id."""
+    match = re.search(rf"{re.escape(name)} (\w+)", line)
+    return match[1] if match else ""
+
+
+def parse_constant(line: str) -> int | None:
+    """Returns the integer, or truth value as 0 or 1, of an `arith.constant`, that of each element of a tensor; None for
+    others."""
+    match = re.search(r"arith\.constant (?:\{.*?\} )?(?:dense<)?(-?\d+|true|false)>?(?: : |\s*$)", line)
+    if match is None:
+        return None
+    return {"true": 1, "false": 0}.get(match[1]) if match[1] in ("true", "false") else int(match[1])
+
+
+def parse_shape(type_text: str) -> tuple[int, ...]:
+    """Sizes of a tensor type, () of anything else; of a descriptor or a block pointer those of its block."""
+    start = type_text.find("tensor<")
+    if start < 0:
+        return ()
+    match = re.match(r"tensor<((?:\d+x)*)", type_text[start:])
+    return tuple(int(size) for size in match[1].split("x")[:-1]) if match else ()
+
+
+def parse_element(type_text: str) -> str:
+    """Returns the element type of a tensor type, such as `i32` or `!tt.ptr<f32>`; the type itself of anything else."""
+    match = _TENSOR.match(type_text)
+    return match[2] if match else type_text
+
+
+def parse_width(element: str) -> int | None:
+    """Bytes of an element of this type in memory; None where it is not known."""
+    if element.startswith("!tt.ptr"):
+        return 8
+    if element in _WIDTHS:
+        return _WIDTHS[element]
+    if re.match(r"f8E\w+\Z", element):
+        return 1
+    match = _INTEGER.match(element)
+    if match is None:
+        return None
+    bits = int(match[1])
+    return 1 if bits < 8 else bits // 8 if bits % 8 == 0 else None
+
+
+def parse_bits(element: str) -> int | None:
+    """Bits of an integer type; None for another."""
+    if element == "index":
+        return 64
+    match = _INTEGER.match(element)
+    return int(match[1]) if match else None
+
+
+def parse_pointee(type_text: str) -> str:
+    """Returns the type of one element that a pointer, tensor of pointers, block pointer or descriptor points to."""
+    element = parse_element(type_text)
+    match = re.match(r"!tt\.(?:ptr|tensordesc)<(.*)>\Z", element, re.DOTALL)
+    if match is None:
+        return ""
+    inner = re.sub(r", \d+\Z", "", match[1])
+    return parse_element(inner)
+
+
+def count_elements(shape: Sequence[int]) -> int:
+    """Their product."""
+    return prod(shape)

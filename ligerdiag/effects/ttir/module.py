@@ -1,0 +1,292 @@
+"""A kernel's Triton IR as plain data: functions, operations, values that can carry pointers, and their source lines.
+
+From an operation of printed Triton IR to the line of the kernel's Python source.
+
+MLIR prints `loc(#loc7)` behind an operation and says at the module's end what `#loc7` is: a line, a name with a line, a
+line with the line that called it, or several of these. The innermost line that is in no installed package counts.
+
+A kernel's Triton IR as plain data: functions, operations, and the values among them that can carry an address.
+
+1. Operations stand in the order of MLIR's post-order walk: the operations of a region come before the operation that
+   owns the region.
+2. A value is the number of its MLIR implementation, unique in its module. Only values whose type contains a pointer or
+   a tensor descriptor are kept apart as `pointers`; integers never are, so an address that went through an integer is
+   left to the analysis (`pointer_flow`, 4).
+3. Neither attributes nor successors of branches are visible through Triton's bindings. If an operation's line of the
+   printed module could be found, `text` holds it (`ttir_text`); `pointer_flow` does not need it. The same goes for
+   `place`, the line of the kernel's Python source.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ligerdiag.effects.ttir import libtriton
+from ligerdiag.effects.ttir.libtriton import align_lines
+from ligerdiag.errors import ArtifactError
+from ligerdiag.model.findings import SourceLine
+
+_DEFINITION = re.compile(r"^(#loc\d*) = loc\((.*)\)$", re.MULTILINE)
+_PART = re.compile(r'"((?:[^"\\]|\\.)*)":(\d{1,9}):\d+|(#loc\d*)')
+_LIBRARY = ("/site-packages/", "/dist-packages/", "/lib/python3")
+_MOST_PARTS = 64
+
+
+def parse_places(text: str, lines: Sequence[str]) -> tuple[SourceLine | None, ...]:
+    """Returns the place of each of these lines of the module `text`; None where it is not said."""
+    definitions = dict(_DEFINITION.findall(text))
+    return tuple(_find_place(line, definitions) for line in lines)
+
+
+def _find_place(line: str, definitions: Mapping[str, str]) -> SourceLine | None:
+    start = line.rfind(" loc(")
+    if start < 0:
+        return None
+    found: list[SourceLine] = []
+    pending, steps = [line[start:]], 0
+    while pending and steps < _MOST_PARTS:
+        steps += 1
+        inner: list[str] = []
+        for match in _PART.finditer(pending.pop()):
+            file, number, name = match.groups()
+            inner.append(definitions.get(name, "") if name else f'"{file}":{number}:0')
+        if len(inner) == 1 and inner[0].startswith('"') and _PART.fullmatch(inner[0]):
+            file, number, _ = inner[0].rsplit(":", 2)
+            found.append(SourceLine(file=file[1:-1], line=int(number)))
+        else:
+            pending += reversed(inner)
+    return next((place for place in found if not any(part in place.file for part in _LIBRARY)), next(iter(found), None))
+
+
+_POINTER_TYPES = ("!tt.ptr", "tensordesc", "!llvm.ptr")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A basic block: its arguments."""
+
+    arguments: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Operation:
+    """One operation of a function's body."""
+
+    name: str
+    """With its dialect, such as `tt.store`."""
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    regions: tuple[tuple[Block, ...], ...]
+    """Per region its blocks, the entry block first; a region without operations has none."""
+    parent: int
+    """Index of the operation, in the same function, whose region holds this one; -1 in the function's own body."""
+    region: int
+    """Number of the region of `parent` that holds this one; 0 in the function's own body."""
+    block: int
+    """Number of the block of that region that holds this one."""
+    index: int
+    """Its own index in the function."""
+    text: str
+    """Its line of the printed module; empty if it is unknown, and for operations with regions."""
+    callee: str
+    """Of `tt.call`: the function's name. Empty otherwise."""
+    assembly: str
+    """Of inline assembly: its text. Empty otherwise."""
+    is_pure: bool
+    """The operation's `pure` attribute; false if it has none."""
+    place: SourceLine | None = None
+    """The kernel's own line; None where the module does not say it, and for operations with regions."""
+
+
+type _Members = dict[tuple[int, int, int], list[Operation]]
+"""(parent, region, block) to the operations of that block."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Function:
+    """One `tt.func`."""
+
+    name: str
+    arguments: tuple[int, ...]
+    """Empty for a declaration, whatever its type."""
+    blocks: tuple[Block, ...]
+    """The body's blocks, the entry block first; none for a declaration."""
+    operations: tuple[Operation, ...]
+    pointers: frozenset[int]
+    """The values, of this function, that can carry an address."""
+    types: dict[int, str]
+    """Of every value of this function, as MLIR prints it."""
+    _members: _Members = field(default_factory=dict[tuple[int, int, int], list[Operation]])
+
+    def get_operations(self, parent: int, region: int, block: int) -> list[Operation]:
+        """Returns the operations of one block, in order; parent -1 is the function's own body."""
+        if not self._members:
+            for op in self.operations:
+                self._members.setdefault((op.parent, op.region, op.block), []).append(op)
+        return self._members.get((parent, region, block), [])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TtirModule:
+    """All functions of a kernel's module, by name."""
+
+    functions: dict[str, Function]
+    has_lines: bool
+    """Whether the lines of the operations without regions are known."""
+
+
+@dataclass(slots=True)
+class _Region:
+    owner: libtriton.Operation
+    index: int
+    blocks: dict[int, libtriton.Block]
+
+
+def parse_ttir(source: bytes) -> TtirModule:
+    """Returns the functions of a module given as MLIR text or bytecode; raises ArtifactError where it is not one."""
+    module, context = libtriton.parse_module(source)
+    handles: list[libtriton.Operation] = []
+    module.walk(handles.append)
+    lines, places = _align(module, handles)
+    reader = _Reader(handles, lines, places)
+    functions: dict[str, Function] = {}
+    for handle in handles:
+        if handle.get_name() == "tt.func":
+            function = reader.read_function(handle)
+            functions[function.name] = function
+    del module, context
+    if not functions:
+        raise ArtifactError("the kernel's MLIR has no tt.func")
+    return TtirModule(functions=functions, has_lines=bool(lines))
+
+
+def _align(
+    module: libtriton.Module, handles: list[libtriton.Operation]
+) -> tuple[dict[int, str], dict[int, SourceLine]]:
+    """Position in the walk to the line of the printed module, and to the kernel's; empty where the text does not fit."""
+    leaves = [
+        position
+        for position, handle in enumerate(handles)
+        if not handle.get_num_regions() and not _is_left_out(handle.get_name(), handle.get_num_operands())
+    ]
+    names = [handles[position].get_name() for position in leaves]
+    lines = align_lines(libtriton.print_module(module), names)
+    if not lines:
+        return {}, {}
+    with_places = module.str()
+    located = align_lines(with_places, names)
+    places = parse_places(with_places, located)
+    return dict(zip(leaves, lines, strict=True)), {
+        position: place for position, place in zip(leaves, places, strict=False) if place is not None
+    }
+
+
+def _is_left_out(name: str, operands: int) -> bool:
+    return name == "scf.yield" and not operands
+
+
+class _Reader:
+    """The regions of one module, found from the operations inside them: bindings give no way down."""
+
+    def __init__(
+        self, handles: list[libtriton.Operation], lines: dict[int, str], places: dict[int, SourceLine]
+    ) -> None:
+        self._lines = lines
+        self._places = places
+        self._regions: dict[int, _Region] = {}
+        self._home: list[int] = []
+        self._handles = handles
+        for handle in handles:
+            for index in range(handle.get_num_regions()):
+                region = handle.get_region(index)
+                self._regions[region.id()] = _Region(handle, index, {})
+        self._members: dict[int, list[int]] = {number: [] for number in self._regions}
+        self._block_of: dict[int, int] = {}
+        numbers: dict[int, int] = {}
+        for position, handle in enumerate(handles):
+            if handle.get_name() == "builtin.module":
+                continue
+            block = handle.get_block()
+            number = block.get_parent().id()
+            self._regions[number].blocks.setdefault(block.id(), block)
+            self._members[number].append(position)
+            blocks = self._regions[number].blocks
+            self._block_of[position] = numbers.setdefault(block.id(), len(blocks) - 1)
+
+    def read_function(self, handle: libtriton.Operation) -> Function:
+        types: dict[int, str] = {}
+        body = handle.get_region(0).id()
+        order: list[tuple[int, int]] = []
+        pending = [(body, position) for position in self._members[body]]
+        while pending:
+            number, position = pending.pop()
+            order.append((position, number))
+            inner = self._handles[position]
+            for index in range(inner.get_num_regions()):
+                number = inner.get_region(index).id()
+                pending.extend((number, member) for member in self._members[number])
+        order.sort()
+        index_of = {position: index for index, (position, _) in enumerate(order)}
+        owner_of = {
+            inner.get_region(index).id(): index_of[position]
+            for position, _ in order
+            for inner in (self._handles[position],)
+            for index in range(inner.get_num_regions())
+        }
+        operations = tuple(
+            self._read_operation(position, owner_of.get(number, -1), number, index, types)
+            for index, (position, number) in enumerate(order)
+        )
+        blocks = self._read_blocks(body, types)
+        return Function(
+            name=handle.get_str_attr("sym_name") or "",
+            arguments=blocks[0].arguments if blocks else (),
+            blocks=blocks,
+            operations=operations,
+            pointers=frozenset(number for number, text in types.items() if _carries_address(text)),
+            types=types,
+        )
+
+    def _read_operation(self, position: int, parent: int, region: int, index: int, types: dict[int, str]) -> Operation:
+        handle = self._handles[position]
+        name = handle.get_name()
+        has_assembly = name == "tt.elementwise_inline_asm"
+        may_be_pure = has_assembly or name in ("tt.extern_elementwise", "tt.map_elementwise")
+        return Operation(
+            name=name,
+            operands=tuple(handle.get_operand(number).id() for number in range(handle.get_num_operands())),
+            results=tuple(_read_value(handle.get_result(number), types) for number in range(handle.get_num_results())),
+            regions=tuple(
+                self._read_blocks(handle.get_region(number).id(), types) for number in range(handle.get_num_regions())
+            ),
+            parent=parent,
+            region=self._regions[region].index,
+            block=self._block_of[position],
+            index=index,
+            text=self._lines.get(position, ""),
+            callee=(handle.get_flat_symbol_ref_attr("callee") or "") if name == "tt.call" else "",
+            assembly=(handle.get_str_attr("asm_string") or "") if has_assembly else "",
+            is_pure=bool(handle.get_bool_attr("pure")) if may_be_pure else False,
+            place=self._places.get(position),
+        )
+
+    def _read_blocks(self, region: int, types: dict[int, str]) -> tuple[Block, ...]:
+        return tuple(
+            Block(
+                arguments=tuple(
+                    _read_value(block.get_argument(number), types) for number in range(block.get_num_arguments())
+                )
+            )
+            for block in self._regions[region].blocks.values()
+        )
+
+
+def _read_value(value: libtriton.Value, types: dict[int, str]) -> int:
+    number = value.id()
+    types[number] = str(value.get_type())
+    return number
+
+
+def _carries_address(text: str) -> bool:
+    # What lies in shared memory is not followed: a pointer that is read from there comes from anywhere.
+    return "!ttg.memdesc" not in text and any(name in text for name in _POINTER_TYPES)

@@ -1,0 +1,315 @@
+"""Follows what a function of a kernel's Triton IR does through each of its arguments, and on which lines it stores.
+
+Computes the effects of a function of a kernel's Triton IR through each of its arguments.
+
+1. The *roots* of a pointer are the arguments that it may have been computed from, or ELSEWHERE: an address that was
+   loaded from memory, made from an integer, or returned by an unknown operation.
+2. Roots flow forward, as a least fixpoint over the values of a function: through pointer arithmetic, loops, branches
+   and selects. Control is ignored: an effect of one branch is an effect of the function.
+3. A function is summarised once per set of callees' summaries, in terms of its own arguments; a call replaces them by
+   the roots of the actual ones. Recursive functions are iterated until nothing changes.
+4. A write through ELSEWHERE may hit any buffer: every pointer becomes UNKNOWN. A read through it may read any buffer.
+   An address that goes through an integer comes back as ELSEWHERE, and so does one that such an integer is added to.
+5. An operation that is in no table makes the roots of its operands UNKNOWN, and every pointer if it has no pointer
+   operand, has regions, or if addresses became integers.
+
+Not modelled: bounds and masks (a store that never happens counts), and address spaces.
+
+The lines of a kernel that write through each of its arguments: stores and atomics, also in functions that it
+calls.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ligerdiag.effects.access import Access
+from ligerdiag.effects.ttir.module import Function, Operation, TtirModule
+from ligerdiag.effects.ttir.pointer_edges import (
+    FIRST_OPERAND_ACCESS,
+    NULL_POINTERS,
+    REGION_OPERATIONS,
+    TERMINATORS,
+    compute_edges,
+    find_address_integers,
+    is_free,
+    touches_memory,
+)
+from ligerdiag.errors import ArtifactError
+from ligerdiag.model.findings import SourceLine
+
+ELSEWHERE_BIT = 1
+"""Bit of a root set for addresses of unknown origin; argument `i` has bit `i + 1`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Root sets, as bits, in terms of one function's arguments."""
+
+    reads: int = 0
+    writes: int = 0
+    unknown: int = 0
+    results: tuple[int, ...] = ()
+    """Per result of the function: where a returned pointer comes from."""
+    reasons: tuple[str, ...] = ()
+    returns_integers: bool = False
+    """It returns integers that an address went into."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArgumentEffects:
+    """The effects of a kernel through each argument of its entry function."""
+
+    accesses: tuple[Access, ...]
+    """One per argument; NONE for arguments that are no pointers."""
+    is_pointer: tuple[bool, ...]
+    reasons: tuple[str, ...]
+
+
+def compute_argument_effects(module: TtirModule, entry: str) -> ArgumentEffects:
+    """Returns the effects of the function called `entry`; raises ArtifactError where the module has no such
+    function."""
+    function = module.functions.get(entry)
+    if function is None or not function.blocks:
+        raise ArtifactError(f"the kernel's MLIR has no function `{entry}`")
+    summary = compute_summaries(module, entry)[entry]
+    is_pointer = tuple(argument in function.pointers for argument in function.arguments)
+    return ArgumentEffects(
+        accesses=tuple(
+            _get_access(summary, 1 << (index + 1)) if pointer else Access.NONE
+            for index, pointer in enumerate(is_pointer)
+        ),
+        is_pointer=is_pointer,
+        reasons=summary.reasons,
+    )
+
+
+def _get_access(summary: Summary, bit: int) -> Access:
+    if (summary.unknown & (bit | ELSEWHERE_BIT)) or summary.writes & ELSEWHERE_BIT:
+        return Access.UNKNOWN
+    read = Access.READ if summary.reads & (bit | ELSEWHERE_BIT) else Access.NONE
+    return read.join(Access.WRITE) if summary.writes & bit else read
+
+
+def compute_summaries(module: TtirModule, entry: str) -> dict[str, Summary]:
+    """Returns the summary of each function that the one called `entry` may call, and its own."""
+    callees = {
+        name: tuple(dict.fromkeys(op.callee for op in function.operations if op.name == "tt.call"))
+        for name, function in module.functions.items()
+    }
+    order = _sort_callees_first(callees, entry)
+    callers: dict[str, list[str]] = {name: [] for name in order}
+    for name in order:
+        for callee in callees[name]:
+            if callee in callers:
+                callers[callee].append(name)
+    summaries = {name: Summary() for name in order}
+    queue = deque(order)
+    queued = set(order)
+    while queue:
+        name = queue.popleft()
+        queued.discard(name)
+        summary = _summarise(module.functions[name], summaries)
+        if summary != summaries[name]:
+            summaries[name] = summary
+            fresh = [caller for caller in callers[name] if caller not in queued]
+            queue.extend(fresh)
+            queued.update(fresh)
+    return summaries
+
+
+def _sort_callees_first(callees: dict[str, tuple[str, ...]], entry: str) -> list[str]:
+    order: list[str] = []
+    seen = {entry}
+    stack: list[tuple[str, Iterator[str]]] = [(entry, iter(callees[entry]))]
+    while stack:
+        name, rest = stack[-1]
+        callee = next((callee for callee in rest if callee in callees and callee not in seen), None)
+        if callee is None:
+            order.append(name)
+            stack.pop()
+        else:
+            seen.add(callee)
+            stack.append((callee, iter(callees[callee])))
+    return order
+
+
+def _summarise(function: Function, summaries: dict[str, Summary]) -> Summary:
+    if not function.blocks:
+        return Summary(unknown=ELSEWHERE_BIT, reasons=(f"`{function.name}` is called and has no body",))
+    integers = _find_integers(function, summaries)
+    roots = compute_roots(function, summaries)
+    address_in_integer = any(op.name == "tt.ptr_to_int" for op in function.operations)
+    reads = writes = unknown = 0
+    results: list[int] = []
+    returns_integers = False
+    reasons: list[str] = []
+    for op in function.operations:
+        first = roots.get(op.operands[0], ELSEWHERE_BIT) if op.operands else ELSEWHERE_BIT
+        access = FIRST_OPERAND_ACCESS.get(op.name, Access.NONE)
+        if access is not Access.NONE:
+            reads |= first if access.reads else 0
+            writes |= first if access.writes else 0
+            if access.writes and first & ELSEWHERE_BIT:
+                reasons.append(f"`{op.name}` in `{function.name}` writes through an address of unknown origin")
+        elif op.name == "tt.call":
+            callee = summaries.get(op.callee)
+            if callee is None:
+                unknown |= ELSEWHERE_BIT
+                reasons.append(f"`{function.name}` calls `{op.callee}`, which the module does not hold")
+                continue
+            actual = [roots.get(operand, ELSEWHERE_BIT) for operand in op.operands]
+            reads |= _translate(callee.reads, actual)
+            writes |= _translate(callee.writes, actual)
+            unknown |= _translate(callee.unknown, actual)
+            reasons.extend(callee.reasons)
+            if not integers.isdisjoint(op.operands):
+                unknown |= ELSEWHERE_BIT
+                reasons.append(f"`{op.callee}` in `{function.name}` is given an address as an integer")
+        elif op.name == "tt.return":
+            returns_integers = returns_integers or not integers.isdisjoint(op.operands)
+            returned = [roots.get(operand, 0) for operand in op.operands]
+            width = max(len(results), len(returned))
+            results = [
+                (results[index] if index < len(results) else 0) | (returned[index] if index < len(returned) else 0)
+                for index in range(width)
+            ]
+        else:
+            reason = _explain_unknown(op, function, address_in_integer=address_in_integer)
+            if reason:
+                pointers = [roots[operand] for operand in op.operands if operand in roots]
+                is_contained = bool(pointers) and not op.regions and not address_in_integer and not op.assembly
+                unknown |= _union(pointers) if is_contained else ELSEWHERE_BIT
+                reasons.append(reason)
+    return Summary(
+        reads=reads,
+        writes=writes,
+        unknown=unknown,
+        results=tuple(results),
+        reasons=tuple(dict.fromkeys(reasons)),
+        returns_integers=returns_integers,
+    )
+
+
+def _explain_unknown(op: Operation, function: Function, *, address_in_integer: bool) -> str:
+    """Returns why the effects of `op` are unknown; empty if they are known."""
+    has_pointer = any(operand in function.pointers for operand in op.operands)
+    where = f"`{op.name}` in `{function.name}`"
+    if op.name in ("tt.elementwise_inline_asm", "tt.extern_elementwise"):
+        if not op.is_pure:
+            return f"{where} has side effects that cannot be followed"
+        if has_pointer:
+            return f"{where} is given a pointer"
+        if address_in_integer and op.operands:
+            return f"{where} may be given an address as an integer"
+        return f"{where} holds an instruction that reaches memory" if touches_memory(op.assembly) else ""
+    if is_free(op.name) or op.name in REGION_OPERATIONS or op.name in TERMINATORS or op.name == "tt.int_to_ptr":
+        return ""
+    return f"{where} is not an operation whose effects are known"
+
+
+def compute_roots(function: Function, summaries: dict[str, Summary]) -> dict[int, int]:
+    """Root set, as bits, of every pointer of the function: ELSEWHERE_BIT, and bit `i + 1` for its argument `i`."""
+    integers = _find_integers(function, summaries)
+    pointers = function.pointers
+    roots = dict.fromkeys(pointers, 0)
+    for index, argument in enumerate(function.arguments):
+        if argument in pointers:
+            roots[argument] = 1 << (index + 1)
+    targets: dict[int, list[int]] = {}
+    for source, target in compute_edges(function):
+        targets.setdefault(source, []).append(target)
+    for op in function.operations:
+        made = [result for result in op.results if result in pointers]
+        if not made:
+            continue
+        if op.name == "tt.call":
+            callee = summaries.get(op.callee)
+            for index, result in enumerate(op.results):
+                if result not in pointers:
+                    continue
+                if callee is None or index >= len(callee.results):
+                    # A summary without results is one of a recursion not reached yet, or of a function without body.
+                    roots[result] |= ELSEWHERE_BIT if callee is None or callee.unknown & ELSEWHERE_BIT else 0
+                    continue
+                roots[result] |= callee.results[index] & ELSEWHERE_BIT
+                for number, operand in enumerate(op.operands):
+                    if not callee.results[index] & (1 << (number + 1)):
+                        continue
+                    if operand in pointers:
+                        targets.setdefault(operand, []).append(result)
+                    else:
+                        roots[result] |= ELSEWHERE_BIT
+        elif op.name not in REGION_OPERATIONS and op.name not in NULL_POINTERS:
+            moved = op.name == "tt.addptr" and op.operands[1] in integers
+            follows = not moved and is_free(op.name) and any(operand in pointers for operand in op.operands)
+            if not follows:
+                for result in made:
+                    roots[result] |= ELSEWHERE_BIT
+    queue = deque(value for value, mask in roots.items() if mask)
+    while queue:
+        source = queue.popleft()
+        mask = roots[source]
+        for target in targets.get(source, ()):
+            if roots[target] | mask != roots[target]:
+                roots[target] |= mask
+                queue.append(target)
+    return roots
+
+
+def _find_integers(function: Function, summaries: dict[str, Summary]) -> frozenset[int]:
+    return find_address_integers(function, [name for name, one in summaries.items() if one.returns_integers])
+
+
+def _translate(mask: int, actual: list[int]) -> int:
+    """Returns a callee's root set in terms of the caller's roots of the `actual` arguments."""
+    result = mask & ELSEWHERE_BIT
+    for index, roots in enumerate(actual):
+        if mask & (1 << (index + 1)):
+            result |= roots
+    return result
+
+
+def _union(masks: Iterable[int]) -> int:
+    result = 0
+    for mask in masks:
+        result |= mask
+    return result
+
+
+_MOST_CALLS = 1_000
+"""Pairs of a function and what it is called with; beyond it lines are missing, never wrong."""
+
+
+def find_store_lines(module: TtirModule, entry: str) -> tuple[tuple[SourceLine, ...], ...]:
+    """Per argument of `entry` the lines that write through it, in the order of the kernel; () where they are not known."""
+    summaries = compute_summaries(module, entry)
+    arguments = module.functions[entry].arguments
+    found: list[dict[SourceLine, None]] = [{} for _ in arguments]
+    own = tuple(1 << (index + 1) for index, _ in enumerate(arguments))
+    pending, seen = [(entry, own)], {(entry, own)}
+    while pending:
+        name, passed = pending.pop()
+        function = module.functions[name]
+        roots = compute_roots(function, summaries)
+        for op in function.operations:
+            if FIRST_OPERAND_ACCESS.get(op.name, Access.NONE).writes and op.operands and op.place is not None:
+                mask = _translate_roots(roots.get(op.operands[0], 0), passed)
+                for index, lines in enumerate(found):
+                    if mask & (1 << (index + 1)):
+                        lines[op.place] = None
+            elif op.name == "tt.call" and op.callee in summaries:
+                actual = tuple(_translate_roots(roots.get(operand, 0), passed) for operand in op.operands)
+                if (op.callee, actual) not in seen and len(seen) < _MOST_CALLS:
+                    seen.add((op.callee, actual))
+                    pending.append((op.callee, actual))
+    return tuple(tuple(sorted(lines, key=lambda place: (place.file, place.line))) for lines in found)
+
+
+def _translate_roots(mask: int, passed: tuple[int, ...]) -> int:
+    """Roots in terms of a function's own arguments, in terms of those of the kernel."""
+    result = 0
+    for index, roots in enumerate(passed):
+        if mask & (1 << (index + 1)):
+            result |= roots
+    return result & ~ELSEWHERE_BIT

@@ -1,0 +1,321 @@
+"""Storage that values must share by XLA's rules, and whether a buffer assignment from a file obeys them.
+
+Storage that values must share, worked out from XLA's rules where there is no buffer assignment.
+
+Every value gets storage of its own, except what XLA's buffer assignment always puts together:
+  (1) what passes a value on (tuples, bitcasts, calls; see `dataflow`), and the operand, the parameters, the body's result
+      and the result of a loop; the results of a conditional's branches and its own;
+  (2) in-place operations: dynamic-update-slice and scatter with what they update, a fusion that returns one of these with
+      the parameter that it updates, all-reduce-start with its operands
+      (HloDataflowAnalysis::GetInPlaceInputOutputPairs in xla/hlo/analysis/hlo_dataflow_analysis.cc);
+  (3) what `output_to_operand_aliasing` of an instruction and `input_output_alias` of the module declare.
+Not known is which values XLA puts into the same bytes because it holds the one for dead when the other comes.
+
+Whether a buffer assignment may be believed: it comes from a file, and bytes that are missing could be those that matter.
+
+(1) The record itself: each logical buffer is assigned once, within one allocation, with its own size (`buffers`).
+(2) Each leaf of an entry parameter stands in an allocation that is that parameter's, each constant in a constant's.
+    Every position where a scheduled instruction defines a value has a slice, and the slice has the value's size. Tokens
+    have no bytes; a size that cannot be computed (packed elements) is not compared.
+(3) Positions that must share storage (see `must_alias`) have one slice.
+(4) No value is read after others have overwritten its bytes. The schedule is walked once: a definition fills its slice and
+    spoils all that overlap it, a read wants what it filled. A consumer may fill the bytes of the operand that it reads last.
+    Each branch of a conditional starts from what there was before it.
+What is not looked at is what a kernel overwrites behind XLA's back, which is the question and no fault.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from ligerdiag.hlo.buffers import BufferAssignment, Slice
+from ligerdiag.hlo.dataflow import PASSED_ON, Dataflow, Position, Positions, Through
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import TOKEN, ShapeIndex, compute_byte_size, iterate_leaf_shapes, iterate_leaves
+
+type _Key = tuple[int, ShapeIndex]
+
+_CALLERS = having(Trait.RUNS_SCHEDULED)
+_IN_PLACE = having(Trait.IN_PLACE)
+_SHARED = replace(PASSED_ON, loop_back=True)
+
+
+def build_must_alias_buffers(module: HloModule) -> BufferAssignment:
+    """A buffer assignment with one allocation for each set of values that must share storage; sizes are 1 byte."""
+    sharing = _Sharing(module)
+    sharing.run()
+    numbers: dict[_Key, int] = {}
+    definitions: defaultdict[int, list[tuple[ShapeIndex, int]]] = defaultdict(list)
+    for key in sharing.defined:
+        number = numbers.setdefault(sharing.find(key), len(numbers))
+        definitions[key[0]].append((key[1], number))
+    parameters = {
+        numbers[sharing.find((parameter.id, index))]: (parameter.proto.parameter_number, index)
+        for parameter in module.entry.parameters
+        for index in iterate_leaves(parameter.shape)
+    }
+    return BufferAssignment(
+        slices=tuple([Slice(number, 0, 1) for number in range(len(numbers))]),
+        definitions={key: tuple(value) for key, value in definitions.items()},
+        overlapping={number: (number,) for number in range(len(numbers))},
+        parameters=parameters,
+        constants=frozenset(numbers[sharing.find((constant, ()))] for constant in sharing.constants),
+    )
+
+
+class _Sharing:
+    """Sets of positions that share storage, joined step by step."""
+
+    def __init__(self, module: HloModule) -> None:
+        self._module = module
+        self._flow = Dataflow(module, _SHARED)
+        self._parent: dict[_Key, _Key] = {}
+        self.defined: list[_Key] = []
+        self.constants: list[int] = []
+
+    def find(self, key: _Key) -> _Key:
+        """The set's representative."""
+        root = key
+        while (parent := self._parent.get(root, root)) != root:
+            root = parent
+        while key != root:
+            self._parent[key], key = root, self._parent.get(key, key)
+        return root
+
+    def run(self) -> None:
+        """Join what must be joined."""
+        for computation in self._find_flow():
+            for instruction in computation.instructions:
+                if instruction.opcode == "constant":
+                    self.constants.append(instruction.id)
+                for index in iterate_leaves(instruction.shape):
+                    self._place(instruction, index)
+                for index, operand in _find_in_place(self._module, instruction):
+                    self._join((instruction, index), operand)
+        for entry in self._module.input_output_alias.entries:
+            parameter = self._module.entry.parameters[entry.parameter_number]
+            self._join(
+                (self._module.entry.root, tuple(entry.output_shape_index)),
+                (parameter, tuple(entry.parameter_shape_index)),
+            )
+
+    def _find_flow(self) -> list[HloComputation]:
+        """Computations whose values have storage: all that run in sequence, none that is fused or applied."""
+        found = {self._module.entry.id: self._module.entry}
+        pending = [self._module.entry]
+        while pending:
+            for instruction in pending.pop().instructions:
+                for callee in instruction.called_computations if instruction.opcode in _CALLERS else ():
+                    if callee not in found:
+                        found[callee] = self._module.computations[callee]
+                        pending.append(found[callee])
+        return list(found.values())
+
+    def _place(self, instruction: HloInstruction, index: ShapeIndex) -> None:
+        """(1) for one leaf."""
+        shared = [] if instruction.opcode == "all-reduce-start" else self._list_shared(instruction, index)
+        if not shared:
+            self.defined.append((instruction.id, index))
+        for position in shared:
+            self._join((instruction, index), position)
+
+    def _list_shared(self, instruction: HloInstruction, index: ShapeIndex) -> list[Position]:
+        """What it passes on; a parameter that of its first caller, and of every loop."""
+        callers = self._module.callers.get(self._module.homes[instruction.id].id, ())
+        asked = [caller for caller in callers if caller is callers[0] or caller.opcode == "while"]
+        return list(self._flow.list_sources(instruction, index, asked))
+
+    def _join(self, one: Position, other: Position) -> None:
+        a, b = self.find((one[0].id, one[1])), self.find((other[0].id, other[1]))
+        if a != b:
+            self._parent[a] = b
+
+
+def _find_in_place(module: HloModule, instruction: HloInstruction) -> Iterator[tuple[ShapeIndex, Position]]:
+    """(2) and (3): leaves of the instruction's shape with the position that shares their storage."""
+    opcode, operands = instruction.opcode, instruction.operands
+    for alias in instruction.proto.output_operand_aliasing:
+        if alias.operand_index < len(operands):
+            yield tuple(alias.output_shape_index), (operands[alias.operand_index], tuple(alias.operand_shape_index))
+    if opcode in _IN_PLACE:
+        for number, index in enumerate(iterate_leaves(instruction.shape)):
+            if number < len(operands):
+                yield index, (operands[number], ())
+    elif opcode == "fusion":
+        yield from _find_fused_in_place(module, instruction)
+
+
+def _find_fused_in_place(module: HloModule, fusion: HloInstruction) -> Iterator[tuple[ShapeIndex, Position]]:
+    flow = Dataflow(module, Through(tuples=True))
+    root = module.computations[fusion.called_computations[0]].root
+    for index in iterate_leaves(fusion.shape):
+        value, rest = flow.find_definition(root, index)
+        if value.opcode not in ("dynamic-update-slice", "scatter") or (value.opcode == "scatter" and len(rest) > 1):
+            continue
+        updated, inner = flow.find_definition(value.operands[rest[0] if rest else 0])
+        if updated.opcode == "parameter":
+            yield index, (fusion.operands[updated.proto.parameter_number], inner)
+
+
+_PLACES_ONLY = having(Trait.LAUNCHES_NOTHING)
+"""Opcodes that read and fill nothing when their turn comes."""
+_INNER = having(Trait.RUNS_SCHEDULED)
+_SPOILED = -1
+_MOST_STEPS = 20
+"""Times that the instructions of a module may be walked over, on average; XLA gives each computation a caller of its own."""
+
+
+def find_buffer_fault(module: HloModule, buffers: BufferAssignment) -> str:
+    """Returns why the assignment is not to be believed, in one clause; "" where it holds."""
+    return buffers.fault or _Check(module, buffers).run()
+
+
+class _Fault(Exception):
+    """The first thing that is wrong."""
+
+
+class _Check:
+    def __init__(self, module: HloModule, buffers: BufferAssignment) -> None:
+        self._module = module
+        self._buffers = buffers
+        self._positions = Positions(module, buffers)
+        self._shared = build_must_alias_buffers(module)
+        self._shared_positions = Positions(module, self._shared)
+        self._overlapping = _compute_overlaps(buffers)
+        self._holds: dict[int, int] = {}
+        """Slice number to the set of values that fills it, by its number in `_shared`."""
+        self._steps = _MOST_STEPS * module.instruction_count
+
+    def run(self) -> str:
+        try:
+            self._require_places()
+            self._walk()
+        except _Fault as fault:
+            return str(fault)
+        return ""
+
+    def _require_places(self) -> None:
+        """(2) and (3)."""
+        self._require_parameters()
+        slices: dict[int, int] = {}
+        for computation in self._module.computations.values():
+            for instruction in computation.instructions:
+                defined = self._shared.definitions.get(instruction.id)
+                if not defined:
+                    continue
+                shapes = dict(iterate_leaf_shapes(instruction.shape))
+                for index, group in defined:
+                    shape = shapes[index]
+                    if shape.element_type == TOKEN:
+                        continue
+                    number = self._positions.find(instruction, index)
+                    if number is None:
+                        raise _Fault(f"`{instruction.name}`{_render(index)} has no place in it")
+                    size = compute_byte_size(shape)
+                    if size is not None and self._buffers.slices[number].size != size:
+                        raise _Fault(
+                            f"`{instruction.name}`{_render(index)} has {size} bytes and a place of"
+                            f" {self._buffers.slices[number].size}"
+                        )
+                    if slices.setdefault(group, number) != number:
+                        raise _Fault(f"`{instruction.name}`{_render(index)} does not share storage as it must")
+
+    def _require_parameters(self) -> None:
+        entry, slices = self._module.entry, self._buffers.slices
+        own: set[int] = set()
+        for parameter in entry.parameters:
+            for index, shape in iterate_leaf_shapes(parameter.shape):
+                number = self._positions.find(parameter, index)
+                if number is None or shape.element_type == TOKEN:
+                    continue
+                own.add(slices[number].allocation)
+                if self._buffers.parameters.get(slices[number].allocation) != (parameter.proto.parameter_number, index):
+                    raise _Fault(f"`{parameter.name}`{_render(index)} does not stand where the caller puts it")
+        if self._buffers.parameters.keys() - own:
+            raise _Fault("an allocation is said to be a parameter's and is not")
+        for computation in self._module.computations.values():
+            for constant in computation.instructions:
+                number = self._positions.find(constant, ()) if constant.opcode == "constant" else None
+                if number is not None and slices[number].allocation not in self._buffers.constants:
+                    raise _Fault(f"`{constant.name}` does not stand in a constant's allocation")
+
+    def _walk(self) -> None:
+        """(4)."""
+        entry = self._module.entry
+        for instruction in entry.parameters:
+            self._fill(instruction)
+        for constant in self._module.computations.values():
+            for instruction in constant.instructions:
+                if instruction.opcode == "constant":
+                    self._fill(instruction)
+        self._run(entry)
+        self._read(entry.root, "the program's results")
+
+    def _run(self, computation: HloComputation) -> None:
+        self._steps -= len(computation.instructions)
+        if self._steps < 0:
+            raise _Fault("the module calls its computations in more ways than XLA leaves")
+        for instruction in computation.sequence or computation.instructions:
+            if instruction.opcode in _PLACES_ONLY:
+                continue
+            for operand in instruction.operands:
+                self._read(operand, f"`{instruction.name}`")
+            callees = [self._module.computations[number] for number in instruction.called_computations]
+            if instruction.opcode == "conditional":
+                self._run_branches(callees)
+            elif instruction.opcode in _INNER:
+                for callee in reversed(callees):  # a loop's condition comes first
+                    self._run(callee)
+            self._fill(instruction)
+
+    def _run_branches(self, callees: Iterable[HloComputation]) -> None:
+        before = dict(self._holds)
+        ends: list[Mapping[int, int]] = []
+        for callee in callees:
+            self._holds = dict(before)
+            self._run(callee)
+            ends.append(self._holds)
+        self._holds = {
+            number: group if all(end.get(number, group) == group for end in ends) else _SPOILED
+            for end in ends
+            for number, group in end.items()
+        }
+
+    def _read(self, value: HloInstruction, reader: str) -> None:
+        places = self._positions.locate(value)
+        for number, group in zip(places, self._shared_positions.locate(value), strict=True):
+            if number is not None and group is not None and self._holds.get(number, group) != group:
+                raise _Fault(f"{reader} reads `{value.name}`, whose bytes are another value's by then")
+
+    def _fill(self, instruction: HloInstruction) -> None:
+        for index, group in self._shared.definitions.get(instruction.id, ()):
+            number = self._positions.find(instruction, index)
+            if number is None:
+                continue
+            for other in self._overlapping[number]:
+                self._holds[other] = _SPOILED
+            self._holds[number] = group
+
+
+def _compute_overlaps(buffers: BufferAssignment) -> Mapping[int, list[int]]:
+    """Slice number to the numbers of the others that share bytes with it."""
+    found: defaultdict[int, list[int]] = defaultdict(list)
+    by_allocation: defaultdict[int, list[int]] = defaultdict(list)
+    for number, one in enumerate(buffers.slices):
+        if one.size:
+            by_allocation[one.allocation].append(number)
+    for numbers in by_allocation.values():
+        numbers.sort(key=lambda number: buffers.slices[number].offset)
+        for rank, number in enumerate(numbers):
+            one = buffers.slices[number]
+            for other in numbers[rank + 1 :]:
+                if buffers.slices[other].offset >= one.offset + one.size:
+                    break
+                found[number].append(other)
+                found[other].append(number)
+    return found
+
+
+def _render(index: ShapeIndex) -> str:
+    return f"{{{','.join(map(str, index))}}}" if index else ""

@@ -1,0 +1,336 @@
+"""A module as text: in the form of XLA's own for people, and as lines that are the same for the same program.
+
+The structure of a module as lines of text: two modules with the same lines are the same program to XLA.
+
+1. A line is an instruction: opcode, shape with layout, operands, control predecessors, called computations and attributes.
+   Instructions and computations have numbers in the place of names and ids: computations in the order in which they are
+   first called, the entry first; instructions in the order of the schedule where there is one, else depth first from the
+   root, operands in order, and after that what the root does not need.
+2. Names, ids, metadata and frontend attributes that name something are left out; so is, of a backend config, what XLA
+   estimates (`_ESTIMATES`). A config that is not JSON, such as a kernel's payload, stands by its sha256.
+3. Not seen: shardings of instructions, and what the view of the protobuf skips (`xla.proto`).
+
+A module as HLO text, in the form of XLA's own, for people to read.
+
+Left out are metadata, backend configs, large constants and the rarer attributes: the text says what is computed from what,
+and is no input for XLA.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, cast
+
+from google.protobuf import text_format
+
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import count_elements, is_tuple, render_shape
+from ligerdiag.hlo.xla_pb2 import HloInstructionProto, LiteralProto, ShapeProto
+
+_SAID_OTHERWISE = (
+    "name", "id", "opcode", "shape", "metadata", "operand_ids", "control_predecessor_ids", "called_computation_ids",
+    "backend_config", "frontend_attributes", "channel_id",
+)  # fmt: skip
+"""Fields that are left out, or that the line has in other words."""
+_ESTIMATES = frozenset({"reification_cost", "device_type", "fusion_name", "scheduling_name"})
+"""Entries of a backend config that change nothing that is executed."""
+_NAMES = re.compile(r"name$|^_xla_metadata")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StructureLine:
+    """One instruction without its name."""
+
+    text: str
+    """Such as `1.4 = f32[8]{0} add(1.2, 1.3)`."""
+    kind: str
+    """What the line says without numbers: `f32[8]{0} add`."""
+    computation: HloComputation
+    instruction: HloInstruction
+
+
+def compute_fingerprint(module: HloModule, *, payloads: bool = True) -> str:
+    """sha256 of the module's structure; `payloads` as for `fingerprint_lines`."""
+    digest = sha256()
+    for line in fingerprint_lines(module, payloads=payloads):
+        digest.update(line.text.encode())
+        digest.update(b"\n")
+    return digest.hexdigest()
+
+
+def fingerprint_lines(module: HloModule, *, payloads: bool = True) -> tuple[StructureLine, ...]:
+    """The module's structure, the entry computation first.
+
+    payloads: whether a backend config that is not JSON counts: a kernel's holds code for one GPU.
+    """
+    numbers = _number_computations(module)
+    return tuple(line for computation in numbers for line in _compute_lines(computation, numbers, module, payloads))
+
+
+def _number_computations(module: HloModule) -> dict[HloComputation, int]:
+    numbers = {module.entry: 0}
+    waiting = [module.entry]
+    while waiting:
+        for instruction in _list_in_order(waiting.pop(0)):
+            for callee in instruction.called_computations:
+                computation = module.computations[callee]
+                if computation not in numbers:
+                    numbers[computation] = len(numbers)
+                    waiting.append(computation)
+    return numbers
+
+
+def _list_in_order(computation: HloComputation) -> tuple[HloInstruction, ...]:
+    if computation.sequence:
+        return computation.sequence
+    by_id = {instruction.id: instruction for instruction in computation.instructions}
+    ordered: dict[int, HloInstruction] = {}
+    rest = [one for one in computation.instructions if one is not computation.root]
+    for start in (computation.root, *rest):
+        waiting = [(start, False)]
+        while waiting:
+            instruction, is_ready = waiting.pop()
+            if instruction.id in ordered:
+                continue
+            if is_ready:
+                ordered[instruction.id] = instruction
+                continue
+            waiting.append((instruction, True))
+            before = [*instruction.operands, *(by_id[id] for id in instruction.control_predecessors if id in by_id)]
+            waiting.extend((one, False) for one in reversed(before))
+    return tuple(ordered.values())
+
+
+def _compute_lines(
+    computation: HloComputation, numbers: dict[HloComputation, int], module: HloModule, payloads: bool
+) -> Iterator[StructureLine]:
+    number = numbers[computation]
+    order = _list_in_order(computation)
+    places = {instruction.id: f"{number}.{place}" for place, instruction in enumerate(order)}
+    for instruction in order:
+        operands = ", ".join(places[operand.id] for operand in instruction.operands)
+        head = f"{render_shape_with_layout(instruction.shape)} {instruction.opcode}"
+        attributes = list(_render_attributes(instruction.proto, payloads))
+        numbered: list[str] = []
+        if instruction is computation.root:
+            numbered.append("root")
+        if instruction.control_predecessors:
+            before = sorted(places.get(id, "?") for id in instruction.control_predecessors)
+            numbered.append(f"after={','.join(before)}")
+        if instruction.called_computations:
+            called = (str(numbers[module.computations[id]]) for id in instruction.called_computations)
+            numbered.append(f"calls={','.join(called)}")
+        yield StructureLine(
+            text=" ".join((f"{places[instruction.id]} = {head}({operands})", *numbered, *attributes)),
+            kind=" ".join((head, *attributes)),
+            computation=computation,
+            instruction=instruction,
+        )
+
+
+def _render_attributes(proto: HloInstructionProto, payloads: bool) -> Iterator[str]:
+    rest = HloInstructionProto()
+    rest.CopyFrom(proto)
+    for name in _SAID_OTHERWISE:
+        rest.ClearField(name)  # type: ignore[arg-type]
+    if text := text_format.MessageToString(rest, as_one_line=True).strip():
+        yield text
+    kept = {key: value for key, value in proto.frontend_attributes.map.items() if not _NAMES.search(key)}
+    if kept:
+        yield json.dumps(kept, sort_keys=True)
+    if proto.backend_config:
+        config = _render_config(bytes(proto.backend_config))
+        if config is not None:
+            yield config
+        elif payloads:
+            yield f"payload={sha256(proto.backend_config).hexdigest()[:16]}"
+
+
+def _render_config(config: bytes) -> str | None:
+    """The JSON without estimates; None when it is none."""
+    try:
+        value: Any = json.loads(config)
+    except ValueError:
+        return None
+    return json.dumps(_drop_estimates(value), sort_keys=True, separators=(",", ":"))
+
+
+def _drop_estimates(value: Any) -> Any:
+    if isinstance(value, dict):
+        items = cast("dict[str, Any]", value)
+        return {key: _drop_estimates(one) for key, one in items.items() if key not in _ESTIMATES}
+    if isinstance(value, list):
+        return [_drop_estimates(one) for one in cast("list[Any]", value)]
+    return value
+
+
+def render_shape_with_layout(shape: ShapeProto) -> str:
+    """Such as `f32[4,8]{1,0}`, with the memory space where it is not the usual one: `f32[4]{0:S(5)}`."""
+    if is_tuple(shape):
+        return f"({', '.join(render_shape_with_layout(child) for child in shape.tuple_shapes)})"
+    text = render_shape(shape)
+    order = ",".join(map(str, shape.layout.minor_to_major))
+    space = f":S({shape.layout.memory_space})" if shape.layout.memory_space else ""
+    return f"{text}{{{order}{space}}}" if order or space else text
+
+
+_CALLS = having(Trait.CALLEE_TAKES_OPERANDS) - {"call"}
+_MOST_CHARACTERS = 2000
+"""Of one line: a tuple of a thousand values is cut."""
+
+
+@dataclass(slots=True, eq=False)
+class HloText:
+    """Renders instructions of one module."""
+
+    module: HloModule
+    _shapes: dict[bytes, str] = field(default_factory=dict[bytes, str])
+    """Serialized shape to text: a module has many values of few shapes."""
+    _names: Mapping[int, str] | None = None
+    """Of the computation that is rendered: instruction id to name, for control predecessors."""
+
+    def render_instruction(self, instruction: HloInstruction) -> str:
+        """One line, such as `%a = f32[4,8]{1,0} fusion(%b, %c), kind=kLoop, calls=%fused_computation`."""
+        operands = self._render_operands(instruction)
+        attributes = "".join([f", {one}" for one in self._list_attributes(instruction)])
+        shape = self._render_shape(instruction.shape)
+        return _clean(f"%{instruction.name} = {shape} {instruction.opcode}({operands}){attributes}")
+
+    def render_computation(self, computation: HloComputation) -> Iterator[tuple[int, str]]:
+        """(instruction id, line) in schedule order, with header and closing brace, whose ids are 0."""
+        parameters = ", ".join([f"{one.name}: {self._render_shape(one.shape)}" for one in computation.parameters])
+        start = "ENTRY " if computation is self.module.entry else ""
+        result = self._render_shape(computation.root.shape)
+        yield 0, _clean(f"{start}%{computation.name} ({parameters}) -> {result} {{")
+        for instruction in computation.sequence or computation.instructions:
+            root = "ROOT " if instruction is computation.root else ""
+            yield instruction.id, f"  {root}{self.render_instruction(instruction)}"
+        yield 0, "}"
+
+    def render_module(self) -> Iterator[tuple[int, str]]:
+        """The same for all computations, callees first, an empty line between two of them."""
+        yield 0, _clean(f"HloModule {self.module.name}")
+        for computation in self.module.computations.values():
+            yield 0, ""
+            yield from self.render_computation(computation)
+
+    def _render_shape(self, shape: ShapeProto) -> str:
+        key = shape.SerializeToString()
+        found = self._shapes.get(key)
+        if found is None:
+            found = self._shapes[key] = _render_shape_with_layout(shape)
+        return found
+
+    def _render_operands(self, instruction: HloInstruction) -> str:
+        match instruction.opcode:
+            case "parameter":
+                return str(instruction.proto.parameter_number)
+            case "constant":
+                return _render_literal(instruction.proto.literal)
+            case _:
+                return ", ".join(["%" + operand.name for operand in instruction.operands])
+
+    def _list_attributes(self, instruction: HloInstruction) -> Iterator[str]:
+        proto, opcode = instruction.proto, instruction.opcode
+        render = _ATTRIBUTES.get(opcode)
+        if render is not None:
+            yield render(proto)
+        if instruction.called_computations:
+            yield from self._list_callees(instruction)
+        if opcode == "custom-call":
+            yield f'custom_call_target="{proto.custom_call_target}"'
+        if proto.dimensions:
+            yield f"dimensions={_braces(proto.dimensions)}"
+        if proto.output_operand_aliasing:
+            aliases = [
+                f"{_braces(a.output_shape_index)}: ({a.operand_index}, {_braces(a.operand_shape_index)})"
+                for a in proto.output_operand_aliasing
+            ]
+            yield f"output_to_operand_aliasing={{{', '.join(aliases)}}}"
+        if instruction.control_predecessors:
+            names = self._find_names()
+            before = [f"%{names.get(one, one)}" for one in instruction.control_predecessors]
+            yield f"control-predecessors={{{', '.join(before)}}}"
+
+    def _list_callees(self, instruction: HloInstruction) -> Iterator[str]:
+        names = [f"%{self.module.computations[callee].name}" for callee in instruction.called_computations]
+        if instruction.opcode == "while":
+            yield f"condition={names[1]}, body={names[0]}"
+        elif instruction.opcode == "conditional":
+            yield f"branch_computations={{{', '.join(names)}}}"
+        else:
+            yield f"{'calls' if instruction.opcode in _CALLS else 'to_apply'}={names[0]}"
+
+    def _find_names(self) -> Mapping[int, str]:
+        if self._names is None:
+            self._names = {i.id: i.name for c in self.module.computations.values() for i in c.instructions}
+        return self._names
+
+
+def _render_shape_with_layout(shape: ShapeProto) -> str:
+    if is_tuple(shape):
+        return f"({', '.join([_render_shape_with_layout(child) for child in shape.tuple_shapes])})"
+    space = f"S({shape.layout.memory_space})" if shape.layout.memory_space else ""
+    layout = ",".join(map(str, shape.layout.minor_to_major))
+    if space:
+        return f"{render_shape(shape)}{{{layout}:{space}}}"
+    return f"{render_shape(shape)}{{{layout}}}" if layout else render_shape(shape)
+
+
+def _render_literal(literal: LiteralProto) -> str:
+    """The value of a scalar; `{...}` for anything larger, and for types that are kept as bytes."""
+    if is_tuple(literal.shape) or count_elements(literal.shape) != 1:
+        return "{...}"
+    if literal.preds:
+        return "true" if literal.preds[0] else "false"
+    for values in (literal.s32s, literal.s64s, literal.u32s, literal.u64s):
+        if values:
+            return str(values[0])
+    for values in (literal.f32s, literal.f64s):
+        if values:
+            return f"{values[0]:g}"
+    return "{...}"
+
+
+def _braces(numbers: Sequence[int]) -> str:
+    return f"{{{','.join(map(str, numbers))}}}"
+
+
+def _render_slice(proto: HloInstructionProto) -> str:
+    ranges = [
+        f"[{one.start}:{one.limit}{f':{one.stride}' if one.stride != 1 else ''}]" for one in proto.slice_dimensions
+    ]
+    return f"slice={{{', '.join(ranges)}}}"
+
+
+def _render_dot(proto: HloInstructionProto) -> str:
+    numbers = proto.dot_dimension_numbers
+    parts = {
+        "lhs_batch_dims": numbers.lhs_batch_dimensions,
+        "lhs_contracting_dims": numbers.lhs_contracting_dimensions,
+        "rhs_batch_dims": numbers.rhs_batch_dimensions,
+        "rhs_contracting_dims": numbers.rhs_contracting_dimensions,
+    }
+    return ", ".join([f"{name}={_braces(values)}" for name, values in parts.items() if values])
+
+
+_ATTRIBUTES: Mapping[str, Callable[[HloInstructionProto], str]] = {
+    "fusion": lambda proto: f"kind={proto.fusion_kind}",
+    "get-tuple-element": lambda proto: f"index={proto.tuple_index}",
+    "compare": lambda proto: f"direction={proto.comparison_direction}",
+    "slice": _render_slice,
+    "dynamic-slice": lambda proto: f"dynamic_slice_sizes={_braces(proto.dynamic_slice_sizes)}",
+    "dot": _render_dot,
+}
+
+
+def _clean(line: str) -> str:
+    """Without control characters, which names from a file may hold, and cut where it is no line for people any more."""
+    if len(line) > _MOST_CHARACTERS:
+        line = line[:_MOST_CHARACTERS] + " ..."
+    if line.isprintable():
+        return line
+    return "".join([" " if c.isspace() else c for c in line if c.isprintable() or c.isspace()])

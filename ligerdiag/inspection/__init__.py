@@ -1,0 +1,1 @@
+"""From an artifact or a stranger's files to verdicts, findings and coverage."""

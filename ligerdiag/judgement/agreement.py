@@ -1,0 +1,288 @@
+"""Do the schedule and the numbers say the same about an output? Where they do not, one of them is wrong.
+
+Compares what the schedule and the numbers say about an output. If they differ, one of them is wrong: a bug of ours.
+
+| the schedule says | the numbers agree | they say nothing | they disagree |
+|---|---|---|---|
+| fresh, latent | fresh, lossy in program order already | undecided, lossy | stale, partly stale, neither |
+| stale, clobbered | stale, partly stale, neither | undecided, lossy; fresh where they cannot tell | fresh |
+| unknown | | all | |
+
+A clobbered read saw the wrong bytes: its numbers may be wrong in any way. A sum with one stale term looks lossy
+(`replay.compare`, 6): numbers that are lossy against program order contradict no verdict and confirm none. Those that
+equal program order and are lossy only against the case's reference are what the schedule should give. Numbers cannot
+decide if intended and stale are equal, nor if an output misses some of the hidden writes and not all: the schedule then
+does not compute the stale prediction, in which no read sees any of them, and a sign or a maximum may hide what it does
+compute. A device is compared with the verdict on its own artifact, and with the replay of that. If a finding says that
+an output races (LD005), the device may compute either value: it contradicts nothing there. If everything that makes an
+output wrong lies in branches or loops that the drawn arguments do not enter, right numbers contradict nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from math import isfinite, isnan
+from typing import assert_never
+
+from ligerdiag.model.findings import (
+    Attribution,
+    DeviceOutput,
+    DeviceRun,
+    Finding,
+    OutputNumbers,
+    Replay,
+    ReplayState,
+    Verdict,
+)
+from ligerdiag.model.report import Disagreement
+from ligerdiag.text import count_of
+
+
+def render_figure(value: float) -> str:
+    """Returns a relative error in two digits, such as `0.25`, `1.2e+04` or `0`."""
+    if isnan(value):
+        return "not a number"
+    return f"{value:.2g}" if isfinite(value) else "infinite"
+
+
+def render_numbers(numbers: OutputNumbers) -> str:
+    """Such as `stale: relative error 1.2e+04, equal to the stale prediction`."""
+    return f"{numbers.attribution.value}: {render_error(numbers)}"
+
+
+def render_error(numbers: OutputNumbers) -> str:
+    """Such as `relative error 1.2e+04, equal to the stale prediction`."""
+    error = f"relative error {render_figure(numbers.error)}"
+    rows = f" ({numbers.rows_fresh} of {numbers.rows} rows as intended, {numbers.rows_stale} stale)"
+    match numbers.attribution:
+        case Attribution.STALE:
+            words = f"{error}, equal to the stale prediction"
+        case Attribution.PARTLY_STALE:
+            words = f"{error}, some rows as intended and the others stale"
+        case Attribution.FRESH | Attribution.LOSSY:
+            distance = render_figure(numbers.distance)
+            words = f"{error}, tolerance {render_figure(numbers.tolerance)}, the stale prediction {distance} away"
+        case Attribution.NEITHER:
+            words = f"{error}, and {render_figure(numbers.stale_error)} from the stale prediction"
+        case Attribution.UNDECIDED:
+            words = f"{error}, the stale prediction {render_figure(numbers.distance)} away from the intended"
+    return words + rows if numbers.rows else words
+
+
+def summarise_numbers(outputs: Mapping[str, OutputNumbers]) -> str:
+    """Such as `105 outputs stale, relative error 0.3 to 1.2e+04; 1 undecided`, the commonest first."""
+    found: dict[Attribution, list[float]] = {}
+    for numbers in outputs.values():
+        found.setdefault(numbers.attribution, []).append(numbers.error)
+    phrases: list[str] = []
+    for attribution, errors in sorted(found.items(), key=lambda item: -len(item[1])):
+        finite = [error for error in errors if isfinite(error)]
+        low, high = (render_figure(min(finite)), render_figure(max(finite))) if finite else ("", "")
+        span = f", relative error {low if low == high else f'{low} to {high}'}" if finite else ""
+        noun = count_of(len(errors), "output") if not phrases else str(len(errors))
+        phrases.append(f"{noun} {attribution.value}{span}")
+    return "; ".join(phrases)
+
+
+def render_device_numbers(output: DeviceOutput) -> str:
+    """Such as `stale: relative error 1.2e+04`, the worst over the draws."""
+    text = f"{output.attribution.value}: relative error {render_figure(compute_worst(output.errors))}"
+    return f"{text}, {render_figure(output.unsteady)} between two runs" if output.unsteady else text
+
+
+def compute_worst(errors: tuple[float, ...]) -> float:
+    """Returns the largest, NaN when one is; 0 when there is none."""
+    return max(errors, key=lambda error: (isnan(error), error), default=0.0)
+
+
+WRONG = frozenset({Attribution.STALE, Attribution.PARTLY_STALE, Attribution.NEITHER})
+"""Numbers that are not the intended ones, by more than precision."""
+
+
+_RACES = "LD005"
+"""Id of the rule whose outputs hang on what runs at the same time."""
+_WRITES = "LD006"
+"""Id of the rule that finds each hidden write."""
+_WRONG_READS = frozenset({"LD001", "LD002", "LD004"})
+"""Ids of the rules whose outputs miss a hidden write, or see one that they should not."""
+
+
+class Agreement(StrEnum):
+    """How numbers compare with a verdict."""
+
+    AGREES = "agrees"
+    SILENT = "says nothing"
+    DISAGREES = "disagrees"
+
+
+def compute_agreement(
+    verdict: Verdict, attribution: Attribution, *, can_tell: bool = True, in_program_order: bool = True
+) -> Agreement:
+    """Returns the agreement by the table above.
+
+    can_tell: whether the intended and the stale numbers are further apart than rounding, and the arguments reach what
+    would make them differ. in_program_order: whether the
+    numbers equal those of program order, so that lossy ones are so against the reference only.
+    """
+    match verdict:
+        case Verdict.UNKNOWN:
+            return Agreement.SILENT
+        case Verdict.FRESH | Verdict.LATENT:
+            if attribution in WRONG:
+                return Agreement.DISAGREES
+            silent = attribution is Attribution.UNDECIDED or (attribution is Attribution.LOSSY and not in_program_order)
+            return Agreement.SILENT if silent else Agreement.AGREES
+        case Verdict.STALE | Verdict.CLOBBERED:
+            if attribution in WRONG:
+                return Agreement.AGREES
+            wrong = attribution is Attribution.FRESH and can_tell
+            return Agreement.DISAGREES if wrong else Agreement.SILENT
+        case _:
+            assert_never(verdict)
+
+
+def compute_replay_agreements(
+    outputs: Mapping[str, Verdict], replay: Replay | None, findings: Sequence[Finding] = ()
+) -> dict[str, Agreement]:
+    """Output name to what its replay says to its verdict; empty when nothing was replayed."""
+    if replay is None or replay.state is not ReplayState.DONE:
+        return {}
+    silent = find_unreached(findings, replay) | find_mixed(findings)
+    return {
+        name: compute_agreement(
+            outputs[name],
+            n.attribution,
+            can_tell=n.distance > n.tolerance and name not in silent,
+            in_program_order=n.error <= n.tolerance,
+        )
+        for name, n in replay.outputs.items()
+        if name in outputs
+    }
+
+
+def find_unreached(findings: Sequence[Finding], replay: Replay | None) -> frozenset[str]:
+    """Returns the names of the outputs of which every finding has an instruction that the replay's arguments do not
+    reach."""
+    if replay is None or not replay.unreached:
+        return frozenset()
+    unreached = frozenset(replay.unreached)
+    told: dict[str, bool] = {}
+    for finding in findings:
+        is_reached = unreached.isdisjoint(finding.instructions)
+        for name in finding.outputs:
+            told[name] = told.get(name, False) or is_reached
+    return frozenset(name for name, is_reached in told.items() if not is_reached)
+
+
+def find_racing(findings: Sequence[Finding]) -> frozenset[str]:
+    """Returns the names of the outputs that race."""
+    return frozenset(name for finding in findings if finding.rule == _RACES for name in finding.outputs)
+
+
+def find_mixed(findings: Sequence[Finding]) -> frozenset[str]:
+    """Returns the names of the outputs that some of the hidden writes reach wrongly, and not all."""
+    written = {(finding.instructions[:1], finding.operand) for finding in findings if finding.rule == _WRITES}
+    missed: dict[str, set[tuple[tuple[str, ...], int | None]]] = {}
+    for finding in findings:
+        if finding.rule in _WRONG_READS:
+            for name in finding.outputs:
+                missed.setdefault(name, set()).add((finding.instructions[:1], finding.operand))
+    return frozenset(name for name, writes in missed.items() if len(writes) < len(written))
+
+
+def compute_device_agreements(
+    device: DeviceRun | None, racing: frozenset[str] = frozenset(), unreached: frozenset[str] = frozenset()
+) -> dict[str, Agreement]:
+    """Output name to what the device says to the verdict on its own artifact; empty when nothing was run.
+
+    racing: as of `find_racing`. unreached: as of `find_unreached`.
+    """
+    if device is None:
+        return {}
+    verdicts = {name: Verdict(word) for name, word in device.verdicts.items()}
+    found = {
+        name: compute_agreement(
+            verdicts[name],
+            output.attribution,
+            can_tell=output.distance > output.tolerance and name not in unreached,
+            in_program_order=all(error <= output.tolerance for error in output.errors),
+        )
+        for name, output in device.outputs.items()
+        if name in verdicts
+    }
+    return {
+        name: Agreement.SILENT if said is Agreement.DISAGREES and name in racing else said
+        for name, said in found.items()
+    }
+
+
+def compute_disagreements(
+    outputs: Mapping[str, Verdict], findings: Sequence[Finding], replay: Replay | None, device: DeviceRun | None
+) -> tuple[Disagreement, ...]:
+    """Returns every output about which two of verdict, replay and device say what cannot both be true."""
+    found: list[Disagreement] = []
+    for name, agreement in compute_replay_agreements(outputs, replay, findings).items():
+        if agreement is Agreement.DISAGREES and replay is not None:
+            evidence = _find_evidence(name, findings)
+            found.append(_between_verdict_and_replay(name, outputs[name], replay.outputs[name], evidence))
+    if device is not None:
+        racing = find_racing(findings)
+        for name, agreement in compute_device_agreements(device, racing, find_unreached(findings, replay)).items():
+            if agreement is Agreement.DISAGREES:
+                found.append(_between_verdict_and_device(name, device))
+        for name, output in device.outputs.items():
+            if name not in racing and contradicts_replay(output):
+                found.append(_between_replay_and_device(name, device))
+    return tuple(found)
+
+
+def contradicts_replay(output: DeviceOutput) -> bool:
+    """Returns whether the replay of the device's own artifact differs from the device's results.
+
+    False if the device itself is not steady, or if precision was lost: there replay rounds differently.
+    """
+    if output.replay_error is None or not isfinite(output.replay_error) or output.unsteady > output.tolerance:
+        return False
+    if output.attribution in (Attribution.LOSSY, Attribution.UNDECIDED):
+        return False
+    return output.replay_error > output.tolerance
+
+
+def _between_verdict_and_replay(
+    name: str, verdict: Verdict, numbers: OutputNumbers, evidence: tuple[tuple[str, str], ...]
+) -> Disagreement:
+    return Disagreement(
+        output=name,
+        static=verdict,
+        numbers=numbers.attribution,
+        message=f"`{name}` is {verdict.value} by its schedule and {numbers.attribution.value} when it is replayed",
+        evidence=(("static", verdict.value), *evidence, ("replay", render_numbers(numbers))),
+    )
+
+
+def _between_verdict_and_device(name: str, device: DeviceRun) -> Disagreement:
+    output, verdict = device.outputs[name], Verdict(device.verdicts[name])
+    return Disagreement(
+        output=name,
+        static=verdict,
+        numbers=output.attribution,
+        message=f"`{name}` is {verdict.value} by the schedule of {device.device} and {output.attribution.value} on it",
+        evidence=(("static", f"{verdict.value}, {device.artifact}"), ("device", render_device_numbers(output))),
+    )
+
+
+def _between_replay_and_device(name: str, device: DeviceRun) -> Disagreement:
+    output = device.outputs[name]
+    assert output.replay_error is not None
+    difference = f"{render_figure(output.replay_error)} from it, tolerance {render_figure(output.tolerance)}"
+    return Disagreement(
+        output=name,
+        static=Verdict(device.verdicts[name]) if name in device.verdicts else Verdict.UNKNOWN,
+        numbers=output.attribution,
+        message=f"the replay of `{name}` is not what {device.device} computed",
+        evidence=(("device", render_device_numbers(output)), ("replay", difference)),
+    )
+
+
+def _find_evidence(name: str, findings: Sequence[Finding]) -> tuple[tuple[str, str], ...]:
+    """Returns the evidence of the first finding which reaches the output."""
+    return next(((("finding", f"{f.rule}: {f.message}"), *f.evidence) for f in findings if name in f.outputs), ())

@@ -1,0 +1,1 @@
+"""Records that everything is said in: plain data, no decision. Standard library only."""

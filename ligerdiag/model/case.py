@@ -1,0 +1,209 @@
+"""A case: a JAX function, what to call it with, on which mesh, and what is expected of its schedule.
+
+This file imports neither jax nor triton, and nothing else of ligerdiag unless something is wrong: a case's function is
+only called inside a compile worker.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from operator import index
+from typing import Any, cast
+
+AXES = "xyzwvu"
+"""Names of the axes of a mesh of which only the sizes are given."""
+_KINDS = ("usual", "normal", "squares", "uniform", "randint", "bernoulli", "zeros")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """How an argument's values are drawn, by `jax.random` from its own key.
+
+    kind: `normal` (times `scale`), `squares` of normal ones (times `scale`), `uniform` in [low, high), `randint` in
+    [low, high), `bernoulli` with probability `scale`, `zeros`, or `usual`, which depends on the argument: `randint` for
+    integers, so that by default they are 0 and 1 and count as labels, token ids and steps of any program; `bernoulli`
+    with probability 1/2 for booleans; `squares` for what an optimizer keeps of squared gradients (a leaf of an argument
+    below `nu`, `nu_max`, `v_row`, `v_col`, `sum_of_squares`, `exp_avg_sq` or `second_moment`, or below a field `v` of a
+    class, in AdamW `opt_state[0].nu`), since its root is taken; `normal` for everything else.
+    seed: the integer of `jax.random.key(seed)`.
+    """
+
+    kind: str = "usual"
+    seed: int = 0
+    scale: float = 1.0
+    low: float = 0
+    high: float = 2
+
+    def __post_init__(self) -> None:
+        """Raises InputError for a kind that there is not."""
+        if self.kind not in _KINDS:
+            from ligerdiag.text import suggest
+
+            known = f"{', '.join(_KINDS[:-1])} or {_KINDS[-1]}"
+            raise _refuse(f"expected {known} as a draw but got {_describe(self.kind)}{suggest(self.kind, _KINDS)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Values:
+    """An argument's own values, in each draw the same."""
+
+    data: bytes
+    """Of the argument's shape and dtype, rows first."""
+
+    def __repr__(self) -> str:
+        return f"Values({sha256(self.data).hexdigest()})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arg:
+    """One argument: an array of `shape` and `dtype` (NumPy or ml_dtypes name, such as `float32`, `bfloat16`, `int32`).
+
+    shape: sizes; a number stands for one dimension. dtype: also a dtype of NumPy's or JAX's, such as `jnp.float32`.
+    draw: its values: a `Draw`, or a function such as `lambda key, shape, dtype: jax.random.randint(key, shape, 0, 100)`,
+        which gets `jax.random.key(0)`, or the key of another draw, and whose array is cast to the dtype.
+    partition: for each dimension the mesh axis (or tuple of axes) it is split over, or None; missing means replicated.
+    weak: whether it has JAX's weak type, as a Python number has: it does not turn a bfloat16 beside it into a float32.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    draw: Draw | Values | Callable[..., Any] = field(default_factory=Draw)
+    partition: tuple[str | tuple[str, ...] | None, ...] = ()
+    donate: bool = False
+    weak: bool = False
+
+    def __post_init__(self) -> None:
+        """Writes the fields as they are typed. Raises InputError for what cannot be meant."""
+        object.__setattr__(self, "shape", _read_shape(self.shape))
+        object.__setattr__(self, "dtype", _read_dtype(self.dtype))
+        object.__setattr__(self, "partition", _read_partition(self.partition))
+        if not isinstance(self.draw, Draw | Values) and not callable(self.draw):
+            raise _refuse(f"expected draw to be a Draw or a function but got {_describe(self.draw)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A program and its expectation.
+
+    function: takes the arguments by position, returns any pytree of arrays; the paths of its leaves name the outputs. A
+        mapping at the top gives plain names, such as {"loss": ..., "bias": ...}. Donated and static arguments of a
+        `jax.jit` are kept.
+    args: the arguments in order, each an `Arg` or any pytree of them. A `jax.ShapeDtypeStruct` counts as an `Arg`; a
+        JAX or NumPy array as one with these values; a Python number as in `jax.jit`.
+    params: the values that distinguish this case from its siblings; they make the id `name[a-b-c]`.
+    mesh: axis name to size, in order, or sizes of axes that are called x, y, z; empty for one device.
+    expected: None (no expectation: a finding fails the run), `fresh` (every output fresh), `hazard` (at least one
+        output stale, clobbered or latent), or a mapping from output name to a verdict or to alternatives
+        (`stale|latent`); the name `*` stands for the outputs that are not named, which must otherwise be fresh.
+    expected_rules: None (not looked at), or the ids of exactly the rules that have findings, such as ("LD006",
+        "LD009"); beside `expected`. A rule that needs a replay or a device counts only where there was one; "LD017?"
+        may have findings in one run and none in the next.
+    effects: the effects of custom calls without IR to follow: from the name of a target or kernel to the numbers of the
+        operands that it overwrites and reads, such as {"my_ffi_target": {"writes": [0]}}; they take precedence over
+        those of the configuration file.
+    expected_elsewhere: replaces `expected` and `expected_rules` when a toolchain other than the default one compiles:
+        from the name of the toolchain to a value as in `expected`.
+    reference: the same function in plain jnp, when there is one.
+    about: one line: the report or question that it represents.
+    mitigation: the measure against a kernel's hidden write, in one word, such as `trivial` or `aliased`: a rung of the
+        ladder that `bisect --over mitigation` climbs. Cases of one table are rungs of one ladder when they have the
+        same name, the same params but for one, and mitigations of their own. If it is empty, the one param that is a
+        usual word for it (hidden, trivial, barrier, aliased, out_of_place, shard_map) is used.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    params: tuple[Any, ...] = ()
+    mesh: Mapping[str, int] = field(default_factory=dict[str, int])
+    expected: str | Mapping[str, str] | None = None
+    expected_rules: tuple[str, ...] | None = None
+    effects: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict[str, Mapping[str, Sequence[int]]])
+    expected_elsewhere: Mapping[str, str | Mapping[str, str]] = field(
+        default_factory=dict[str, str | Mapping[str, str]]
+    )
+    reference: Callable[..., Any] | None = None
+    about: str = ""
+    mitigation: str = ""
+
+    def __post_init__(self) -> None:
+        """Writes the fields as they are typed. Raises InputError for what cannot be meant."""
+        if not isinstance(cast("object", self.name), str) or not self.name:
+            raise _refuse(f"expected name to be a text but got {_describe(self.name)}")
+        if not callable(self.function):
+            raise _refuse(f"expected function to be a function but got {_describe(self.function)}")
+        object.__setattr__(self, "args", _read_sequence("args", self.args, "arguments"))
+        object.__setattr__(self, "params", _read_sequence("params", self.params, "values"))
+        object.__setattr__(self, "mesh", read_mesh(self.mesh))
+        if not isinstance(cast("object", self.effects), Mapping):
+            raise _refuse(f"expected effects to be a mapping of target to operands but got {_describe(self.effects)}")
+
+    @property
+    def id(self) -> str:
+        """`name`, or `name[a-b-c]` with the params as their `str`."""
+        if not self.params:
+            return self.name
+        return f"{self.name}[{'-'.join(str(p) for p in self.params)}]"
+
+
+def read_mesh(mesh: Mapping[str, int] | Sequence[int]) -> dict[str, int]:
+    """Axis to size, from such a mapping or from sizes alone; InputError for what is neither."""
+    wanted = "expected mesh to be a mapping of axis name to size, or sizes, but got"
+    given = cast("object", mesh)
+    if isinstance(given, Mapping):
+        sizes = cast("Mapping[object, object]", given)
+    elif isinstance(given, tuple | list):
+        if len(mesh) > len(AXES):
+            raise _refuse(f"expected a mesh of at most {len(AXES)} axes but got {len(mesh)}: give their names, too")
+        sizes = dict(zip(AXES, cast("Sequence[object]", given), strict=False))
+    else:
+        raise _refuse(f"{wanted} {_describe(mesh)}")
+    try:
+        return {str(axis): index(cast("Any", size)) for axis, size in sizes.items()}
+    except TypeError:
+        raise _refuse(f"{wanted} {_describe(mesh)}") from None
+
+
+def _read_shape(shape: Any) -> tuple[int, ...]:
+    try:
+        read = tuple(map(index, shape if hasattr(shape, "__iter__") else (shape,)))
+    except TypeError:
+        read = (-1,)
+    if any(size < 0 for size in read):
+        raise _refuse(f"expected shape to be a tuple of sizes but got {_describe(shape)}")
+    return read
+
+
+def _read_dtype(dtype: object) -> str:
+    """Returns its name; for a scalar type of JAX the name of its dtype."""
+    names = (dtype, getattr(dtype, "name", None), getattr(getattr(dtype, "dtype", None), "name", None))
+    name = next((name for name in (*names, getattr(dtype, "__name__", None)) if isinstance(name, str)), None)
+    if name is None:
+        raise _refuse(f"expected dtype to be a name such as `float32` but got {_describe(dtype)}")
+    return name
+
+
+def _read_partition(partition: object) -> tuple[Any, ...]:
+    if isinstance(partition, str):
+        return (partition,)
+    if not isinstance(partition, Iterable):
+        raise _refuse(f"expected partition to be a tuple of mesh axes but got {_describe(partition)}")
+    return tuple(cast("Iterable[Any]", partition))
+
+
+def _read_sequence(field_name: str, value: object, of: str) -> tuple[Any, ...]:
+    if not isinstance(value, tuple | list):
+        raise _refuse(f"expected {field_name} to be a tuple of {of} but got {_describe(value)}: write `(it,)`")
+    return tuple(cast("list[Any]", value))
+
+
+def _describe(value: object) -> str:
+    """`(8,) (type tuple)`; a long value is cut off."""
+    return f"{value!r:.60} (type {type(value).__name__})"
+
+
+def _refuse(message: str) -> Exception:
+    """Returns an InputError."""
+    from ligerdiag.errors import InputError
+
+    return InputError(message)

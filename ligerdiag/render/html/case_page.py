@@ -1,0 +1,164 @@
+"""One case's page."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ligerdiag.model.report import CaseReport, CheckReport, Noun
+from ligerdiag.model.schedule_view import Access, MutatedBuffer, ScheduleView, Step
+from ligerdiag.render.html.band import BAND_HEIGHT, Band, NarrowBand, compute_band, compute_narrow_band
+from ligerdiag.render.html.band_columns import Column, compute_columns, count_hidden
+from ligerdiag.render.html.dataflow import compute_dataflow
+from ligerdiag.render.html.dataflow_graph import compute_graph
+from ligerdiag.render.html.environment import INDEX, SIGNS, Sign, compute_packed, render, sign_of
+from ligerdiag.render.html.figures import compute_errors_plot, compute_timeline
+from ligerdiag.render.html.headline import compute_headline
+from ligerdiag.render.html.prose import Chip, compute_listing, compute_parts, compute_step_ids, compute_ways, list_chips
+from ligerdiag.render.html.subject import Subject, compute_articles, find_subject, list_buffers
+from ligerdiag.render.json import compute_version
+from ligerdiag.render.terminal.diagnostics import render_device_word, render_replay_word
+from ligerdiag.render.terminal.spans import compute_text
+
+MAX_BANDS = 2
+"""Buffers that are all drawn at once; of more, `FEW_BANDS` are, and the others are folded."""
+FEW_BANDS = 1
+MAX_CHIPS = 12
+"""Outputs that are all shown at the top; of more, `FEW_CHIPS` are, and the others are folded."""
+FEW_CHIPS = 6
+MAX_WAYS = 4
+"""Groups of outputs whose way is shown at once."""
+MAX_FINDINGS = 2
+"""Findings that are shown whole at once; the others are a line each."""
+MAX_TITLES = 8
+"""Findings that are shown as a line at once, with those that are shown whole."""
+MAX_PLOTS = 6
+"""Outputs whose numbers are shown at once."""
+MAX_FACTS = 6
+"""Pieces of evidence of a finding that are shown at once."""
+MAX_MISSING = 3
+"""Missing edges of a way that are shown at once."""
+MAX_ROWS = 24
+"""Instructions up to which schedule and HLO are not folded."""
+PAGE_WIDTH = 1120
+"""User units of a picture that fit on a wide page without scrolling."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BufferPicture:
+    """One mutated buffer, drawn."""
+
+    number: int
+    """Index into the view's buffers."""
+    buffer: MutatedBuffer
+    columns: tuple[Column, ...]
+    table: tuple[tuple[Access, Step, Sign], ...]
+    """Everything that happens to it, one by one."""
+    merged: int
+    """Reads that share a mark with others."""
+    wide: Band
+    narrow: NarrowBand
+
+
+def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDEX, version: str = "") -> str:
+    """Returns a whole HTML document. index: where its way back leads. version: ligerdiag's own."""
+    view = case.view
+    steps = compute_step_ids(view)
+    subject = find_subject(case)
+    headline = compute_headline(case, subject)
+    chips = list_chips(case)
+    pictures = () if view is None else compute_pictures(view, subject)
+    graph = None if view is None else compute_graph(view)
+    return render(
+        "case.html.jinja",
+        "report.css",
+        "case.js",
+        case=case,
+        report=report,
+        index=index,
+        version=version or compute_version(),
+        noun=report.noun.value,
+        has_expectation=report.noun is Noun.CASE,
+        headline=headline,
+        plain=compute_parts(headline.plain, steps),
+        sentence=compute_parts(headline.detail, steps),
+        view=view,
+        pictures=pictures,
+        subject=subject,
+        max_bands=MAX_BANDS if len(pictures) <= MAX_BANDS else FEW_BANDS,
+        shown_chips=len(chips) if len(chips) <= MAX_CHIPS else FEW_CHIPS,
+        max_ways=MAX_WAYS,
+        max_findings=MAX_FINDINGS,
+        max_titles=MAX_TITLES,
+        max_plots=MAX_PLOTS,
+        max_facts=MAX_FACTS,
+        max_missing=MAX_MISSING,
+        max_rows=MAX_ROWS,
+        signs_of={chip.name: chip.sign for chip in chips},
+        folded_chips=_count_words(chips[FEW_CHIPS:]),
+        page_width=PAGE_WIDTH,
+        band_height=BAND_HEIGHT,
+        legend=_list_legend(pictures),
+        chips=chips,
+        ways=() if view is None else compute_ways(view, chips, steps),
+        names={} if view is None else {step.id: step.name for step in view.steps},
+        dataflow=None if graph is None else compute_dataflow(graph),
+        undrawn=0 if graph is None else graph.omitted,
+        articles=compute_articles(case, steps),
+        plot=compute_errors_plot(case, [chip.name for chip in chips]),
+        replay_word=compute_text(render_replay_word(case)),
+        device_word=compute_text(render_device_word(case)),
+        timeline=None if view is None else compute_timeline(view, tuple(p.number for p in pictures)),
+        listing=() if view is None else compute_listing(view, case.source_roots),
+        packed="" if view is None else compute_packed(view.text),
+        anchors=[] if view is None else [[line, number] for number, line in view.anchors],
+        disagreements=[(one, [(k, compute_parts(v, steps)) for k, v in one.evidence]) for one in case.disagreements],
+        expected=_describe_expected(case.expected),
+    )
+
+
+def compute_pictures(view: ScheduleView, subject: Subject) -> tuple[BufferPicture, ...]:
+    """Returns the pictures: the subject's buffer first, then those with the worst reads."""
+    pictures: list[BufferPicture] = []
+    steps = {step.id: step for step in view.steps}
+    for number in list_buffers(view, subject):
+        buffer = view.buffers[number]
+        columns = compute_columns(view, number)
+        pictures.append(
+            BufferPicture(
+                number=number,
+                buffer=buffer,
+                columns=columns,
+                table=tuple(
+                    (a, steps[a.step], sign_of(a)) for a in view.accesses if a.buffer == number and a.step in steps
+                ),
+                merged=count_hidden(columns),
+                wide=compute_band(columns, buffer.kernel),
+                narrow=compute_narrow_band(columns),
+            )
+        )
+    return tuple(pictures)
+
+
+def _count_words(chips: Sequence[Chip]) -> str:
+    """Such as `22 STALE, 2 fresh`."""
+    return ", ".join(f"{number} {word}" for word, number in Counter(chip.word for chip in chips).items())
+
+
+def _list_legend(pictures: tuple[BufferPicture, ...]) -> list[Sign]:
+    """Signs that the page uses; what is perhaps a write says so itself."""
+    used = {
+        column.sign.name
+        for picture in pictures
+        for column in picture.columns
+        if not (picture.buffer.unknown and column.sign.name == "write")
+    }
+    return [sign for name, sign in SIGNS.items() if name in used]
+
+
+def _describe_expected(expected: str | Mapping[str, str] | None) -> str:
+    """Returns the case's expectation of its outputs, in words; empty if it has none."""
+    if expected is None:
+        return ""
+    if isinstance(expected, str):
+        return expected
+    return ", ".join(f"{'every other output' if name == '*' else name} {words}" for name, words in expected.items())

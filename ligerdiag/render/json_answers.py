@@ -1,0 +1,155 @@
+"""Bisections and differences as JSON for programs: `$defs` of schema.json are their contract, docs/json.md their
+description.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ligerdiag.analysis.explain.drift import Change, NeighbourhoodPair
+from ligerdiag.judgement.answers import Bisection, BisectionRow, Difference, DifferenceReport, Side
+from ligerdiag.model.findings import SourceLine
+from ligerdiag.model.report import SCHEMA_VERSION
+from ligerdiag.model.schedule_view import Neighbourhood, Reader
+from ligerdiag.render.json import compute_version
+
+type Json = dict[str, Any]
+
+
+def render_bisections_json(bisections: Sequence[Bisection], *, exit_code: int | None = None, version: str = "") -> str:
+    """Returns one JSON object, ASCII only, with a final newline. exit_code, version: as in `render_json`."""
+    top: Json = {
+        "schema": SCHEMA_VERSION,
+        "version": version or compute_version(),
+        "exit_code": exit_code,
+        "bisections": [_bisection(one) for one in bisections],
+    }
+    return json.dumps(top, indent=2, allow_nan=False) + "\n"
+
+
+def _bisection(one: Bisection) -> Json:
+    return {
+        "case": one.case_id,
+        "target": one.target,
+        "toolchain": one.toolchain,
+        "axis": one.axis.value,
+        "columns": list(one.columns),
+        "rows": [_row(row) for row in one.rows],
+        "answers": list(one.answers),
+        "notes": list(one.notes),
+        "trials": one.trials,
+        "compiled": one.compiled,
+        "seconds": round(one.seconds, 6),
+        "interrupted": one.interrupted,
+        "unsettled": one.is_unsettled,
+    }
+
+
+def _row(row: BisectionRow) -> Json:
+    return {
+        "label": row.label.strip(),
+        "answer": row.is_answer,
+        "word": row.word,
+        "outputs": {name: verdict.value for name, verdict in row.outputs.items()},
+        "cells": dict(row.cells),
+        "replay": row.replay,
+        "evidence": [{"label": label, "text": text} for label, text in row.evidence],
+        "error": row.error,
+        "artifact": row.artifact,
+    }
+
+
+def render_differences_json(report: DifferenceReport, *, exit_code: int | None = None, version: str = "") -> str:
+    """Returns one JSON object, ASCII only, with a final newline. exit_code, version: as in `render_json`."""
+    top: Json = {
+        "schema": SCHEMA_VERSION,
+        "version": version or compute_version(),
+        "exit_code": exit_code,
+        "seconds": round(report.seconds, 6),
+        "interrupted": report.interrupted,
+        "notes": list(report.notes),
+        "differences": [_difference(one) for one in report.differences],
+    }
+    return json.dumps(top, indent=2, allow_nan=False) + "\n"
+
+
+def _difference(one: Difference) -> Json:
+    return {
+        "name": one.name,
+        "differs": one.differs,
+        "first": _side(one.first),
+        "second": _side(one.second),
+        "verdicts": [
+            {"output": name, "first": first and first.value, "second": second and second.value}
+            for name, first, second in one.verdicts
+        ],
+        "writes": [_write(pair) for pair in one.writes],
+        "changes": [_change(change) for change in one.changes],
+    }
+
+
+def _side(side: Side) -> Json:
+    report = side.report
+    return {
+        "label": side.label,
+        "id": report.id,
+        "target": report.target,
+        "toolchain": report.toolchain,
+        "artifact": report.artifact,
+        "error": report.error,
+        "not_covered": list(report.coverage.not_covered),
+    }
+
+
+def _write(pair: NeighbourhoodPair) -> Json:
+    one = pair.before or pair.after
+    assert one is not None
+    return {
+        "kernel": one.kernel,
+        "operand": one.operand,
+        "number": one.number,
+        "first": _neighbourhood(pair.before),
+        "second": _neighbourhood(pair.after),
+        "readers": [{"first": _reader(two.before), "second": _reader(two.after)} for two in pair.readers],
+        "changes": [_change(change) for change in pair.changes],
+    }
+
+
+def _neighbourhood(one: Neighbourhood | None) -> Json | None:
+    if one is None:
+        return None
+    return {
+        "fate": one.fate.value,
+        "source": _source(one.source),
+        "shape": one.shape,
+        "bytes": one.size,
+        "copied_by": list(one.copied_by),
+        "shares": list(one.shares),
+    }
+
+
+def _reader(reader: Reader | None) -> Json | None:
+    if reader is None:
+        return None
+    return {
+        "side": reader.side.value,
+        "reads": reader.origin.value,
+        "opcode": reader.opcode,
+        "op_name": reader.op_name,
+        "source": _source(reader.source),
+        "within": reader.within or "",
+    }
+
+
+def _change(change: Change) -> Json:
+    return {
+        "kind": change.kind.value,
+        "text": change.text,
+        "matters": not change.is_minor,
+        "output": change.output,
+        "source": _source(change.source),
+    }
+
+
+def _source(source: SourceLine | None) -> Json | None:
+    return source and {"file": source.file, "line": source.line or None, "function": source.function}

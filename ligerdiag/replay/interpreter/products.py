@@ -1,0 +1,205 @@
+"""Matrix products: `dot`, `__cublas$gemm` and `__cublas$lt$matmul`.
+
+`dot`: products of arrays over any batch and contracting dimensions.
+
+(1) Floats narrower than f32 are widened to f32; the product accumulates in f32, in f64 where an operand or the result
+    is f64, and is rounded once, to the result's dtype. Integers are exact, modulo the result's width.
+(2) `precision_config` is ignored: it allows a device to accumulate less exactly, it never asks for it.
+(3) Both operands are brought into one form, [batch, m, k] x [batch, k, n] in row-major order, so that BLAS takes one path
+    and equal products get equal bits however they were written.
+
+Matrix products by cuBLAS: `__cublas$gemm` and `__cublas$lt$matmul`.
+
+D = activation(alpha * lhs x rhs + beta * C + bias), computed in f32 (f64 where an operand is f64) and rounded once.
+Operands: lhs, rhs, C if beta is not 0, the bias if the epilogue adds one. Results: D, the activation's input if the
+epilogue says AUX, and a workspace, whose content must not be read: zeros here.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.shape import is_tuple
+from ligerdiag.replay.interpreter.dtypes import NARROW_FLOATS, DType, get_dimensions, get_dtype
+from ligerdiag.replay.interpreter.scope import Array, Evaluate, NotCoveredError, Scope, Value
+
+LARGE = 8 << 20
+"""Bytes above which transposed matrices stay transposed: BLAS packs both kinds into the same panels."""
+EXACT_IN_F64 = 2**53
+
+
+def compute_product_dtype(lhs: DType, rhs: DType, result: DType) -> DType:
+    """Returns the dtype of the computation of a product: f32, f64, c64 or c128, or the result's dtype if there is no
+    float."""
+    dtypes = [np.dtype(np.float32) if d in NARROW_FLOATS else d for d in (lhs, rhs, result)]
+    if all(d.kind in "biu" for d in dtypes):
+        return result
+    wide = any(d in (np.dtype(np.float64), np.dtype(np.complex128)) for d in dtypes)
+    if any(d.kind == "c" for d in dtypes):
+        return np.dtype(np.complex128 if wide else np.complex64)
+    return np.dtype(np.float64 if wide else np.float32)
+
+
+def compute_product(lhs: Array, rhs: Array, numbers: Any, result: DType) -> Array:
+    """[batch.., lhs kept.., rhs kept..], not yet rounded to the result's dtype.
+
+    numbers: a DotDimensionNumbers, or what has its four fields as sequences of int.
+    """
+    lhs_batch, rhs_batch = list(numbers.lhs_batch_dimensions), list(numbers.rhs_batch_dimensions)
+    lhs_contracted, rhs_contracted = list(numbers.lhs_contracting_dimensions), list(numbers.rhs_contracting_dimensions)
+    lhs_kept = [d for d in range(lhs.ndim) if d not in (*lhs_batch, *lhs_contracted)]
+    rhs_kept = [d for d in range(rhs.ndim) if d not in (*rhs_batch, *rhs_contracted)]
+    left = _group(lhs, (lhs_batch, lhs_kept, lhs_contracted))
+    right = _group(rhs, (rhs_batch, rhs_contracted, rhs_kept))
+    shape = (
+        *(lhs.shape[d] for d in lhs_batch),
+        *(lhs.shape[d] for d in lhs_kept),
+        *(rhs.shape[d] for d in rhs_kept),
+    )
+    dtype = compute_product_dtype(lhs.dtype, rhs.dtype, result)
+    multiply = _multiply_integers if dtype.kind in "biu" else _multiply_floats
+    return multiply(left, right, dtype).reshape(shape)
+
+
+def _group(array: Array, groups: Sequence[Sequence[int]]) -> Array:
+    """Three dimensions: one per group of dimensions."""
+    transposed = array.transpose([d for group in groups for d in group])
+    return transposed.reshape([math.prod(array.shape[d] for d in group) for group in groups])
+
+
+def _multiply_floats(left: Array, right: Array, dtype: DType) -> Array:
+    return np.matmul(_lay_out(left, dtype), _lay_out(right, dtype))
+
+
+def _lay_out(array: Array, dtype: DType) -> Array:
+    """Row-major matrices; large ones may be transposed, which BLAS takes as they are."""
+    if array.size * dtype.itemsize > LARGE and array.strides[1] < array.strides[2]:
+        return np.ascontiguousarray(array.swapaxes(1, 2), dtype).swapaxes(1, 2)
+    return np.ascontiguousarray(array, dtype)
+
+
+def _multiply_integers(left: Array, right: Array, dtype: DType) -> Array:
+    """Exact modulo the width of `dtype`; for predicates `or` of `and`."""
+    bound = left.shape[2] * _bound(left) * _bound(right)
+    if bound < EXACT_IN_F64:  # every partial sum is an integer that f64 holds: BLAS is exact
+        product: Array = np.matmul(left.astype(np.float64), right.astype(np.float64))
+        return product.astype(np.int64).astype(dtype)
+    wide = np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
+    return np.matmul(left.astype(wide), right.astype(wide)).astype(dtype)
+
+
+def _bound(array: Array) -> int:
+    return max(abs(int(array.min())), abs(int(array.max()))) if array.size else 0
+
+
+def evaluate_dot(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
+    """Returns the product, in the instruction's dtype."""
+    dtype = get_dtype(instruction.shape)
+    lhs, rhs = np.asarray(operands[0]), np.asarray(operands[1])
+    with np.errstate(all="ignore"):
+        return compute_product(lhs, rhs, instruction.proto.dot_dimension_numbers, dtype).astype(dtype, copy=False)
+
+
+DOT: Mapping[str, Evaluate] = {"dot": evaluate_dot}
+
+
+def _gelu(x: Array) -> Array:
+    """cuBLASLt's GELU: the approximation by tanh."""
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi).astype(x.dtype) * (x + 0.044715 * x**3)))
+
+
+def _relu(x: Array) -> Array:
+    return np.maximum(x, 0)
+
+
+def _silu(x: Array) -> Array:
+    return x / (1 + np.exp(-x))
+
+
+_ACTIVATIONS: Mapping[str, Callable[[Array], Array] | None] = {
+    "DEFAULT": None,
+    "RELU": _relu,
+    "GELU": _gelu,
+    "SILU": _silu,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DotNumbers:
+    lhs_batch_dimensions: tuple[int, ...]
+    rhs_batch_dimensions: tuple[int, ...]
+    lhs_contracting_dimensions: tuple[int, ...]
+    rhs_contracting_dimensions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Epilogue:
+    """The steps after the product."""
+
+    adds_bias: bool
+    activation: Callable[[Array], Array] | None
+    has_auxiliary: bool
+
+
+def parse_epilogue(name: str) -> _Epilogue:
+    """From XLA's name, such as `BIAS_GELU_AUX`; raises NotCoveredError for one that is not known."""
+    adds_bias = name == "BIAS" or name.startswith("BIAS_")
+    rest = name.removeprefix("BIAS").removeprefix("_") or "DEFAULT"
+    has_auxiliary = rest == "GELU_AUX"
+    activation = rest.removesuffix("_AUX") if has_auxiliary else rest
+    if activation not in _ACTIVATIONS:
+        raise NotCoveredError(f"matmul with the epilogue {name}")
+    return _Epilogue(adds_bias=adds_bias, activation=_ACTIVATIONS[activation], has_auxiliary=has_auxiliary)
+
+
+def _read_config(instruction: HloInstruction) -> Mapping[str, Any]:
+    try:
+        config = json.loads(instruction.proto.backend_config)["gemm_backend_config"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ArtifactError(f"`{instruction.name}` has no configuration of a matmul") from error
+    for name in ("grad_x", "grad_y", "damax_output", "scale_mode"):
+        if config.get(name):
+            raise NotCoveredError(f"matmul with {name}")
+    return config
+
+
+def evaluate_gemm(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
+    """Returns the product and what follows it; see the module's docstring."""
+    config = _read_config(instruction)
+    epilogue = parse_epilogue(str(config.get("epilogue", "DEFAULT")))
+    shapes = list(instruction.shape.tuple_shapes) if is_tuple(instruction.shape) else [instruction.shape]
+    arrays = [np.asarray(operand) for operand in operands]
+    beta, dtype = float(config.get("beta", 0)), get_dtype(shapes[0])
+    if len(arrays) != 2 + bool(beta) + epilogue.adds_bias:
+        raise NotCoveredError(f"matmul of {len(arrays)} operands")
+    written = config.get("dot_dimension_numbers", {})
+    names = _DotNumbers.__slots__
+    numbers = _DotNumbers(**{name: tuple([int(d) for d in written.get(name, ())]) for name in names})
+    with np.errstate(all="ignore"):
+        wide = compute_product_dtype(arrays[0].dtype, arrays[1].dtype, dtype)
+        total = compute_product(arrays[0], arrays[1], numbers, dtype)
+        alpha = complex(float(config.get("alpha_real", 1)), float(config.get("alpha_imag", 0)))
+        if alpha != 1:
+            total = total * np.asarray(alpha if wide.kind == "c" else alpha.real).astype(wide)
+        if beta:
+            total = total + np.asarray(beta).astype(wide) * arrays[2].astype(wide)
+        if epilogue.adds_bias:
+            total = total + arrays[-1].astype(wide)  # along the last dimensions
+        if total.shape != get_dimensions(shapes[0]):
+            raise ArtifactError(f"`{instruction.name}` computes {total.shape}, not {get_dimensions(shapes[0])}")
+        results = [total.astype(dtype, copy=False)]
+        if epilogue.activation is not None:
+            results = [epilogue.activation(total).astype(dtype)]
+        if epilogue.has_auxiliary:
+            results.append(total.astype(get_dtype(shapes[1])))
+    results += [np.zeros(get_dimensions(shape), get_dtype(shape)) for shape in shapes[len(results) :]]
+    return tuple(results) if is_tuple(instruction.shape) else results[0]
+
+
+GEMM_CALLS: Mapping[str, Evaluate] = {"__cublas$gemm": evaluate_gemm, "__cublas$lt$matmul": evaluate_gemm}

@@ -1,0 +1,153 @@
+"""Scope of an opcode: its values, the cells that store them in program order, and the little it may ask of the program
+around it.
+
+Cells: the storage of the program's values in program order, and trees of them.
+
+A leaf is one cell, or inside of a shard_map one cell for each device (`Spread`). An array is never overwritten in place: a
+write gives its cell another array, so arrays can be shared.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ligerdiag.errors import ArtifactError, LigerdiagError
+from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.shape import is_tuple
+from ligerdiag.hlo.xla_pb2 import ShapeProto
+
+type Array = np.ndarray[Any, Any]
+type Value = Array | tuple["Value", ...]
+"""An array in its logical shape (strides do not matter), or a tuple; a token is the empty tuple."""
+
+
+class NotCoveredError(LigerdiagError):
+    """Something that replay does not compute; the message names it, such as `convolution`."""
+
+    exit_code = 3
+
+
+class Scope(Protocol):
+    """The program around an instruction."""
+
+    @property
+    def module(self) -> HloModule:
+        """The program: an opcode may look at a computation it calls, to see that it is a mere addition."""
+        ...
+
+    @property
+    def partition(self) -> int:
+        """Number of the device that runs the instruction, 0-based."""
+        ...
+
+    def call(self, computation: int, arguments: Sequence[Value]) -> Value:
+        """Returns the value of the computation with that id, called with these arguments.
+
+        A computation of scalars may be called with arrays of one shape instead: it is evaluated element by element.
+        """
+        ...
+
+
+type Evaluate = Callable[[HloInstruction, tuple[Value, ...], Scope], Value]
+"""Computes one instruction from its operands' values; never changes them. Raises NotCoveredError."""
+
+
+@dataclass(slots=True, eq=False)
+class Cell:
+    """Storage of one array."""
+
+    array: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spread:
+    """One array that each device has its own of."""
+
+    cells: tuple[Cell, ...]
+    """By partition id."""
+
+
+type Cells = Cell | Spread | tuple["Cells", ...]
+
+
+def store(value: Value) -> Cells:
+    """New cells with this content."""
+    if isinstance(value, tuple):
+        return tuple([store(child) for child in value])
+    return Cell(value)
+
+
+def copy_cells(cells: Cells) -> Cells:
+    """Cells of their own with the same content."""
+    match cells:
+        case Cell():
+            return Cell(cells.array)
+        case Spread():
+            return Spread(tuple([Cell(cell.array) for cell in cells.cells]))
+        case _:
+            return tuple([copy_cells(child) for child in cells])
+
+
+def read_cells(cells: Cells) -> Value:
+    """Returns the content; of no cells that are spread over devices."""
+    match cells:
+        case Cell():
+            return cells.array
+        case Spread():
+            raise ArtifactError("a value of a shard_map is used outside of it")
+        case _:
+            return tuple([read_cells(child) for child in cells])
+
+
+def list_cells(cells: Cells) -> list[Cell]:
+    """Returns the leaves in order; of no cells that are spread over devices."""
+    match cells:
+        case Cell():
+            return [cells]
+        case Spread():
+            raise ArtifactError("a value of a shard_map is used outside of it")
+        case _:
+            return [cell for child in cells for cell in list_cells(child)]
+
+
+def nest_cells(shape: ShapeProto, cells: list[Cell]) -> Cells:
+    """Returns the leaves in the form of the shape; takes them off the front of the list."""
+    if is_tuple(shape):
+        return tuple([nest_cells(child, cells) for child in shape.tuple_shapes])
+    return cells.pop(0)
+
+
+def count_devices(cells: Cells) -> int:
+    """Over how many devices a leaf is spread; 0 when none is."""
+    match cells:
+        case Cell():
+            return 0
+        case Spread():
+            return len(cells.cells)
+        case _:
+            return max([count_devices(child) for child in cells], default=0)
+
+
+def pick_cells(cells: Cells, device: int) -> Cells:
+    """Returns this device's part of the cells."""
+    match cells:
+        case Cell():
+            return cells
+        case Spread():
+            return cells.cells[device]
+        case _:
+            return tuple([pick_cells(child, device) for child in cells])
+
+
+def spread_cells(devices: Sequence[Cells]) -> Cells:
+    """Returns one tree of what each device has; a cell that all share stays one."""
+    first = devices[0]
+    if isinstance(first, tuple):
+        children = [one if isinstance(one, tuple) else () for one in devices]
+        return tuple([spread_cells(column) for column in zip(*children, strict=True)])
+    cells = [one for one in devices if isinstance(one, Cell)]
+    if all(cell is first for cell in cells):
+        return first
+    return Spread(tuple(cells))

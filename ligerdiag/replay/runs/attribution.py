@@ -1,0 +1,328 @@
+"""Attribution: an output's numbers held against the intended ones and against wrong ones, within what rounding
+explains.
+
+Attribution: compares an output's numbers with the intended ones, and with the stale ones, which no kernel has
+overwritten.
+
+Norms are Euclidean, computed in f64 from blocks. Errors are relative: to ||intended|| or ||stale||; where that is 0, to
+the other one's norm, or to 1.
+
+  (1) NaN and infinity equal nothing. Where `intended` holds one: undecided. Where only `actual` does: neither.
+  (2) error <= tolerance: fresh, whatever stale would be. An output that no hidden write reaches is fresh; `distance`
+      shows it.
+  (3) stale_error <= tolerance: stale. If distance <= tolerance as well, the two predictions agree and `actual` lies just
+      outside of one: undecided.
+  (4) Partly stale by rows: each row equals the intended or the stale one, and of the rows in which the two differ, both
+      kinds occur. A row is measured against its own norm, and at least against the root mean square of the rows' norms,
+      so that rows of rounding noise do not count as different. A row that equals both is fresh.
+  (5) Partly stale by elements, such as columns: sort each element to the prediction that it is nearer to. Each of the
+      two parts is within tolerance of its own prediction and not of the other. Only if distance > 4 tolerance: sorting
+      halves the error of noise that is about as large as the distance.
+  (6) Lossy: error < 0.5, and `actual` is 10 times nearer to intended than to stale. A bias gradient that lost its small
+      elements to `x + s - s` has error 0.25 while stale is at distance 4e4; its fellow gradients have 0.005 at 1.
+      Not told apart from this: a sum in which one term among many is stale.
+  (7) Else: neither.
+  (8) Integers and booleans have no rounding: tolerance is 0, and an error is the share of elements that differ.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ligerdiag.errors import ArtifactError
+from ligerdiag.model.findings import FAR, Attribution, OutputNumbers
+from ligerdiag.replay.interpreter.dtypes import DType
+from ligerdiag.replay.interpreter.scope import Array
+
+_BY_EPSILON = ((2.0**-52, 1e-12), (2.0**-23, 1e-4), (2.0**-10, 4e-3), (2.0**-7, 2e-2), (2.0**-3, 0.3))
+_WIDEST = 0.5
+
+
+def compute_tolerance(dtypes: Iterable[DType]) -> float:
+    """Relative error in norm that rounding explains; `dtypes` are those of the instructions that an output depends on.
+
+    The narrowest floating point dtype decides, with eps the step above 1:
+
+    - f32, f64: sums in another order, and exp and log that differ by ulps. k roundings of at most eps / 2 add up to
+      sqrt(k) eps / 2; k = 50304 terms (a vocabulary) and a factor of 8 for terms that cancel give 1.1e-4 for f32 and
+      2e-13 for f64. Taken: 1e-4 and 1e-12.
+    - f16: some 4 roundings of eps each, not averaged: 4e-3.
+    - bf16: rounding errs by eps / 2 = 2^-8 at most, the truncation of Triton's interpreter by eps = 2^-7 at most and
+      eps / 3 on average. Seven average truncations that all go one way: 2e-2.
+    - f8: one rounding is eps / 2 = 0.06 (e4m3) or 0.125 (e5m2): 0.3 and 0.5, which tells only what is quite wrong.
+
+    0 where there are no floating point values.
+    """
+    epsilons = [_find_epsilon(dtype) for dtype in dtypes]
+    widest = max(epsilons, default=0.0)
+    if not widest:
+        return 0.0
+    return next((tolerance for epsilon, tolerance in _BY_EPSILON if widest <= epsilon), _WIDEST)
+
+
+def _find_epsilon(dtype: DType) -> float:
+    """0 for integers and booleans."""
+    if dtype.kind in "biu":
+        return 0.0
+    if dtype.kind == "c":
+        dtype = np.dtype(np.float32 if dtype.itemsize == 8 else np.float64)
+    find: Any = ml_dtypes.finfo  # its stubs know some of its own types only
+    return float(find(dtype).eps)
+
+
+BLOCK = 1 << 18
+"""Elements at a time: some temporary arrays of 2 MB, which stay in the cache."""
+
+_LOSSY_NEARNESS = 0.1
+_DISTANCE_TO_SORT = 4.0
+
+type Block = tuple[Array, Array, Array]
+"""actual, intended, stale as f64[rows, elements], scaled."""
+
+
+def compare_output(
+    actual: Array, intended: Array, stale: Array, *, tolerance: float, rows: bool = False
+) -> OutputNumbers:
+    """Attribution of one output; `tolerance` as of `compute_tolerance`. Raises ArtifactError where shapes differ."""
+    if not actual.shape == intended.shape == stale.shape:
+        raise ArtifactError(f"outputs of shape {actual.shape}, {intended.shape} and {stale.shape} are compared")
+    views = _Views(actual, intended, stale)
+    limit = 0.0 if views.exact else tolerance
+    sums = _sum_up(views)
+    error, stale_error, distance = sums.error, sums.stale_error, sums.distance
+    counts = _Rows(total=views.rows)
+    if not sums.finite_intended:
+        attribution = Attribution.UNDECIDED
+    elif not sums.finite_actual:
+        attribution = Attribution.NEITHER
+    elif error <= limit:
+        attribution = Attribution.FRESH
+    elif stale_error <= limit:
+        attribution = Attribution.STALE if distance > limit else Attribution.UNDECIDED
+    elif _is_sorted(sums, limit) or (counts := _count_rows(views, sums, limit)).partly_stale:
+        attribution = Attribution.PARTLY_STALE
+    elif error < FAR and not sums.to_intended >= _LOSSY_NEARNESS * sums.to_stale:
+        attribution = Attribution.LOSSY
+    else:
+        attribution = Attribution.NEITHER
+    if rows and sums.finite_intended and not counts.counted:
+        counts = _count_rows(views, sums, limit)
+    return OutputNumbers(
+        attribution=attribution,
+        error=error,
+        stale_error=stale_error,
+        distance=distance,
+        tolerance=limit,
+        rows_fresh=counts.fresh if rows else 0,
+        rows_stale=counts.stale if rows else 0,
+        rows=views.rows if rows else 0,
+    )
+
+
+def compute_error(actual: Array, intended: Array) -> float:
+    """||actual - intended|| / ||intended||; the absolute norm where that is 0, the share of unequal integers, NaN when
+    either is not finite. Raises ArtifactError where shapes differ."""
+    return compare_output(actual, intended, intended, tolerance=math.inf).error
+
+
+@dataclass(slots=True)
+class _Sums:
+    """Sums of squares over all elements, or numbers of differing elements for what has no rounding."""
+
+    exact: bool
+    intended: float = 0.0
+    stale: float = 0.0
+    actual_intended: float = 0.0
+    actual_stale: float = 0.0
+    stale_intended: float = 0.0
+    finite_actual: bool = True
+    finite_intended: bool = True
+    finite_stale: bool = True
+    parts: list[list[float]] = field(default_factory=lambda: [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    """Of the elements nearer to intended, and of the others: squares of their error against what they are nearer to, of
+    that prediction, and of the difference of the predictions."""
+
+    @property
+    def to_intended(self) -> float:
+        return self._root(self.actual_intended)
+
+    @property
+    def to_stale(self) -> float:
+        return self._root(self.actual_stale) if self.finite_stale else math.inf
+
+    @property
+    def error(self) -> float:
+        finite = self.finite_actual and self.finite_intended
+        return self.to_intended / self.scale_intended if finite else math.nan
+
+    @property
+    def stale_error(self) -> float:
+        finite = self.finite_actual and self.finite_stale
+        return self.to_stale / self.scale_stale if finite else math.nan
+
+    @property
+    def distance(self) -> float:
+        finite = self.finite_intended and self.finite_stale
+        return self._root(self.stale_intended) / self.scale_intended if finite else math.nan
+
+    @property
+    def scale_intended(self) -> float:
+        return self._scale(self.intended, self.stale)
+
+    @property
+    def scale_stale(self) -> float:
+        return self._scale(self.stale, self.intended)
+
+    def _scale(self, own: float, other: float) -> float:
+        # the other one's norm is no scale where it is not finite
+        return self._root(own) or (self._root(other) if math.isfinite(other) else 0.0) or 1.0
+
+    def _root(self, total: float) -> float:
+        return total if self.exact else math.sqrt(total)
+
+
+class _Views:
+    """The three arrays as rows of elements (views, where they are contiguous), and how to read them block by block."""
+
+    def __init__(self, actual: Array, intended: Array, stale: Array) -> None:
+        arrays = (actual, intended, stale)
+        self.exact = all(a.dtype.kind in "biu" for a in arrays)
+        self.complex = any(a.dtype.kind == "c" for a in arrays)
+        self.rows = actual.shape[0] if actual.ndim else 1
+        self.size = actual.size
+        self.row_size = self.size // self.rows if self.rows else 0
+        self._arrays = [a.reshape(self.rows, self.row_size) for a in arrays] if self.size else []
+        self._exponent = 0 if self.exact else -self._find_exponent()
+
+    def iterate_blocks(self) -> Iterator[tuple[int, Block]]:
+        """Number of the first row, and a block of whole rows, or of a part of one row where it is long."""
+        if not self.size:
+            return
+        height, width = max(1, BLOCK // self.row_size), min(self.row_size, BLOCK)
+        for top in range(0, self.rows, height):
+            for left in range(0, self.row_size, width):
+                pieces = [a[top : top + height, left : left + width] for a in self._arrays]
+                yield top, (self._read(pieces[0]), self._read(pieces[1]), self._read(pieces[2]))
+
+    def _read(self, piece: Array) -> Array:
+        if self.exact:
+            return piece
+        if not self.complex:
+            return np.ldexp(piece.astype(np.float64), self._exponent)
+        return np.ldexp(np.ascontiguousarray(piece, np.complex128).view(np.float64), self._exponent)
+
+    def _find_exponent(self) -> int:
+        """Returns the power of two that brings the larger prediction near 1: squares of f64 must neither overflow nor
+        vanish."""
+        largest = 0.0
+        if any(a.dtype.itemsize // (2 if a.dtype.kind == "c" else 1) > 4 for a in self._arrays):
+            self._exponent = 0
+            for _, (_, *predictions) in self.iterate_blocks():
+                for values in predictions:
+                    magnitudes = np.abs(values)
+                    largest = max(largest, float(np.max(magnitudes, initial=0.0, where=np.isfinite(magnitudes))))
+        return math.frexp(largest)[1]
+
+
+def _sum_up(views: _Views) -> _Sums:
+    sums = _Sums(exact=views.exact)
+    with np.errstate(invalid="ignore", over="ignore"):
+        for _, (actual, intended, stale) in views.iterate_blocks():
+            _add_block(sums, actual, intended, stale)
+    return sums
+
+
+def _add_block(sums: _Sums, actual: Array, intended: Array, stale: Array) -> None:
+    own, other, apart = (_square(sums.exact, a, b) for a, b in ((actual, intended), (actual, stale), (stale, intended)))
+    if sums.exact:
+        weights_intended = weights_stale = np.ones(actual.shape)
+    else:
+        weights_intended, weights_stale = intended * intended, stale * stale
+        sums.finite_actual &= bool(np.isfinite(actual).all())
+        sums.finite_intended &= bool(np.isfinite(intended).all())
+        sums.finite_stale &= bool(np.isfinite(stale).all())
+    sums.actual_intended += float(own.sum())
+    sums.actual_stale += float(other.sum())
+    sums.stale_intended += float(apart.sum())
+    sums.intended += float(weights_intended.sum())
+    sums.stale += float(weights_stale.sum())
+    nearer_stale = other < own
+    for part, chosen, errors, weights in (
+        (sums.parts[0], ~nearer_stale, own, weights_intended),
+        (sums.parts[1], nearer_stale, other, weights_stale),
+    ):
+        for number, values in enumerate((errors, weights, apart)):
+            part[number] += float(np.sum(values, where=chosen))
+
+
+def _square(exact: bool, left: Array, right: Array) -> Array:
+    """Square of the difference; 1.0 for elements that differ, where there is no rounding."""
+    if exact:
+        return (left != right).astype(np.float64)
+    difference = left - right
+    return np.multiply(difference, difference, out=difference)
+
+
+def _is_sorted(sums: _Sums, limit: float) -> bool:
+    """Rule (5)."""
+    if not (sums.finite_stale and sums.distance > _DISTANCE_TO_SORT * limit):
+        return False
+    return all(error <= limit**2 * weight < apart for error, weight, apart in sums.parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rows:
+    """Numbers of rows that equal each prediction."""
+
+    total: int
+    fresh: int = 0
+    stale: int = 0
+    told_fresh: int = 0
+    """Fresh rows in which stale is something else."""
+    counted: bool = False
+
+    @property
+    def partly_stale(self) -> bool:
+        return self.fresh + self.stale == self.total and self.stale > 0 and self.told_fresh > 0
+
+
+def _count_rows(views: _Views, sums: _Sums, limit: float) -> _Rows:
+    """Rule (4). A row that is longer than a block is summed up over its blocks, which follow each other."""
+    fresh = stale = told = 0
+    floors = (sums.intended / max(views.rows, 1), sums.stale / max(views.rows, 1))
+    pending: tuple[int, Array] | None = None
+
+    def close(row_sums: Array) -> None:
+        nonlocal fresh, stale, told
+        own, other, apart, intended, former = row_sums
+        least = 1.0 if views.exact else limit**2
+        if views.exact:
+            is_fresh, is_stale, differs = own == 0, other == 0, apart > 0
+        else:
+            is_fresh = own <= least * np.maximum(intended, floors[0])
+            is_stale = (other <= least * np.maximum(former, floors[1])) & (other < own)
+            differs = ~(apart <= least * np.maximum(intended, floors[0]))
+        fresh += int(is_fresh.sum())
+        stale += int((is_stale & ~is_fresh).sum())
+        told += int((is_fresh & differs).sum())
+
+    with np.errstate(invalid="ignore", over="ignore"):
+        for top, (a, i, s) in views.iterate_blocks():
+            squares = [_square(views.exact, *pair) for pair in ((a, i), (a, s), (s, i))]
+            squares += [np.zeros(a.shape), np.zeros(a.shape)] if views.exact else [i * i, s * s]
+            row_sums = np.stack([square.sum(axis=1) for square in squares])
+            if pending is not None and pending[0] == top:
+                pending = (top, pending[1] + row_sums)
+                continue
+            if pending is not None:
+                close(pending[1])
+            pending = (top, row_sums)
+        if pending is not None:
+            close(pending[1])
+    if not views.size:
+        fresh = views.rows
+    return _Rows(total=views.rows, fresh=fresh, stale=stale, told_fresh=told, counted=True)

@@ -1,0 +1,268 @@
+"""One case on numbers: program order, isolated memory and the schedule on its own bytes, compared output by output.
+
+The three runs get the same arguments, drawn as the case says. Program order gives the intended result; a case's
+`reference` tests program order itself. Runs in a process that was started with TRITON_INTERPRET=1 and where JAX
+computes on the CPU.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf, isnan
+from time import perf_counter
+from typing import Any
+
+import jax
+import numpy as np
+
+from ligerdiag.artifacts.artifact import Artifact
+from ligerdiag.compile.cases.arguments import compute_output_names, draw_arguments
+from ligerdiag.errors import ArtifactError, LigerdiagError
+from ligerdiag.hlo.aliasing import find_buffer_fault
+from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.metadata import is_tagged
+from ligerdiag.hlo.module import HloModule
+from ligerdiag.hlo.parse import load_hlo
+from ligerdiag.hlo.shape import TOKEN, is_tuple
+from ligerdiag.model.case import Case
+from ligerdiag.model.findings import FAR, Attribution, OutputNumbers, Replay, ReplayState
+from ligerdiag.replay.interpreter.dtypes import get_dtype
+from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.kernels.kernels import KernelRunner
+from ligerdiag.replay.runs.attribution import compare_output, compute_error, compute_tolerance
+from ligerdiag.replay.runs.memory import REMEMBERED_BYTES, RememberedKernels, count_changed
+from ligerdiag.replay.runs.program import NanWatch, describe_first_nan, needs_explanation, run_program
+from ligerdiag.replay.runs.schedule import Schedule
+from ligerdiag.replay.runs.shards import check_replicas, find_other_copies, join_shards, take_shard
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Programs:
+    """Both modules of an artifact."""
+
+    program: HloModule
+    optimized: HloModule
+    buffers: BufferAssignment
+
+
+type Outputs = tuple[Array, ...]
+"""One output as the devices have it: copies that differ, the one that JAX would show first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Runs:
+    """The results of the three runs, by output name."""
+
+    intended: Mapping[str, Array]
+    """Program order."""
+    stale: Mapping[str, Array]
+    """Program order in isolated memory."""
+    actual: Mapping[str, Outputs]
+    """The schedule on its own bytes."""
+    again: Mapping[str, Outputs]
+    """The schedule once more, where the first time overwrote a constant; else empty."""
+    changed_inputs: Mapping[str, float]
+    """See `Replay.changed_inputs`."""
+    unreached: tuple[str, ...]
+    """See `Replay.unreached`."""
+
+
+def replay_case(case: Case, artifact: Artifact, *, processes: int, rows: bool) -> Replay:
+    """Replays the case's artifact. Limits of coverage are in the record and are not raised.
+
+    processes: how many may share the programs of a kernel's grid. rows: count fresh and stale rows.
+    Raises LigerdiagError when the artifact cannot be read or the case's arguments or reference cannot be computed.
+    """
+    started = perf_counter()
+    programs = load_programs(artifact)
+    arguments = [np.asarray(leaf) for leaf in jax.tree.leaves(draw_arguments(case))]
+    try:
+        with (
+            KernelRunner(artifact.kernel_launches, processes=processes, round_to_nearest=True) as runner,
+            np.errstate(all="ignore"),
+        ):
+            replay = _replay(programs, artifact, arguments, runner, rows)
+    except NotCoveredError as error:
+        return Replay(state=ReplayState.NOT_COVERED, reason=str(error), seconds=perf_counter() - started)
+    record, intended = replay
+    if case.reference is not None:
+        record = _judge_reference(record, intended, compute_reference(case))
+    return replace(record, seconds=perf_counter() - started)
+
+
+def load_programs(artifact: Artifact) -> Programs:
+    """Returns the modules that are replayed. Raises ArtifactError."""
+    if not artifact.as_written.stat().st_size:
+        raise NotCoveredError("a program that could not be translated as written")
+    program, _ = load_hlo(artifact.as_written)
+    optimized, buffers = load_hlo(artifact.optimized)
+    if buffers is None or not optimized.is_scheduled:
+        raise ArtifactError(f"`{artifact.optimized}` holds no schedule or no buffer assignment")
+    if fault := find_buffer_fault(optimized, buffers):
+        raise ArtifactError(f"the buffer assignment of `{artifact.optimized}` does not hold: {fault}")
+    if not is_tagged(program):
+        raise NotCoveredError("a program whose operations are not all tagged: their order is not known")
+    check_replicas(optimized)
+    for module in (program, optimized):
+        if len(module.entry.parameters) != len(artifact.provenance.inputs):
+            raise NotCoveredError("a program whose constants are hoisted to arguments")
+    return Programs(program=program, optimized=optimized, buffers=buffers)
+
+
+def compute_reference(case: Case, draw: int = 0) -> Mapping[str, Array]:
+    """Returns the outputs of the case's reference by name, for that draw of the arguments, products in full
+    precision."""
+    assert case.reference is not None
+    library: Any = jax
+    with library.default_matmul_precision("highest"):
+        results = library.jit(case.reference)(*draw_arguments(case, draw))
+    return dict(zip(compute_output_names(results), map(np.asarray, jax.tree.leaves(results)), strict=True))
+
+
+def run_schedule(schedule: Schedule, artifact: Artifact, given: Sequence[Sequence[Array]]) -> Mapping[str, Outputs]:
+    """Returns every output by name: the whole array first, then once more for each device whose copy has other bits.
+
+    given: each device's shards of the inputs.
+    """
+    where = artifact.provenance
+    results = schedule.execute(given)
+    found: dict[str, Outputs] = {}
+    for number, name in enumerate(where.outputs):
+        shards, placement = [one[number] for one in results], where.output_placements[number]
+        found[name] = (join_shards(shards, placement), *find_other_copies(shards, placement))
+    return found
+
+
+def split_arguments(artifact: Artifact, arguments: Sequence[Array]) -> list[tuple[Array, ...]]:
+    """Returns each device's shards of the inputs."""
+    where = artifact.provenance
+    return [
+        tuple([take_shard(a, p, device) for a, p in zip(arguments, where.input_placements, strict=True)])
+        for device in range(where.devices)
+    ]
+
+
+def compute_tolerances(programs: Programs, outputs: Mapping[str, Array]) -> dict[str, float]:
+    """Per output, what rounding explains: by the narrowest floating point dtype that the program computes in."""
+    dtypes = {
+        get_dtype(i.shape)
+        for c in programs.program.computations.values()
+        for i in c.instructions
+        if not is_tuple(i.shape) and i.shape.element_type != TOKEN
+    }
+    return {name: compute_tolerance([*dtypes, array.dtype]) for name, array in outputs.items()}
+
+
+def replay_programs(programs: Programs, artifact: Artifact, arguments: Sequence[Array], runner: KernelRunner) -> Runs:
+    """All three runs on the same arguments, which are the program's inputs in order. Raises NotCoveredError."""
+    names = artifact.provenance.outputs
+    kernels = RememberedKernels(runner, REMEMBERED_BYTES)
+    devices = artifact.provenance.devices
+    intended, stale = (
+        dict(
+            zip(
+                names,
+                run_program(programs.program, arguments, kernels, isolated=isolated, devices=devices),
+                strict=True,
+            )
+        )
+        for isolated in (False, True)
+    )
+    schedule = Schedule(module=programs.optimized, buffers=programs.buffers, kernels=kernels, devices=devices)
+    constants, given = schedule.read_constants(), split_arguments(artifact, arguments)
+    actual = run_schedule(schedule, artifact, given)
+    changed = _find_changed_inputs(schedule, programs.optimized, artifact, given)
+    again: Mapping[str, Outputs] = {}
+    if count_changed(constants, schedule.read_constants())[0]:
+        again = run_schedule(schedule, artifact, given)
+    return Runs(
+        intended=intended,
+        stale=stale,
+        actual=actual,
+        again=again,
+        changed_inputs=changed,
+        unreached=schedule.list_unreached(),
+    )
+
+
+def _replay(
+    programs: Programs, artifact: Artifact, arguments: Sequence[Array], runner: KernelRunner, rows: bool
+) -> tuple[Replay, Mapping[str, Array]]:
+    runs = replay_programs(programs, artifact, arguments, runner)
+    tolerances = compute_tolerances(programs, runs.intended)
+    numbers = {
+        name: max(
+            [
+                compare_output(copy, runs.intended[name], runs.stale[name], tolerance=tolerances[name], rows=rows)
+                for copy in copies
+            ],
+            key=_get_badness,
+        )
+        for name, copies in runs.actual.items()
+    }
+    launches = runner.numbers()
+    record = Replay(
+        state=ReplayState.DONE,
+        reason=_explain_nan(programs, artifact, arguments, runner) if needs_explanation(numbers, runs.intended) else "",
+        outputs=numbers,
+        changed_inputs=runs.changed_inputs,
+        second_run=_find_differences(runs.actual, runs.again, tolerances),
+        launches=launches,
+        unreached=runs.unreached,
+    )
+    return record, runs.intended
+
+
+def _explain_nan(programs: Programs, artifact: Artifact, arguments: Sequence[Array], runner: KernelRunner) -> str:
+    """Runs the program once more and watches where the first NaN comes from."""
+    watch = NanWatch()
+    run_program(programs.program, arguments, runner, devices=artifact.provenance.devices, watch=watch)
+    inputs = dict(zip(artifact.provenance.inputs, arguments, strict=True))
+    return describe_first_nan(programs.program, watch.first, inputs)
+
+
+def _find_changed_inputs(
+    schedule: Schedule, module: HloModule, artifact: Artifact, given: Sequence[Sequence[Array]]
+) -> dict[str, float]:
+    donated = {entry.parameter_number for entry in module.input_output_alias.entries}
+    changed: dict[str, float] = {}
+    for number, name in enumerate(artifact.provenance.inputs):
+        if number in donated:
+            continue
+        after = [schedule.read_parameter(device, number) for device in range(len(given))]
+        differing, total = count_changed([shards[number] for shards in given], after)
+        if differing:
+            changed[name] = differing / total
+    return changed
+
+
+def _find_differences(
+    one: Mapping[str, Outputs], two: Mapping[str, Outputs], tolerances: Mapping[str, float]
+) -> dict[str, float]:
+    found = {name: compute_error(copies[0], one[name][0]) for name, copies in two.items()}
+    return {name: error for name, error in found.items() if not error <= tolerances[name]}
+
+
+def _is_finite(array: Array) -> bool:
+    return array.dtype.kind in "biu" or bool(np.isfinite(array).all())
+
+
+def _get_badness(numbers: OutputNumbers) -> float:
+    return inf if isnan(numbers.error) else numbers.error
+
+
+def _judge_reference(record: Replay, intended: Mapping[str, Array], reference: Mapping[str, Array]) -> Replay:
+    missing = intended.keys() - reference.keys()
+    if missing:
+        raise LigerdiagError(f"the reference has no output {', '.join(f'`{name}`' for name in sorted(missing))}")
+    errors: dict[str, float] = {}
+    tolerances: dict[str, float] = {}
+    outputs: dict[str, OutputNumbers] = {}
+    for name, numbers in record.outputs.items():
+        wanted = np.asarray(reference[name])
+        error = compute_error(intended[name], wanted)
+        if isnan(error) and _is_finite(wanted):
+            error = inf  # program order is not finite where the reference is
+        errors[name], tolerances[name] = error, numbers.tolerance
+        lossy = numbers.attribution is Attribution.FRESH and numbers.tolerance < error < FAR
+        outputs[name] = replace(numbers, attribution=Attribution.LOSSY) if lossy else numbers
+    return replace(record, outputs=outputs, reference=errors, reference_tolerance=tolerances)

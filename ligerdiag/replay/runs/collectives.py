@@ -1,0 +1,198 @@
+"""The results of collectives: a function of the operands of all devices, which run in lockstep.
+
+  (1) Everything is ordered as the device's place in its group (`device_groups`), not by device number.
+  (2) A reduction folds from the first device of a group to the last, in the operand's own dtype: each step is one call
+      of the reducer, and rounds as the reducer does. That is what HLO says, and what NCCL does: it adds two narrow floats
+      in f32 and stores the narrow sum at each hop. Another order of hops differs by rounding only.
+  (3) Several operands are as many collectives; all-to-all is the exception, whose operands are the pieces.
+  (4) A device that receives nothing from a collective-permute or -broadcast gets zeros.
+  (5) A start computes the result. all-reduce-start is its result; all-gather-start and collective-permute-start are
+      (operands, results, contexts), contexts being zeros.
+Not covered: ragged-all-to-all, a collective-permute of slices in place, several replicas.
+XLA's own words: docs/operation_semantics of openxla/xla.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import numpy as np
+
+from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import is_tuple
+from ligerdiag.hlo.xla_pb2 import ShapeProto
+from ligerdiag.replay.interpreter.dtypes import get_dimensions, get_dtype
+from ligerdiag.replay.interpreter.scope import Array, NotCoveredError, Value
+from ligerdiag.replay.runs.shards import Groups, compute_groups, names_partitions
+
+type Call = Callable[[int, Sequence[Value]], Value]
+type Column = list[Array]
+"""One operand or result, device by device."""
+
+COLLECTIVES = having(Trait.REPLAYED)
+
+_OPERANDS_FIRST = having(Trait.STARTS_WITH_OPERANDS)
+
+
+def exchange(instruction: HloInstruction, operands: Sequence[tuple[Value, ...]], call: Call) -> list[Value]:
+    """Result per device; `operands[d]` are device d's operand values, which are not changed.
+
+    `call(computation_id, arguments)` evaluates the reducer, lifted element by element.
+
+    Raises:
+        NotCoveredError: an opcode that is not in COLLECTIVES, or a form of it named above.
+        ArtifactError: the groups do not fit the devices, or the operands not the groups.
+    """
+    if instruction.opcode not in COLLECTIVES:
+        raise NotCoveredError(instruction.opcode)
+    columns = _transpose(instruction, operands)
+    opcode = instruction.opcode.removesuffix("-start")
+    if opcode == "collective-permute":
+        results = [_permute(instruction, column) for column in columns]
+    else:
+        groups = compute_groups(instruction, len(operands))
+        match opcode:
+            case "all-reduce":
+                results = [_reduce(instruction, column, groups, call) for column in columns]
+            case "reduce-scatter":
+                reduced = [_reduce(instruction, column, groups, call) for column in columns]
+                results = [_scatter(instruction, column, groups) for column in reduced]
+            case "all-gather":
+                results = [_gather(instruction, column, groups) for column in columns]
+            case "all-to-all":
+                results = _swap(instruction, columns, groups)
+            case _:
+                results = [_broadcast(column, groups) for column in columns]
+    return [
+        _shape_result(instruction, operands[device], [column[device] for column in results])
+        for device in range(len(operands))
+    ]
+
+
+def _transpose(instruction: HloInstruction, operands: Sequence[tuple[Value, ...]]) -> list[Column]:
+    """From operands per device to devices per operand."""
+    columns: list[Column] = []
+    for number in range(len(instruction.operands)):
+        column = [values[number] for values in operands]
+        if any(isinstance(value, tuple) for value in column):
+            raise NotCoveredError(f"{instruction.opcode} of tuples")
+        columns.append(cast(Column, column))
+    if not columns:
+        raise ArtifactError(f"`{instruction.name}` is a {instruction.opcode} without operands")
+    return columns
+
+
+def _shape_result(instruction: HloInstruction, operands: tuple[Value, ...], results: list[Array]) -> Value:
+    """Shapes the results as the instruction's shape says: an array, a tuple, or (operands, results, contexts)."""
+    shape = instruction.shape
+    if instruction.opcode not in _OPERANDS_FIRST:
+        return tuple(results) if is_tuple(shape) else results[0]
+    if not is_tuple(shape) or len(shape.tuple_shapes) < 2:
+        raise ArtifactError(f"`{instruction.name}` has no shape of operands and results")
+    first, second, *contexts = shape.tuple_shapes
+    return (
+        tuple(operands) if is_tuple(first) else operands[0],
+        tuple(results) if is_tuple(second) else results[0],
+        *[_make_zeros(context) for context in contexts],
+    )
+
+
+def _make_zeros(shape: ShapeProto) -> Array:
+    return np.zeros(get_dimensions(shape), get_dtype(shape))
+
+
+def _reduce(instruction: HloInstruction, column: Column, groups: Groups, call: Call) -> Column:
+    """Reduces. Devices of a group share one array: no code changes values."""
+    if len(instruction.called_computations) != 1:
+        raise ArtifactError(f"`{instruction.name}` has no reducer")
+    results = list(column)
+    for group in groups:
+        total: Value = column[group[0]]
+        for device in group[1:]:
+            total = call(instruction.called_computations[0], (total, column[device]))
+        for device in group:
+            results[device] = np.asarray(total)
+    return results
+
+
+def _scatter(instruction: HloInstruction, column: Column, groups: Groups) -> Column:
+    results = list(column)
+    for group in groups:
+        pieces = _split(instruction, column[group[0]], len(group))
+        for device, piece in zip(group, pieces, strict=True):
+            results[device] = piece
+    return results
+
+
+def _gather(instruction: HloInstruction, column: Column, groups: Groups) -> Column:
+    results = list(column)
+    for group in groups:
+        gathered = np.concatenate([column[device] for device in group], _get_dimension(instruction, column[0]))
+        for device in group:
+            results[device] = gathered
+    return results
+
+
+def _swap(instruction: HloInstruction, columns: list[Column], groups: Groups) -> list[Column]:
+    """all-to-all: an array is split and joined along one dimension; of a tuple, element i is what device i sent."""
+    results = [list(column) for column in columns]
+    for group in groups:
+        if is_tuple(instruction.shape):
+            if len(columns) != len(group):
+                raise ArtifactError(f"`{instruction.name}` has {len(columns)} pieces for {len(group)} devices")
+            sent = [[column[device] for column in columns] for device in group]
+        else:
+            sent = [_split(instruction, columns[0][device], len(group)) for device in group]
+        for place, device in enumerate(group):
+            received = [pieces[place] for pieces in sent]
+            if is_tuple(instruction.shape):
+                for result, piece in zip(results, received, strict=True):
+                    result[device] = piece
+            else:
+                results[0][device] = np.concatenate(received, _get_dimension(instruction, columns[0][device]))
+    return results
+
+
+def _permute(instruction: HloInstruction, column: Column) -> Column:
+    proto = instruction.proto
+    if proto.dynamic_slice_sizes:
+        raise NotCoveredError("collective-permute of slices in place")
+    pairs = [(pair.source, pair.target) for pair in proto.source_target_pairs]
+    if not names_partitions(instruction):
+        # between replicas, of which there is one: it sends to itself or not at all
+        if any(source or target for source, target in pairs):
+            raise NotCoveredError("collectives among replicas")
+        pairs = [(device, device) for device in range(len(column)) if pairs]
+    results: Column = [np.zeros_like(value) for value in column]
+    targets = [target for _, target in pairs]
+    if len(set(targets)) != len(targets):
+        raise ArtifactError(f"`{instruction.name}` sends to one device twice")
+    for source, target in pairs:
+        if max(source, target) >= len(column):
+            raise NotCoveredError(f"device {max(source, target)} in a program for {len(column)} devices")
+        results[target] = column[source]
+    return results
+
+
+def _broadcast(column: Column, groups: Groups) -> Column:
+    results: Column = [np.zeros_like(value) for value in column]
+    for group in groups:
+        for device in group:
+            results[device] = column[group[0]]
+    return results
+
+
+def _split(instruction: HloInstruction, value: Array, pieces: int) -> list[Array]:
+    dimension = _get_dimension(instruction, value)
+    if value.shape[dimension] % pieces:
+        raise ArtifactError(f"`{instruction.name}` splits {value.shape[dimension]} elements into {pieces}")
+    return np.split(value, pieces, dimension)
+
+
+def _get_dimension(instruction: HloInstruction, value: Array) -> int:
+    """Returns the one dimension that is gathered, scattered or split."""
+    dimensions = instruction.proto.dimensions
+    if len(dimensions) != 1 or not 0 <= dimensions[0] < value.ndim:
+        raise ArtifactError(f"`{instruction.name}` has the dimensions {list(dimensions)} for {value.ndim}")
+    return dimensions[0]

@@ -1,0 +1,299 @@
+"""Runs the program as its author meant it, every value with storage of its own, and finds where it makes the first
+NaN.
+
+Finds where the program itself makes the first NaN: after it, no number can be told from another.
+
+A constant that is all NaN does not count, nor do operations that only move it: JAX writes one beside every lookup that
+may be out of range. An operation that chooses it does.
+
+The program as its author meant it, on numbers: program order, every value with storage of its own.
+
+The numbered rules are those of `analysis.program_order`, for numbers instead of dependence sets:
+  (1) Order is that of the tags.
+  (2) Every instruction that computes makes a new cell; `tuple`, `get-tuple-element` and the parameters of a `call` or of a
+      branch are other names for existing cells; a loop's parameters are cells of the loop, new in each iteration.
+  (3) A kernel overwrites the content of its operand's cell, for every later read.
+  (4) Snapshots in the program say which value is meant where autodiff reads one (see `compile.intent`).
+  (5) Inside of a shard_map each device has its own values, and all devices run in lockstep. A value that does not
+      depend on the device is stored once.
+In `isolated` memory (3) does not happen: no instruction sees what a kernel leaves in an operand; a stale read gets the
+same. The overwritten operands are those that the kernel was observed to overwrite: nothing here knows its effects
+beforehand.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Protocol
+
+import numpy as np
+
+from ligerdiag.effects.call import carries_kernel
+from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.metadata import find_user_line
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import iterate_leaf_shapes
+from ligerdiag.hlo.xla_pb2 import ShapeProto
+from ligerdiag.model.findings import Attribution, OutputNumbers
+from ligerdiag.replay.interpreter.dtypes import get_dimensions, get_dtype
+from ligerdiag.replay.interpreter.evaluate import Evaluator, choose_branch, is_true
+from ligerdiag.replay.interpreter.scope import (
+    Array,
+    Cell,
+    Cells,
+    NotCoveredError,
+    Spread,
+    Value,
+    copy_cells,
+    count_devices,
+    list_cells,
+    nest_cells,
+    pick_cells,
+    read_cells,
+    spread_cells,
+    store,
+)
+from ligerdiag.replay.runs.collectives import COLLECTIVES, exchange
+from ligerdiag.replay.runs.shards import EDGES, ENTRY, EXIT, join, split
+
+_MOVES = having(Trait.NO_NEW_NAN)
+
+
+@dataclass(slots=True, eq=False)
+class NanWatch:
+    """Sees the values of a run as they come; `first` is what made the first NaN."""
+
+    first: HloInstruction | None = None
+    _is_given: bool = field(default=False)
+
+    def before(self, operands: Iterable[Cells]) -> None:
+        """Notes the operands of the next operation."""
+        self._is_given = self.first is None and any(_is_partly_nan(array) for array in _list_arrays(operands))
+
+    def after(self, instruction: HloInstruction, values: Iterable[Cells]) -> None:
+        """Notes the operation's result, and its operands if it may have overwritten them."""
+        if self.first is None and not self._is_given and instruction.opcode not in _MOVES:
+            arrays = _list_arrays(values)
+            self.first = instruction if any(map(_has_nan, arrays)) else None
+
+
+def needs_explanation(numbers: Mapping[str, OutputNumbers], intended: Mapping[str, Array]) -> bool:
+    """Returns whether an output is undecided because program order makes a NaN in it."""
+    return any(one.attribution is Attribution.UNDECIDED and _has_nan(intended[name]) for name, one in numbers.items())
+
+
+def describe_first_nan(module: HloModule, first: HloInstruction | None, inputs: Mapping[str, Array]) -> str:
+    """Returns one line: which operation made it, or which argument holds it."""
+    given = next((name for name, array in inputs.items() if _has_nan(array)), None)
+    if given is not None:
+        return f"argument `{given}` holds a NaN: give it other values, or a `Draw`"
+    if first is None:
+        return "the program as written computes a NaN: give its arguments other values, or a `Draw`"
+    line = find_user_line(module, first)
+    place = "" if line is None else f" at {line.file}:{line.line}"
+    what = f"`%{first.name}` ({first.opcode})"
+    return f"the program as written makes its first NaN in {what}{place}: give its arguments other values, or a `Draw`"
+
+
+def _list_arrays(values: Iterable[Cells]) -> list[Array]:
+    return [np.asarray(cell.array) for value in values for cell in list_cells(value)]
+
+
+def _is_nan(array: Array) -> Array | None:
+    if array.dtype.kind in "biu" or not array.size:
+        return None
+    return np.isnan(array.astype(np.complex64 if array.dtype.kind == "c" else np.float32))
+
+
+def _has_nan(array: Array) -> bool:
+    found = _is_nan(array)
+    return found is not None and bool(found.any())
+
+
+def _is_partly_nan(array: Array) -> bool:
+    """Returns whether some, but not all, elements are NaN: an all-NaN array is a placeholder."""
+    found = _is_nan(array)
+    return found is not None and bool(found.any()) and not bool(found.all())
+
+
+_BARRIERS = having(Trait.BARRIER)
+_TOGETHER = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CONTROL_FLOW, Trait.BARRIER)
+"""Opcodes that are run once for all devices."""
+
+
+class Kernels(Protocol):
+    """The interface of an object that can run a kernel on bytes; see `kernels.KernelRunner`."""
+
+    def launch(self, payload: str, operands: Sequence[Array], outputs: Sequence[Array], *, instruction: str) -> None:
+        """Runs the kernel with that payload on flat arrays, which it overwrites as it likes.
+
+        instruction: under which name the launch is watched; empty when it is not.
+        """
+        ...
+
+
+def run_program(
+    module: HloModule,
+    arguments: Sequence[Array],
+    kernels: Kernels,
+    *,
+    isolated: bool = False,
+    devices: int = 1,
+    watch: NanWatch | None = None,
+) -> tuple[Array, ...]:
+    """Returns the outputs (leaves of the entry's root, in order) of the program as written, for all devices as one.
+
+    arguments: by parameter number. devices: how many there are inside of a shard_map. Raises NotCoveredError.
+    """
+    run = _Run(module, kernels, isolated, devices, watch)
+    root = run.run(module.entry, [Cell(argument) for argument in arguments])
+    return tuple([cell.array for cell in list_cells(root)])
+
+
+_PALLAS = "__gpu$xla.gpu.triton"
+
+
+def compute_payload_key(call: HloInstruction) -> str:
+    """Returns the key under which the artifact keeps how this kernel was launched; NotCoveredError where it cannot keep
+    that."""
+    if call.proto.custom_call_target == _PALLAS:
+        raise NotCoveredError("a Pallas kernel: Triton's interpreter runs Triton's own Python source, and it has none")
+    return sha256(call.proto.backend_config).hexdigest()
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    module: HloModule
+    kernels: Kernels
+    isolated: bool
+    devices: int
+    watch: NanWatch | None = None
+    _evaluator: Evaluator = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._evaluator = Evaluator(self.module)
+
+    def run(self, computation: HloComputation, arguments: Sequence[Cells]) -> Cells:
+        """Runs a computation once; drops a cell that will not be read again."""
+        left = dict(self._evaluator.count_uses(computation))
+        values: dict[int, Cells] = {}
+        for instruction in self.module.sort_in_program_order(computation):
+            values[instruction.id] = self._run_instruction(instruction, values, arguments)
+            for operand in instruction.operands:
+                left[operand.id] -= 1
+                if not left[operand.id]:
+                    del values[operand.id]
+            if not left.get(instruction.id):
+                del values[instruction.id]
+        return values[computation.root.id]
+
+    def _run_instruction(
+        self,
+        instruction: HloInstruction,
+        values: Mapping[int, Cells],
+        arguments: Sequence[Cells],
+    ) -> Cells:
+        operands = [values[operand.id] for operand in instruction.operands]
+        called = [self.module.computations[c] for c in instruction.called_computations]
+        devices = max([count_devices(operand) for operand in operands], default=0)
+        if instruction.proto.custom_call_target in EDGES or (devices and instruction.opcode not in _TOGETHER):
+            return self._run_on_devices(instruction, operands, devices)
+        match instruction.opcode:
+            case "parameter":
+                return arguments[instruction.proto.parameter_number]
+            case "tuple":
+                return tuple(operands)
+            case "get-tuple-element":
+                whole = operands[0]
+                if not isinstance(whole, tuple) or instruction.proto.tuple_index >= len(whole):
+                    raise ArtifactError(f"`{instruction.name}` takes an element of what is no tuple")
+                return whole[instruction.proto.tuple_index]
+            case "call":
+                return self.run(called[0], operands)
+            case "while":
+                body, condition = called
+                state = copy_cells(operands[0])
+                while is_true(_read_for_all(self.run(condition, (state,)))):
+                    state = copy_cells(self.run(body, (state,)))
+                return state
+            case "conditional":
+                branch = choose_branch(instruction, _read_for_all(operands[0]))
+                return copy_cells(self.run(called[branch], (operands[1 + branch],)))
+            case opcode if opcode in _BARRIERS:
+                return copy_cells(operands[0])
+            case "partition-id":
+                return Spread(tuple([Cell(np.array(device, np.uint32)) for device in range(self.devices)]))
+            case _:
+                return self._compute(instruction, operands, self._evaluator)
+
+    def _compute(self, instruction: HloInstruction, operands: Sequence[Cells], evaluator: Evaluator) -> Cells:
+        if self.watch is not None:
+            self.watch.before(operands)
+        if instruction.opcode == "custom-call" and carries_kernel(instruction.proto.custom_call_target):
+            result = self._launch(instruction, operands)
+        else:
+            read = tuple([read_cells(operand) for operand in operands])
+            result = store(evaluator.evaluate(instruction, read))
+        if self.watch is not None:
+            self.watch.after(instruction, (result, *operands))
+        return result
+
+    def _run_on_devices(self, instruction: HloInstruction, operands: Sequence[Cells], devices: int) -> Cells:
+        """Inside of a shard_map, and at its edges: see (5)."""
+        target = instruction.proto.custom_call_target
+        if target == ENTRY:
+            return split(self.module, instruction, [read_cells(operand) for operand in operands])
+        if target == EXIT:
+            return join(self.module, instruction, operands)
+        picked = [[pick_cells(operand, device) for operand in operands] for device in range(devices)]
+        if instruction.opcode in COLLECTIVES:
+            read = [tuple([read_cells(operand) for operand in one]) for one in picked]
+            return spread_cells([store(value) for value in exchange(instruction, read, self._evaluator.call)])
+        evaluators = [Evaluator(self.module, partition=device) for device in range(devices)]
+        results = [
+            self._compute(instruction, one, evaluator) for one, evaluator in zip(picked, evaluators, strict=True)
+        ]
+        return spread_cells(results)
+
+    def _launch(self, call: HloInstruction, operands: Sequence[Cells]) -> Cells:
+        cells = [cell for operand in operands for cell in list_cells(operand)]
+        if len(cells) != len(operands):
+            raise ArtifactError(f"`{call.name}` has a tuple as operand")
+        buffers = [np.array(cell.array, order="C").reshape(-1) for cell in cells]
+        shared = {output: operand for operand, output in call.operand_output_aliases.items()}
+        shapes = list(iterate_leaf_shapes(call.shape))
+        outputs: list[Array] = []
+        for index, shape in shapes:
+            operand = shared.get(index)
+            outputs.append(buffers[operand] if operand is not None else _allocate(shape))
+        self.kernels.launch(compute_payload_key(call), buffers, outputs, instruction="")
+        for number, (cell, buffer) in enumerate(zip(cells, buffers, strict=True)):
+            if number not in shared.values() and not self.isolated and not _is_equal(cell.array, buffer):
+                cell.array = buffer.reshape(cell.array.shape)
+        results = [
+            Cell(output.reshape(get_dimensions(shape))) for output, (_, shape) in zip(outputs, shapes, strict=True)
+        ]
+        return nest_cells(call.shape, results)
+
+
+def _read_for_all(cells: Cells) -> Value:
+    """Returns a value that decides where the program goes on; NotCoveredError when devices would go different ways."""
+    devices = count_devices(cells)
+    if not devices:
+        return read_cells(cells)
+    values = [read_cells(pick_cells(cells, device)) for device in range(devices)]
+    if any(not np.array_equal(np.asarray(value), np.asarray(values[0])) for value in values):
+        raise NotCoveredError("a loop or branch in shard_map that devices leave at different times")
+    return values[0]
+
+
+def _allocate(shape: ShapeProto) -> Array:
+    """Returns a flat buffer that holds no number: every bit is set, which is NaN in every floating point dtype."""
+    dtype, size = get_dtype(shape), int(np.prod(get_dimensions(shape), dtype=np.int64))
+    return np.full(size * dtype.itemsize, 0xFF, np.uint8).view(dtype)
+
+
+def _is_equal(array: Array, flat: Array) -> bool:
+    """Bit for bit."""
+    return np.array_equal(np.ascontiguousarray(array).reshape(-1).view(np.uint8), flat.view(np.uint8))

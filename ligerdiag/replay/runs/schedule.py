@@ -1,0 +1,223 @@
+"""The schedule as the GPU runs it, on numbers: instruction after instruction, on the bytes of the buffer assignment.
+
+  (1) All devices run in lockstep: an instruction is executed for each of them before the next one is.
+  (2) Instructions that only name a place (tuples, bitcasts, parameters, the -done of a pair) do nothing.
+  (3) A fusion reads all of its operands before it writes; a kernel runs on the bytes themselves.
+  (4) An asynchronous pair is executed at its start. What happens between start and done is not modelled.
+  (5) A loop's, a branch's and a call's values stand where their caller's do; where the buffer assignment says otherwise
+      for a loop, the artifact is refused.
+Not modelled: streams and command buffers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ligerdiag.effects.call import carries_kernel
+from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.dataflow import Positions
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import iterate_leaf_shapes, iterate_leaves
+from ligerdiag.replay.interpreter.evaluate import Evaluator, choose_branch, is_true
+from ligerdiag.replay.interpreter.scope import Array, NotCoveredError, Value
+from ligerdiag.replay.runs.collectives import COLLECTIVES, exchange
+from ligerdiag.replay.runs.memory import Memory
+from ligerdiag.replay.runs.program import Kernels, compute_payload_key
+
+_PLACES = having(Trait.LAUNCHES_NOTHING, Trait.HANDS_ON)
+"""Opcodes that name a place of something that stands there already."""
+
+
+@dataclass(slots=True, eq=False)
+class Schedule:
+    """An optimized module, ready to be executed any number of times on the same memory."""
+
+    module: HloModule
+    buffers: BufferAssignment
+    kernels: Kernels
+    devices: int = 1
+    _positions: Positions = field(init=False)
+    _memories: list[Memory] = field(init=False)
+    _evaluators: list[Evaluator] = field(init=False)
+    _entered: set[int] = field(init=False, default_factory=set[int])
+
+    def __post_init__(self) -> None:
+        self._positions = Positions(self.module, self.buffers)
+        self._memories = [Memory(self.buffers, self._positions) for _ in range(self.devices)]
+        self._evaluators = [Evaluator(self.module, partition=device) for device in range(self.devices)]
+        for computation in self.module.computations.values():
+            for instruction in computation.sequence:
+                if instruction.opcode == "constant":
+                    for device in range(self.devices):
+                        self._store_constant(device, instruction)
+
+    def execute(self, arguments: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
+        """Runs the entry computation; the outputs of each device, copies of the leaves of the root, in order.
+
+        arguments: per device the entry parameters' arrays (its shards), by parameter number. Raises NotCoveredError, and
+        ArtifactError where module and buffer assignment do not fit.
+        """
+        entry = self.module.entry
+        for memory, arrays in zip(self._memories, arguments, strict=True):
+            for parameter, array in zip(entry.parameters, arrays, strict=True):
+                memory.write(parameter, array)
+        self._run(entry, range(self.devices))
+        shapes = list(iterate_leaf_shapes(entry.root.shape))
+        return [
+            tuple([np.array(memory.view(entry.root, index, shape)) for index, shape in shapes])
+            for memory in self._memories
+        ]
+
+    def read_parameter(self, device: int, number: int) -> Array:
+        """Returns the bytes of an entry parameter as they are now."""
+        parameter = self.module.entry.parameters[number]
+        return self._memories[device].view(parameter, (), parameter.shape)
+
+    def read_constants(self) -> list[Array]:
+        """Copies of all constants that stand in memory, as they are now, on the first device."""
+        return [
+            np.array(self._memories[0].view(instruction, (), instruction.shape))
+            for computation in self.module.computations.values()
+            for instruction in computation.sequence
+            if instruction.opcode == "constant" and self._memories[0].locate(instruction, ()) is not None
+        ]
+
+    def list_unreached(self) -> tuple[str, ...]:
+        """Returns the names of the instructions in branches and loops that no execution so far has entered, on any
+        device."""
+        return tuple(
+            [
+                instruction.name
+                for number, computation in self.module.computations.items()
+                if number not in self._entered
+                for instruction in computation.sequence
+            ]
+        )
+
+    def _run(self, computation: HloComputation, active: Sequence[int]) -> None:
+        if not computation.sequence:
+            raise ArtifactError(f"the schedule has no sequence for `{computation.name}`")
+        self._entered.add(computation.id)
+        for instruction in computation.sequence:
+            self._execute(instruction, active)
+
+    def _execute(self, instruction: HloInstruction, active: Sequence[int]) -> None:
+        opcode = instruction.opcode
+        called = [self.module.computations[c] for c in instruction.called_computations]
+        if opcode in _PLACES or (opcode.endswith("-done") and opcode.removesuffix("-done") in COLLECTIVES):
+            return
+        if opcode == "while":
+            self._run_loop(instruction, called[0], called[1], active)
+        elif opcode == "conditional":
+            self._run_branches(instruction, called, active)
+        elif opcode == "call" or (opcode == "async-start" and called[0].sequence):
+            self._run(called[0], active)
+        elif opcode in COLLECTIVES:
+            self._exchange(instruction, active)
+        elif opcode in ("fusion", "async-start") and any(i.opcode in COLLECTIVES for i in called[0].instructions):
+            self._exchange_wrapped(instruction, called[0], active)
+        elif opcode == "custom-call" and carries_kernel(instruction.proto.custom_call_target):
+            for device in active:
+                self._launch(device, instruction)
+        else:
+            for device in active:
+                self._compute(device, instruction)
+
+    def _compute(self, device: int, instruction: HloInstruction) -> None:
+        memory = self._memories[device]
+        operands = tuple([memory.read(operand) for operand in instruction.operands])
+        value = self._evaluators[device].evaluate(instruction, operands)
+        if instruction.opcode == "async-start":
+            memory.write(instruction, value, (1,))
+        elif instruction.opcode == "copy-start":
+            memory.write(instruction, value, (0,))
+        else:
+            memory.write(instruction, value)
+
+    def _run_loop(
+        self, loop: HloInstruction, body: HloComputation, condition: HloComputation, active: Sequence[int]
+    ) -> None:
+        self._require_same_places(loop, loop.operands[0], loop)
+        for computation in (body, condition):
+            self._require_same_places(loop, computation.parameters[0], loop)
+        self._require_same_places(loop, body.root, loop)
+        while True:
+            self._run(condition, active)
+            active = [device for device in active if is_true(self._memories[device].read(condition.root))]
+            if not active:
+                return
+            self._run(body, active)
+
+    def _require_same_places(self, loop: HloInstruction, one: HloInstruction, two: HloInstruction) -> None:
+        for index in iterate_leaves(loop.shape):
+            places = self._memories[0].locate(one, index), self._memories[0].locate(two, index)
+            if places[0] != places[1]:
+                raise ArtifactError(f"`{loop.name}` has its state{list(index)} in two places")
+
+    def _run_branches(
+        self, conditional: HloInstruction, branches: Sequence[HloComputation], active: Sequence[int]
+    ) -> None:
+        chosen = {
+            device: choose_branch(conditional, self._memories[device].read(conditional.operands[0]))
+            for device in active
+        }
+        for number, branch in enumerate(branches):
+            taking = [device for device in active if chosen[device] == number]
+            if not taking:
+                continue
+            self._run(branch, taking)
+            for device in taking:
+                self._memories[device].write(conditional, self._memories[device].read(branch.root))
+
+    def _exchange(self, instruction: HloInstruction, active: Sequence[int]) -> None:
+        if len(active) != self.devices:
+            raise NotCoveredError(f"`{instruction.name}`: {instruction.opcode} that not all devices reach")
+        operands = [tuple([memory.read(o) for o in instruction.operands]) for memory in self._memories]
+        values = exchange(instruction, operands, self._evaluators[0].call)
+        values = [_copy(value) for value in values]  # one device's result may be a view of another one's bytes
+        for memory, value in zip(self._memories, values, strict=True):
+            if instruction.opcode.endswith("-start") and instruction.opcode != "all-reduce-start":
+                if not isinstance(value, tuple):
+                    raise ArtifactError(f"`{instruction.name}` computes no pair")
+                memory.write(instruction, value[1], (1,))
+            else:
+                memory.write(instruction, value)
+
+    def _exchange_wrapped(self, caller: HloInstruction, wrapped: HloComputation, active: Sequence[int]) -> None:
+        """Runs a computation without places of its own that contains a collective: XLA fuses small ones."""
+        if len(active) != self.devices:
+            raise NotCoveredError(f"`{caller.name}`: a collective that not all devices reach")
+        operands = [tuple([memory.read(o) for o in caller.operands]) for memory in self._memories]
+        values: dict[int, list[Value]] = {}
+        for instruction in wrapped.instructions:
+            inputs = [tuple([values[o.id][device] for o in instruction.operands]) for device in range(self.devices)]
+            if instruction.opcode == "parameter":
+                found = [one[instruction.proto.parameter_number] for one in operands]
+            elif instruction.opcode in COLLECTIVES:
+                found = exchange(instruction, inputs, self._evaluators[0].call)
+            else:
+                found = [e.evaluate(instruction, one) for e, one in zip(self._evaluators, inputs, strict=True)]
+            values[instruction.id] = found
+        results = [_copy(value) for value in values[wrapped.root.id]]
+        for memory, value in zip(self._memories, results, strict=True):
+            memory.write(caller, value, (1,) if caller.opcode == "async-start" else ())
+
+    def _launch(self, device: int, call: HloInstruction) -> None:
+        memory = self._memories[device]
+        operands = [memory.view_flat(operand, (), operand.shape) for operand in call.operands]
+        outputs = [memory.view_flat(call, index, shape) for index, shape in iterate_leaf_shapes(call.shape)]
+        self.kernels.launch(compute_payload_key(call), operands, outputs, instruction=call.name)
+
+    def _store_constant(self, device: int, constant: HloInstruction) -> None:
+        memory = self._memories[device]
+        if any(memory.locate(constant, index) is not None for index in iterate_leaves(constant.shape)):
+            memory.write(constant, self._evaluators[device].evaluate(constant, ()))
+
+
+def _copy(value: Value) -> Value:
+    if isinstance(value, tuple):
+        return tuple([_copy(child) for child in value])
+    return np.array(value)

@@ -1,0 +1,313 @@
+"""Devices and shards: which devices take part in a collective, and what each of them holds of an array, also in a
+shard_map.
+
+Finds the devices that take part in a collective together, and their order.
+
+  (1) Ids are those of partitions: a module with several replicas is not covered.
+  (2) Without a channel the ids are those of replicas: with one replica, each device is alone.
+  (3) With a channel, all-reduce, all-gather and reduce-scatter say by `use_global_device_ids` whether ids are those of
+      devices. If they are not, they name replicas, and all partitions of the one replica form one group.
+  (4) With a channel, the others' ids are those of partitions; no groups at all means one of all devices.
+  (5) Groups come as a list, as an iota that is reshaped and transposed, or as axes of a mesh. In a group made of axes the
+      last axis named moves fastest.
+XLA's own rules: xla/service/collective_ops_utils, xla/hlo/ir/replica_group.
+
+The edges of a shard_map in program order: from one array to each device's shard, and back.
+
+JAX writes them as the custom calls below, with the shardings of their values in shardy's own words:
+`#sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>, …]>` gives for each dimension the mesh axes that it is split over, the major
+one first.
+Not covered: axes that stay automatic, parts of axes, meshes with an order of devices of their own.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+
+from ligerdiag.artifacts.call_records import Placement
+from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.xla_pb2 import (
+    HloInstructionProto,
+    IotaReplicaGroupListProto,
+    MeshAxesReplicaGroupListProto,
+    MeshProto,
+)
+from ligerdiag.replay.interpreter.scope import (
+    Array,
+    Cell,
+    Cells,
+    NotCoveredError,
+    Spread,
+    Value,
+    count_devices,
+    pick_cells,
+    read_cells,
+)
+
+type Groups = tuple[tuple[int, ...], ...]
+"""Device numbers, group by group; the order within a group is that of the data."""
+
+MAX_DEVICES = 1 << 20
+"""More than any machine has; an artifact that says so is damaged."""
+
+_MAY_NAME_DEVICES = having(Trait.NAMES_DEVICES)
+
+
+def check_replicas(module: HloModule) -> None:
+    """Raises NotCoveredError for a module that runs in several replicas."""
+    if module.replica_count > 1:
+        raise NotCoveredError(f"{module.replica_count} replicas")
+
+
+def compute_groups(instruction: HloInstruction, devices: int) -> Groups:
+    """Returns the groups of a collective among that many devices. Not for collective-permute, which has pairs.
+
+    Raises:
+        NotCoveredError: the groups name more than one replica.
+        ArtifactError: a device is missing, or in two groups.
+    """
+    listed = parse_groups(instruction.proto)
+    everybody = tuple(range(devices))
+    if not names_partitions(instruction):
+        if any(id_ for group in listed for id_ in group):
+            raise NotCoveredError("collectives among replicas")
+        return (everybody,) if instruction.proto.channel_id else tuple((device,) for device in everybody)
+    if not listed:
+        if instruction.proto.use_global_device_ids:
+            raise ArtifactError(f"`{instruction.name}` uses global device ids and names no devices")
+        return (everybody,)
+    named = [device for group in listed for device in group]
+    if max(named) >= devices:
+        raise NotCoveredError(f"device {max(named)} in a program for {devices} devices")
+    # a broadcast leaves out devices that get zeros, the others need all devices
+    if len(set(named)) != len(named) or (len(named) != devices and instruction.opcode != "collective-broadcast"):
+        raise ArtifactError(f"the groups of `{instruction.name}` do not hold each of {devices} devices once")
+    return listed
+
+
+def names_partitions(instruction: HloInstruction) -> bool:
+    """Returns whether a collective's ids are partition ids, rather than replica ids."""
+    proto = instruction.proto
+    if proto.use_global_device_ids and not proto.channel_id:
+        raise ArtifactError(f"`{instruction.name}` uses global device ids without a channel")
+    if instruction.opcode in _MAY_NAME_DEVICES:
+        return proto.use_global_device_ids
+    return bool(proto.channel_id)
+
+
+def parse_groups(proto: HloInstructionProto) -> Groups:
+    """Parses replica groups in any of the forms that an instruction has, not interpreted; empty where there are
+    none."""
+    if proto.HasField("iota_collective_device_list"):
+        return _expand_iota(proto.iota_collective_device_list)
+    if proto.collective_device_list.HasField("iota_replica_group_list"):
+        return _expand_iota(proto.collective_device_list.iota_replica_group_list)
+    if proto.HasField("mesh_axes_replica_group_list"):
+        return _expand_axes(proto.mesh_axes_replica_group_list)
+    listed = proto.collective_device_list.replica_groups or proto.replica_groups
+    return tuple(tuple(group.replica_ids) for group in listed if group.replica_ids)
+
+
+def _expand_iota(proto: IotaReplicaGroupListProto) -> Groups:
+    groups, each = proto.num_replica_groups, proto.num_devices_per_group
+    ids = _transpose_iota(proto.iota_reshape_dims, proto.iota_transpose_perm)
+    if ids.size != groups * each:
+        raise ArtifactError(f"{groups} groups of {each} devices made of {ids.size} ids")
+    return _split_rows(ids.reshape(groups, each))
+
+
+def _expand_axes(proto: MeshAxesReplicaGroupListProto) -> Groups:
+    """The mesh is cut so that each (sub-)axis is a dimension; the ones named go last, as they are named."""
+    sizes = [axis.size for axis in proto.mesh.axes]
+    cuts: dict[int, set[int]] = {}
+    """Axis number to the products of leading factors at which it is cut."""
+    wanted: list[tuple[int, int, int]] = []
+    """Axis number, the product of the factors before the wanted one, and its size."""
+    for axis in proto.axes:
+        number = axis.mesh_axis_index
+        if number >= len(sizes):
+            raise ArtifactError(f"a replica group names the mesh axis {number} of {len(sizes)}")
+        before, size = 1, sizes[number]
+        if axis.HasField("sub_axis_info"):
+            before, size = axis.sub_axis_info.pre_size, axis.sub_axis_info.size
+        cuts.setdefault(number, {1, sizes[number]}).update((before, before * size))
+        wanted.append((number, before, size))
+    dimensions: list[int] = []
+    position: dict[tuple[int, int, int], int] = {}
+    for number, size in enumerate(sizes):
+        ladder = sorted(cuts.get(number, {1, size}))
+        if ladder[0] < 1 or ladder[-1] != size or any(later % earlier for earlier, later in pairwise(ladder)):
+            raise ArtifactError(f"the mesh axis {number} of {size} devices is cut at {ladder}")
+        for before, after in pairwise(ladder):
+            position[number, before, after // before] = len(dimensions)
+            dimensions.append(after // before)
+    # an axis of one device has no dimension, and needs none
+    last = [position.get(key, -1) for key in wanted if key[2] != 1]
+    if -1 in last or len(set(last)) != len(last):
+        raise ArtifactError("the axes of a replica group overlap")
+    first = [d for d in range(len(dimensions)) if d not in last]
+    each = math.prod(dimensions[d] for d in last)
+    return _split_rows(_place_on_mesh(proto.mesh).reshape(dimensions).transpose(first + last).reshape(-1, each))
+
+
+def _place_on_mesh(mesh: MeshProto) -> Array:
+    """Device numbers in the mesh's row-major order."""
+    total = math.prod(axis.size for axis in mesh.axes)
+    ids: Array
+    if mesh.device_ids:
+        ids = np.array(mesh.device_ids)
+    elif mesh.HasField("iota_transform"):
+        ids = _transpose_iota(mesh.iota_transform.reshape_dims, mesh.iota_transform.transpose_perm)
+    else:
+        ids = _transpose_iota([total], [0])
+    if ids.size != total:
+        raise ArtifactError(f"a mesh of {total} devices lists {ids.size}")
+    return ids.reshape(-1)
+
+
+def _transpose_iota(dimensions: Sequence[int], permutation: Sequence[int]) -> Array:
+    if sorted(permutation) != list(range(len(dimensions))):
+        raise ArtifactError(f"device ids of {len(dimensions)} dimensions are permuted by {list(permutation)}")
+    if not 0 < math.prod(dimensions) <= MAX_DEVICES:
+        raise ArtifactError(f"{math.prod(dimensions)} device ids")
+    return np.arange(math.prod(dimensions)).reshape(dimensions).transpose(permutation)
+
+
+def _split_rows(ids: Array) -> Groups:
+    return tuple(tuple(int(id_) for id_ in row) for row in ids)
+
+
+def take_shard(array: Array, placement: Placement, device: int) -> Array:
+    """Returns the part of the array on this device, numbered by partition id; raises ArtifactError when it is another
+    array."""
+    if array.shape != placement.shape:
+        raise ArtifactError(f"an argument of shape {list(array.shape)} was compiled as {list(placement.shape)}")
+    return array[tuple([slice(start, stop) for start, stop in placement.shards[device]])]
+
+
+def join_shards(shards: Sequence[Array], placement: Placement) -> Array:
+    """Returns the whole array; of several copies of a part the first device's counts, as in a `jax.Array`.
+
+    Raises ArtifactError where a part is missing.
+    """
+    if len(shards) == 1:
+        return shards[0]
+    whole = np.empty(placement.shape, shards[0].dtype)
+    written = np.zeros(placement.shape, np.bool_)
+    for shard, ranges in reversed(list(zip(shards, placement.shards, strict=True))):
+        where = tuple([slice(start, stop) for start, stop in ranges])
+        whole[where] = shard
+        written[where] = True
+    if not written.all():
+        raise ArtifactError(f"no device holds all parts of an output of shape {list(placement.shape)}")
+    return whole
+
+
+def find_other_copies(shards: Sequence[Array], placement: Placement) -> list[Array]:
+    """Returns the whole array once more for each device whose copy of its part has other bits than the first
+    device's."""
+    first: dict[object, Array] = {}
+    others: list[Array] = []
+    for shard, ranges in zip(shards, placement.shards, strict=True):
+        copy = first.setdefault(ranges, shard)
+        if copy.tobytes() != shard.tobytes():
+            whole = join_shards(shards, placement)
+            whole[tuple([slice(start, stop) for start, stop in ranges])] = shard
+            others.append(whole)
+    return others
+
+
+ENTRY, EXIT = "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"
+EDGES = frozenset({ENTRY, EXIT})
+
+_MESH = re.compile(r"([\w$.-]+) = #sdy\.mesh<\[([^\]]*)\](, [^>]*)?>")
+_AXIS = re.compile(r'"([^"]+)"=(\d+)')
+_VALUE = re.compile(r"<@([\w$.-]+), \[((?:\{[^{}]*\}(?:, )?)*)\]([^<>]*)>")
+_DIMENSION = re.compile(r"\{([^{}]*)\}")
+_NAME = re.compile(r'"([^"]+)"')
+
+
+@dataclass(frozen=True, slots=True)
+class _Sharding:
+    axes: dict[str, int]
+    """Axis name to size, in the mesh's order."""
+    dimensions: tuple[tuple[str, ...], ...]
+    """For each dimension the axes that it is split over."""
+
+    def place(self, shape: tuple[int, ...]) -> Placement:
+        """Returns the placement of the shards of an array of this shape; a device's number is its place in the mesh,
+        last axis fastest."""
+        sizes = tuple(self.axes.values())
+        shards: list[tuple[tuple[int, int], ...]] = []
+        for device in range(prod(sizes)):
+            place = dict(zip(self.axes, np.unravel_index(device, sizes), strict=True))
+            ranges: list[tuple[int, int]] = []
+            for size, axes in zip(shape, self.dimensions, strict=True):
+                part, parts = 0, 1
+                for axis in axes:
+                    part, parts = part * self.axes[axis] + int(place[axis]), parts * self.axes[axis]
+                if size % parts:
+                    raise NotCoveredError("shard_map over a dimension that its axes do not divide")
+                ranges.append((part * (size // parts), (part + 1) * (size // parts)))
+            shards.append(tuple(ranges))
+        return Placement(shape=shape, shards=tuple(shards))
+
+
+def split(module: HloModule, entry: HloInstruction, values: Sequence[Value]) -> Cells:
+    """Each operand as every device has it inside of the shard_map."""
+    spread: list[Cells] = []
+    for value, sharding in zip(
+        _list_arrays(values), _parse_shardings(module, entry, "xla.sdy.in_shardings"), strict=True
+    ):
+        placement = sharding.place(value.shape)
+        spread.append(Spread(tuple([Cell(take_shard(value, placement, d)) for d in range(len(placement.shards))])))
+    return tuple(spread) if entry.shape.tuple_shapes else spread[0]
+
+
+def join(module: HloModule, leave: HloInstruction, operands: Sequence[Cells]) -> Cells:
+    """Each operand as one array again; of several copies of a part the first device's counts."""
+    shapes = list(leave.shape.tuple_shapes) or [leave.shape]
+    joined: list[Cells] = []
+    for operand, shape, sharding in zip(
+        operands, shapes, _parse_shardings(module, leave, "xla.sdy.out_shardings"), strict=True
+    ):
+        placement = sharding.place(tuple(shape.dimensions))
+        devices = count_devices(operand)
+        shards = _list_arrays([read_cells(pick_cells(operand, d)) for d in range(len(placement.shards))])
+        if devices and devices != len(placement.shards):
+            raise ArtifactError(f"`{leave.name}` joins the values of {devices} devices over {len(placement.shards)}")
+        joined.append(Cell(join_shards(shards, placement)))
+    return tuple(joined) if leave.shape.tuple_shapes else joined[0]
+
+
+def _parse_shardings(module: HloModule, edge: HloInstruction, name: str) -> list[_Sharding]:
+    meshes = {mesh[1]: mesh for mesh in _MESH.finditer(module.frontend_attributes.get("xla.sdy.meshes", ""))}
+    attributes = edge.proto.frontend_attributes.map
+    manual = set(_NAME.findall(attributes.get("xla.sdy.manual_axes", "")))
+    found: list[_Sharding] = []
+    for value in _VALUE.finditer(attributes.get(name, "")):
+        mesh = meshes.get(value[1])
+        if mesh is None or mesh[3] or ":" in value[2] or "unreduced" in value[3]:
+            raise NotCoveredError(f"shard_map with the sharding `{value[0]}`")
+        axes = {axis: int(size) for axis, size in _AXIS.findall(mesh[2])}
+        dimensions = tuple(tuple(_NAME.findall(one)) for one in _DIMENSION.findall(value[2]))
+        if manual != set(axes) or any(axis not in axes for one in dimensions for axis in one):
+            raise NotCoveredError("shard_map over a part of the mesh's axes")
+        found.append(_Sharding(axes, dimensions))
+    if len(found) != len(edge.operands):
+        raise NotCoveredError(f"shard_map whose shardings do not say where its values lie (`{edge.name}`)")
+    return found
+
+
+def _list_arrays(values: Sequence[Value]) -> list[Array]:
+    arrays = [value for value in values if not isinstance(value, tuple)]
+    if len(arrays) != len(values):
+        raise ArtifactError("an edge of a shard_map takes a tuple")
+    return arrays

@@ -1,0 +1,311 @@
+"""Estimates how long a replay will take and how much memory it needs, from the modules alone.
+
+Estimates a replay's time and memory, from the modules alone.
+
+(1) Program order and isolated memory run the program as written, once for all devices; the schedule runs the optimized
+    module on each device.
+(2) A product costs its flops, everything else an element's time for each element that it makes or reduces, and each
+    instruction a fixed amount. Views cost only that.
+(3) A loop's body counts as often as it runs: by XLA's count, or by `i < constant` in its condition, from the constant
+    that it starts at; else, for the program as written, by the optimized module's longest loop. Without any of these it
+    counts once, and `notes` says so. Of a conditional's branches the most expensive one counts.
+(4) A kernel's launches in both runs of the program are remembered, so they count once. In the schedule they count again:
+    rounding differs. Devices that run the kernel on the whole of the program's operand all get the same bytes, and
+    count once.
+(5) Products and kernels use all cores, nothing else does.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import cast
+
+from ligerdiag.artifacts.artifact import Artifact
+from ligerdiag.artifacts.call_records import KernelLaunch
+from ligerdiag.effects.call import carries_kernel
+from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.parse import load_hlo
+from ligerdiag.hlo.shape import DTYPE_NAMES, count_elements, is_tuple, render_shape
+from ligerdiag.hlo.xla_pb2 import ShapeProto
+from ligerdiag.replay.interpreter.dtypes import get_dtype
+from ligerdiag.replay.runs.memory import REMEMBERED_BYTES
+
+_SAME_VALUE = having(Trait.KEEPS_SCALAR)
+
+
+def find_trip_count(module: HloModule, loop: HloInstruction) -> int | None:
+    """Iterations of a `while`: XLA's own count, or that of `i < constant` when i counts by 1; None when neither."""
+    known = _parse_known_count(loop.proto.backend_config)
+    return known if known is not None else _read_condition(module, loop)
+
+
+def find_longest_loop(module: HloModule) -> int:
+    """Returns the largest known number of iterations of a loop of the module; 1 when there is none."""
+    loops = [i for c in module.computations.values() for i in c.instructions if i.opcode == "while"]
+    return max([find_trip_count(module, loop) or 1 for loop in loops], default=1)
+
+
+def _parse_known_count(config: bytes) -> int | None:
+    """From the loop's backend_config, a JSON object."""
+    try:
+        fields: object = json.loads(config)
+        for name in ("known_trip_count", "n"):
+            fields = cast(dict[str, object], fields)[name]
+        count = int(cast(str, fields))
+    except (ValueError, KeyError, TypeError):
+        return None
+    return max(count, 0)
+
+
+def _read_condition(module: HloModule, loop: HloInstruction) -> int | None:
+    condition = module.computations[loop.called_computations[1]]
+    compare = _see_through(condition.root)
+    if compare.opcode != "compare" or compare.proto.comparison_direction != "LT" or len(compare.operands) != 2:
+        return None
+    counter, limit = (_see_through(operand) for operand in compare.operands)
+    last = _read_constant(limit)
+    if counter.opcode != "get-tuple-element" or counter.operands[0].opcode != "parameter" or last is None:
+        return None
+    start = _see_through(loop.operands[0])
+    if start.opcode != "tuple" or counter.proto.tuple_index >= len(start.operands):
+        return None
+    first = _read_constant(_see_through(start.operands[counter.proto.tuple_index]))
+    return None if first is None else max(last - first, 0)
+
+
+def _see_through(instruction: HloInstruction) -> HloInstruction:
+    """Returns the instruction that made the value: barriers and changes of form give it on."""
+    while True:
+        if instruction.opcode in _SAME_VALUE:
+            instruction = instruction.operands[0]
+        elif instruction.opcode == "get-tuple-element":
+            whole = _see_through(instruction.operands[0])
+            if whole.opcode != "tuple" or instruction.proto.tuple_index >= len(whole.operands):
+                return instruction
+            instruction = whole.operands[instruction.proto.tuple_index]
+        else:
+            return instruction
+
+
+def _read_constant(instruction: HloInstruction) -> int | None:
+    """Returns the value of an integer scalar."""
+    literal = instruction.proto.literal
+    if instruction.opcode != "constant" or is_tuple(instruction.shape) or instruction.shape.dimensions:
+        return None
+    for values in (literal.s32s, literal.s64s, literal.u32s, literal.u64s):
+        if len(values) == 1:
+            return values[0]
+    return None
+
+
+FLOPS = 60e9
+"""A second and core. NumPy's f32 product on an EPYC core: 92e9 for 64x64, 41e9 for 1024x1024 while the machine was busy."""
+ELEMENT_SECONDS = 1e-9
+"""NumPy on f32, by the element: 0.1 ns (add, in the cache) to 1.4 ns (exp, 8 million), 12 ns for a `where`."""
+SORT_SECONDS = 1e-7
+"""Sorting, by the element."""
+INSTRUCTION_SECONDS = 2e-5
+"""Reading one instruction's attributes and calling NumPy on a few numbers."""
+PROGRAM_SECONDS = 3e-3
+"""Triton's interpreter: 3.7 to 4.5 ms for a program of a cross entropy's grid on 8 elements, machine busy."""
+KERNEL_ELEMENT_SECONDS = 1e-7
+"""By the element of operands and outputs: 13 ms for a program on 50 to 100 thousand, less the time above."""
+LIVE_VALUES = 4
+"""Number of the program's largest values that are alive at a time, beside its arguments."""
+
+_VIEWS = having(Trait.VIEW)
+_RUNS_ONCE = having(Trait.CALLEE_TAKES_OPERANDS)
+_OVER_OPERANDS = having(Trait.REDUCES)
+_SORTS = having(Trait.SORTS)
+
+type KernelSeconds = Callable[[HloInstruction], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """The estimated cost of a replay."""
+
+    seconds: float
+    bytes: int
+    notes: tuple[str, ...] = ()
+    """Assumptions of the estimate, one line each."""
+
+
+def estimate(
+    program: HloModule,
+    optimized: HloModule,
+    buffers: BufferAssignment,
+    *,
+    kernel_seconds: KernelSeconds,
+    devices: int,
+    cores: int,
+) -> Estimate:
+    """The cost of all three runs. `kernel_seconds` is one launch of a kernel's custom call on one core."""
+    notes: list[str] = []
+    written = _compute_cost(program, kernel_seconds, find_longest_loop(optimized), notes)
+    scheduled = _compute_cost(optimized, kernel_seconds, 1, notes)
+    launches = sum(written.kernels.values())
+    launches += sum(s * (1 if key in written.kernels else devices) for key, s in scheduled.kernels.items())
+    flops = 2 * written.flops + devices * scheduled.flops
+    others = 2 * written.other_seconds + devices * scheduled.other_seconds
+    remembered = min(written.kernel_bytes + devices * scheduled.kernel_bytes, REMEMBERED_BYTES)
+    return Estimate(
+        seconds=(launches + flops / FLOPS) / max(cores, 1) + others,
+        bytes=devices * count_allocated_bytes(buffers) + _count_live_bytes(program) + remembered,
+        notes=tuple(notes),
+    )
+
+
+def estimate_artifact(artifact: Artifact, cores: int) -> Estimate:
+    """Returns the cost of replaying an artifact. Raises ArtifactError when it cannot be read, NotCoveredError as
+    `get_dtype`."""
+    program, _ = load_hlo(artifact.program)
+    optimized, buffers = load_hlo(artifact.optimized)
+    if buffers is None:
+        raise ArtifactError(f"`{artifact.optimized}` holds no buffer assignment")
+    launches = {launch.payload: launch for launch in artifact.kernel_launches}
+    return estimate(
+        program,
+        optimized,
+        buffers,
+        kernel_seconds=lambda call: compute_kernel_seconds(call, launches),
+        devices=artifact.provenance.devices,
+        cores=cores,
+    )
+
+
+def compute_kernel_seconds(call: HloInstruction, launches: Mapping[str, KernelLaunch]) -> float:
+    """Returns the cost of one launch in Triton's interpreter; `launches` by payload. If the launch is not known, it
+    counts as one program."""
+    launch = launches.get(sha256(call.proto.backend_config).hexdigest())
+    programs = math.prod(launch.grid) if launch is not None and not launch.trouble else 1
+    elements = sum(_count_elements(o.shape) for o in call.operands) + _count_elements(call.shape)
+    return programs * PROGRAM_SECONDS + elements * KERNEL_ELEMENT_SECONDS
+
+
+def count_allocated_bytes(buffers: BufferAssignment) -> int:
+    """Bytes of all allocations of one device."""
+    ends: dict[int, int] = {}
+    for slice_ in buffers.slices:
+        ends[slice_.allocation] = max(ends.get(slice_.allocation, 0), slice_.offset + slice_.size)
+    return sum(ends.values())
+
+
+@dataclass(slots=True)
+class _Cost:
+    """The cost of one execution of a computation, on one core."""
+
+    flops: float = 0.0
+    other_seconds: float = 0.0
+    """Without products and kernels."""
+    kernels: dict[tuple[bytes, str], float] = field(default_factory=dict[tuple[bytes, str], float])
+    """Payload and shapes of the operands to the seconds of all launches."""
+    kernel_bytes: int = 0
+    """Operands and outputs of all launches."""
+
+    @property
+    def seconds(self) -> float:
+        return self.other_seconds + self.flops / FLOPS + sum(self.kernels.values())
+
+    def add(self, other: "_Cost", times: int = 1) -> None:
+        self.flops += times * other.flops
+        self.other_seconds += times * other.other_seconds
+        self.kernel_bytes += times * other.kernel_bytes
+        for key, seconds in other.kernels.items():
+            self.kernels[key] = self.kernels.get(key, 0.0) + times * seconds
+
+
+def _compute_cost(module: HloModule, kernel_seconds: KernelSeconds, unknown_trips: int, notes: list[str]) -> _Cost:
+    """Cost of the entry computation. Callees come before callers, so that each computation is looked at once."""
+    costs: dict[int, _Cost] = {}
+    for computation in module.computations.values():
+        cost = costs[computation.id] = _Cost()
+        for instruction in computation.instructions:
+            cost.other_seconds += INSTRUCTION_SECONDS
+            called = instruction.called_computations
+            match instruction.opcode:
+                case opcode if opcode in _RUNS_ONCE:
+                    cost.add(costs[called[0]])
+                case "while":
+                    trips = find_trip_count(module, instruction)
+                    if trips is None:
+                        trips = unknown_trips
+                        notes.append(f"`{instruction.name}` is taken to run {trips} times")
+                    cost.add(costs[called[0]], trips)
+                    cost.add(costs[called[1]], trips + 1)
+                case "conditional":
+                    cost.add(max([costs[branch] for branch in called], key=lambda c: c.seconds))
+                case "custom-call" if carries_kernel(instruction.proto.custom_call_target):
+                    cost.add(_compute_kernel_cost(instruction, kernel_seconds))
+                case _:
+                    cost.add(_compute_opcode_cost(instruction))
+    return costs[module.entry.id]
+
+
+def _compute_kernel_cost(call: HloInstruction, kernel_seconds: KernelSeconds) -> _Cost:
+    shapes = " ".join(render_shape(operand.shape) for operand in call.operands)
+    size = sum(_count_bytes(operand.shape) for operand in call.operands) + _count_bytes(call.shape)
+    return _Cost(kernels={(call.proto.backend_config, shapes): kernel_seconds(call)}, kernel_bytes=size)
+
+
+def _compute_opcode_cost(instruction: HloInstruction) -> _Cost:
+    opcode, target = instruction.opcode, instruction.proto.custom_call_target
+    if opcode in _VIEWS:
+        return _Cost()
+    if opcode == "dot":
+        return _Cost(flops=count_flops(instruction))
+    if opcode == "custom-call" and ("matmul" in target or "gemm" in target):
+        return _Cost(flops=_count_gemm_flops(instruction))
+    elements = _count_elements(instruction.shape)
+    if opcode in _OVER_OPERANDS:
+        elements += sum(_count_elements(operand.shape) for operand in instruction.operands)
+    return _Cost(other_seconds=elements * (SORT_SECONDS if opcode in _SORTS else ELEMENT_SECONDS))
+
+
+def count_flops(dot: HloInstruction) -> float:
+    """Multiplications and additions of a product."""
+    left = dot.operands[0].shape.dimensions
+    contracted = [left[d] for d in dot.proto.dot_dimension_numbers.lhs_contracting_dimensions if d < len(left)]
+    return 2.0 * count_elements(dot.shape) * math.prod(contracted)
+
+
+def _count_gemm_flops(call: HloInstruction) -> float:
+    """Of f[m,k] and f[k,n] to f[m,n]: the root of the three sizes' product is m k n; the batch b is counted as b^1.5.
+
+    The dimensions that a library call contracts are in its backend_config, in a form that changes between releases.
+    """
+    result = call.shape.tuple_shapes[0] if is_tuple(call.shape) else call.shape
+    sizes = [count_elements(operand.shape) for operand in call.operands[:2]]
+    return 2.0 * math.sqrt(math.prod(sizes) * count_elements(result))
+
+
+def _count_elements(shape: ShapeProto) -> int:
+    if is_tuple(shape):
+        return sum(_count_elements(child) for child in shape.tuple_shapes)
+    return count_elements(shape) if shape.element_type in DTYPE_NAMES else 0
+
+
+def _count_bytes(shape: ShapeProto) -> int:
+    if is_tuple(shape):
+        return sum(_count_bytes(child) for child in shape.tuple_shapes)
+    return count_elements(shape) * get_dtype(shape).itemsize if shape.element_type in DTYPE_NAMES else 0
+
+
+def _count_live_bytes(program: HloModule) -> int:
+    """Returns the arguments, some of the largest values, and the outputs of all three runs, which are compared."""
+    arguments = sum(_count_bytes(parameter.shape) for parameter in program.entry.parameters)
+    values: list[int] = sorted(
+        (
+            _count_bytes(i.shape)
+            for c in program.computations.values()
+            for i in c.instructions
+            if i.opcode not in _VIEWS and not is_tuple(i.shape)
+        ),
+        reverse=True,
+    )
+    return arguments + sum(values[:LIVE_VALUES]) + 3 * _count_bytes(program.entry.root.shape)

@@ -1,0 +1,339 @@
+"""Replay's counter: the numbers of these artifacts, from the cache or from replay workers, within the machine's
+memory.
+
+Keeps the results of replays: by the program, its arguments and reference, and all of our code that computes numbers.
+
+Files of the project that were imported are remembered with their sha256, as for every answer of the cache. A worker's
+death and "too large" are never kept.
+
+Replay's counter: the numbers of these artifacts, from the cache or from replay workers.
+
+1. Programs that are equal and have equal arguments and references are replayed once.
+2. An artifact whose estimate is above the bounds is not replayed, and its record says so.
+3. What takes seconds is replayed beside each other, one core each; what takes longer, by itself on all cores.
+4. A worker that dies or takes too long costs its case alone.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from functools import cache as remember
+from hashlib import sha256
+from importlib import metadata
+from pathlib import Path
+
+from ligerdiag.artifacts.artifact import PROVENANCE, Artifact, compute_file_sha256
+from ligerdiag.artifacts.cache import REPLAYS, Cache
+from ligerdiag.codec import FieldError, read_float, read_int, read_object
+from ligerdiag.compile.service import CompileEvent
+from ligerdiag.errors import LigerdiagError, describe_error
+from ligerdiag.model.findings import Replay, ReplayState
+from ligerdiag.model.jobs import CaseSpec
+from ligerdiag.replay.service.job import (
+    ALONE_SECONDS,
+    Bounds,
+    ReplayAnswer,
+    ReplayRequest,
+    count_workers,
+    make_replay_job,
+    parse_replay,
+    refuse,
+    render_replay,
+)
+from ligerdiag.toolchains.toolchain import Toolchain, compute_important_environment
+from ligerdiag.workers.pool import Pool, count_cores
+
+_MEMINFO = Path("/proc/meminfo")
+_CONTROL_GROUP = Path("/sys/fs/cgroup")
+
+
+def compute_available_bytes(meminfo: Path = _MEMINFO, group: Path = _CONTROL_GROUP) -> int:
+    """Bytes that may still be taken: the kernel's own estimate, or what a container's limit leaves, if that is less."""
+    found = [_read_meminfo(meminfo), *_read_group(group)]
+    return max(0, min(found))
+
+
+def _read_meminfo(path: Path) -> int:
+    for line in path.read_text(encoding="ascii").splitlines():
+        name, _, rest = line.partition(":")
+        if name == "MemAvailable":
+            return int(rest.split()[0]) << 10
+    raise OSError(f"`{path}` does not say how much memory is available")
+
+
+def _read_group(folder: Path) -> list[int]:
+    """Returns the free memory below the limit of the control group; empty if there is no limit."""
+    try:
+        limit = (folder / "memory.max").read_text(encoding="ascii").strip()
+        used = int((folder / "memory.current").read_text(encoding="ascii"))
+        statistics = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
+    except (OSError, ValueError):
+        return []
+    if not limit.isdecimal():
+        return []
+    return [int(limit) - used + int(statistics.get("inactive_file", 0))]
+
+
+KEPT = frozenset({ReplayState.DONE, ReplayState.NOT_COVERED})
+_PARTS = (
+    "replay",
+    "analysis",
+    "effects",
+    "hlo",
+    "model/case.py",
+    "model/findings.py",
+    "compile/cases/arguments.py",
+    "artifacts/call_records.py",
+)
+"""Files and folders of ligerdiag that a number can depend on, beside those that the artifact's key covers."""
+
+
+class Results:
+    """The replays and estimates of one cache and toolchain."""
+
+    def __init__(self, cache: Cache, toolchain: Toolchain) -> None:
+        self._cache = cache
+        self._circumstances: dict[str, object] = {
+            "fingerprint": compute_replay_fingerprint(),
+            "versions": {**toolchain.versions, **_compute_versions()},
+            "environment": compute_important_environment(),
+        }
+
+    def find(self, case: CaseSpec, artifact: Artifact, *, rows: bool) -> Replay | None:
+        """Returns the result for this program with these arguments, if it is still valid."""
+        answer = self._cache.find_answer(self._ask(case, artifact, rows), REPLAYS)
+        try:
+            return None if answer is None else replace(parse_replay(read_object(answer, "replay")), cached=True)
+        except FieldError:
+            return None
+
+    def keep(self, case: CaseSpec, artifact: Artifact, answer: ReplayAnswer, *, rows: bool) -> None:
+        """Writes it down if it is worth it."""
+        if answer.replay.state in KEPT:
+            kept = {"replay": render_replay(answer.replay)}
+            self._cache.keep_answer(self._ask(case, artifact, rows), answer.dependencies, kept, REPLAYS)
+
+    def find_estimate(self, artifact: Artifact, cores: int) -> tuple[float, int] | None:
+        """(seconds, bytes) that were estimated before."""
+        answer = self._cache.find_answer(self._ask_for_estimate(artifact, cores), REPLAYS)
+        try:
+            return None if answer is None else (read_float(answer, "seconds"), read_int(answer, "bytes"))
+        except FieldError:
+            return None
+
+    def keep_estimate(self, artifact: Artifact, cores: int, estimate: tuple[float, int]) -> None:
+        """Writes it down."""
+        path = artifact.directory / PROVENANCE
+        kept = {"seconds": estimate[0], "bytes": estimate[1]}
+        self._cache.keep_answer(
+            self._ask_for_estimate(artifact, cores), {str(path): compute_file_sha256(path)}, kept, REPLAYS
+        )
+
+    def _ask(self, case: CaseSpec, artifact: Artifact, rows: bool) -> dict[str, object]:
+        key = {"artifact": artifact.provenance.key, "draws": case.draws}
+        return {"question": "replay", **key, "rows": rows, **self._circumstances}
+
+    def _ask_for_estimate(self, artifact: Artifact, cores: int) -> dict[str, object]:
+        key = {"artifact": artifact.provenance.key, "cores": cores}
+        return {"question": "estimate", **key, **self._circumstances}
+
+
+@remember
+def compute_replay_fingerprint() -> str:
+    """sha256 of ligerdiag's own part in the numbers."""
+    root = Path(__file__).parents[2]
+    digest = sha256()
+    for part in _PARTS:
+        path = root / part
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            digest.update(f"{file.relative_to(root)}\n".encode())
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _compute_versions() -> Mapping[str, str]:
+    return {package: metadata.version(package) for package in ("numpy", "ml-dtypes")}
+
+
+REPLAY_WORKER = "ligerdiag.replay.service.worker"
+LONGEST = 20.0
+"""Times its estimate that a replay may take before it is ended, when its bounds are lifted."""
+SLACK = 4 << 30
+"""Bytes that a worker may take above twice the estimate of its largest case."""
+
+type OnEvent = Callable[[CompileEvent], None]
+type Key = tuple[str, str]
+"""Artifact's key, and what is drawn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayTask:
+    """One case on one target."""
+
+    case: CaseSpec
+    target: str
+    artifact: Artifact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """How to replay."""
+
+    bounds: Bounds
+    timeout: float
+    """Seconds that one case may take; longer when the bounds are lifted and the estimate says so."""
+    jobs: int | None = None
+    """Cores to use; None means all."""
+    rows: bool = False
+    refresh: bool = False
+    """Replay again what the cache has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    seconds: float
+    bytes: int
+    alone: bool
+
+
+def replay_artifacts(
+    tasks: Sequence[ReplayTask], options: ReplayOptions, *, cache: Cache, toolchain: Toolchain, on_event: OnEvent
+) -> Iterator[tuple[ReplayTask, Replay]]:
+    """Yields the replay of each task as it comes; what is in the cache comes first. Nothing of one case is raised."""
+    groups: dict[Key, list[ReplayTask]] = {}
+    for task in tasks:
+        groups.setdefault(_compute_key(task), []).append(task)
+    cache.forget_hashes()
+    results = Results(cache, toolchain)
+    done = 0
+    for step in _replay_each([members[0] for members in groups.values()], options, cache, toolchain, results):
+        if isinstance(step, ReplayTask):
+            on_event(_make_event("started", step, done, len(tasks)))
+            continue
+        first, replay = step
+        for task in groups[_compute_key(first)]:
+            done += 1
+            on_event(_make_event("finished", task, done, len(tasks), cached=replay.cached))
+            yield task, replay
+
+
+def _replay_each(
+    tasks: Sequence[ReplayTask], options: ReplayOptions, cache: Cache, toolchain: Toolchain, results: Results
+) -> Iterator[ReplayTask | tuple[ReplayTask, Replay]]:
+    """Yields each task when its replay starts, and with its replay when that ends."""
+    cores = options.jobs or count_cores()
+    planned: list[tuple[ReplayTask, _Plan]] = []
+    for task in tasks:
+        found = None if options.refresh else results.find(task.case, task.artifact, rows=options.rows)
+        step = found or _plan(task.artifact, options, results)
+        if isinstance(step, Replay):
+            yield task, step
+        else:
+            planned.append((task, step))
+    beside = [(task, plan) for task, plan in planned if not plan.alone]
+    alone = [(task, plan) for task, plan in planned if plan.alone]
+    workers = count_workers([plan.bytes for _, plan in beside], cores, compute_available_bytes()) if beside else 1
+    for plans, jobs, threads in ((beside, workers, 1), (alone, 1, cores)):
+        if not plans:
+            continue
+        limit = 2 * max(plan.bytes for _, plan in plans) + SLACK
+        with Pool(
+            cache=cache,
+            toolchain=toolchain,
+            jobs=jobs,
+            timeout=options.timeout,
+            memory_limit=limit,
+            module=REPLAY_WORKER,
+            environment=compute_environment(threads),
+        ) as pool:
+            yield from _run(plans, pool, options, threads, results)
+
+
+def explain_refusal(artifact: Artifact, options: ReplayOptions, *, cache: Cache, toolchain: Toolchain) -> str:
+    """Returns why the artifact would not be replayed, such as `too large: estimated 2 min, ...`; empty if it would
+    be."""
+    plan = _plan(artifact, options, Results(cache, toolchain))
+    return "" if isinstance(plan, _Plan) else f"{plan.state.value}: {plan.reason}"
+
+
+def compute_environment(threads: int) -> dict[str, str]:
+    """Returns the further environment of a replay worker, beside a compile worker's. Triton reads it during its
+    import."""
+    numbers = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+    return {"TRITON_INTERPRET": "1", "JAX_PLATFORMS": "cpu", **numbers}
+
+
+def _run(
+    plans: Sequence[tuple[ReplayTask, _Plan]], pool: Pool, options: ReplayOptions, threads: int, results: Results
+) -> Iterator[ReplayTask | tuple[ReplayTask, Replay]]:
+    jobs = [
+        make_replay_job(
+            ReplayRequest(
+                source=task.case.source,
+                case_id=task.case.id,
+                artifact=str(task.artifact.directory),
+                processes=threads,
+                rows=options.rows,
+            ),
+            max(options.timeout, LONGEST * plan.seconds) if options.bounds.full else options.timeout,
+        )
+        for task, plan in plans
+    ]
+    for number, future in pool.run_all(jobs):
+        task, plan = plans[number]
+        if future is None:
+            yield task
+            continue
+        yield task, _settle(task, plan, future, options, results)
+
+
+def _settle(
+    task: ReplayTask, plan: _Plan, future: Future[ReplayAnswer], options: ReplayOptions, results: Results
+) -> Replay:
+    estimate = {"estimated_seconds": plan.seconds, "estimated_bytes": plan.bytes}
+    try:
+        answer = future.result()
+    except LigerdiagError as error:
+        return replace(Replay(state=ReplayState.FAILED, reason=describe_error(error)), **estimate)
+    answer = replace(answer, replay=replace(answer.replay, **estimate))
+    results.keep(task.case, task.artifact, answer, rows=options.rows)
+    return answer.replay
+
+
+def _plan(artifact: Artifact, options: ReplayOptions, results: Results) -> _Plan | Replay:
+    """Returns how the artifact is replayed, or the record if it is not."""
+    from ligerdiag.replay.interpreter.scope import NotCoveredError
+
+    cores = options.jobs or count_cores()
+    try:
+        seconds, size = _estimate(artifact, 1, results)
+        alone = seconds > ALONE_SECONDS
+        if alone and cores > 1:
+            seconds, size = _estimate(artifact, cores, results)
+    except NotCoveredError as error:
+        return Replay(state=ReplayState.NOT_COVERED, reason=str(error))
+    except LigerdiagError as error:
+        return Replay(state=ReplayState.FAILED, reason=str(error))
+    refused = refuse(seconds, size, options.bounds, compute_available_bytes())
+    return refused or _Plan(seconds=seconds, bytes=size, alone=alone)
+
+
+def _estimate(artifact: Artifact, cores: int, results: Results) -> tuple[float, int]:
+    found = results.find_estimate(artifact, cores)
+    if found is None:
+        from ligerdiag.replay.service.estimate import estimate_artifact
+
+        estimate = estimate_artifact(artifact, cores)
+        found = estimate.seconds, estimate.bytes
+        results.keep_estimate(artifact, cores, found)
+    return found
+
+
+def _compute_key(task: ReplayTask) -> Key:
+    return task.artifact.provenance.key, task.case.draws
+
+
+def _make_event(event: str, task: ReplayTask, done: int, total: int, *, cached: bool = False) -> CompileEvent:
+    return CompileEvent(
+        phase="replay", event=event, done=done, total=total, case_id=task.case.id, target=task.target, cached=cached
+    )

@@ -1,0 +1,1 @@
+"""Rules about kernels, declarations and programs that are wrong whatever the schedule does; one file a rule."""

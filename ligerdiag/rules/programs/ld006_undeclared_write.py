@@ -1,0 +1,110 @@
+"""LD006 undeclared-write: the kernel's IR writes an operand that no output aliases."""
+
+from collections.abc import Iterator
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.writes import HiddenWrite
+from ligerdiag.effects.declared import is_declared
+from ligerdiag.model.findings import Finding, Severity
+from ligerdiag.rules.rule import ALIASED, KERNEL, Example, Reproduction, Rule
+from ligerdiag.rules.wording import (
+    describe_accesses,
+    describe_callers,
+    describe_remedy,
+    describe_value,
+    locate_call,
+)
+
+
+def check(context: Context) -> Iterator[Finding]:
+    """One finding for each hidden write."""
+    for write in context.writes:
+        if write.unknown:
+            continue
+        performed = context.optimized_call(write)
+        call = locate_call(context, write)
+        value = write.call.operands[write.operand]
+        yield Finding(
+            rule=RULE.id,
+            severity=RULE.severity,
+            message=f"`{write.kernel}` writes operand {write.operand}, `{describe_value(value)}`, and no output aliases it",
+            source=call.line,
+            kernel=write.kernel,
+            operand=write.operand,
+            instructions=(performed.name if performed is not None else write.call.name,),
+            evidence=(
+                *describe_callers(call),
+                ("kernel", _describe_kernel(context, write)),
+                *describe_accesses(context, write),
+            ),
+            help=describe_remedy(context, write),
+            call=call,
+        )
+
+
+def _describe_kernel(context: Context, write: HiddenWrite) -> str:
+    """Where the write is known from."""
+    effects = next((effects for call, effects in context.calls if call is write.call), None)
+    if effects is not None and is_declared(effects.operand_uses[write.operand]):
+        return effects.operand_uses[write.operand].reason
+    return f"the Triton IR of `{write.kernel}` stores through the pointer of that operand"
+
+
+MATMUL_GRADIENT = Example(
+    about="The kernel doubles its operand, and nothing in the call says so.",
+    code=KERNEL
+    + """\
+def step(x, w):
+    h = x @ w
+    sums = sum_and_double(h)
+    return {"sums": sums, "back": h @ w.T}  # h is meant to be doubled by now
+
+
+CASE = Case(name="matmul", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16, 32))))
+""",
+)
+
+UNDECLARED_WRITE = (
+    Reproduction(
+        report="NVIDIA/warp#745",
+        case="accumulated_sum[argument-hidden]",
+        reproduced="a kernel adds to an input by atomics, and the call declares another output only: found in its IR",
+        missing="Warp and the FFI; the kernel here is Triton's",
+    ),
+    Reproduction(
+        report="SpeedyWeather/SpeedyWeather.jl#985",
+        case="sub_views[hidden]",
+        reproduced=(
+            "calls that overwrite parts of one array, and say that they do not: found in their IR, and the "
+            "gradients are stale"
+        ),
+        missing=(
+            "the NaN, which came of live buffers laid over each other: Reactant's calls on the CPU do declare "
+            "their alias; here each kernel gets a copy of its slice"
+        ),
+    ),
+)
+
+
+RULE = Rule(
+    id="LD006",
+    name="undeclared-write",
+    severity=Severity.WARNING,
+    summary="the kernel's IR writes an operand that no output aliases",
+    what_it_does="""\
+Follows the pointers of every store, atomic and descriptor store of the kernel's Triton IR, as it travels in the compiled
+program, back to the function's arguments, and compares with the call's `output_to_operand_aliasing`. Nothing that the
+program's author declares elsewhere is believed.""",
+    why="""\
+It is the root of LD001 to LD005. Where every output is fresh in spite of it, the order is forced by something else, such as
+a workaround, which may cost precision or fail under sharding.""",
+    what_to_do="""\
+Declare the write, and read the declared output instead of the operand.""",
+    limits="""\
+A masked store counts as a store: that a mask is never true is not proved.""",
+    references=("github.com/NVIDIA/warp/issues/745", "github.com/SpeedyWeather/SpeedyWeather.jl/pull/985"),
+    reproduced=UNDECLARED_WRITE,
+    bad=(MATMUL_GRADIENT,),
+    good=(ALIASED,),
+    check=check,
+)

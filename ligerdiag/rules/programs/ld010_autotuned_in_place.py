@@ -1,0 +1,239 @@
+"""LD010 autotuned-in-place: configurations are tried one after the other on bytes that nobody puts back."""
+
+from collections.abc import Iterator
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.writes import HiddenWrite
+from ligerdiag.effects.access import CallEffects, ReadsBeforeWrite
+from ligerdiag.hlo.metadata import find_user_line
+from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.model.findings import Finding, Severity
+from ligerdiag.rules.rule import KERNEL, Example, Reproduction, Rule
+from ligerdiag.rules.wording import describe_callers, locate_instruction
+
+_BEFORE_THE_PROGRAM = frozenset({"triton_kernel_call_ffi"})
+"""Targets whose launcher tries the configurations before the program runs, when only arguments and constants hold values."""
+
+
+def check(context: Context) -> Iterator[Finding]:
+    """One finding for each operand that several configurations read and overwrite."""
+    for call, effects in context.calls:
+        if effects.configurations < 2:
+            continue
+        for write in context.writes:
+            if (
+                write.call is call
+                and not write.unknown
+                and _counts(effects, write.operand)
+                and _holds_value(context, write)
+            ):
+                yield _report(context, call, effects, write.operand, "no output aliases it")
+    for call, effects in context.optimized_calls:
+        if effects.configurations > 1:
+            for operand in _find_shared(context, call, effects):
+                why = "it shares bytes with an output that is not declared to alias it"
+                yield _report(context, call, effects, operand, why)
+            if _is_early(call) and _hits_argument(context, call, effects):
+                yield _report(context, call, effects, None, "an output of it stands in the bytes of an argument")
+
+
+def _is_early(call: HloInstruction) -> bool:
+    return call.proto.custom_call_target in _BEFORE_THE_PROGRAM
+
+
+def _counts(effects: CallEffects, operand: int) -> bool:
+    """Whether what a configuration left there may count for the next one."""
+    return effects.operand_uses[operand].reads_before_write is not ReadsBeforeWrite.NO
+
+
+def _holds_value(context: Context, write: HiddenWrite) -> bool:
+    """Whether the operand holds the program's values while the configurations are tried."""
+    slices = [n for actual in context.actual.writes if actual.write == write.index for n in actual.slices]
+    return not _is_early(write.call) or any(_is_held(context, number) for number in slices)
+
+
+def _is_held(context: Context, number: int | None) -> bool:
+    """Whether these bytes are an argument's or a constant's."""
+    if number is None or number < 0:
+        return False
+    allocation = context.buffers.slices[number].allocation
+    return allocation in context.buffers.parameters or allocation in context.buffers.constants
+
+
+def _list_written(context: Context, call: HloInstruction, effects: CallEffects) -> Iterator[int]:
+    """Slices of the outputs that the kernel writes through a pointer of their own, those of declared aliases apart."""
+    declared = {tuple(alias.output_shape_index) for alias in call.proto.output_operand_aliasing}
+    for (index, number), access in zip(context.buffers.definitions.get(call.id, ()), effects.outputs, strict=False):
+        if access.writes and index not in declared:
+            yield number
+
+
+def _find_shared(context: Context, call: HloInstruction, effects: CallEffects) -> Iterator[int]:
+    """Operands that the kernel reads, in whose bytes it writes an output of which the launcher does not know that."""
+    buffers = context.buffers
+    written = {other for number in _list_written(context, call, effects) for other in buffers.overlapping[number]}
+    positions = context.positions
+    for operand, value in enumerate(call.operands):
+        places = positions.locate(value)
+        held = not _is_early(call) or any(_is_held(context, place) for place in places)
+        if held and effects.operands[operand].reads and not written.isdisjoint(places):
+            yield operand
+
+
+def _hits_argument(context: Context, call: HloInstruction, effects: CallEffects) -> bool:
+    """Whether the call's outputs stand in the bytes of an argument that it does not read itself: one that was donated."""
+    places = {place for value in call.operands for place in context.positions.locate(value)}
+    return any(
+        _is_held(context, number) and places.isdisjoint(context.buffers.overlapping[number])
+        for number in _list_written(context, call, effects)
+    )
+
+
+def _report(context: Context, call: HloInstruction, effects: CallEffects, operand: int | None, why: str) -> Finding:
+    module = context.optimized if any(call is one for one, _ in context.optimized_calls) else context.program
+    when = "before the program runs" if _is_early(call) else "when the call is first reached"
+    what = f"operand {operand} in place" if operand is not None else "the bytes of an argument"
+    read = f"it reads operand {operand} before it overwrites it; {why}" if operand is not None else why
+    return Finding(
+        rule=RULE.id,
+        severity=RULE.severity,
+        message=f"`{effects.kernel}` is autotuned on {what}, and nobody restores it",
+        source=find_user_line(module, call),
+        kernel=effects.kernel,
+        operand=operand,
+        instructions=(call.name,),
+        evidence=(
+            *describe_callers(locate_instruction(module, call)),
+            (
+                "launcher",
+                f"it runs {effects.configurations} configurations, each several times, on the call's own buffers {when}",
+            ),
+            ("kernel", read),
+        ),
+        help="declare the write (`input_output_aliases`), and the launcher puts it back; or give one configuration",
+    )
+
+
+_CONFIGURATIONS = """\
+TWO = [triton.Config({}, num_warps=2), triton.Config({}, num_warps=4)]
+
+
+"""
+
+_CALL = """\
+def step(x, w):
+    h = x @ w
+    sums = {call}(h)
+    return {{"sums": sums}}
+
+
+CASE = Case(name="{name}", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16, 32))))
+"""
+
+AUTOTUNED = Example(
+    about="Two configurations double the same rows, again and again, before the launch that counts.",
+    code=KERNEL
+    + _CONFIGURATIONS
+    + """\
+tuned_kernel = triton.autotune(configs=TWO, key=[])(double_kernel)
+
+
+def sum_and_double_tuned(x):
+    sums = jax.ShapeDtypeStruct(x.shape[:1], x.dtype)
+    return jt.triton_call(x, kernel=tuned_kernel, out_shape=sums, grid=x.shape[:1], COLUMNS=x.shape[1])
+
+
+"""
+    + _CALL.format(call="sum_and_double_tuned", name="autotuned"),
+)
+
+AUTOTUNED_DECLARED = Example(
+    about="The same configurations on a declared output: the launcher saves the rows and puts them back.",
+    code=KERNEL
+    + _CONFIGURATIONS
+    + """\
+@triton.autotune(configs=TWO, key=[])
+@triton.jit
+def tuned_kernel(x_ptr, out_ptr, sum_ptr, COLUMNS: tl.constexpr):
+    row = tl.program_id(0)
+    at = row * COLUMNS + tl.arange(0, COLUMNS)
+    x = tl.load(x_ptr + at)
+    tl.store(sum_ptr + row, tl.sum(x))
+    tl.store(out_ptr + at, 2 * x)
+
+
+def sum_and_double_tuned(x):
+    outputs = (jax.ShapeDtypeStruct(x.shape, x.dtype), jax.ShapeDtypeStruct(x.shape[:1], x.dtype))
+    return jt.triton_call(
+        x, kernel=tuned_kernel, out_shape=outputs, input_output_aliases={0: 0}, grid=x.shape[:1], COLUMNS=x.shape[1]
+    )[1]
+
+
+"""
+    + _CALL.format(call="sum_and_double_tuned", name="autotuned_declared"),
+)
+
+ONE_CONFIGURATION = Example(
+    about="Nothing is tried where there is one configuration.",
+    code=KERNEL + _CALL.format(call="sum_and_double", name="one_configuration"),
+)
+
+AUTOTUNED_IN_PLACE = tuple(
+    Reproduction(
+        report=report,
+        case="autotuned[hidden]",
+        reproduced="a kernel with two configurations that overwrites its operand, declared and not",
+        missing=missing,
+    )
+    for report, missing in (
+        ("triton-lang/triton#54", "PyTorch; and the wrong numbers, for replay runs no autotuned kernel"),
+        ("triton-lang/triton#6547", "PyTorch, `reset_to_zero` and `restore_value`, which jax-triton does not look at"),
+        (
+            "NVIDIA/TransformerEngine#2814",
+            "aliases that are declared to XLA and not to the launcher: jax-triton tells both",
+        ),
+        (
+            "jax-ml/jax#35218",
+            "the crash of jaxlib's launcher, mended in March 2026; what it restores was read, not run",
+        ),
+    )
+)
+
+
+RULE = Rule(
+    id="LD010",
+    name="autotuned-in-place",
+    severity=Severity.ERROR,
+    summary="several configurations are tried on an operand that nobody restores",
+    what_it_does="""\
+Reports a kernel call with several configurations that reads an operand and overwrites it, where no output is declared to
+alias that operand. The kernel writes it behind XLA's back, or XLA put an output into the bytes of an operand that was dead
+after the call.""",
+    why="""\
+jaxlib's launcher of jax-triton's kernels times the configurations on the buffers of the call itself: each runs twice, then
+2 to 101 times. A kernel that doubles its operand has doubled it many times over when the launch that counts begins. It
+happens the first time that a process reaches the call, for the winner is remembered: a test that warms up misses it.""",
+    what_to_do="""\
+Declare the write: before it begins, the launcher copies every operand that is declared to be aliased and shares its bytes
+with the output, and it puts them back before the launch that counts. Or pick the configuration beforehand.""",
+    limits="""\
+What is read is told from the kernel's Triton IR, for all programs of a grid; where that is not known, the operand counts as
+read. A kernel that overwrites its operand without reading it is left alone: the winner writes it once more. (Elements that
+only another configuration writes are not looked at.) The verdicts know nothing of this rule, and replay does not run
+autotuned kernels.
+
+With `triton_kernel_call_ffi` (jax-triton 0.4 and later) the configurations are tried before the program runs: only the bytes
+of arguments and constants hold a value then, and only these are reported, an output's too, which may stand in those of a
+donated argument. Pallas and Mosaic choose no
+configuration at run time, and XLA's own autotuner works on buffers of its own.""",
+    references=(
+        "github.com/jax-ml/jax, jaxlib/gpu/triton_kernels.cc (Autotune, Benchmark, TritonKernelCallFfiInitialize)",
+        "github.com/jax-ml/jax/pull/35218 (what the launcher restores)",
+        "github.com/NVIDIA/TransformerEngine/pull/2814 (aliases that the launcher was not told)",
+        "github.com/triton-lang/triton/issues/54, github.com/triton-lang/triton/issues/6547 (the same in PyTorch)",
+    ),
+    bad=(AUTOTUNED,),
+    good=(AUTOTUNED_DECLARED, ONE_CONFIGURATION),
+    check=check,
+    reproduced=AUTOTUNED_IN_PLACE,
+)

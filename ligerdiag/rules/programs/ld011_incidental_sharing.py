@@ -1,0 +1,268 @@
+"""LD011 incidental-sharing: a kernel reads and overwrites the same bytes, and is not made for that."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.evaluation.memory_uses import SharedBytes, find_shared_bytes
+from ligerdiag.effects.access import CallEffects, Neighbours
+from ligerdiag.hlo.metadata import find_user_line
+from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.model.findings import Finding, LaunchNumbers, Severity
+from ligerdiag.rules.rule import KERNEL, Example, Measured, Reproduction, Rule, Settled, render_error
+from ligerdiag.rules.wording import find_producer
+
+HELP = "give the output bytes of its own, or have each program read all that it overwrites, and only that"
+
+ROUNDING = 1e-5
+"""Relative difference that the order of atomic additions in f32 may make; a race moves whole elements."""
+
+
+def check(context: Context) -> Iterator[Finding]:
+    """One finding for each call and operand of which a program surely reads what another one surely writes."""
+    for call, effects in context.optimized_calls:
+        if all(pair.neighbours is not Neighbours.SHARED for pair in effects.in_place):
+            continue
+        sharing = list(find_shared_bytes(call, context.positions))
+        for operand in range(len(call.operands)):
+            same = SharedBytes(operand=operand, buffer=operand, declared=False)
+            pairs = (same, *(pair for pair in sharing if pair.operand == operand))
+            met = [pair for pair in pairs if effects.find_in_place(operand, pair.buffer) is Neighbours.SHARED]
+            if met:
+                yield _report(context, call, effects, met[0])
+
+
+def _report(context: Context, call: HloInstruction, effects: CallEffects, pair: SharedBytes) -> Finding:
+    count = len(call.operands)
+    other = f"operand {pair.buffer}" if pair.buffer < count else f"output {pair.buffer - count}"
+    grid = " x ".join(map(str, effects.grid))
+    evidence = [
+        (
+            "kernel",
+            f"in the grid {grid} a program reads through operand {pair.operand} what another one writes through {other},"
+            " whatever the data",
+        )
+    ]
+    if pair.buffer != pair.operand:
+        value = find_producer(call.operands[pair.operand])
+        why = "so declared" if pair.declared else "so XLA has placed them"
+        evidence.append(("bytes", f"operand {pair.operand}, %{value.name}, and {other} of %{call.name} share: {why}"))
+    return Finding(
+        rule=RULE.id,
+        severity=RULE.severity,
+        message=f"`{effects.kernel}` is not safe in place: {_describe(pair, count)}",
+        source=find_user_line(context.optimized, call),
+        kernel=effects.kernel,
+        operand=pair.operand,
+        instructions=(call.name,),
+        evidence=tuple(evidence),
+        help=HELP,
+    )
+
+
+def _describe(pair: SharedBytes, operands: int) -> str:
+    if pair.buffer == pair.operand:
+        return f"its programs read of operand {pair.operand} what others overwrite"
+    other = "an output" if pair.buffer >= operands else f"operand {pair.buffer}, which is overwritten"
+    return f"operand {pair.operand} shares bytes with {other}"
+
+
+def measure(measured: Measured) -> Iterator[Finding]:
+    """The static findings, with what replay saw of them, and one for each other call and operand that races."""
+    numbers = measured.numbers
+    launches = numbers.launches if numbers is not None else ()
+    racing: dict[tuple[str, int | None], tuple[LaunchNumbers, float]] = {
+        (launch.instruction, operand): (launch, difference)
+        for launch in launches
+        for operand, difference in launch.racing.items()
+        if difference > ROUNDING
+    }
+    quiet = {launch.instruction: launch for launch in launches if launch.checked}
+    for finding in measured.findings_of(RULE.id):
+        name = next(iter(finding.instructions), "")
+        seen = racing.pop((name, finding.operand), None)
+        if seen is not None:
+            yield replace(finding, evidence=(*finding.evidence, _describe_race(*seen)))
+        elif name in quiet:
+            yield replace(finding, evidence=(*finding.evidence, _describe_quiet(quiet[name])))
+        else:
+            yield finding
+    for (_, operand), (launch, difference) in racing.items():
+        yield Finding(
+            rule=RULE.id,
+            severity=RULE.severity,
+            message=f"`{launch.kernel}` is not safe in place: operand {operand} shares bytes with an output",
+            kernel=launch.kernel,
+            operand=operand,
+            instructions=(launch.instruction,),
+            evidence=(_describe_race(launch, difference),),
+            help=HELP,
+        )
+
+
+def _describe_race(launch: LaunchNumbers, difference: float) -> tuple[str, str]:
+    return (
+        "replay",
+        f"the results of %{launch.instruction} differ by {render_error(difference)} when the programs of its grid run in"
+        " another order, or on bytes that are not shared",
+    )
+
+
+def _describe_quiet(launch: LaunchNumbers) -> tuple[str, str]:
+    return (
+        "replay",
+        f"on the inputs drawn the results of %{launch.instruction} are the same from the last program to the first, in"
+        f" {launch.checked} of {launch.launches} launches: what is read may not count",
+    )
+
+
+NEIGHBOURS_BEHIND_XLA = Example(
+    about="Each element becomes the mean of its neighbours, in place; at the edges of a block others write those.",
+    code=KERNEL
+    + """\
+@triton.jit
+def smooth_kernel(x_ptr, sum_ptr, N: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    left = tl.load(x_ptr + at - 1, mask=at > 0, other=0.0)
+    right = tl.load(x_ptr + at + 1, mask=at < N - 1, other=0.0)
+    tl.store(x_ptr + at, (left + right) / 2)
+    tl.store(sum_ptr + tl.program_id(0), tl.sum(left))
+
+
+def step(x):
+    sums = jax.ShapeDtypeStruct((4,), x.dtype)
+    return {"sums": jt.triton_call(x + 1, kernel=smooth_kernel, out_shape=sums, grid=(4,), N=x.size, BLOCK=x.size // 4)}
+
+
+CASE = Case(name="smoothed_in_place", function=step, args=(Arg(shape=(256,)),))
+""",
+)
+
+SCALED_IN_PLACE = Example(
+    about="Input and output share bytes, and each program reads what it overwrites, and only that.",
+    code=KERNEL
+    + """\
+@triton.jit
+def scale_kernel(x_ptr, out_ptr, COLUMNS: tl.constexpr):
+    at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    x = tl.load(x_ptr + at)
+    tl.store(out_ptr + at, x / tl.sum(x * x))
+
+
+def step(x):
+    rows, columns = x.shape
+    scaled = jt.triton_call(
+        x + 1, kernel=scale_kernel, out_shape=x, input_output_aliases={0: 0}, grid=(rows,), COLUMNS=columns
+    )
+    return {"scaled": scaled}
+
+
+CASE = Case(name="scaled_in_place", function=step, args=(Arg(shape=(8, 32)),))
+""",
+)
+
+_REVERSAL = """\
+@triton.jit
+def reverse_kernel(x_ptr, out_ptr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    row = tl.program_id(0)
+    column = tl.arange(0, COLUMNS)
+    tl.store(out_ptr + row * COLUMNS + column, tl.load(x_ptr + (ROWS - 1 - row) * COLUMNS + column))
+
+
+def reverse(x, **aliases):
+    rows, columns = x.shape
+    return jt.triton_call(x, kernel=reverse_kernel, out_shape=x, grid=(rows,), ROWS=rows, COLUMNS=columns, **aliases)
+
+
+"""
+
+REVERSED_IN_PLACE = Example(
+    about="Rows in reverse, in place: the last rows are read when the first ones stand in them already.",
+    code=KERNEL
+    + _REVERSAL
+    + """\
+def step(x):
+    return {"reversed": reverse(x + 1, input_output_aliases={0: 0})}
+
+
+CASE = Case(name="reversed_in_place", function=step, args=(Arg(shape=(8, 32)),))
+""",
+)
+
+REVERSED_OUT_OF_PLACE = Example(
+    about="The same kernel with bytes of its own for the output.",
+    code=KERNEL
+    + _REVERSAL
+    + """\
+def step(x):
+    return {"reversed": reverse(x + 1)}
+
+
+CASE = Case(name="reversed_out_of_place", function=step, args=(Arg(shape=(8, 32)),))
+""",
+)
+
+INCIDENTAL_SHARING = (
+    Reproduction(
+        report="NVIDIA/TransformerEngine#2730",
+        case="permuted_rows[aliased]",
+        reproduced=(
+            "a permutation of rows whose input and output share bytes: rows are read when others stand in them already"
+        ),
+        missing=(
+            "how they came to share bytes undeclared: in `permuted_rows[out_of_place]` the operand is dead, and "
+            "XLA gives the output bytes of its own. Nor autotuning, nor the dependence on the rest of the test "
+            "suite"
+        ),
+    ),
+    Reproduction(
+        report="NVIDIA/TransformerEngine#2975",
+        case="permuted_rows[out_of_place]",
+        reproduced="the same kernel without the dummy buffer that the thread keeps for its sake: right here",
+        missing="grids for each autotuned configuration, which the change itself is about",
+    ),
+)
+
+
+RULE = Rule(
+    id="LD011",
+    name="incidental-sharing",
+    severity=Severity.ERROR,
+    summary="a kernel reads and overwrites the same bytes, and is not safe in place",
+    what_it_does="""\
+Follows the addresses and masks of every load and store for all programs of the launch's grid. It reports an operand of
+which some program reads what another one writes, whatever the data: through the operand's own pointer, or through that of
+an output or another operand that stands in the same bytes, declared or because XLA found the operand dead.
+
+Replay runs each kernel on the bytes that XLA gave it as well. Where bytes are shared it runs the kernel again, with the
+programs of its grid in another order and on bytes that are not shared, and compares what comes out.""",
+    why="""\
+The programs of a grid run in any order, many at a time. One that reads what another has overwritten already sees the
+result in the place of the input: a transposition in place, a neighbour's element, a row that is normalised by a sum read
+later. Whether the bytes are shared is up to the buffer assignment, so that the same kernel is right in one program and
+half wrong in another.""",
+    what_to_do="""\
+Do not alias what the kernel does not read and overwrite element by element. Or have each program load all of what it
+stores over before it stores, and nothing of what others store over.""",
+    limits="""\
+Where addresses depend on data (a permutation, rows of a ragged batch) it needs a replay, and holds for the inputs drawn;
+two orders are tried, first to last and last to first, and differences up to 1e-5 count as the rounding of atomic
+additions. Nothing is surely shared in a kernel whose programs may wait for each other: by an atomic whose result is used,
+or in a loop that ends when memory says so. What an atomic adds to is no reason for a finding, nor what two programs only
+write.
+
+Not seen: an output that overlaps an operand in part, sharing by the buffer assignment inside of a fusion (a kernel that
+XLA gives a slice), what the launcher zeroes in the place of an operand, and the threads of one program that read what
+others of the same program have written. Whether what is read counts is not asked: elements that are loaded and then
+masked away are reported all the same, and the finding says so where replay sees no difference.""",
+    references=(
+        "github.com/NVIDIA/TransformerEngine/pull/2730 (half of the gradients wrong, in the full test suite only)",
+        "github.com/NVIDIA/TransformerEngine/pull/2975",
+    ),
+    reproduced=INCIDENTAL_SHARING,
+    bad=(REVERSED_IN_PLACE, NEIGHBOURS_BEHIND_XLA),
+    good=(REVERSED_OUT_OF_PLACE, SCALED_IN_PLACE),
+    check=check,
+    measure=measure,
+    settled=Settled.BY_REPLAY,
+)

@@ -1,0 +1,178 @@
+"""LD012 lossy-workaround: it orders, and it rounds away what is small."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.hlo.metadata import find_user_line
+from ligerdiag.model.findings import FAR, Attribution, Finding, Replay, Severity, Verdict
+from ligerdiag.rules.rule import ALIASED, KERNEL, Example, Measured, Reproduction, Rule, Settled, render_error
+from ligerdiag.rules.wording import conjugate, name_outputs
+
+_HELP = "declare the write, and read the declared output: no workaround is needed then"
+
+
+def check(context: Context) -> Iterator[Finding]:
+    """One finding for each value that something is added to and subtracted from again."""
+    for found in context.roundings:
+        write = found.write
+        subject = f"what `{write.kernel}` leaves in operand {write.operand}"
+        yield Finding(
+            rule=RULE.id,
+            severity=RULE.severity,
+            message=f"{subject} is read through an addition and a subtraction, which round it; how much is not measured",
+            outputs=found.outputs,
+            source=find_user_line(context.program, found.subtraction),
+            kernel=write.kernel,
+            operand=write.operand,
+            instructions=(write.call.name, found.addition.name, found.subtraction.name),
+            evidence=(
+                ("added", f"%{found.addition.name} adds %{found.term.name}, which hangs on the kernel's output"),
+                ("subtracted", f"%{found.subtraction.name} subtracts it: what is small beside it is rounded away"),
+            ),
+            help=_HELP,
+        )
+
+
+def measure(measured: Measured) -> Iterator[Finding]:
+    """Figures for the outputs that are rounded; a static finding goes when the reference clears all that it reaches."""
+    numbers = measured.numbers
+    if numbers is None:
+        yield from measured.findings_of(RULE.id)
+        return
+    lossy = _find_lossy(measured)
+    explained: set[str] = set()
+    for finding in measured.findings_of(RULE.id):
+        names = tuple(name for name in finding.outputs if name in lossy)
+        explained.update(names)
+        if names:
+            evidence = (*finding.evidence, *(("replay", lossy[name]) for name in names))
+            yield replace(finding, message=_describe(names), outputs=names, evidence=evidence)
+        elif not all(_is_near(numbers, name) for name in finding.outputs) or not finding.outputs:
+            yield finding
+    rest = tuple(name for name in lossy if name not in explained)
+    if rest:
+        yield Finding(
+            rule=RULE.id,
+            severity=RULE.severity,
+            message=_describe(rest),
+            outputs=rest,
+            evidence=tuple(("replay", lossy[name]) for name in rest),
+            help="compare the precision of the operations on the way; declare the write if they are a workaround",
+        )
+
+
+def find_rounded(measured: Measured) -> Mapping[str, str]:
+    """Output name to a sentence with its figure, where program order itself is rounded by the workaround.
+
+    Program order executes the addition and the subtraction too: what they lose shows against the reference alone.
+    """
+    numbers = measured.numbers
+    if numbers is None:
+        return {}
+    found: dict[str, str] = {}
+    for name in dict.fromkeys(name for finding in measured.findings_of(RULE.id) for name in finding.outputs):
+        error, tolerance = numbers.reference.get(name, 0.0), numbers.reference_tolerance.get(name, 0.0)
+        if tolerance < error < FAR:
+            found[name] = (
+                f"`{name}` in program order differs by {render_error(error)} from the reference,"
+                f" rounding explains {render_error(tolerance)}"
+            )
+    return found
+
+
+def _find_lossy(measured: Measured) -> Mapping[str, str]:
+    """The same for every output that is rounded: in program order already, or in the schedule only.
+
+    A sum in which one term among many is stale looks rounded: where the schedule misses a write, that explains it.
+    """
+    numbers = measured.numbers
+    if numbers is None:
+        return {}
+    found = {
+        name: f"`{name}` differs by {render_error(output.error)} from program order,"
+        f" rounding explains {render_error(output.tolerance)}"
+        for name, output in numbers.outputs.items()
+        if output.attribution is Attribution.LOSSY
+        and output.error > output.tolerance
+        and measured.outputs.get(name) not in (Verdict.STALE, Verdict.CLOBBERED)
+    }
+    return found | dict(find_rounded(measured))
+
+
+def _is_near(numbers: Replay, name: str) -> bool:
+    """Whether the reference says that program order is right in this output."""
+    return name in numbers.reference and numbers.reference[name] <= numbers.reference_tolerance.get(name, 0.0)
+
+
+def _describe(names: tuple[str, ...]) -> str:
+    return f"{name_outputs(names)} {conjugate(names, 'is', 'are')} rounded worse than the arithmetic explains"
+
+
+LOSSY_SUM = Example(
+    about="A large sum orders the reader after the kernel, and leaves little of what it reads.",
+    code=KERNEL
+    + """\
+def step(x, w):
+    h = x @ w
+    sums = sum_and_double(h)
+    large = 1e5 * jnp.abs(sums).sum()
+    h = h + large
+    h = h - large
+    return {"sums": sums, "back": h @ w.T}
+
+
+def reference(x, w):
+    h = x @ w
+    return {"sums": h.sum(1), "back": 2 * h @ w.T}
+
+
+CASE = Case(name="lossy", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16, 32))), reference=reference)
+""",
+)
+
+LOSSY_WORKAROUND = (
+    Reproduction(
+        report="phlippe/liger_kernels (add_trivial_operations)",
+        case="seed_flce[True-float32-True-4-2048-50304-1024]",
+        reproduced=(
+            "the gradient of the bias off by 25 % on an H200, and within the seed's own tolerance. Replay takes "
+            "`--full`; `sharded_flce[batch-trivial]` is the small one"
+        ),
+        missing="a training run that suffers from it",
+    ),
+)
+
+
+RULE = Rule(
+    id="LD012",
+    name="lossy-workaround",
+    severity=Severity.WARNING,
+    summary="a workaround that orders the readers and rounds away what is small",
+    what_it_does="""\
+Looks, in the program as written, for a value that a kernel overwrites and that is then read through `x + s - s`, with an
+`s` that hangs on the kernel's output: the trivial operations. With a replay it says how much is lost: an output that is
+nearer to program order than to stale, and farther than rounding explains; or, since program order executes the addition
+too, one that in program order is near the reference given by the case, and farther than rounding explains. Where the
+reference clears every output that the pattern reaches, nothing is reported.""",
+    why="""\
+`x + s - s` makes every reader wait for the kernel, and is `x` on paper. In floating point `x + s` keeps only what is not
+small beside `s`: with a loss of several thousand and gradients of a millionth, nothing is kept. At a vocabulary of 50304
+the bias gradients were off by 25 %, with every schedule right.""",
+    what_to_do="""\
+Declare the write and read the declared output; it costs nothing and is exact.""",
+    limits="""\
+Other workarounds that round (a multiplication and a division) are found by their numbers only. Without a reference in the
+case, what the addition itself loses is not known, and the finding stays as "not measured". An error of 0.5 and more is no
+rounding: see LD016.""",
+    references=(
+        "github.com/phlippe/liger_kernels (add_trivial_operations)",
+        "docs/measurements: bias gradients on H200s",
+    ),
+    reproduced=LOSSY_WORKAROUND,
+    bad=(LOSSY_SUM,),
+    good=(ALIASED,),
+    check=check,
+    measure=measure,
+    settled=Settled.BY_REPLAY,
+)

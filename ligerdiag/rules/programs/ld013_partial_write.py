@@ -1,0 +1,147 @@
+"""LD013 partial-write: the kernel leaves elements of an output as they were, and that is nothing in particular."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.effects.access import Coverage
+from ligerdiag.hlo.metadata import find_user_line
+from ligerdiag.hlo.shape import iterate_leaves
+from ligerdiag.model.findings import Finding, LaunchNumbers, Severity
+from ligerdiag.rules.rule import ALIASED, KERNEL, Example, Measured, Reproduction, Rule, Settled
+
+HELP = "write every element, or alias the output to an operand that holds what is to stay there"
+
+
+def check(context: Context) -> Iterator[Finding]:
+    """One finding for each output of a call that its kernel is shown not to write completely."""
+    for call, effects in context.calls:
+        aliased = set(call.operand_output_aliases.values())
+        leaves = iterate_leaves(call.shape)
+        for output, (leaf, use) in enumerate(zip(leaves, effects.output_uses, strict=False)):
+            if use.coverage is not Coverage.PARTIAL or leaf in aliased:
+                continue
+            grid = " x ".join(map(str, effects.grid))
+            yield Finding(
+                rule=RULE.id,
+                severity=RULE.severity,
+                message=f"`{effects.kernel}` leaves elements of its output {output} unwritten",
+                source=find_user_line(context.program, call),
+                kernel=effects.kernel,
+                instructions=(call.name,),
+                evidence=(
+                    ("kernel", f"no program of the grid {grid} stores to all of output {output}, whatever the data"),
+                ),
+                help=HELP,
+            )
+
+
+def measure(measured: Measured) -> Iterator[Finding]:
+    """The static findings, with what was counted, and one for each other output with elements that nobody wrote."""
+    numbers = measured.numbers
+    counted: dict[tuple[str, int], tuple[LaunchNumbers, int, int]] = {}
+    for launch in numbers.launches if numbers is not None else ():
+        for output, (unwritten, elements) in launch.unwritten.items():
+            if unwritten:
+                worst = counted.get((launch.instruction, output))
+                if worst is None or unwritten > worst[1]:
+                    counted[launch.instruction, output] = (launch, unwritten, elements)
+    for finding in measured.findings_of(RULE.id):
+        yield _add_count(finding, counted)
+    for (_, output), (launch, unwritten, elements) in counted.items():
+        yield Finding(
+            rule=RULE.id,
+            severity=RULE.severity,
+            message=_render_count(launch, output, unwritten, elements),
+            kernel=launch.kernel,
+            instructions=(launch.instruction,),
+            evidence=(_describe_launch(launch),),
+            help=HELP,
+        )
+
+
+def _add_count(finding: Finding, counted: dict[tuple[str, int], tuple[LaunchNumbers, int, int]]) -> Finding:
+    """The finding with the count of its output, which is taken out of `counted`."""
+    for (instruction, output), (launch, unwritten, elements) in counted.items():
+        if launch.kernel == finding.kernel and finding.message.endswith(f" its output {output} unwritten"):
+            del counted[instruction, output]
+            message = _render_count(launch, output, unwritten, elements)
+            return replace(finding, message=message, evidence=(*finding.evidence, _describe_launch(launch)))
+    return finding
+
+
+def _render_count(launch: LaunchNumbers, output: int, unwritten: int, elements: int) -> str:
+    return f"`{launch.kernel}` leaves {unwritten} of {elements} elements of its output {output} unwritten"
+
+
+def _describe_launch(launch: LaunchNumbers) -> tuple[str, str]:
+    return "replay", f"%{launch.instruction}, worst of {launch.launches} launches"
+
+
+HALF_WRITTEN = Example(
+    about="The grid covers half of the output's rows.",
+    code=KERNEL
+    + """\
+@triton.jit
+def copy_kernel(x_ptr, out_ptr, COLUMNS: tl.constexpr):
+    at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    tl.store(out_ptr + at, tl.load(x_ptr + at))
+
+
+def step(x):
+    copy = jt.triton_call(x, kernel=copy_kernel, out_shape=x, grid=(x.shape[0] // 2,), COLUMNS=x.shape[1])
+    return {"copy": copy}
+
+
+CASE = Case(name="half_written", function=step, args=(Arg(shape=(8, 32)),))
+""",
+)
+
+PARTIAL_WRITE = (
+    Reproduction(
+        report="jax-ml/jax#20227",
+        case="partial_write[range-pallas-out_of_place]",
+        reproduced=(
+            "the Pallas kernel that stores elements 1 to 3 of 4: told from its IR. Of its twin in Triton replay "
+            "counts two elements that nobody stores"
+        ),
+        missing="what stands in the others: on a GPU that hangs on who had the bytes before",
+    ),
+    Reproduction(
+        report="jax-ml/jax#24023",
+        case="partial_write[nothing-pallas-aliased]",
+        reproduced=(
+            "the kernel that stores nothing to two aliased outputs; on a GPU that is the inputs, and nothing is "
+            "reported"
+        ),
+        missing="the zeros, which are a TPU's",
+    ),
+)
+
+
+RULE = Rule(
+    id="LD013",
+    name="partial-write",
+    severity=Severity.WARNING,
+    summary="an output that the kernel does not write completely",
+    what_it_does="""\
+Follows the addresses and masks of every store for all programs of the launch's grid, and reports an output that they
+cannot cover whatever the data. Replay runs each kernel of the schedule as well and counts, output by output, the elements
+that no program of its grid stored to. An output that is aliased to an operand holds the operand's values there, and is not
+counted.""",
+    why="""\
+XLA takes an output for written. What the kernel leaves out is whatever stood in those bytes before: zeros in a test,
+somebody else's activations in a training run, NaN once in a while.""",
+    what_to_do="""\
+Make the grid and the masks cover the output; or alias the output to an operand that holds the values that are to stay.""",
+    limits="""\
+Where stores depend on data it needs a replay, and holds for the inputs drawn. Whether anybody reads those elements is
+not asked: padding that is cut off later is reported all the same. That is why it is a warning.""",
+    references=("github.com/jax-ml/jax/issues/20227", "github.com/jax-ml/jax/issues/24023"),
+    reproduced=PARTIAL_WRITE,
+    bad=(HALF_WRITTEN,),
+    good=(ALIASED,),
+    check=check,
+    measure=measure,
+    settled=Settled.BY_REPLAY,
+)

@@ -1,0 +1,96 @@
+"""LD014 unknown-effect: a custom call whose effect on its operands could not be told."""
+
+from collections.abc import Iterator
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.effects.access import Access
+from ligerdiag.hlo.metadata import find_user_line
+from ligerdiag.model.findings import Finding, Severity, Verdict
+from ligerdiag.rules.rule import ALIASED, KERNEL, Example, Reproduction, Rule
+
+
+def check(context: Context) -> Iterator[Finding]:
+    """One finding for each call with an operand of unknown access."""
+    unknown_by_call = {w.call.id: w.index for w in context.writes if w.unknown}
+    for call, effects in context.calls:
+        operands = [number for number, access in enumerate(effects.operands) if access is Access.UNKNOWN]
+        if not operands:
+            continue
+        write = unknown_by_call.get(call.id)
+        names = tuple(
+            name
+            for name, output in context.verdicts.outputs.items()
+            if any(c.write == write and c.verdict is Verdict.UNKNOWN for c in output.causes)
+        )
+        yield Finding(
+            rule=RULE.id,
+            severity=RULE.severity,
+            message=f"what `{effects.kernel}` does to operand {', '.join(map(str, operands))} could not be told",
+            outputs=names,
+            source=find_user_line(context.program, call),
+            kernel=effects.kernel,
+            operand=operands[0],
+            instructions=(call.name,),
+            evidence=tuple(("reason", reason) for reason in effects.reasons),
+            help="outputs that hang on it are unknown, not clean; write through the operands' own pointers in the kernel",
+        )
+
+
+FORGED_POINTER = Example(
+    about="The kernel stores through a pointer made from an integer: it could hit anything.",
+    code=KERNEL
+    + """\
+@triton.jit
+def forging_kernel(x_ptr, out_ptr, COLUMNS: tl.constexpr):
+    at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    forged = x_ptr.to(tl.uint64).to(tl.pointer_type(tl.float32))
+    tl.store(out_ptr + at, tl.load(x_ptr + at))
+    tl.store(forged + at, 0.0)
+
+
+def step(x):
+    h = x + 1
+    copy = jt.triton_call(h, kernel=forging_kernel, out_shape=h, grid=h.shape[:1], COLUMNS=h.shape[1])
+    return {"copy": copy, "h": h}
+
+
+CASE = Case(name="forges", function=step, args=(Arg(shape=(8, 32)),))
+""",
+)
+
+UNKNOWN_EFFECT = (
+    Reproduction(
+        report="pytorch/pytorch#129372",
+        case="unknown_effect[hidden]",
+        reproduced=(
+            "a kernel that cannot be analysed: every output that hangs on it is unknown, the one that does not is fresh"
+        ),
+        missing=(
+            "a mode that takes it to write everything: unknown outputs stay unknown. The thread itself could "
+            "not be read"
+        ),
+    ),
+)
+
+
+RULE = Rule(
+    id="LD014",
+    name="unknown-effect",
+    severity=Severity.WARNING,
+    summary="a kernel that could not be analysed: never clean",
+    what_it_does="""\
+Reports every custom call whose payload could not be followed: pointers made from integers or loaded from memory, impure
+inline assembly, an operation that is not known, a payload of another kind, a target without a table entry.""",
+    why="""\
+Such a call may overwrite any of its operands. Counting it as harmless is the one mistake that this tool must not make.""",
+    what_to_do="""\
+Write through pointers that are derived from the operand's own pointer. For a library call, say what it does.""",
+    limits="""\
+The verdict `unknown` is given to every output that hangs on the call in either program.""",
+    references=("github.com/pytorch/pytorch/issues/129372 (users ask for a pessimistic mode)",),
+    reproduced=UNKNOWN_EFFECT,
+    bad=(FORGED_POINTER,),
+    good=(ALIASED,),
+    check=check,
+    explains=Verdict.UNKNOWN,
+)

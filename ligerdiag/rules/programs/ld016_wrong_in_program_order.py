@@ -1,0 +1,135 @@
+"""LD016 wrong-in-program-order: the program as written is not what its reference says, whatever the schedule."""
+
+from collections.abc import Iterator
+
+from ligerdiag.model.findings import Finding, Severity
+from ligerdiag.rules.programs.ld012_lossy_workaround import find_rounded
+from ligerdiag.rules.rule import (
+    ALIASED_CALL,
+    KERNEL,
+    Example,
+    Measured,
+    Reproduction,
+    Rule,
+    Settled,
+    check_nothing,
+    render_error,
+)
+from ligerdiag.rules.wording import conjugate, name_outputs
+
+
+def measure(measured: Measured) -> Iterator[Finding]:
+    """One finding that names every output that program order gets wrong."""
+    numbers = measured.numbers
+    if numbers is None:
+        return
+    rounded = find_rounded(measured)
+    wrong = {
+        name: error
+        for name, error in numbers.reference.items()
+        if error > numbers.reference_tolerance.get(name, 0.0) and name not in rounded
+    }
+    if wrong:
+        names = tuple(wrong)
+        yield Finding(
+            rule=RULE.id,
+            severity=RULE.severity,
+            message=f"{name_outputs(names)} {conjugate(names, 'is', 'are')} wrong in program order already:"
+            " the program is not what the reference says",
+            outputs=names,
+            evidence=tuple(
+                (
+                    "replay",
+                    f"`{name}` differs by {render_error(error)} from the reference,"
+                    f" rounding explains {render_error(numbers.reference_tolerance.get(name, 0.0))}",
+                )
+                for name, error in wrong.items()
+            ),
+            help="mend the program, or its reference; the verdicts compare the schedule with program order",
+        )
+
+
+REFERENCE_OF_ANOTHER = Example(
+    about="The author means the rows from before the kernel; as written, the product reads the doubled ones.",
+    code=KERNEL
+    + """\
+def step(x, w):
+    h = x @ w
+    sums = sum_and_double(h)
+    return {"sums": sums, "back": h @ w.T}
+
+
+def reference(x, w):
+    h = x @ w
+    return {"sums": h.sum(1), "back": h @ w.T}
+
+
+CASE = Case(name="meant_before", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16, 32))), reference=reference)
+""",
+)
+
+SAME_AS_REFERENCE = Example(
+    about="With the write declared, `h` is what it was before the kernel.",
+    code=KERNEL
+    + ALIASED_CALL
+    + """\
+def step(x, w):
+    h = x @ w
+    _, sums = sum_and_double_declared(h)
+    return {"sums": sums, "back": h @ w.T}
+
+
+def reference(x, w):
+    h = x @ w
+    return {"sums": h.sum(1), "back": h @ w.T}
+
+
+CASE = Case(name="kept_before", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16, 32))), reference=reference)
+""",
+)
+
+WRONG_IN_PROGRAM_ORDER = (
+    Reproduction(
+        report="linkedin/Liger-Kernel#272",
+        case="loop_carry[descent-hidden]",
+        reproduced="logits and gradient are needed, and both are one array: wrong whatever the schedule",
+        missing="PyTorch; the issue's own program is `saved_residual[softmax-loss-hidden]`, stale by its schedule",
+    ),
+    Reproduction(
+        report="phlippe/liger_kernels (last_layer=False)",
+        case="dropped_backward[hidden]",
+        reproduced="the gradients lack the factor of the cotangent",
+        missing="nothing that the code says; no number of it was published",
+    ),
+)
+
+
+RULE = Rule(
+    id="LD016",
+    name="wrong-in-program-order",
+    severity=Severity.ERROR,
+    summary="even as written, with every write visible, the program differs from the reference it was given",
+    what_it_does="""\
+Replay executes the program as written, one operation after the other, each value with storage of its own and every
+kernel's writes visible. Where the case gives a reference in plain jnp, the two are compared, output by output. An error
+that the rounding of a workaround explains is LD012's.""",
+    why="""\
+Every verdict asks whether the schedule does what the program says in its own order. A program can be wrong in that order:
+it reads a value after a kernel has overwritten it and means the value from before; or it calls a kernel for its effect
+that JAX has dropped, so that program order itself lacks it. Such a schedule is fresh, and the result is wrong.""",
+    what_to_do="""\
+Have the kernel return what it writes, and use the operand only where its old value is meant.""",
+    limits="""\
+Needs a replay and a reference. Where the reference itself is not finite, nothing is compared. The tolerance follows the
+dtypes and the lengths of the sums of the program; a reference that computes something else on purpose is reported.""",
+    references=(
+        "github.com/linkedin/Liger-Kernel/issues/272 (the PyTorch twin)",
+        "github.com/phlippe/liger_kernels (last_layer=False: the cotangent is dropped)",
+    ),
+    reproduced=WRONG_IN_PROGRAM_ORDER,
+    bad=(REFERENCE_OF_ANOTHER,),
+    good=(SAME_AS_REFERENCE,),
+    check=check_nothing,
+    measure=measure,
+    settled=Settled.BY_REPLAY,
+)

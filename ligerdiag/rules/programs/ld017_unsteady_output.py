@@ -1,0 +1,89 @@
+"""LD017 unsteady-output: on the device, the same inputs give other bits from one run to the next."""
+
+from collections.abc import Iterator
+
+from ligerdiag.model.findings import Finding, Severity
+from ligerdiag.rules.rule import ALIASED, KERNEL, Example, Measured, Rule, Settled, check_nothing, render_error
+from ligerdiag.rules.wording import conjugate, name_outputs
+
+
+def measure(measured: Measured) -> Iterator[Finding]:
+    """One finding that names every output of which two runs differ."""
+    device = measured.device
+    if device is None:
+        return
+    unsteady = {name: output.unsteady for name, output in device.outputs.items() if output.unsteady > 0}
+    if unsteady:
+        names = tuple(unsteady)
+        yield Finding(
+            rule=RULE.id,
+            severity=RULE.severity,
+            message=f"{name_outputs(names)} {conjugate(names, 'differs', 'differ')} from one run to the next"
+            f" on {device.device}",
+            outputs=names,
+            evidence=tuple(
+                (
+                    "device",
+                    f"`{name}` differs by up to {render_error(error)} between {device.runs} runs on equal inputs",
+                )
+                for name, error in unsteady.items()
+            ),
+            help="look for an order that nothing forces (LD003, LD005), or for atomic additions in floating point",
+        )
+
+
+RACING_ROWS = Example(
+    about="Thousands of programs add to one number by an atomic; the order of the additions is another one in each run.",
+    code=KERNEL
+    + """\
+@triton.jit
+def total_kernel(x_ptr, zero_ptr, total_ptr, COLUMNS: tl.constexpr):
+    at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    tl.atomic_add(total_ptr, tl.sum(tl.load(x_ptr + at)))
+
+
+def step(x):
+    total = jt.triton_call(
+        x,
+        jnp.zeros(()),
+        kernel=total_kernel,
+        out_shape=jax.ShapeDtypeStruct((), x.dtype),
+        input_output_aliases={1: 0},
+        grid=x.shape[:1],
+        COLUMNS=x.shape[1],
+    )
+    return {"total": total}
+
+
+CASE = Case(name="atomic_total", function=step, args=(Arg(shape=(4096, 32)),))
+""",
+)
+
+
+RULE = Rule(
+    id="LD017",
+    name="unsteady-output",
+    severity=Severity.WARNING,
+    summary="on the device, runs on the same inputs differ",
+    what_it_does="""\
+With `--device` each program is run several times on the same inputs. An output that is not equal bit for bit in all of
+them is reported, with the largest relative difference between two runs.""",
+    why="""\
+What is only ordered by luck is right today and wrong tomorrow, or right on most runs: a kernel and a reader that the
+hardware may overlap, a kernel whose programs race for the same bytes, memory that nobody has written.""",
+    what_to_do="""\
+See which other rule names the output. If none does, look into the kernel for bytes that several programs of the grid
+write.""",
+    limits="""\
+Needs a GPU. Additions by atomics in floating point differ from run to run legitimately, by rounding; so do some library
+calls that choose among algorithms. That is why it is a warning. A race that comes out the same in every run is not seen.""",
+    references=(
+        "github.com/jax-ml/jax/issues/565",
+        "github.com/openxla/xla/pull/15229 (which operations of XLA differ from run to run)",
+    ),
+    bad=(RACING_ROWS,),
+    good=(ALIASED,),
+    check=check_nothing,
+    measure=measure,
+    settled=Settled.BY_DEVICE,
+)

@@ -1,0 +1,116 @@
+"""Finds all rules, by id and by name. Ids are never reused."""
+
+import difflib
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.errors import InputError, LigerdiagError, describe_bug
+from ligerdiag.model.findings import Finding, RuleFailure
+from ligerdiag.rules import programs, schedules
+from ligerdiag.rules.rule import Measured, Rule, Settled
+from ligerdiag.text import join_words
+
+_FILE = re.compile(r"ld\d{3}_\w+")
+
+
+def _find_rules() -> Iterator[Rule]:
+    for package in (schedules, programs):
+        for module in pkgutil.iter_modules(package.__path__):
+            if _FILE.fullmatch(module.name):
+                rule = importlib.import_module(f"{package.__name__}.{module.name}").RULE
+                assert isinstance(rule, Rule)
+                yield rule
+
+
+RULES: tuple[Rule, ...] = tuple(sorted(_find_rules(), key=lambda rule: rule.id))
+"""In the order of their ids. A file `ldNNN_name.py` in `schedules/` or `programs/` that defines `RULE` is a rule."""
+
+_NEARNESS = 0.7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What all rules say of one module."""
+
+    findings: tuple[Finding, ...]
+    """In the order of the rules."""
+    failures: tuple[RuleFailure, ...]
+    """Rules that raised: nothing is known of what they look for."""
+
+
+def get_rule(id_or_name: str) -> Rule:
+    """The rule `LD001` or `stale-read`, in any case. Raises InputError that names the nearest, or all where none is near."""
+    wanted = id_or_name.lower()
+    for rule in RULES:
+        if wanted in (rule.id.lower(), rule.name):
+            return rule
+    near = _find_near(re.sub(r"[\s_]+", "-", wanted.strip()))
+    if near:
+        hint = join_words([f"{rule.id} `{rule.name}`" for rule in near], "or")
+        raise InputError(f"no rule `{id_or_name}`, did you mean {hint}")
+    known = ", ".join(f"{rule.id} {rule.name}" for rule in RULES)
+    raise InputError(f"no rule `{id_or_name}`; known: {known}")
+
+
+def _find_near(wanted: str) -> tuple[Rule, ...]:
+    """Rules with that in their name, number in their id, or else a name or id that is nearly that."""
+    if not wanted:
+        return ()
+    digits = re.fullmatch(r"(?:ld)?-?0*(\d+)", wanted)
+    if digits:
+        return tuple(rule for rule in RULES if int(rule.id.removeprefix("LD")) == int(digits[1]))
+    found = tuple(rule for rule in RULES if wanted in rule.name)
+    if found:
+        return found
+    near = difflib.get_close_matches(wanted, [rule.name for rule in RULES], 3, _NEARNESS)
+    if near:
+        return tuple(rule for rule in RULES if rule.name in near)
+    parts = set(wanted.split("-"))
+    return tuple(rule for rule in RULES if parts & set(rule.name.split("-")))
+
+
+def check_all(context: Context) -> Answers:
+    """Findings of every rule from the program alone."""
+    return _ask_all(lambda rule: rule.check(context), lambda rule: ())
+
+
+def check_measured(measured: Measured) -> Answers:
+    """The complete list of findings once there are numbers.
+
+    A static finding of a rule that numbers say nothing about stays as it is; so does one of a rule that fails on them.
+    """
+
+    def find_static(rule: Rule) -> Iterable[Finding]:
+        return measured.findings_of(rule.id)
+
+    return _ask_all(lambda rule: find_static(rule) if rule.measure is None else rule.measure(measured), find_static)
+
+
+def _ask_all(ask: Callable[[Rule], Iterable[Finding]], fall_back: Callable[[Rule], Iterable[Finding]]) -> Answers:
+    """A rule that raises costs itself alone; with LIGERDIAG_DEBUG it is raised. Bounds on time and memory are not caught."""
+    findings: list[Finding] = []
+    failures: list[RuleFailure] = []
+    for rule in RULES:
+        try:
+            findings += tuple(ask(rule))
+        except (LigerdiagError, MemoryError):
+            raise
+        except Exception as fault:
+            what = describe_bug(fault)
+            findings += tuple(fall_back(rule))
+            message = f"rule {rule.id} {rule.name} failed, and what it looks for is unknown here: {what}"
+            failures.append(RuleFailure(rule=rule.id, message=message))
+    return Answers(findings=tuple(findings), failures=tuple(failures))
+
+
+def find_unsettled(*, replayed: bool, ran: bool) -> frozenset[str]:
+    """Ids of the rules that may not have had their say: without a replay, without a run on a device.
+
+    Nor is a drift ever settled: no case can expect one, and what allows one may be needed with the next baseline.
+    """
+    missing = {Settled.BY_REPLAY: not replayed, Settled.BY_DEVICE: not ran, Settled.BY_BASELINE: True}
+    return frozenset(rule.id for rule in RULES if missing.get(rule.settled, False))

@@ -1,0 +1,180 @@
+"""A rule: its id, its page, its examples and its check; the numbers that a rule may look at; the kernel of all
+examples.
+
+The examples of the rules: whole case files, each a test and a piece of documentation.
+
+They share one kernel: it returns each row's sum and doubles the row in place.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.model.findings import DeviceRun, Finding, Replay, ReplayState, Severity, Verdict
+from ligerdiag.model.schedule_view import ScheduleFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Input of every rule's `measure`."""
+
+    outputs: Mapping[str, Verdict]
+    """Output name to static verdict, in the program's order."""
+    findings: tuple[Finding, ...]
+    """The static findings of every rule."""
+    replay: Replay | None
+    device: DeviceRun | None
+    facts: ScheduleFacts | None = None
+    """The schedule without names, complete where there is a baseline."""
+    recorded: ScheduleFacts | None = None
+    """What the baseline has in its place; None without one."""
+
+    @property
+    def numbers(self) -> Replay | None:
+        """The replay, if it was done."""
+        return self.replay if self.replay is not None and self.replay.state is ReplayState.DONE else None
+
+    def findings_of(self, rule: str) -> Iterator[Finding]:
+        """The static findings of one rule."""
+        return (finding for finding in self.findings if finding.rule == rule)
+
+
+def render_error(error: float) -> str:
+    """A relative error, such as `2.5e-01`."""
+    return f"{error:.1e}"
+
+
+class Settled(Enum):
+    """What it takes to say for certain that a rule fires, or does not."""
+
+    STATICALLY = "statically"
+    BY_REPLAY = "by replay"
+    BY_DEVICE = "by device"
+    BY_BASELINE = "by baseline"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A whole case file that is both a test and the documentation of a rule."""
+
+    about: str
+    """One sentence: what it shows."""
+    code: str
+    """Python source that defines `CASE`."""
+    target: str = "h100"
+    recorded: str = ""
+    """The file as it was when the baseline was recorded that it is checked against; empty: there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reproduction:
+    """A real report that a rule stands for, and what was rebuilt of it."""
+
+    report: str
+    """`owner/repository#number`, or where else it stands."""
+    case: str
+    """Id of the case in cases/ that stands for it; empty where there is none."""
+    reproduced: str
+    """What was seen of it here; a phrase, no full stop."""
+    missing: str
+    """What was not; a phrase, no full stop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One hazard. The texts become docs/rules/<id>-<name>.md and `ligerdiag explain <id>`."""
+
+    id: str
+    name: str
+    """Reads as "allow NAME"."""
+    severity: Severity
+    summary: str
+    """One line, lower case, no final stop."""
+    what_it_does: str
+    why: str
+    what_to_do: str
+    limits: str
+    references: tuple[str, ...]
+    bad: tuple[Example, ...]
+    """Each must make the rule fire."""
+    good: tuple[Example, ...]
+    """Each must not."""
+    check: Callable[[Context], Iterable[Finding]]
+    """The rule's findings from the program alone."""
+    reproduced: tuple[Reproduction, ...] = ()
+    """The reports behind the rule, each as near as it could be rebuilt."""
+    measure: Callable[[Measured], Iterable[Finding]] | None = None
+    """The rule's findings once there are numbers: all of them, those of `check` included that stay. None: `check` stands."""
+    settled: Settled = Settled.STATICALLY
+    explains: Verdict | None = None
+    """The verdict that its findings give the reasons of: every output with that verdict has a finding of such a rule, unless
+    the analysis does not know why."""
+
+
+def check_nothing(context: Context) -> Iterable[Finding]:
+    """The `check` of a rule that only numbers can tell."""
+    del context
+    return ()
+
+
+KERNEL = """\
+import jax
+import jax.numpy as jnp
+import jax_triton as jt
+import triton
+import triton.language as tl
+
+from ligerdiag import Arg, Case
+
+
+@triton.jit
+def double_kernel(x_ptr, sum_ptr, COLUMNS: tl.constexpr):
+    row = tl.program_id(0)
+    at = row * COLUMNS + tl.arange(0, COLUMNS)
+    x = tl.load(x_ptr + at)
+    tl.store(sum_ptr + row, tl.sum(x))
+    tl.store(x_ptr + at, 2 * x)  # overwrites its operand
+
+
+def sum_and_double(x):
+    sums = jax.ShapeDtypeStruct(x.shape[:1], x.dtype)
+    return jt.triton_call(x, kernel=double_kernel, out_shape=sums, grid=x.shape[:1], COLUMNS=x.shape[1])
+
+
+"""
+
+ALIASED_CALL = """\
+@triton.jit
+def aliased_kernel(x_ptr, out_ptr, sum_ptr, COLUMNS: tl.constexpr):
+    row = tl.program_id(0)
+    at = row * COLUMNS + tl.arange(0, COLUMNS)
+    x = tl.load(x_ptr + at)
+    tl.store(sum_ptr + row, tl.sum(x))
+    tl.store(out_ptr + at, 2 * x)
+
+
+def sum_and_double_declared(x):
+    outputs = (jax.ShapeDtypeStruct(x.shape, x.dtype), jax.ShapeDtypeStruct(x.shape[:1], x.dtype))
+    return jt.triton_call(
+        x, kernel=aliased_kernel, out_shape=outputs, input_output_aliases={0: 0}, grid=x.shape[:1], COLUMNS=x.shape[1]
+    )
+
+
+"""
+
+
+ALIASED = Example(
+    about="The doubled rows are a declared output, and that output is what is read.",
+    code=KERNEL
+    + ALIASED_CALL
+    + """\
+def step(x, w):
+    h = x @ w
+    doubled, sums = sum_and_double_declared(h)
+    return {"sums": sums, "back": doubled @ w.T}
+
+
+CASE = Case(name="declared", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16, 32))))
+""",
+)

@@ -1,0 +1,166 @@
+"""LD001 stale-read: a reader that should see what the kernel wrote reads the same memory before the kernel runs."""
+
+from collections.abc import Iterator
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.model.findings import Finding, Severity, Verdict
+from ligerdiag.model.schedule_view import Place
+from ligerdiag.rules.rule import ALIASED_CALL, KERNEL, Example, Reproduction, Rule
+from ligerdiag.rules.wording import (
+    conjugate,
+    describe_remedy,
+    describe_write,
+    find_producer,
+    find_read_operand,
+    locate_call,
+    locate_read,
+    name_instructions,
+    name_outputs,
+    render_at,
+)
+
+
+def check(context: Context) -> Iterator[Finding]:
+    """One finding for each reader that reads the kernel's operand too early."""
+    for read in context.verdicts.stale:
+        operand = find_read_operand(read)
+        if read.wrong is None or read.wrong.place is not Place.SAME_BYTES or operand is None:
+            continue
+        time = context.logical_times.get(read.reader.id)
+        value = find_producer(operand)
+        call, place = locate_call(context, read.write), locate_read(context, read)
+        yield Finding(
+            rule=RULE.id,
+            severity=RULE.severity,
+            message=f"{name_outputs(read.outputs)} {conjugate(read.outputs, 'is', 'are')}"
+            f" computed from `%{value.name}` before"
+            f" `{read.write.kernel}` overwrites it",
+            outputs=read.outputs,
+            source=call.line,
+            kernel=read.write.kernel,
+            operand=read.write.operand,
+            instructions=name_instructions(context, read),
+            evidence=(
+                describe_write(context, read.write),
+                (
+                    "read",
+                    f"%{read.reader.name} reads %{value.name} at logical time {time}: before the write"
+                    f"{render_at(place.line, in_backward=place.in_backward)}",
+                ),
+            ),
+            help=describe_remedy(context, read.write),
+            call=call,
+            reader=place,
+        )
+
+
+SCANNED_GRADIENT = Example(
+    about="XLA runs the product that should see the doubled rows before the kernel that doubles them.",
+    code=KERNEL
+    + """\
+def step(chunks, w):
+    def body(total, x):
+        h = x @ w
+        sums = sum_and_double(h)
+        return total + sums.sum(), h @ w.T  # h is meant to be doubled by now
+
+    total, back = jax.lax.scan(body, 0.0, chunks)
+    return {"total": total, "back": back}
+
+
+CASE = Case(name="scanned", function=step, args=(Arg(shape=(4, 8, 16)), Arg(shape=(16, 32))))
+""",
+)
+
+ALIASED_SCAN = Example(
+    about="The doubled rows are a declared output of the kernel, and the product reads that output.",
+    code=KERNEL
+    + ALIASED_CALL
+    + """\
+def step(chunks, w):
+    def body(total, x):
+        h = x @ w
+        doubled, sums = sum_and_double_declared(h)
+        return total + sums.sum(), doubled @ w.T
+
+    total, back = jax.lax.scan(body, 0.0, chunks)
+    return {"total": total, "back": back}
+
+
+CASE = Case(name="declared_scan", function=step, args=(Arg(shape=(4, 8, 16)), Arg(shape=(16, 32))))
+""",
+)
+
+STALE_READ = (
+    Reproduction(
+        report="phlippe/liger_kernels (README: the failing table)",
+        case="seed_flce[False-float32-True-1-4-32-16]",
+        reproduced=(
+            "the failing rows as cases under the same ids; gradients computed from the logits, in the schedule, "
+            "in replay and on H200s"
+        ),
+        missing=(
+            "the table itself, made in late 2024 by JAX 0.4.34: with today's toolchain more rows fail than the "
+            "four published"
+        ),
+    ),
+    Reproduction(
+        report="linkedin/Liger-Kernel#272",
+        case="saved_residual[softmax-loss-hidden]",
+        reproduced="softmax, then the cross entropy that overwrites its result: the gradient is stale (LD002)",
+        missing=(
+            "PyTorch, where the saved tensor itself is overwritten; JAX's softmax saves none, and XLA computes it anew"
+        ),
+    ),
+    Reproduction(
+        report="NVIDIA/warp#745",
+        case="accumulated_sum[twice-hidden]",
+        reproduced=(
+            "the second call does not build on what the first one left: stale (LD002), for XLA makes one call of "
+            "the two (LD008)"
+        ),
+        missing="Warp and the FFI; the kernel here is Triton's. A reader that is merely too early is not in the report",
+    ),
+    Reproduction(
+        report="flatironinstitute/jaxmg#12 (mends #11)",
+        case="undonated_parameter[kept-hidden]",
+        reproduced=(
+            "a call overwrites an argument that it declares to read (LD009), and the remedy, aliases: "
+            "`undonated_parameter[kept-aliased]`"
+        ),
+        missing="cuSOLVERMg, several GPUs and shard_map; a reader that is merely too early is not in the report",
+    ),
+)
+
+
+RULE = Rule(
+    id="LD001",
+    name="stale-read",
+    severity=Severity.ERROR,
+    summary="a reader that should see the kernel's result reads the same memory before the kernel runs",
+    what_it_does="""\
+Compares, for every output and every operation of the program, which hidden writes it depends on: once in the program as
+written (program order, each value with storage of its own), once in the schedule that XLA made (schedule order, XLA's own
+buffer assignment). A reader whose dependence on the write is gone, and which reads the very bytes that the kernel
+overwrites, but earlier, is reported.""",
+    why="""\
+XLA believes that the kernel only reads its operand. Two readers of one value have no order between them, so the scheduler
+may run the program's own reader first. It then sees the value from before: raw logits in the place of their gradient. The
+loss is right, nothing raises, and training runs on garbage.""",
+    what_to_do="""\
+Tell XLA: make the overwritten operand an output of the call (a `Ref` argument in jax-triton 0.4 and later,
+`input_output_aliases` before) and read that output. The finding's help says it for the jax-triton that made the call.""",
+    limits="""\
+The verdict holds for the compiled schedule at hand: one target, one toolchain, one set of flags. A GPU that autotunes may
+pick other GEMMs and so another order; check the artifact of that compile, too.""",
+    references=(
+        "github.com/phlippe/liger_kernels (README: gradients computed from logits)",
+        "github.com/NVIDIA/warp/issues/745",
+        "github.com/flatironinstitute/jaxmg/issues/12",
+    ),
+    reproduced=STALE_READ,
+    bad=(SCANNED_GRADIENT,),
+    good=(ALIASED_SCAN,),
+    check=check,
+    explains=Verdict.STALE,
+)

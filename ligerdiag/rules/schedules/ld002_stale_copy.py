@@ -1,0 +1,205 @@
+"""LD002 stale-copy: a reader that should see what the kernel wrote gets the value from somewhere else."""
+
+from collections.abc import Iterator
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.verdict.blame import ReadFinding
+from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.model.findings import Finding, Severity, Verdict
+from ligerdiag.model.schedule_view import Place
+from ligerdiag.rules.rule import ALIASED_CALL, KERNEL, Example, Reproduction, Rule
+from ligerdiag.rules.wording import (
+    conjugate,
+    describe_remedy,
+    describe_write,
+    find_path,
+    find_producer,
+    find_read_operand,
+    locate_call,
+    locate_read,
+    name_instructions,
+    name_outputs,
+    render_at,
+)
+
+_GATHERS = having(Trait.GATHERS)
+_PLACES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
+
+
+def check(context: Context) -> Iterator[Finding]:
+    """One finding for each reader of a copy, and one for each stale output that no reader explains."""
+    for read in context.verdicts.stale:
+        if read.wrong is not None and read.wrong.place is not Place.SAME_BYTES:
+            yield _report(context, read)
+    for write in context.writes:
+        names = context.verdicts.list_unexplained(write.index, Verdict.STALE)
+        if names:
+            call = locate_call(context, write)
+            yield Finding(
+                rule=RULE.id,
+                severity=RULE.severity,
+                message=f"{name_outputs(names)} {conjugate(names, 'does', 'do')}"
+                f" not depend on what `{write.kernel}` writes",
+                outputs=names,
+                source=call.line,
+                kernel=write.kernel,
+                operand=write.operand,
+                evidence=(describe_write(context, write),),
+                help=describe_remedy(context, write),
+                call=call,
+            )
+
+
+def _report(context: Context, read: ReadFinding) -> Finding:
+    operand = find_read_operand(read)
+    time = context.logical_times.get(read.reader.id)
+    if operand is None:
+        how = f"computed by `%{read.reader.name}`, which uses nothing that `{read.write.kernel}` wrote"
+        sentence = f"%{read.reader.name}, at logical time {time}, uses nothing that the kernel wrote"
+        if _makes_operand(context, read):
+            sentence += ": it computes the kernel's operand, before the kernel runs"
+    else:
+        value = find_producer(operand)
+        relation = _relate(context, read, value)
+        how = f"computed from `%{value.name}`, which is {relation}, while `{read.write.kernel}` overwrites another"
+        sentence = f"%{read.reader.name} reads %{value.name} at logical time {time}: {relation}, not overwritten"
+    call, place = locate_call(context, read.write), locate_read(context, read)
+    sentence += render_at(place.line, in_backward=place.in_backward)
+    return Finding(
+        rule=RULE.id,
+        severity=RULE.severity,
+        message=f"{name_outputs(read.outputs)} {conjugate(read.outputs, 'is', 'are')} {how}",
+        outputs=read.outputs,
+        source=call.line,
+        kernel=read.write.kernel,
+        operand=read.write.operand,
+        instructions=name_instructions(context, read),
+        evidence=(describe_write(context, read.write), ("read", sentence)),
+        help=describe_remedy(context, read.write),
+        call=call,
+        reader=place,
+    )
+
+
+def _makes_operand(context: Context, read: ReadFinding) -> bool:
+    call = context.optimized_call(read.write)
+    return call is not None and find_producer(call.operands[read.write.operand]) is read.reader
+
+
+def _relate(context: Context, read: ReadFinding, value: object) -> str:
+    """How the value that is read and the operand that is overwritten hang together."""
+    call = context.optimized_call(read.write)
+    operand = find_read_operand(read)
+    if call is None or operand is None:
+        return "the value from before the write"
+    start, end = find_producer(operand), find_producer(call.operands[read.write.operand])
+    path = find_path(start, end)
+    if path:
+        gathered = any(_is_gather(context, step) for step in path)
+        steps = ", ".join(f"%{step.name}" for step in path if step.opcode not in _PLACES)
+        made = "gathered into" if gathered else "copied or cast into"
+        return f"{made} the kernel's operand by {steps}"
+    if find_path(end, start):
+        return "made from the kernel's operand before the write"
+    return "another copy of the value from before the write"
+
+
+def _is_gather(context: Context, step: HloInstruction) -> bool:
+    """Also where the collective stands in a computation that is run asynchronously."""
+    callees = (context.optimized.computations[number].root.opcode for number in step.called_computations)
+    return not _GATHERS.isdisjoint((step.opcode, *callees))
+
+
+FOLDED_CONVERT = Example(
+    about="The cast to f32 and back is folded away, so the product reads the bf16 values from before the kernel.",
+    code=KERNEL
+    + """\
+def step(x, w):
+    h = (x @ w).astype(jnp.float32)
+    sums = sum_and_double(h)
+    return {"sums": sums, "back": h.astype(jnp.bfloat16) @ w.T}
+
+
+CASE = Case(
+    name="folded", function=step, args=(Arg(shape=(8, 16), dtype="bfloat16"), Arg(shape=(16, 32), dtype="bfloat16"))
+)
+""",
+)
+
+ALIASED_BF16 = Example(
+    about="The same casts around a declared output are left alone.",
+    code=KERNEL
+    + ALIASED_CALL
+    + """\
+def step(x, w):
+    h = (x @ w).astype(jnp.float32)
+    doubled, sums = sum_and_double_declared(h)
+    return {"sums": sums, "back": doubled.astype(jnp.bfloat16) @ w.T}
+
+
+CASE = Case(
+    name="recast", function=step, args=(Arg(shape=(8, 16), dtype="bfloat16"), Arg(shape=(16, 32), dtype="bfloat16"))
+)
+""",
+)
+
+STALE_COPY = (
+    Reproduction(
+        report="phlippe/liger_kernels (README: not robust on multi-GPU)",
+        case="sharded_flce[vocabulary-trivial]",
+        reproduced=(
+            "the workaround under a sharded vocabulary: every gradient stale, read from the shard that was "
+            "gathered; the same on two H200s"
+        ),
+        missing="the training of a Llama, of which the README speaks",
+    ),
+    Reproduction(
+        report="openxla/xla#20440",
+        case="barrier_copy[plain-barrier]",
+        reproduced="the program, with the barrier; compiled for a GPU it copies nothing, and there is nothing to order",
+        missing="the two copies in front of the update, which are XLA:CPU's",
+    ),
+    Reproduction(
+        report="jax-ml/jax#25399",
+        case="barrier_copy[kernel-barrier]",
+        reproduced=(
+            "a copy that XLA inserts of what a kernel overwrites, behind a barrier: it is made after the "
+            "kernel, and fresh. Without the barrier, `barrier_copy[kernel-hidden]`, one output is stale"
+        ),
+        missing="a barrier that a copy defeats: on a GPU none was found",
+    ),
+)
+
+
+RULE = Rule(
+    id="LD002",
+    name="stale-copy",
+    severity=Severity.ERROR,
+    summary="a reader that should see the kernel's result reads a copy, a shard or a recomputed value instead",
+    what_it_does="""\
+The same comparison as LD001. Here the reader does not touch the bytes that the kernel overwrites at all: it reads the
+shard that the kernel's operand was gathered from, a copy, the value before a cast that the compiler folded away, or it
+computes the value anew. That it runs after the kernel does not help.""",
+    why="""\
+An order can be forced (by `add_trivial_operations`, or a barrier) and the result is stale all the same. Under vocabulary
+sharding or FSDP the partitioner gathers the logits into a temporary for the kernel; the kernel overwrites the temporary;
+every reader, duly ordered after it, reads the untouched original. In bf16 the cast to f32 and back is folded, and readers
+get the bf16 logits from before the kernel.""",
+    what_to_do="""\
+Make the overwritten operand an output of the call and read that output. Under sharding wrap the call in `shard_map`, so
+that no gathered temporary stands between.""",
+    limits="""\
+Where the way from the original to the reader leads through operations that the compiler rewrote beyond recognition, the
+finding says that the write is missing, but not which value was read instead.""",
+    references=(
+        "github.com/phlippe/liger_kernels (README: not robust on multi-GPU setups)",
+        "github.com/openxla/xla/issues/20440",
+        "github.com/jax-ml/jax/issues/25399",
+    ),
+    reproduced=STALE_COPY,
+    bad=(FOLDED_CONVERT,),
+    good=(ALIASED_BF16,),
+    check=check,
+    explains=Verdict.STALE,
+)

@@ -1,0 +1,99 @@
+"""LD003 latent-order: right in this schedule, and nothing forces it."""
+
+from collections.abc import Iterator
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.model.findings import Finding, Severity, Verdict
+from ligerdiag.rules.rule import ALIASED, KERNEL, Example, Reproduction, Rule
+from ligerdiag.rules.wording import (
+    conjugate,
+    describe_remedy,
+    describe_write,
+    locate_call,
+    locate_read,
+    name_instructions,
+    name_outputs,
+    render_at,
+)
+
+
+def check(context: Context) -> Iterator[Finding]:
+    """One finding for each lucky reader."""
+    for read in context.verdicts.latent:
+        names = tuple(name for name in read.outputs if context.verdicts.outputs[name].verdict is Verdict.LATENT)
+        if read.lucky is None or not names:
+            continue  # an output that is wrong for another reason is not right by luck
+        side = "after" if read.lucky.after else "before"
+        time = context.logical_times.get(read.reader.id)
+        call, place = locate_call(context, read.write), locate_read(context, read)
+        yield Finding(
+            rule=RULE.id,
+            severity=RULE.severity,
+            message=f"{name_outputs(names)} {conjugate(names, 'is', 'are')}"
+            f" right only because `%{read.reader.name}` happens to run"
+            f" {side} `{read.write.kernel}`",
+            outputs=names,
+            source=call.line,
+            kernel=read.write.kernel,
+            operand=read.write.operand,
+            instructions=name_instructions(context, read),
+            evidence=(
+                describe_write(context, read.write),
+                (
+                    "read",
+                    f"%{read.reader.name} at logical time {time}: {side} the write, with no path between the two"
+                    f"{render_at(place.line, in_backward=place.in_backward)}",
+                ),
+            ),
+            help=describe_remedy(context, read.write),
+            call=call,
+            reader=place,
+        )
+
+
+LUCKY_READER = Example(
+    about="The reduction happens to be scheduled after the kernel; no edge makes it so.",
+    code=KERNEL
+    + """\
+def step(x, w):
+    h = x @ w
+    sums = sum_and_double(h)
+    return {"sums": sums, "columns": h.sum(0)}
+
+
+CASE = Case(name="lucky", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16, 32))))
+""",
+)
+
+LATENT_ORDER = (
+    Reproduction(
+        report='phlippe/liger_kernels (README: "seems to be by chance")',
+        case="seed_flce[False-float32-True-1-4-32-16]",
+        reproduced="beside stale gradients one, `weight`, that is right in this schedule and that nothing forces to be",
+        missing="the schedule of the author's GPU",
+    ),
+)
+
+
+RULE = Rule(
+    id="LD003",
+    name="latent-order",
+    severity=Severity.WARNING,
+    summary="right today, only because the schedule happens to be so",
+    what_it_does="""\
+Reports a reader that sees (or, where it needs the original, does not yet see) a hidden write as intended, when no path of
+data or control edges between the kernel call and the reader forces that order.""",
+    why="""\
+The next XLA, another flag, another GPU or an autotuned GEMM may order the two the other way round. Tests that pass on the
+A100 in the lab fail on the H100 in the cluster.""",
+    what_to_do="""\
+The same as for LD001: make the overwritten operand an output of the call and read that.""",
+    limits="""\
+Only the order of this artifact's schedule is judged. How likely another order is, is not.""",
+    references=('github.com/phlippe/liger_kernels (README: "seems to be by chance")',),
+    reproduced=LATENT_ORDER,
+    bad=(LUCKY_READER,),
+    good=(ALIASED,),
+    check=check,
+    explains=Verdict.LATENT,
+)

@@ -1,0 +1,188 @@
+"""LD004 clobbered-read: a reader that needs the original sees what the kernel wrote over it."""
+
+from collections.abc import Iterator
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.writes import HiddenWrite
+from ligerdiag.model.findings import Finding, Severity, Verdict
+from ligerdiag.rules.rule import ALIASED_CALL, KERNEL, Example, Reproduction, Rule
+from ligerdiag.rules.wording import (
+    conjugate,
+    describe_remedy,
+    describe_write,
+    locate_call,
+    locate_read,
+    name_instructions,
+    name_outputs,
+    render_at,
+)
+
+
+def check(context: Context) -> Iterator[Finding]:
+    """One finding for each clobbered reader, and one for each clobbered output that no reader explains."""
+    for read in context.verdicts.clobbered:
+        time = context.logical_times.get(read.reader.id)
+        call, place = locate_call(context, read.write), locate_read(context, read)
+        yield Finding(
+            rule=RULE.id,
+            severity=RULE.severity,
+            message=f"{name_outputs(read.outputs)} {conjugate(read.outputs, 'needs', 'need')}"
+            f" the value from before `{read.write.kernel}` overwrote it",
+            outputs=read.outputs,
+            source=call.line,
+            kernel=read.write.kernel,
+            operand=read.write.operand,
+            instructions=name_instructions(context, read),
+            evidence=(
+                describe_write(context, read.write),
+                (
+                    "read",
+                    f"%{read.reader.name} reads the overwritten bytes at logical time {time}"
+                    f"{render_at(place.line, in_backward=place.in_backward)}",
+                ),
+            ),
+            help=_describe_help(context, read.write),
+            call=call,
+            reader=place,
+        )
+    for write in context.writes:
+        names = context.verdicts.list_unexplained(write.index, Verdict.CLOBBERED)
+        if names:
+            call = locate_call(context, write)
+            yield Finding(
+                rule=RULE.id,
+                severity=RULE.severity,
+                message=f"{name_outputs(names)} {conjugate(names, 'depends', 'depend')}"
+                f" on what `{write.kernel}` writes,"
+                f" and should not",
+                outputs=names,
+                source=call.line,
+                kernel=write.kernel,
+                operand=write.operand,
+                evidence=(describe_write(context, write),),
+                help=_describe_help(context, write),
+                call=call,
+            )
+
+
+def _describe_help(context: Context, write: HiddenWrite) -> str:
+    return f"{describe_remedy(context, write)}: XLA then keeps the original for who needs it"
+
+
+MERGED_OPERANDS = Example(
+    about="Two casts of one value are merged; the second kernel reads what the first has left there.",
+    code=KERNEL
+    + """\
+def step(x):
+    first = x.astype(jnp.float32)
+    one = sum_and_double(first)
+    second = x.astype(jnp.float32)
+    two = sum_and_double(second + 0 * one.sum())
+    return {"one": one, "two": two}
+
+
+CASE = Case(name="merged", function=step, args=(Arg(shape=(8, 32), dtype="bfloat16"),))
+""",
+)
+
+TWO_COPIES = Example(
+    about="With the write declared, XLA gives each kernel bytes of its own.",
+    code=KERNEL
+    + ALIASED_CALL
+    + """\
+def step(x):
+    _, one = sum_and_double_declared(x.astype(jnp.float32))
+    _, two = sum_and_double_declared(x.astype(jnp.float32))
+    return {"one": one, "two": two}
+
+
+CASE = Case(name="copies", function=step, args=(Arg(shape=(8, 32), dtype="bfloat16"),))
+""",
+)
+
+_DERIVATIVE = """\
+@jax.custom_vjp
+def row_sums(x):
+    return forward(x)[0]
+
+
+def forward(x):
+    return {sums}, None
+
+
+def backward(_, cotangent):
+    return (jnp.broadcast_to(cotangent[:, None], (8, 32)),)
+
+
+row_sums.defvjp(forward, backward)
+
+
+def step(x):
+    def loss_of(x):
+        return (row_sums(jnp.tanh(x)) ** 2).sum()
+
+    loss, gradient = jax.value_and_grad(loss_of)(x)
+    return {{"loss": loss, "gradient": gradient}}
+
+
+CASE = Case(name="{name}", function=step, args=(Arg(shape=(8, 32)),))
+"""
+
+SAVED_RESIDUAL = Example(
+    about="The derivative of tanh is computed from its result, which autodiff saved and the kernel has doubled since.",
+    code=KERNEL + _DERIVATIVE.format(sums="sum_and_double(x)", name="saved"),
+)
+
+COPIED_RESIDUAL = Example(
+    about="With the write declared, XLA keeps the result of tanh for the derivative.",
+    code=KERNEL + ALIASED_CALL + _DERIVATIVE.format(sums="sum_and_double_declared(x)[1]", name="saved_copy"),
+)
+
+CLOBBERED_READ = (
+    Reproduction(
+        report="linkedin/Liger-Kernel#272",
+        case="saved_residual[exp-perplexity-hidden]",
+        reproduced=(
+            "the explanation in the thread: `exp` saves its result, the loss overwrites it, the backward pass "
+            "reads it: clobbered"
+        ),
+        missing="PyTorch, and its check of versions that does not notice",
+    ),
+    Reproduction(
+        report="linkedin/Liger-Kernel#1251",
+        case="saved_residual[softmax-loss-out_of_place]",
+        reproduced="the remedy, a gradient with memory of its own: fresh, for every activation and objective",
+        missing="its second point, a clone that loses `requires_grad`: JAX has no such flag",
+    ),
+)
+
+
+RULE = Rule(
+    id="LD004",
+    name="clobbered-read",
+    severity=Severity.ERROR,
+    summary="a reader that needs the original reads after the kernel has overwritten it",
+    what_it_does="""\
+The comparison of LD001 the other way round: a value that in the program as written does not depend on the hidden write
+does so in the compiled schedule; or one that also depends on the original there, and here on what was written alone. XLA
+had every right to put both values into the same bytes, for it knows of no write.""",
+    why="""\
+Two losses on the same logits: common subexpression elimination merges their operands, the first kernel overwrites the one
+buffer, and the second computes its loss from a gradient. Or autodiff saves a result for the backward pass, the loss
+kernel overwrites it with its gradient, and the derivative is computed from that.""",
+    what_to_do="""\
+Declare what the kernel writes; XLA then inserts the copy that the other reader needs. Or hand the kernel a value that
+nobody else reads.""",
+    limits="""\
+What autodiff saved and the kernel then overwrote is known from the trace. Of a dump it is guessed, from the source line that
+a derivative shares with a forward operation which used the value before the kernel, and otherwise unknown.""",
+    references=(
+        "github.com/linkedin/Liger-Kernel/issues/272 (the PyTorch twin)",
+        "github.com/linkedin/Liger-Kernel/issues/1251",
+    ),
+    reproduced=CLOBBERED_READ,
+    bad=(MERGED_OPERANDS, SAVED_RESIDUAL),
+    good=(TWO_COPIES, COPIED_RESIDUAL),
+    check=check,
+    explains=Verdict.CLOBBERED,
+)

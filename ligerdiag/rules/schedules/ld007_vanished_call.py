@@ -1,0 +1,191 @@
+"""LD007 vanished-call: a kernel that is called for its effect is not in the compiled program."""
+
+from collections.abc import Iterator
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.correspondence.vanished import DroppedBy
+from ligerdiag.model.findings import Finding, Severity
+from ligerdiag.rules.rule import ALIASED, ALIASED_CALL, KERNEL, Example, Reproduction, Rule
+
+
+def check(context: Context) -> Iterator[Finding]:
+    """One finding for each call that is not run."""
+    for call in context.vanished:
+        if call.write in context.matching.merged:
+            continue  # it runs, as one with its twin: LD008
+        if call.dropped_by is DroppedBy.XLA:
+            reason = "XLA found no use for its outputs and removed it"
+        elif call.outputs == 0:
+            reason = "it has no outputs, and JAX drops such a call before XLA sees it"
+        else:
+            reason = "nothing uses its outputs, and JAX drops such a call before XLA sees it"
+        message = f"`{call.kernel}` is called for its effect and is not in the compiled program"
+        if call.unknown:
+            message = f"`{call.kernel}` is not in the compiled program, and what it overwrites could not be told"
+        yield Finding(
+            rule=RULE.id,
+            severity=RULE.severity,
+            message=message,
+            source=call.source,
+            kernel=call.kernel,
+            evidence=(("call", reason),),
+            help="give the call an output that aliases what it writes, and use that output",
+        )
+
+
+NO_OUTPUTS = Example(
+    about="A kernel that scales in place and returns nothing is dropped by JAX.",
+    code=KERNEL
+    + """\
+@triton.jit
+def scale_kernel(x_ptr, COLUMNS: tl.constexpr):
+    at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    tl.store(x_ptr + at, 3 * tl.load(x_ptr + at))
+
+
+def step(x):
+    h = x + 1
+    jt.triton_call(h, kernel=scale_kernel, out_shape=(), grid=h.shape[:1], COLUMNS=h.shape[1])
+    return {"scaled": h}
+
+
+CASE = Case(name="vanishes", function=step, args=(Arg(shape=(8, 32)),))
+""",
+)
+
+UNUSED_SUM = Example(
+    about="The call is made for the doubled rows; its sums are not used, and JAX drops it.",
+    code=KERNEL
+    + """\
+def step(x):
+    h = x + 1
+    sum_and_double(h)
+    return {"doubled": h}
+
+
+CASE = Case(name="unused_sum", function=step, args=(Arg(shape=(8, 32)),))
+""",
+)
+
+UNUSED_RESULT = Example(
+    about="The kernel overwrites nothing that it is given: where its result is not used, nothing is lost.",
+    code=KERNEL
+    + """\
+@triton.jit
+def sum_kernel(x_ptr, sum_ptr, COLUMNS: tl.constexpr):
+    row = tl.program_id(0)
+    tl.store(sum_ptr + row, tl.sum(tl.load(x_ptr + row * COLUMNS + tl.arange(0, COLUMNS))))
+
+
+def step(x):
+    h = x + 1
+    sums = jax.ShapeDtypeStruct(h.shape[:1], h.dtype)
+    jt.triton_call(h, kernel=sum_kernel, out_shape=sums, grid=h.shape[:1], COLUMNS=h.shape[1])
+    return {"h": h}
+
+
+CASE = Case(name="unused_result", function=step, args=(Arg(shape=(8, 32)),))
+""",
+)
+
+REPLACED_FUNCTION = Example(
+    about="In the body of a map JAX traces the function and then puts its rule in its place: that calls the kernel, too.",
+    code=KERNEL
+    + ALIASED_CALL
+    + """\
+@jax.custom_vjp
+def squares(x):
+    return sum_and_double_declared(x)[1].sum()
+
+
+def forward(x):
+    doubled, sums = sum_and_double_declared(x)
+    return sums.sum(), doubled
+
+
+squares.defvjp(forward, lambda doubled, g: (g * doubled,))
+
+
+def step(chunks, w):
+    def loss(w):
+        return jax.lax.map(lambda x: squares(x @ w), chunks).sum()
+
+    value, gradient = jax.value_and_grad(loss)(w)
+    return {"loss": value, "gradient": gradient}
+
+
+CASE = Case(name="replaced", function=step, args=(Arg(shape=(4, 8, 16)), Arg(shape=(16, 32))))
+""",
+)
+
+VANISHED_CALL = (
+    Reproduction(
+        report="phlippe/liger_kernels (the backward pass)",
+        case="dropped_backward[hidden]",
+        reproduced=(
+            "the three kernels without outputs that should scale the gradients: none is in the program, which "
+            "is wrong by the cotangent"
+        ),
+        missing="nothing that the code says; no number of it was published",
+    ),
+    Reproduction(
+        report="jax-ml/jax#3829",
+        case="dropped_backward[hidden]",
+        reproduced="a call without outputs, dropped by JAX",
+        missing="messages between processes: the call here is a kernel, and its effect is in memory",
+    ),
+    Reproduction(
+        report="jax-ml/jax#11620",
+        case="accumulated_sum[unused-hidden]",
+        reproduced="a call whose outputs nobody uses, dropped by JAX",
+        missing="MPI, and a call that says it has side effects: jax-triton 0.3 cannot say it",
+    ),
+    Reproduction(
+        report="NVIDIA/warp#1240",
+        case="accumulated_sum[unused-hidden]",
+        reproduced="a call whose outputs nobody uses, gone from the program",
+        missing="pmap, and `has_side_effect` as the remedy",
+    ),
+    Reproduction(
+        report="pytorch/pytorch#170808",
+        case="unknown_effect[hidden]",
+        reproduced="a kernel that cannot be analysed is in the compiled program, and counts as unknown (LD014)",
+        missing="the kernel that Inductor removes, for want of an analysis: XLA does not look into kernels",
+    ),
+    Reproduction(
+        report="ROCm/pytorch#3398",
+        case="unknown_effect[hidden]",
+        reproduced="as for pytorch/pytorch#170808",
+        missing="as for pytorch/pytorch#170808",
+    ),
+)
+
+
+RULE = Rule(
+    id="LD007",
+    name="vanished-call",
+    severity=Severity.ERROR,
+    summary="a kernel called for its effect is missing from the compiled program",
+    what_it_does="""\
+Compares the kernel calls of the traced jaxpr with those of the module that JAX lowered, and these with the optimized
+module. A call is reported when it has no outputs at all, or when it overwrites an operand that none of its outputs stands
+for and something may read one of its operands later. What a `custom_vjp` or `custom_jvp` asks for whose rule takes its place
+was never to run.""",
+    why="""\
+JAX and XLA remove what nobody uses. A kernel whose only purpose is to scale a gradient in place is, to them, a call that
+does nothing: the gradient stays unscaled, silently.""",
+    what_to_do="""\
+Return what the kernel writes as an output, aliased to the operand, and use that output.""",
+    limits="""\
+Calls are told apart by kernel name and source line: of several calls on one line in one function, one that is dropped can
+hide behind one that is kept.""",
+    references=(
+        "github.com/jax-ml/jax/issues/3829",
+        "github.com/jax-ml/jax/issues/11620",
+        "github.com/NVIDIA/warp/pull/1240",
+    ),
+    reproduced=VANISHED_CALL,
+    bad=(NO_OUTPUTS, UNUSED_SUM),
+    good=(ALIASED, UNUSED_RESULT, REPLACED_FUNCTION),
+    check=check,
+)

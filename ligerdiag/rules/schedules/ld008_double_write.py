@@ -1,0 +1,266 @@
+"""LD008 double-write: as many calls of a kernel as were meant do not overwrite as many values as were meant."""
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.evaluation.memory import ActualWrite
+from ligerdiag.analysis.reaching_definitions import resolve_operand
+from ligerdiag.analysis.writes import Frames, HiddenWrite
+from ligerdiag.model.findings import Finding, Severity
+from ligerdiag.rules.rule import ALIASED_CALL, KERNEL, Example, Reproduction, Rule
+from ligerdiag.rules.wording import describe_write, find_producer, locate_call
+
+_HELP = "declare what the kernel writes (a Ref or `input_output_aliases`): XLA then copies what two of them need"
+
+
+def check(context: Context) -> Iterator[Finding]:
+    """One finding for each pair of calls that meet in one value, are merged into one, or were one."""
+    yield from _find_shared(context)
+    yield from _find_merged(context)
+    yield from _find_duplicated(context)
+
+
+def _find_shared(context: Context) -> Iterator[Finding]:
+    """Two values of the program that the schedule has as one, each overwritten by a call of its own."""
+    for a, b in combinations(context.actual.writes, 2):
+        first, second = sorted((context.writes[a.write], context.writes[b.write]), key=lambda w: w.index)
+        if (
+            a.call is b.call
+            or a.write == b.write
+            or first.unknown
+            or second.unknown
+            or _are_exclusive(a.frames, b.frames)
+        ):
+            continue
+        if _resolve_actual(context, a) != _resolve_actual(context, b) or _is_one_value(first, second):
+            continue
+        value = find_producer(a.call.operands[first.operand if a.write == first.index else second.operand])
+        yield _report(
+            context,
+            second,
+            f"{_name_kernels(first, second)} two values of the program, and XLA has made one of them, `%{value.name}`",
+            (describe_write(context, first), describe_write(context, second)),
+            tuple(dict.fromkeys((a.call.name, b.call.name, value.name))),
+        )
+
+
+def _find_merged(context: Context) -> Iterator[Finding]:
+    """Two calls of the program on one value that the schedule has as one call."""
+    for late, early in context.matching.merged.items():
+        gone, kept = context.writes[late], context.writes[early]
+        if gone.unknown or not _is_one_value(gone, kept):
+            continue
+        call = context.optimized_call(kept)
+        yield _report(
+            context,
+            gone,
+            f"`{gone.kernel}` is called twice on one value and runs once: XLA takes both calls for the same",
+            (
+                describe_write(context, kept),
+                ("call", f"%{gone.call.name} of the program as written has the same operands, and was merged with it"),
+            ),
+            () if call is None else (call.name,),
+        )
+
+
+def _find_duplicated(context: Context) -> Iterator[Finding]:
+    """One call of the program that the schedule has twice, outside of loops (an unrolled loop repeats its calls)."""
+    for a, b in combinations(context.actual.writes, 2):
+        write = context.writes[a.write]
+        if a.write != b.write or a.call is b.call or write.unknown or write.loop_depth:
+            continue
+        if _are_exclusive(a.frames, b.frames) or write.index in context.matching.merged.values():
+            continue
+        yield _report(
+            context,
+            write,
+            f"`{write.kernel}` is called once and runs twice: XLA takes a call without side effects for one to repeat",
+            (describe_write(context, write), ("call", f"%{b.call.name} stands for the same call of the program")),
+            (a.call.name, b.call.name),
+        )
+
+
+def _report(
+    context: Context,
+    write: HiddenWrite,
+    message: str,
+    evidence: tuple[tuple[str, str], ...],
+    instructions: tuple[str, ...],
+) -> Finding:
+    call = locate_call(context, write)
+    return Finding(
+        rule=RULE.id,
+        severity=RULE.severity,
+        message=message,
+        source=call.line,
+        kernel=write.kernel,
+        operand=write.operand,
+        instructions=instructions,
+        evidence=evidence,
+        help=_HELP,
+        call=call,
+    )
+
+
+def _name_kernels(first: HiddenWrite, second: HiddenWrite) -> str:
+    if first.kernel == second.kernel:
+        return f"two calls of `{first.kernel}` overwrite"
+    return f"`{first.kernel}` and `{second.kernel}` overwrite"
+
+
+def _resolve_actual(context: Context, write: ActualWrite) -> object:
+    return resolve_operand(context.optimized, write.frames, context.writes[write.write].operand)
+
+
+def _is_one_value(a: HiddenWrite, b: HiddenWrite) -> bool:
+    """Whether the author handed the very same value to both calls."""
+    return resolve_operand(a.module, a.frames, a.operand) == resolve_operand(b.module, b.frames, b.operand)
+
+
+def _are_exclusive(a: Frames, b: Frames) -> bool:
+    """Whether of two call paths only one can be run at a time: they part in the branches of one conditional."""
+    for one, other in zip(a, b, strict=False):
+        if one.computation is not other.computation:
+            return True
+        if one.instruction is not other.instruction:
+            return False
+    return False
+
+
+TWO_ROWS = Example(
+    about="Each call makes rows of its own of the values; XLA makes them one, and the second kernel gets doubled rows.",
+    code=KERNEL
+    + """\
+@triton.jit
+def negate_kernel(x_ptr, sum_ptr, COLUMNS: tl.constexpr):
+    row = tl.program_id(0)
+    at = row * COLUMNS + tl.arange(0, COLUMNS)
+    x = tl.load(x_ptr + at)
+    tl.store(sum_ptr + row, tl.sum(x))
+    tl.store(x_ptr + at, -x)
+
+
+def sum_and_negate(x):
+    sums = jax.ShapeDtypeStruct(x.shape[:1], x.dtype)
+    return jt.triton_call(x, kernel=negate_kernel, out_shape=sums, grid=x.shape[:1], COLUMNS=x.shape[1])
+
+
+def step(x, w):
+    h = x @ w
+    one = sum_and_double(h.reshape(-1, 32))
+    two = sum_and_negate(h.reshape(-1, 32))
+    return {"one": one, "two": two}
+
+
+CASE = Case(name="two_rows", function=step, args=(Arg(shape=(2, 4, 16)), Arg(shape=(16, 32))))
+""",
+)
+
+TWICE_ON_ONE_VALUE = Example(
+    about="The rows are to be doubled twice; XLA takes the second call for the first.",
+    code=KERNEL
+    + """\
+def step(x, w):
+    h = x @ w
+    one = sum_and_double(h)
+    two = sum_and_double(h)
+    return {"one": one, "two": two}
+
+
+CASE = Case(name="twice", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16, 32))))
+""",
+)
+
+TWO_DECLARED_ROWS = Example(
+    about="The doubled rows are an output of the first call, and the second call gets rows that nobody has overwritten.",
+    code=KERNEL
+    + ALIASED_CALL
+    + """\
+def step(x, w):
+    h = x @ w
+    doubled, one = sum_and_double_declared(h.reshape(-1, 32))
+    again, two = sum_and_double_declared(doubled)
+    _, three = sum_and_double_declared(h.reshape(-1, 32) + 1)
+    return {"one": one, "two": two, "three": three, "again": again}
+
+
+CASE = Case(name="two_declared_rows", function=step, args=(Arg(shape=(2, 4, 16)), Arg(shape=(16, 32))))
+""",
+)
+
+MEANT_TWICE = Example(
+    about="Two kernels on one value, the second after the first by its operands, as the author wrote it.",
+    code=KERNEL
+    + """\
+@triton.jit
+def shift_kernel(x_ptr, by_ptr, sum_ptr, COLUMNS: tl.constexpr):
+    row = tl.program_id(0)
+    at = row * COLUMNS + tl.arange(0, COLUMNS)
+    x = tl.load(x_ptr + at) + tl.load(by_ptr + row)
+    tl.store(sum_ptr + row, tl.sum(x))
+    tl.store(x_ptr + at, x)
+
+
+def sum_and_shift(x, by):
+    return jt.triton_call(x, by, kernel=shift_kernel, out_shape=by, grid=x.shape[:1], COLUMNS=x.shape[1])
+
+
+def step(x, w):
+    h = x @ w
+    return {"shifted": sum_and_shift(h, sum_and_double(h))}
+
+
+CASE = Case(name="meant_twice", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16, 32))))
+""",
+)
+
+DOUBLE_WRITE = (
+    Reproduction(
+        report="EnzymeAD/Enzyme-JAX#2968",
+        case="same_buffer_twice[hidden]",
+        reproduced=(
+            "one buffer for what a kernel reads and what it overwrites. XLA hands over the same bytes twice, "
+            "and the update arrives by luck of the schedule (LD003)"
+        ),
+        missing="the update that is lost: the runtime of Reactant kept the wrong view of the two",
+    ),
+    Reproduction(
+        report="pytorch/pytorch#196657",
+        case="",
+        reproduced="nothing: the thread could not be read, so nothing is said of it",
+        missing="all of it. What the rule finds is shown by `two_losses[same-hidden]` and `two_losses[rows-hidden]`",
+    ),
+)
+
+
+RULE = Rule(
+    id="LD008",
+    name="double-write",
+    severity=Severity.ERROR,
+    summary="two kernels overwrite one buffer, or one kernel call was merged with another or duplicated",
+    what_it_does="""\
+Compares, for every pair of hidden writes, which value each overwrites in the program as written and in the schedule. It
+reports two calls that the program hands a value each, and the schedule one value for both; two equal calls on one value
+that common subexpression elimination has merged into one; and one call that the schedule holds twice.""",
+    why="""\
+XLA takes a kernel call for a function of its operands. Equal reshapes or casts of one value are one value to it, and
+equal calls on equal operands are one call. Two losses on one set of logits then meet in one buffer: the second kernel
+starts from the first one's gradient.""",
+    what_to_do="""\
+Declare the write. XLA then knows that each call makes a new value, and copies what another still needs.""",
+    limits="""\
+Two different kernels on one value, one after the other, are taken for meant; what their order does to readers is said by
+LD001, LD003 and LD004. Two equal calls on two equal values, merged into one, leave what both would have left, and are not
+reported. A duplicated call is theoretical so far: nobody has reported one, and inside of loops, where unrolling repeats
+calls for good reason, it is not looked for. A value that one kernel overwrites outside and another inside of a loop is
+not recognised as one.""",
+    references=(
+        "github.com/pytorch/pytorch/issues/196657",
+        "github.com/EnzymeAD/Enzyme-JAX/issues/2968",
+    ),
+    reproduced=DOUBLE_WRITE,
+    bad=(TWO_ROWS, TWICE_ON_ONE_VALUE),
+    good=(TWO_DECLARED_ROWS, MEANT_TWICE),
+    check=check,
+)

@@ -1,0 +1,231 @@
+"""LD009 caller-clobbered: the kernel overwrites bytes that are not the program's: an argument's, or a constant's."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.evaluation.memory import ActualWrite
+from ligerdiag.hlo.module import HloModule
+from ligerdiag.hlo.shape import ShapeIndex
+from ligerdiag.model.findings import Finding, Severity
+from ligerdiag.rules.rule import ALIASED_CALL, KERNEL, Example, Measured, Reproduction, Rule, render_error
+from ligerdiag.rules.wording import conjugate, describe_write, locate_call, name_outputs
+
+_KEY = re.compile(r"\[(['\"]?)([^\[\]]*)\1\]")
+_ARGUMENT_HELP = "declare the write, and XLA copies the argument first; or donate it, if the caller is done with it"
+_CONSTANT_HELP = "declare the write, and XLA copies the constant first"
+
+
+def check(context: Context) -> Iterator[Finding]:
+    """One finding for each hidden write to an argument that is not donated, or to a constant."""
+    donated = find_donated(context.optimized)
+    for write in context.actual.writes:
+        if context.writes[write.write].unknown:
+            continue
+        for allocation in sorted({context.buffers.slices[number].allocation for number in write.slices}):
+            parameter = context.buffers.parameters.get(allocation)
+            if parameter is not None and parameter not in donated:
+                yield _report_argument(context, write, *parameter)
+            elif allocation in context.buffers.constants:
+                yield _report_constant(context, write)
+
+
+def measure(measured: Measured) -> Iterator[Finding]:
+    """The static findings with what replay saw; and what it saw that they do not say."""
+    numbers = measured.numbers
+    changed = dict(numbers.changed_inputs) if numbers is not None else {}
+    later = dict(numbers.second_run) if numbers is not None else {}
+    for finding in measured.findings_of(RULE.id):
+        evidence = finding.evidence
+        for name in [name for name in changed if f"argument `{name}`" in finding.message]:
+            evidence += (("replay", _describe_change(name, changed.pop(name))),)
+        if later and "a constant" in finding.message:
+            evidence += (("replay", _describe_second_run(later)),)
+            later = {}
+        yield replace(finding, evidence=evidence)
+    for name, share in changed.items():
+        yield Finding(
+            rule=RULE.id,
+            severity=RULE.severity,
+            message=f"the argument `{name}`, which is not donated, is overwritten",
+            evidence=(("replay", _describe_change(name, share)),),
+            help=_ARGUMENT_HELP,
+        )
+    if later:
+        yield Finding(
+            rule=RULE.id,
+            severity=RULE.severity,
+            message=f"{name_outputs(tuple(later))} {conjugate(tuple(later), 'changes', 'change')} with a second execution",
+            outputs=tuple(later),
+            evidence=(("replay", _describe_second_run(later)),),
+            help=_CONSTANT_HELP,
+        )
+
+
+def find_donated(module: HloModule) -> frozenset[tuple[int, ShapeIndex]]:
+    """(Entry parameter number, ShapeIndex) of every buffer that the caller gives away."""
+    return frozenset(
+        (entry.parameter_number, tuple(entry.parameter_shape_index)) for entry in module.input_output_alias.entries
+    )
+
+
+def spell_argument(path: str) -> str:
+    """`state.0.w` for `state[0]['w']`, as JAX names a parameter in the module: the name that replay has for it."""
+    return _KEY.sub(r".\2", path)
+
+
+def _report_argument(context: Context, write: ActualWrite, number: int, index: ShapeIndex) -> Finding:
+    hidden = context.writes[write.write]
+    call = locate_call(context, hidden)
+    parameter = context.optimized.entry.parameters[number]
+    name = spell_argument(parameter.op_name) or f"{number}{''.join(f'.{step}' for step in index)}"
+    return Finding(
+        rule=RULE.id,
+        severity=RULE.severity,
+        message=f"`{hidden.kernel}` overwrites the caller's argument `{name}`, which is not donated",
+        source=call.line,
+        kernel=hidden.kernel,
+        operand=hidden.operand,
+        instructions=tuple(dict.fromkeys((write.call.name, parameter.name))),
+        evidence=(
+            describe_write(context, hidden),
+            ("memory", f"its bytes are those of the entry parameter %{parameter.name}, and no output aliases that"),
+        ),
+        help=_ARGUMENT_HELP,
+        call=call,
+    )
+
+
+def _report_constant(context: Context, write: ActualWrite) -> Finding:
+    hidden = context.writes[write.write]
+    call = locate_call(context, hidden)
+    return Finding(
+        rule=RULE.id,
+        severity=RULE.severity,
+        message=f"`{hidden.kernel}` overwrites a constant: every later execution starts from what it wrote",
+        source=call.line,
+        kernel=hidden.kernel,
+        operand=hidden.operand,
+        instructions=(write.call.name,),
+        evidence=(
+            describe_write(context, hidden),
+            ("memory", "its bytes hold a constant, and stay as they are from one execution to the next"),
+        ),
+        help=_CONSTANT_HELP,
+        call=call,
+    )
+
+
+def _describe_change(name: str, share: float) -> str:
+    return f"{share:.0%} of the elements of `{name}` differ after the program has run"
+
+
+def _describe_second_run(errors: dict[str, float]) -> str:
+    figures = ", ".join(f"`{name}` by {render_error(error)}" for name, error in errors.items())
+    return f"a second execution on the same constants differs from the first: {figures}"
+
+
+OVERWRITTEN_ARGUMENT = Example(
+    about="The sums are right, and the caller's array is doubled.",
+    code=KERNEL
+    + """\
+def step(x):
+    return {"sums": sum_and_double(x)}
+
+
+CASE = Case(name="argument", function=step, args=(Arg(shape=(8, 32)),))
+""",
+)
+
+CONSTANT_LOGITS = Example(
+    about="The program's own constant is doubled once more by every execution.",
+    code=KERNEL
+    + """\
+def step(x):
+    table = jnp.asarray(np.arange(256, dtype=np.float32).reshape(8, 32))
+    return {"sums": sum_and_double(table) + x}
+
+
+CASE = Case(name="constant_table", function=step, args=(Arg(shape=(8,)),))
+""".replace("def step", "import numpy as np\n\n\ndef step", 1),
+)
+
+DECLARED_ARGUMENT = Example(
+    about="With the write declared, the kernel doubles a copy.",
+    code=KERNEL
+    + ALIASED_CALL
+    + """\
+def step(x):
+    _, sums = sum_and_double_declared(x)
+    return {"sums": sums}
+
+
+CASE = Case(name="declared_argument", function=step, args=(Arg(shape=(8, 32)),))
+""",
+)
+
+DONATED_ARGUMENT = Example(
+    about="The caller gives the array away, and its bytes become those of the doubled rows.",
+    code=KERNEL
+    + """\
+def step(x):
+    sums = sum_and_double(x)
+    return {"sums": sums, "doubled": x}
+
+
+CASE = Case(name="donated_argument", function=step, args=(Arg(shape=(8, 32), donate=True),))
+""",
+)
+
+CALLER_CLOBBERED = (
+    Reproduction(
+        report="jax-ml/jax#39625",
+        case="donated_outputs[donated-last]",
+        reproduced=(
+            "the program; XLA lets the zeros stand in the bytes of the state and copies the state first. "
+            "Schedule and replay are right"
+        ),
+        missing=(
+            "the wrong numbers, which are a GPU's. The copies are nodes of one CUDA graph, whose order is not "
+            "judged here"
+        ),
+    ),
+    Reproduction(
+        report="pytorch/xla#8422",
+        case="undonated_parameter[kept-hidden]",
+        reproduced="bytes that somebody else still needs are overwritten by a program that was not given them",
+        missing="`xm.save`, which donates a lazy tensor by mistake: in JAX only the caller donates",
+    ),
+)
+
+
+RULE = Rule(
+    id="LD009",
+    name="caller-clobbered",
+    severity=Severity.ERROR,
+    summary="the overwritten bytes belong to an argument that is not donated, or to a constant",
+    what_it_does="""\
+Looks up, in XLA's buffer assignment, whose bytes each hidden write hits. It reports those of an entry parameter that no
+output aliases (module-level `input_output_alias`, which is what donation becomes), and those of a constant. Where the
+program was replayed, it adds how much of the argument changed, and how far a second execution is from the first.""",
+    why="""\
+XLA hands the kernel the caller's own array, for it believes that the kernel only reads it. Every output may be right; but
+the array that the caller still holds now is a gradient, and so is what the next call of the function starts from. A
+constant has one place for as long as the program is loaded: the first execution is right, and every later one is not.""",
+    what_to_do="""\
+Declare the write: XLA then copies an argument or constant before the kernel gets it. A caller who no longer needs the
+array can donate it (`donate_argnums`).""",
+    limits="""\
+An array that is donated but has the shape of no output is not taken over by XLA, stays the caller's, and counts as not
+donated. Whether the caller looks at the array again is not known.""",
+    references=(
+        "github.com/jax-ml/jax/issues/39625 (donation and the order of outputs)",
+        "github.com/pytorch/xla/issues/8422",
+    ),
+    reproduced=CALLER_CLOBBERED,
+    bad=(OVERWRITTEN_ARGUMENT, CONSTANT_LOGITS),
+    good=(DECLARED_ARGUMENT, DONATED_ARGUMENT),
+    check=check,
+    measure=measure,
+)

@@ -1,0 +1,108 @@
+"""LD015 schedule-drift: around a kernel that overwrites its operand, the schedule is not the one that was recorded."""
+
+from collections.abc import Iterator
+
+from ligerdiag.analysis.explain.drift import Change, ChangeKind, compare_schedules
+from ligerdiag.model.findings import Finding, Severity, SourceLine
+from ligerdiag.model.schedule_view import Neighbourhood
+from ligerdiag.rules.rule import KERNEL, Example, Measured, Rule, Settled, check_nothing
+
+_HELP = "if it is right all the same, record the new schedule: `ligerdiag check --record FILE`"
+
+
+def measure(measured: Measured) -> Iterator[Finding]:
+    """One finding for each hidden write whose neighbourhood drifted; one for verdicts that changed without."""
+    if measured.recorded is None or measured.facts is None:
+        return
+    verdicts, pairs = compare_schedules(measured.recorded, measured.facts)
+    changed = tuple(change for change in verdicts if not change.is_minor)
+    drifted = [(pair, tuple(change for change in pair.changes if not change.is_minor)) for pair in pairs]
+    drifted = [(pair, changes) for pair, changes in drifted if changes]
+    for number, (pair, changes) in enumerate(drifted):
+        beside = changed if number == 0 else ()
+        yield _report(f"the schedule around {pair.title} drifted", changes, beside, pair.after or pair.before)
+    if changed and not drifted:
+        yield _report("the verdicts drifted", changed, (), None)
+
+
+def _report(
+    subject: str, changes: tuple[Change, ...], verdicts: tuple[Change, ...], write: Neighbourhood | None
+) -> Finding:
+    first, *others = changes
+    more = f", and {len(others)} more" if others else ""
+    return Finding(
+        rule=RULE.id,
+        severity=RULE.severity,
+        message=f"{subject} from the baseline: {first.text}{more}",
+        outputs=tuple(change.output for change in (*changes, *verdicts) if change.output),
+        source=_find_source(changes, write),
+        kernel=write.kernel if write is not None else "",
+        operand=write.operand if write is not None else None,
+        evidence=tuple((change.kind.value, change.text) for change in (*changes, *verdicts)),
+        help=_HELP,
+    )
+
+
+def _find_source(changes: tuple[Change, ...], write: Neighbourhood | None) -> SourceLine | None:
+    """The line of the first reader that is still there, else that of the call."""
+    there = (change.source for change in changes if change.source is not None and change.kind is not ChangeKind.LOST)
+    return next(there, write.source if write is not None else None)
+
+
+_STEP = """\
+def step(chunks, w):
+    def body(total, x):
+        h = x @ w
+        sums = sum_and_double(h)
+{barrier}        return total + sums.sum(), h @ w.T  # h is meant to be doubled by now
+
+    total, back = jax.lax.scan(body, 0.0, chunks)
+    return {{"total": total, "back": back{more}}}
+
+
+CASE = Case(name="{name}", function=step, args=(Arg(shape=(4, 8, 16)), Arg(shape=(16, 32))))
+"""
+
+_BARRIER = "        h, sums = jax.lax.optimization_barrier((h, sums))\n"
+
+REMOVED_BARRIER = Example(
+    about="Somebody took the barrier for superfluous, and the product now reads before the kernel.",
+    recorded=KERNEL + _STEP.format(name="released", barrier=_BARRIER, more=""),
+    code=KERNEL + _STEP.format(name="released", barrier="", more=""),
+)
+
+OTHER_VALUE = Example(
+    about="The program has one output more, which has nothing to do with the kernel; around that all is as it was.",
+    recorded=KERNEL + _STEP.format(name="unconcerned", barrier=_BARRIER, more=""),
+    code=KERNEL + _STEP.format(name="unconcerned", barrier=_BARRIER, more=', "norm": (w * w).sum()'),
+)
+
+
+RULE = Rule(
+    id="LD015",
+    name="schedule-drift",
+    severity=Severity.WARNING,
+    summary="around an in-place kernel, the schedule is not the one of the recorded baseline",
+    what_it_does="""\
+With `--baseline FILE` each schedule is compared with the one that `--record FILE` wrote down: the verdict of every output,
+and, for every operand that a kernel overwrites behind XLA's back, who reads it before and who after the kernel, who reads
+what it was copied from or computes it anew, whether the kernel gets a copy, and which of these values share its bytes.
+Names, ids, line numbers and whatever does not touch the overwritten value are not compared.""",
+    why="""\
+An upgrade of jaxlib, another flag or a new line of code moves a reader from one side of the kernel to the other. Where the
+verdicts are right on both sides nothing else tells: it was luck, it still is, and it is another luck. Where they change, it
+says what changed with them.""",
+    what_to_do="""\
+See whether the verdicts are still what you want; other rules say what is wrong with them. `ligerdiag diff` shows both
+schedules side by side. When the new one is right, record it. A declared output has no such order to lose.""",
+    limits="""\
+A drift is a difference, not an error: it fails a run by itself, also where the case expects the verdicts that it has. Cases
+that the baseline lacks, and entries of the baseline that were not compared, are notes. Two readers that are alike in
+everything but their names may be taken for each other.""",
+    references=("docs/drift.md",),
+    bad=(REMOVED_BARRIER,),
+    good=(OTHER_VALUE,),
+    check=check_nothing,
+    measure=measure,
+    settled=Settled.BY_BASELINE,
+)

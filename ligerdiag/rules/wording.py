@@ -1,0 +1,299 @@
+"""Sentences that several rules share, in the form of the findings, and the patch of the kernel call that a remedy
+proposes.
+
+Makes a patch of a kernel call's line, so that XLA knows what the call overwrites.
+
+jax-triton before 0.4 aliases an output, which is a pointer parameter of the kernel after those of the other outputs;
+since 0.4 a Ref is passed, and the kernel stays as it is. If the call cannot be read, there is no patch.
+"""
+
+import ast
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import islice
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.verdict.blame import ReadFinding
+from ligerdiag.analysis.writes import HiddenWrite
+from ligerdiag.hlo.dataflow import find_way, list_operands, look_through
+from ligerdiag.hlo.metadata import find_user_line, iterate_user_frames
+from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import iterate_leaves, render_shape
+from ligerdiag.model.findings import CallPlace, ReadPlace, SourceLine
+from ligerdiag.source_text import load_source_lines
+
+_PLACES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
+_MAX_PATH = 256
+_MAX_READERS = 8
+_MAX_CALLERS = 8
+_BACKWARD = "transpose("
+"""In the name of an operation that differentiation made of one of the forward pass."""
+TRITON, TRITON_FFI = "triton_kernel_call", "triton_kernel_call_ffi"
+"""Targets of jax-triton before 0.4, and since."""
+
+
+def name_outputs(names: Sequence[str]) -> str:
+    """`a`, `b` and `c`."""
+    quoted = [f"`{name}`" for name in names]
+    if len(quoted) < 2:
+        return "".join(quoted) or "no output"
+    return f"{', '.join(quoted[:-1])} and {quoted[-1]}"
+
+
+def conjugate(names: Sequence[str], singular: str, plural: str) -> str:
+    """The verb that goes with this many outputs."""
+    return plural if len(names) > 1 else singular
+
+
+def find_producer(value: HloInstruction) -> HloInstruction:
+    """The instruction that computes this value: behind bitcasts and tuple elements."""
+    return look_through(value, _PLACES)
+
+
+def describe_write(context: Context, write: HiddenWrite) -> tuple[str, str]:
+    """Evidence line: which call overwrites what, and when."""
+    call = context.optimized_call(write)
+    if call is None:
+        return "write", f"%{write.call.name} of the program as written overwrites operand {write.operand}"
+    value = find_producer(call.operands[write.operand])
+    time = context.logical_times.get(call.id)
+    sentence = f"%{call.name} overwrites operand {write.operand}, %{value.name}"
+    if time is not None:  # it has none of its own inside of a fusion
+        sentence += f", at logical time {time}"
+    return "write", f"{sentence}{render_at(locate_call(context, write).line)}"
+
+
+def locate_call(context: Context, write: HiddenWrite) -> CallPlace:
+    """Where the author calls the kernel, and where the kernel writes the operand."""
+    site = context.sites.get(write.tag_path[-1]) if write.tag_path else None
+    effects = next((one for call, one in (*context.calls, *context.optimized_calls) if call is write.call), None)
+    return replace(
+        locate_instruction(write.module, write.call, site),
+        stores=() if effects is None else effects.operand_stores[write.operand],
+        number=write.index,
+        target=write.call.proto.custom_call_target,
+        operands=len(write.call.operands),
+        outputs=sum(1 for _ in iterate_leaves(write.call.shape)),
+    )
+
+
+def locate_instruction(module: HloModule, call: HloInstruction, site: SourceLine | None = None) -> CallPlace:
+    """The line of a call and those that called it. site: the line, where the trace knows it better than the HLO."""
+    frames = tuple(islice(iterate_user_frames(module, call), _MAX_CALLERS))
+    in_backward = _BACKWARD in call.op_name
+    line = site or next(iter(frames), None)
+    if line is not None and frames and (frames[0].file, frames[0].line) == (line.file, line.line):
+        frames = frames[1:]  # a backward function that was traced in its own right, or a forward call
+        in_backward = in_backward and site is None
+    return CallPlace(line=line, callers=frames, in_backward=in_backward)
+
+
+def locate_read(context: Context, read: ReadFinding) -> ReadPlace:
+    """The user's line that reads, and whether it is its backward pass that does."""
+    found = (read.reader,) if read.wrong is None else (read.wrong.sighting.instruction, read.reader)
+    for instruction in found:
+        line = find_user_line(context.optimized, instruction)
+        if line is not None:
+            return ReadPlace(line=line, in_backward=_BACKWARD in instruction.op_name)
+    return ReadPlace(line=None)
+
+
+def render_at(line: SourceLine | None, *, in_backward: bool = False) -> str:
+    """` (train.py:41)` behind a sentence; empty where the line is not known."""
+    if line is None:
+        return ""
+    place = f"{line.file}:{line.line}" if line.line > 0 else line.file
+    return f" ({place}, in the backward pass of this line)" if in_backward else f" ({place})"
+
+
+def describe_remedy(context: Context, write: HiddenWrite) -> str:
+    """How the call declares what it writes, with the jax-triton that made it."""
+    call = locate_call(context, write)
+    number, output = write.operand, call.outputs
+    if call.target == TRITON:
+        return (
+            f"declare operand {number} as an output too: one more in `out_shape`,"
+            f" `input_output_aliases={{{number}: {output}}}`, and a pointer for it behind the others of"
+            f" `{write.kernel}`, through which it stores; then use that output"
+        )
+    if call.target == TRITON_FFI:
+        return (
+            f"pass operand {number} as a Ref: `ref = jax.new_ref(x)`, `ref` in the call in its place,"
+            " and `jax.freeze(ref)` afterwards is the new value"
+        )
+    return f"declare that the call overwrites operand {number}: an output that aliases it, and use that output"
+
+
+def describe_accesses(context: Context, write: HiddenWrite) -> tuple[tuple[str, str], ...]:
+    """Evidence lines: who reads around the write, where there is no program that would say who wants what."""
+    found = context.accesses.get(write.index)
+    if found is None:
+        return ()
+    times = context.logical_times
+    lines = [
+        ("before", _list_readers(found.before, times, "reads the operand before the kernel", "read")),
+        ("after", _list_readers(found.after, times, "reads the operand after the kernel", "read")),
+    ]
+    for source in dict.fromkeys(source for _, source in found.sources):
+        readers = tuple(reader for reader, one in found.sources if one is source)
+        what = f"%{source.name}, from which the operand was made"
+        lines.append(("copy", _list_readers(readers, times, f"reads {what}", "read")))
+    return tuple((label, line) for label, line in lines if line)
+
+
+def _list_readers(readers: Sequence[HloInstruction], times: Mapping[int, int], singular: str, verb: str) -> str:
+    """`%a (7) and %b (9) read …`, by name and logical time; "" for none."""
+    if not readers:
+        return ""
+    named = [f"%{reader.name} (logical time {times[reader.id]})" for reader in readers[:_MAX_READERS]]
+    if len(readers) > _MAX_READERS:
+        named.append(f"{len(readers) - _MAX_READERS} more")
+    listed = f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else named[0]
+    return f"{listed} {singular if len(named) == 1 else verb + singular.removeprefix('reads')}"
+
+
+def find_read_operand(read: ReadFinding) -> HloInstruction | None:
+    """The operand by which the reader gets the value, where it is known."""
+    wrong = read.wrong
+    if wrong is None or wrong.operand is None:
+        return None
+    return read.reader.operands[wrong.operand]
+
+
+def name_instructions(context: Context, read: ReadFinding) -> tuple[str, ...]:
+    """The kernel's call, the reader, and what it reads."""
+    call = context.optimized_call(read.write)
+    operand = find_read_operand(read)
+    found = [i.name for i in (call, read.reader, operand and find_producer(operand)) if i is not None]
+    return tuple(dict.fromkeys(found))
+
+
+def find_path(start: HloInstruction, end: HloInstruction) -> tuple[HloInstruction, ...]:
+    """Instructions from `start` (excluded) to `end` (included) along operands, shortest first; () when there is no path."""
+    path = find_way([end], list_operands, lambda one: one is start, most=_MAX_PATH)
+    return path[-2::-1]
+
+
+def describe_value(value: HloInstruction) -> str:
+    """`f32[4,8]`-like text of an instruction's shape."""
+    return render_shape(value.shape)
+
+
+def describe_callers(call: CallPlace, limit: int = 3) -> tuple[tuple[str, str], ...]:
+    """Evidence lines: who called the line of the kernel call, innermost first."""
+    lines = [f"{frame.file}:{frame.line} in {frame.function or 'the module'}" for frame in call.callers[:limit]]
+    if lines and call.in_backward:
+        lines[0] += ", in its backward pass"
+    return tuple(("from", line) for line in lines)
+
+
+_CALL = "triton_call"
+_MAX_TEXT = 60
+"""Characters of an argument that are quoted."""
+
+
+def render_patch(call: CallPlace, *, kernel: str, operand: int, source_roots: Sequence[str]) -> str:
+    """Returns one line; empty where the call's own text does not say enough, or is not below one of `source_roots`."""
+    if call.line is None or call.target not in (TRITON, TRITON_FFI):
+        return ""
+    found = _find_call(call.line.file, call.line.line, tuple(source_roots))
+    if found is None:
+        return ""
+    node, targets = found
+    arguments = [_quote(argument) for argument in node.args]
+    if len(arguments) != call.operands or any(isinstance(argument, ast.Starred) for argument in node.args):
+        return ""
+    value = arguments[operand] if operand < len(arguments) else ""
+    if not value or len(value) > _MAX_TEXT:
+        return ""
+    taken = {part.strip() for part in targets.split(",")}
+    name = value if value.isidentifier() and value not in taken else "updated"
+    function = ast.unparse(node.func)
+    if call.target == TRITON_FFI:
+        passed = ", ".join("ref" if number == operand else text for number, text in enumerate(arguments))
+        before = f"{targets} = " if targets and call.outputs else ""
+        return (
+            f"`ref = jax.new_ref({value})`, `{before}{function}({passed}, …)`, `{name} = jax.freeze(ref)`,"
+            f" and use `{name}` from there on (jax-triton 0.4 and later)"
+        )
+    shape = _find_out_shape(node, call.outputs)
+    if not shape:
+        return ""
+    aliases = "{" + f"{operand}: {call.outputs}" + "}"
+    spec = f"jax.ShapeDtypeStruct({value}.shape, {value}.dtype)" if value.isidentifier() else "<its shape and dtype>"
+    results = ", ".join((*([targets] if targets else ["_"] * call.outputs), name))
+    return (
+        f"`{results} = {function}(…, out_shape=({shape}, {spec}), input_output_aliases={aliases}, …)`,"
+        f" one more pointer parameter of `{kernel}` behind those of its other outputs, which it stores through,"
+        f" and use `{name}` from there on (jax-triton before 0.4)"
+    )
+
+
+def _find_out_shape(node: ast.Call, outputs: int) -> str:
+    """Returns the present text in the parentheses of `out_shape=(…)`."""
+    for keyword in node.keywords:
+        if keyword.arg == "input_output_aliases":
+            return ""
+    for keyword in node.keywords:
+        if keyword.arg == "out_shape":
+            match keyword.value:
+                case ast.Tuple(elts=elements) | ast.List(elts=elements):
+                    text = ", ".join(ast.unparse(element) for element in elements)
+                case value:
+                    text = ast.unparse(value) if outputs == 1 else f"*{ast.unparse(value)}"
+            return text if len(text) <= 2 * _MAX_TEXT else "*today's"
+    return "*today's"
+
+
+def _find_call(file: str, line: int, source_roots: tuple[str, ...]) -> tuple[ast.Call, str] | None:
+    """Returns the innermost `triton_call` around the line, and the text of what it is assigned to."""
+    tree = _parse(file, source_roots)
+    if tree is None:
+        return None
+    found = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and _name_of(node.func) == _CALL and _holds(node, line)
+    ]
+    if not found:
+        return None
+    call = max(found, key=lambda node: node.lineno)
+    if sum(node.lineno == call.lineno for node in found) > 1:
+        return None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and node.value is call and len(node.targets) == 1:
+            return call, ast.unparse(node.targets[0]).strip("()")
+        if isinstance(node, ast.Expr) and node.value is call:
+            return call, ""
+    return call, "result"
+
+
+def _holds(node: ast.Call, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+@lru_cache(maxsize=16)
+def _parse(file: str, source_roots: tuple[str, ...]) -> ast.Module | None:
+    lines: Sequence[str] = load_source_lines(file, source_roots)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse("\n".join(lines)) if lines else None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _quote(node: ast.expr) -> str:
+    text = ast.unparse(node)
+    return text if "\n" not in text else ""
+
+
+def _name_of(node: ast.expr) -> str:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case _:
+            return ""

@@ -1,0 +1,138 @@
+"""Reads lines of the user's program, and only below the folders where the user's sources lie.
+
+The folders that hold the user's sources: a report reads no other file.
+
+Files and folders count by their real paths: a link does not lead out of the folders that the user named.
+
+The text of a line of the user's program: the only place where a report reads sources.
+
+The path comes from an artifact, which is not trusted: a dump may name `/etc/passwd`, or a link to it. So a file is read
+only
+
+1. below a folder that the user named, or that holds the user's own code (`source_roots`), once every link is resolved;
+2. when it is a regular `.py` file of at most `MAX_FILE_BYTES`.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from ligerdiag.errors import InputError
+from ligerdiag.model.findings import SourceLine
+
+_MARKS = (".git", ".hg", ".jj", ".svn")
+"""Entries of a folder that mark it as a repository."""
+
+
+def find_usual_root(directory: Path) -> str:
+    """Returns the real path of the repository that `directory` is in, or of the directory itself where it is in
+    none."""
+    here = directory.resolve()
+    return str(next((folder for folder in (here, *here.parents) if any((folder / m).exists() for m in _MARKS)), here))
+
+
+def resolve_roots(folders: Iterable[Path]) -> tuple[str, ...]:
+    """Returns the real paths, each once; InputError for what is no folder."""
+    roots: list[str] = []
+    for folder in folders:
+        if not folder.is_dir():
+            raise InputError(f"expected a folder for --source-root but got `{folder}`")
+        roots.append(str(folder.resolve()))
+    return tuple(dict.fromkeys(roots))
+
+
+def list_foreign_folders(paths: Iterable[Path]) -> tuple[str, ...]:
+    """Real paths of the folders whose files came with what is inspected: each folder, and the folder of each file."""
+    return tuple(dict.fromkeys(os.path.realpath(path if path.is_dir() else path.parent) for path in paths))
+
+
+def is_below(path: str, roots: Sequence[str]) -> bool:
+    """Returns whether a real path is one of the roots, which are real paths, or lies below one."""
+    return any(path == root or path.startswith(root.rstrip(os.sep) + os.sep) for root in roots)
+
+
+MAX_FILE_BYTES = 2 << 20
+MAX_LINE_CHARACTERS = 160
+
+
+def load_source_text(source: SourceLine, roots: Sequence[str]) -> str:
+    """Returns the stripped line, at most `MAX_LINE_CHARACTERS`; empty when it is not known, not here or not to be
+    read."""
+    if source.line < 1:
+        return ""
+    lines = load_source_lines(source.file, roots)
+    if source.line > len(lines):
+        return ""
+    text = lines[source.line - 1].strip()
+    return text if len(text) <= MAX_LINE_CHARACTERS else text[: MAX_LINE_CHARACTERS - 1] + "…"
+
+
+def compute_place(source: SourceLine) -> str:
+    """`file:line`, relative to the current directory when the file is below it."""
+    file = compute_near(source.file)
+    return f"{file}:{source.line}" if source.line > 0 else file
+
+
+def parse_place(place: str) -> SourceLine:
+    """Parses the output of `compute_place`."""
+    file, _, line = place.rpartition(":")
+    is_line = bool(file) and line.isdecimal() and len(line) < 10
+    return SourceLine(file=file, line=int(line)) if is_line else SourceLine(file=place, line=0)
+
+
+def compute_near(text: str) -> str:
+    """Returns the text, each path in it that is below the current directory relative to it."""
+    try:
+        here = os.getcwd().rstrip(os.sep) + os.sep
+    except OSError:  # the folder is gone
+        return text
+    return re.sub(rf"(^|[\s`(]){re.escape(here)}", r"\1", text)
+
+
+def load_source_lines(file: str, roots: Sequence[str]) -> tuple[str, ...]:
+    """Returns the lines of a file; none where 1 and 2 above say no. roots: real paths of folders."""
+    path = _find_readable(file, roots)
+    return _load_lines(path) if path else ()
+
+
+def read_source(file: str, roots: Sequence[str]) -> bytes | None:
+    """Returns the contents of the file; None if 1 and 2 above forbid reading it. roots: real paths of folders."""
+    path = _find_readable(file, roots)
+    return _read(path) if path else None
+
+
+def _find_readable(file: str, roots: Sequence[str]) -> str:
+    """Returns the real path of a `.py` file below a root; empty for another one."""
+    try:
+        path = os.path.realpath(file)
+    except (OSError, ValueError):
+        return ""
+    return path if path.endswith(".py") and is_below(path, roots) else ""
+
+
+@lru_cache(maxsize=64)
+def _load_lines(path: str) -> tuple[str, ...]:
+    data = _read(path)
+    return () if data is None else tuple(data.decode("utf-8", "replace").split("\n"))
+
+
+def _read(path: str) -> bytes | None:
+    """path: a real one; what has been made a link since is not followed."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
+            return None
+        with open(descriptor, "rb", closefd=False) as stream:
+            data = stream.read(MAX_FILE_BYTES + 1)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return data if len(data) <= MAX_FILE_BYTES else None

@@ -1,0 +1,199 @@
+"""Text for messages: counts, lists, suggestions, folded names of outputs, and what a terminal may be given.
+
+Text that is safe to print on a terminal: no escape sequence, no control character, one line.
+
+Names of cases, outputs, kernels and instructions come from files that are not trusted.
+
+Many names of outputs in few words: `28 of 30 outputs`, `params.*, opt_state.0.mu.*`.
+
+A name is a path with dots. A part of the tree of which all leaves are selected becomes `path.*`; siblings that are
+numbers and have the same folded parts become one, as in `layers.{0-6}.norm`.
+"""
+
+import difflib
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+def count_of(number: int, noun: str) -> str:
+    """`1 tie`, `2 ties`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def join_words(words: Sequence[str], last: str = "and") -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return f" {last} ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else "".join(words)
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """Returns `, did you mean `x`` with the nearest known word; empty if none is near."""
+    near = difflib.get_close_matches(word, list(known), 1)
+    return f", did you mean `{near[0]}`" if near else ""
+
+
+_ESCAPE_SEQUENCE = re.compile(
+    r"\x1b(?:"
+    r"\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
+    r"|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC and the other strings: title, clipboard, links
+    r"|[ -/]*[0-~]"  # two characters
+    r")?"
+)
+
+_COMMAND = re.compile(r"^(\s*)::")
+_MARKED_COMMAND = re.compile(r"(##)((?:\w*)\[)")
+
+
+def compute_printable(text: str) -> str:
+    """`text` on one line without escape sequences, control characters and direction marks; blanks become spaces."""
+    if text.isprintable():
+        return text
+    bare = _ESCAPE_SEQUENCE.sub("", text)
+    return "".join(" " if c.isspace() else c for c in bare if c.isprintable() or c.isspace())
+
+
+def compute_without_commands(text: str) -> str:
+    """Returns a line that no runner of a workflow takes for a command of it.
+
+    GitHub's looks for `::name …::` at the start of a line, behind blanks, and, as Azure's, for `##[name]` or `##vso[name]`
+    anywhere. A space in its sign makes a command text.
+    """
+    text = _MARKED_COMMAND.sub(r"\1 \2", text)
+    return _COMMAND.sub(r"\1: :", text)
+
+
+def compute_cells(text: str) -> int:
+    """Columns that printable `text` takes on a terminal: wide characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+type _Pattern = tuple[str, str]
+"""A path with stars, and `48 of 51` if not all of it is selected."""
+
+FEW = 6
+"""Up to so many outputs are named one by one."""
+MAX_PATTERNS = 8
+
+
+@dataclass(slots=True)
+class _Node:
+    children: dict[str, "_Node"] = field(default_factory=dict[str, "_Node"])
+    leaves: int = 0
+    meant: int = 0
+
+
+def fold_names(names: Collection[str], every: Sequence[str], *, coarse: bool = False) -> tuple[str, ...]:
+    """Returns patterns that hold exactly these of all names, in the order of `every`; names that are not in it stay.
+
+    coarse: a part of the tree of which most is selected becomes one pattern, with its count after it.
+    """
+    root, meant = _Node(), frozenset(names)
+    for name in every:
+        _add(root, name.split("."), is_meant=name in meant)
+    known = frozenset(every)
+    folded = [f"`{pattern}`{count and f' ({count})'}" for pattern, count in _fold_root(root, coarse=coarse)]
+    return (*folded, *(f"`{name}`" for name in names if name not in known))
+
+
+def describe_names(names: Sequence[str], every: Sequence[str]) -> str:
+    """`a`, `b` and `c`, or `28 of 30 outputs` where there are more than FEW."""
+    if len(names) > FEW:
+        return f"{len(names)} of {len(every)} outputs" if len(every) >= len(names) else f"{len(names)} outputs"
+    quoted = [f"`{name}`" for name in names]
+    if len(quoted) < 2:
+        return "".join(quoted) or "no output"
+    return f"{', '.join(quoted[:-1])} and {quoted[-1]}"
+
+
+def render_patterns(names: Collection[str], every: Sequence[str]) -> str:
+    """Returns the patterns with commas between them, coarse ones where they are many; more than MAX_PATTERNS are
+    counted."""
+    patterns = fold_names(names, every)
+    if len(patterns) > MAX_PATTERNS:
+        patterns = fold_names(names, every, coarse=True)
+    if len(patterns) <= MAX_PATTERNS:
+        return ", ".join(patterns)
+    return f"{', '.join(patterns[: MAX_PATTERNS - 1])} and {len(patterns) - MAX_PATTERNS + 1} more"
+
+
+def find_layers(number: int, every: Sequence[str]) -> str:
+    """`layers` where the outputs have a list of exactly so many entries under that name, else empty."""
+    members: dict[str, set[str]] = {}
+    for name in every:
+        parts = name.split(".")
+        for place, part in enumerate(parts[1:], start=1):
+            if part.isdecimal() and not parts[place - 1].isdecimal():
+                members.setdefault(".".join(parts[:place]), set()).add(part)
+    for path, entries in members.items():
+        if len(entries) == number:
+            return path.rpartition(".")[2]
+    return ""
+
+
+def _add(node: _Node, parts: Sequence[str], *, is_meant: bool) -> None:
+    for part in (*parts, None):
+        node.leaves += 1
+        node.meant += is_meant
+        if part is not None:
+            node = node.children.setdefault(part, _Node())
+
+
+def _fold_root(root: _Node, *, coarse: bool) -> tuple[_Pattern, ...]:
+    """The root has no name: its children by themselves."""
+    return tuple(
+        (_join(part, pattern), count)
+        for part, child in root.children.items()
+        for pattern, count in _fold(child, coarse=coarse)
+    )
+
+
+def _fold(node: _Node, *, coarse: bool) -> tuple[_Pattern, ...]:
+    """Returns the patterns below the node's own path; an empty text is the node itself."""
+    if not node.meant:
+        return ()
+    if not node.children:
+        return (("", ""),)
+    if node.meant == node.leaves and node.leaves > 1:
+        return (("*", ""),)
+    if coarse and node.leaves > 1 and 4 * node.meant >= 3 * node.leaves:
+        return (("*", f"{node.meant} of {node.leaves}"),)
+    folded: list[_Pattern] = []
+    numbered: dict[tuple[_Pattern, ...], list[str]] = {}
+    for part, child in node.children.items():
+        patterns = _fold(child, coarse=coarse)
+        if part.isdecimal() and patterns:
+            numbered.setdefault(patterns, []).append(part)
+        else:
+            folded += [(_join(part, pattern), count) for pattern, count in patterns]
+    total = sum(part.isdecimal() for part in node.children)
+    for patterns, parts in numbered.items():
+        folded += [(_join(_name_numbers(parts, total), pattern), count) for pattern, count in patterns]
+    return tuple(folded)
+
+
+def _name_numbers(parts: Sequence[str], total: int) -> str:
+    if len(parts) == 1:
+        return parts[0]
+    if len(parts) == total:
+        return "*"
+    numbers = sorted(int(part) for part in parts)
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and ranges[-1][-1] == number - 1:
+            ranges[-1] = [ranges[-1][0], number]
+        else:
+            ranges.append([number])
+    return "{" + ",".join("-".join(map(str, part)) for part in ranges) + "}"
+
+
+def _join(part: str, pattern: str) -> str:
+    return f"{part}.{pattern}" if pattern else part
+
+
+def order_names(names: Collection[str], every: Mapping[str, object]) -> tuple[str, ...]:
+    """Returns the names once, in the program's order, unknown ones last."""
+    place = {name: number for number, name in enumerate(every)}
+    return tuple(sorted(dict.fromkeys(names), key=lambda name: place.get(name, len(place))))

@@ -1,0 +1,250 @@
+"""Worker side: answers each job with one line, forks a worker for each socket it is sent, and ends with its parent.
+
+Worker side: a process with everything imported that forks a worker for each socket it is sent.
+
+1. A fork copies one thread alone: a lock that another thread holds stays locked for ever. So a process forks only while
+   it has one thread and JAX has no backend, whose threads and devices a copy could not use.
+2. The parent sends one byte with three descriptors: the worker's socket, a pipe for how it ended, and its first log. On
+   the socket waits a line with what the worker has for itself: its folder, and the variables that no import looks at. The
+   worker says its process id, once it leads a session of its own; what it returned or was killed by goes to the pipe, as
+   a line.
+3. The template ends with its own parent, when the socket closes; its workers notice.
+
+Worker side: takes one job per line and answers each with one line, in workers of every kind.
+
+1. Jobs and answers go over the socket that was standard input at the start. All output of the program, JAX or XLA
+   during a job, up to the message of an abort, goes to the job's log.
+2. When memory runs out, the operating system is asked to kill the worker and not its parent.
+3. A worker ends with its parent (see `parent_process`). The processes that it started are in its process group and end
+   with it.
+4. A worker that dies leaves no core file.
+5. A process that has only done its imports is a template: it forks a worker whenever the parent asks for one, so that
+   no worker inherits side effects of another one's cases; see `worker_template`. If a fork is not safe, the process is
+   a worker itself, and the parent starts another process for the next one.
+6. A worker takes the cases of one source only. It refuses any other: the parent then asks another worker.
+"""
+
+import gc
+import json
+import os
+import resource
+import selectors
+import signal
+import socket
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ligerdiag.codec import Json, parse_object, read_str, read_str_map
+from ligerdiag.ending import die_with_parent, end_group_with_parent, watch_parent
+from ligerdiag.errors import CASE_PATH, CompileError, LigerdiagError, UsedWorkerError
+from ligerdiag.model.jobs import render_error, render_refusal
+from ligerdiag.workers.process import FORK_DESCRIPTORS, FORK_REQUEST, FRESH_VARIABLE, MEMORY_VARIABLE, render_ready
+
+_OWN = frozenset(
+    {"TMPDIR", "COLUMNS", "LINES", "PWD", "OLDPWD", "SHLVL", "_", "LIGERDIAG_CACHE_DIR", "TRITON_CACHE_DIR", CASE_PATH}
+    | {MEMORY_VARIABLE}
+)
+_OWN_PREFIXES = ("PYTEST_", "GITHUB_", "CI_")
+
+
+def can_fork() -> bool:
+    """Returns whether this process may be forked; see 1."""
+    if not hasattr(os, "pidfd_open"):
+        return False
+    with suppress(OSError):
+        os.close(os.pidfd_open(os.getpid()))
+        return not _has_backend() and _becomes_single()
+    return False
+
+
+def _becomes_single() -> bool:
+    """Returns whether there is one thread; one that was joined may take a moment to be gone."""
+    for _ in range(50):
+        if len(os.listdir("/proc/self/task")) == 1:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def _has_backend() -> bool:
+    bridge: Any = sys.modules.get("jax._src.xla_bridge")
+    return bridge is not None and bool(getattr(bridge, "_backends", True))
+
+
+def serve_forks(control: socket.socket, work: Callable[[socket.socket], None]) -> None:
+    """Forks a worker that does `work` for each request, until the control socket closes."""
+    gc.collect()
+    gc.freeze()  # the copies share what is never freed
+    with selectors.DefaultSelector() as events:
+        events.register(control, selectors.EVENT_READ)
+        while True:
+            for key, _ in events.select():
+                if key.fileobj is control:
+                    request, descriptors, _, _ = socket.recv_fds(control, len(FORK_REQUEST), FORK_DESCRIPTORS)
+                    if not request:
+                        return
+                    _fork(events, control, descriptors, work)
+                else:
+                    pidfd, (pid, status) = key.fd, key.data
+                    events.unregister(pidfd)
+                    os.close(pidfd)
+                    _report(pid, status)
+
+
+def _fork(
+    events: selectors.BaseSelector,
+    control: socket.socket,
+    descriptors: list[int],
+    work: Callable[[socket.socket], None],
+) -> None:
+    jobs, status, log = descriptors
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid == 0:
+        for key in list(events.get_map().values()):
+            if key.fileobj is not control:
+                os.close(key.fd)
+                os.close(key.data[1])
+        events.close()
+        control.close()
+        os.close(status)
+        _run_worker(jobs, log, work)
+    os.close(jobs)
+    os.close(log)
+    events.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, status))
+
+
+def _run_worker(jobs: int, log: int, work: Callable[[socket.socket], None]) -> NoReturn:
+    code = 1
+    try:
+        os.setsid()
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.close(log)
+        channel = socket.socket(fileno=jobs)
+        _equip(channel)
+        channel.sendall(render_ready(os.getpid(), forks=False))
+        work(channel)
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(BaseException):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code & 0xFF)
+
+
+def is_own(name: str) -> bool:
+    """Whether no import looks at the environment variable, so that each worker of a template may have its own."""
+    return name in _OWN or name.startswith(_OWN_PREFIXES)
+
+
+def render_equipment(environment: Mapping[str, str], folder: Path) -> bytes:
+    """The line that waits on a new worker's socket; see 2. folder: its current one."""
+    own = {name: value for name, value in environment.items() if is_own(name)}
+    return (json.dumps({"own": own, "folder": str(folder)}) + "\n").encode()
+
+
+def _equip(channel: socket.socket) -> None:
+    line = b""
+    while not line.endswith(b"\n"):
+        block = channel.recv(1 << 16)
+        if not block:
+            raise SystemExit(1)  # whoever asked is gone
+        line += block
+    fields = parse_object(line)
+    own = read_str_map(fields, "own")
+    for name in [name for name in os.environ if is_own(name) and name not in own]:
+        del os.environ[name]
+    os.environ.update(own)
+    os.chdir(read_str(fields, "folder"))
+    tempfile.tempdir = None
+
+
+def _report(pid: int, status: int) -> None:
+    _, result = os.waitpid(pid, 0)
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)  # what it has left running
+    with suppress(OSError):
+        os.write(status, f"{os.waitstatus_to_exitcode(result)}\n".encode())
+    os.close(status)
+
+
+OOM_SCORE = "800"
+
+type Answerer = Callable[[Json, Path], str]
+"""From a job and its log to one line; a LigerdiagError becomes the line instead."""
+
+
+def serve(prepare: Callable[[], Answerer], *, starts_nothing: bool = False) -> None:
+    """Forks workers, or answers jobs, until the socket closes. `prepare` does the slow imports, before it is ready.
+
+    starts_nothing: the jobs start no process.
+    """
+    channel = socket.socket(fileno=os.dup(0))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    _prefer_for_oom()
+    _limit_memory()
+    end_watch = watch_parent()
+    answer = prepare()
+    end_watch()
+    forks = not os.environ.pop(FRESH_VARIABLE, "") and can_fork()
+    channel.sendall(render_ready(os.getpid(), forks=forks))
+    if forks:
+        serve_forks(channel, lambda jobs: _answer_jobs(jobs, answer, starts_nothing=starts_nothing))
+    else:
+        _answer_jobs(channel, answer, starts_nothing=starts_nothing)
+
+
+def _answer_jobs(channel: socket.socket, answer: Answerer, *, starts_nothing: bool) -> None:
+    _limit_memory()
+    if starts_nothing:
+        die_with_parent(os.getppid())
+    end_group_with_parent(channel.fileno())
+    for line in channel.makefile(encoding="utf-8"):
+        job = parse_object(line)
+        log = Path(read_str(job, "log"))
+        _redirect(log)
+        try:
+            text = answer(job, log)
+        except UsedWorkerError:
+            text = render_refusal()
+        except LigerdiagError as error:
+            text = render_error(error)
+        except MemoryError:
+            traceback.print_exc()
+            text = render_error(CompileError("out of memory"))
+        sys.stdout.flush()
+        sys.stderr.flush()
+        channel.sendall(text.encode())
+
+
+def _redirect(log: Path) -> None:
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    os.close(file)
+
+
+def _prefer_for_oom() -> None:
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(OOM_SCORE, encoding="ascii")
+
+
+def _limit_memory() -> None:
+    limit = os.environ.get(MEMORY_VARIABLE)
+    if limit:
+        resource.setrlimit(resource.RLIMIT_DATA, (int(limit), int(limit)))

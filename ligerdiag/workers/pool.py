@@ -1,0 +1,241 @@
+"""Parent side: a few workers that take one job after another.
+
+1. A worker is started when a job finds none idle, so there are never more workers than jobs at once, and never more
+   than the given number.
+2. A job that a worker dies of, or that takes too long, fails alone; the next job gets another worker.
+3. A worker takes the jobs of one source only, as a case can change the process that it runs in; another source gets
+   another worker, see `worker_starts`. A worker whose answer cannot be read, or that sends more than one answer, is
+   ended.
+4. `close` ends all workers at once, busy ones too: their jobs fail, and what they left in progress is removed.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+from queue import SimpleQueue
+from shutil import rmtree
+from threading import Lock
+from types import TracebackType
+from typing import Self
+
+from ligerdiag.artifacts.cache import Cache, find_cache_root
+from ligerdiag.artifacts.store import ScratchFolder
+from ligerdiag.codec import FieldError
+from ligerdiag.errors import CaseError, CompileError, LigerdiagError
+from ligerdiag.model.jobs import Job, Source, is_refusal
+from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain, worker_environment
+from ligerdiag.workers.process import (
+    FRESH_VARIABLE,
+    MEMORY_VARIABLE,
+    WorkerDied,
+    WorkerProcess,
+    WorkerTimeout,
+)
+from ligerdiag.workers.starts import WorkerStarts
+
+COMPILE_WORKER = "ligerdiag.compile.worker"
+LOG_LINES = 20
+LOG_TAIL_BYTES = 64 << 10
+
+
+class Pool:
+    """Workers of one kind and toolchain, started as they are needed; a context manager."""
+
+    def __init__(
+        self,
+        *,
+        cache: Cache | None = None,
+        toolchain: Toolchain | None = None,
+        jobs: int | None = None,
+        timeout: float = 300.0,
+        memory_limit: int | None = None,
+        module: str = COMPILE_WORKER,
+        environment: Mapping[str, str] | None = None,
+        forks: bool = True,
+    ) -> None:
+        """jobs: workers at most, by default one per core. timeout: seconds for one job. memory_limit: bytes a worker.
+
+        module: what a worker runs. environment: variables over those of a compile worker. forks: whether a worker may
+        be forked from a process that has done the imports.
+        """
+        self._cache = cache
+        self.toolchain = toolchain or current_toolchain()
+        self.jobs = jobs or count_cores()
+        self.timeout = timeout
+        try:
+            self._folder = ScratchFolder()
+        except OSError as error:
+            raise LigerdiagError(f"cannot make a temporary folder ({error.strerror}): set TMPDIR") from error
+        self._logs = self._folder.path
+        root = find_cache_root() if cache is None else cache.root
+        variables = worker_environment(self.toolchain, root) | dict(environment or {})
+        variables["TMPDIR"] = str(self._logs)  # XLA leaves files there when a worker dies
+        if memory_limit is not None:
+            variables[MEMORY_VARIABLE] = str(memory_limit)
+        if not forks:
+            variables[FRESH_VARIABLE] = "1"
+        self._executor = ThreadPoolExecutor(self.jobs, thread_name_prefix="ligerdiag-worker")
+        self._start_log = self._logs / "start.log"
+        self._starts = WorkerStarts(self.toolchain.python, module, variables, self._start_log)
+        self._numbers = count()
+        self._lock = Lock()
+        self._idle: list[tuple[WorkerProcess, Source]] = []
+        self._workers: set[WorkerProcess] = set()
+        self._is_closed = False
+
+    @cached_property
+    def cache(self) -> Cache:
+        """The cache of the answers; opened on first use, unless it was given."""
+        return self._cache or Cache()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def submit[A](self, job: Job[A], on_start: Callable[[], None] | None = None) -> Future[A]:
+        """Returns the worker's answer, or its LigerdiagError; `on_start` is called in another thread when the job
+        begins."""
+        return self._executor.submit(self._run, job, on_start)
+
+    def run_all[A](self, jobs: Sequence[Job[A]]) -> Iterator[tuple[int, Future[A] | None]]:
+        """Yields the number of each job with None when it begins, and with its finished future when it ends."""
+        news: SimpleQueue[tuple[int, Future[A] | None]] = SimpleQueue()
+        futures: list[Future[A]] = []
+        try:
+            for number, job in enumerate(jobs):
+                future = self.submit(job, lambda number=number: news.put((number, None)))
+                future.add_done_callback(lambda future, number=number: news.put((number, future)))
+                futures.append(future)
+            left = len(futures)
+            while left:
+                number, future = news.get()
+                left -= future is not None
+                yield number, future
+        finally:
+            for future in futures:
+                future.cancel()
+
+    def close(self) -> None:
+        """Ends all workers, also busy ones, and waits until they are gone."""
+        with self._lock:
+            self._is_closed = True
+            workers = list(self._workers)
+        for worker in workers:
+            worker.kill()
+        self._starts.kill()
+        self._executor.shutdown(wait=True, cancel_futures=True)
+        for worker in workers:
+            worker.close()
+        self._starts.close()
+        self._folder.remove()
+
+    def _run[A](self, job: Job[A], on_start: Callable[[], None] | None) -> A:
+        if on_start is not None:
+            on_start()
+        log = self._logs / f"job-{next(self._numbers)}.log"
+        try:
+            log.touch()
+        except OSError as error:
+            raise CompileError(f"cannot write to `{self._logs}` ({error.strerror}): set TMPDIR") from error
+        try:
+            worker, line = self._ask(job, log)
+        except (WorkerDied, WorkerTimeout) as end:
+            if job.imports_only and isinstance(end, WorkerDied) and end.exit_code is not None:
+                raise CaseError(
+                    f"{job.name} does not import: it ends the process with exit code {end.exit_code}, as by `os._exit`"
+                ) from end
+            tail = _read_tail(log) or _read_tail(self._start_log)
+            raise CompileError(f"the worker for {job.name} {end}", tail) from end
+        finally:
+            for directory in job.leftovers:
+                rmtree(directory, ignore_errors=True)
+        is_readable = True
+        try:
+            return job.parse(line)
+        except FieldError as error:
+            is_readable = False
+            raise CompileError(f"the worker for {job.name} gave no answer: {error}", _read_tail(log)) from error
+        except CompileError as error:
+            raise CompileError(str(error), _read_tail(log)) from error
+        finally:
+            if is_readable:
+                with self._lock:
+                    self._idle.append((worker, job.source))
+            else:
+                self._drop(worker)
+            log.unlink(missing_ok=True)
+
+    def _ask[A](self, job: Job[A], log: Path) -> tuple[WorkerProcess, str]:
+        """Returns the worker and its answer; one that refuses the job is not asked again. Raises WorkerDied or
+        WorkerTimeout."""
+        while True:
+            taken = self._take(job.source)
+            worker = taken or self._start(log)
+            try:
+                line = worker.ask(job.render(str(log)), job.timeout or self.timeout)
+            except BaseException:
+                self._drop(worker)
+                raise
+            if taken is None or not is_refusal(line):
+                return worker, line
+            self._drop(worker)
+
+    def _take(self, source: Source) -> WorkerProcess | None:
+        """Returns an idle worker that has the source loaded, if there is one; makes room for another where there is
+        none."""
+        found: WorkerProcess | None = None
+        ended: list[WorkerProcess] = []
+        with self._lock:
+            idle, self._idle = self._idle, []
+            for worker, loaded in idle:
+                if not worker.is_alive:
+                    ended.append(worker)
+                elif found is None and loaded == source:
+                    found = worker
+                else:
+                    self._idle.append((worker, loaded))
+            if found is None and self._idle and len(self._workers) - len(ended) >= self.jobs:
+                ended.append(self._idle.pop(0)[0])
+        for worker in ended:
+            self._drop(worker)
+        return found
+
+    def _start(self, log: Path) -> WorkerProcess:
+        if self._is_closed:
+            raise LigerdiagError("the workers were ended")
+        try:
+            worker = self._starts.start(log)
+        except OSError as error:
+            raise CompileError(f"cannot start a worker with `{self.toolchain.python}`: {error}") from error
+        with self._lock:
+            self._workers.add(worker)
+            if self._is_closed:
+                worker.kill()
+        return worker
+
+    def _drop(self, worker: WorkerProcess) -> None:
+        worker.close()
+        with self._lock:
+            self._workers.discard(worker)
+
+
+def count_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def _read_tail(log: Path) -> str:
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - LOG_TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-LOG_LINES:])
