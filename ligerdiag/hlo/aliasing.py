@@ -16,7 +16,8 @@ Whether a buffer assignment may be believed: it comes from a file, and bytes tha
 (1) The record itself: each logical buffer is assigned once, within one allocation, with its own size (`buffers`).
 (2) Each leaf of an entry parameter stands in an allocation that is that parameter's, each constant in a constant's.
     Every position where a scheduled instruction defines a value has a slice, and the slice has the value's size. Tokens
-    have no bytes; a size that cannot be computed (packed elements) is not compared.
+    have no bytes; a size that cannot be computed (packed elements) is not compared. An instruction that only passes a
+    value on has no slice of its own, but for the table of a tuple.
 (3) Positions that must share storage (see `must_alias`) have one slice.
 (4) No value is read after others have overwritten its bytes. The schedule is walked once: a definition fills its slice and
     spoils all that overlap it, a read wants what it filled. A consumer may fill the bytes of the operand that it reads last.
@@ -158,6 +159,7 @@ def _find_fused_in_place(module: HloModule, fusion: HloInstruction) -> Iterator[
             yield index, (fusion.operands[updated.proto.parameter_number], inner)
 
 
+_PASSES_ON = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT) | {"bitcast"}
 _PLACES_ONLY = having(Trait.LAUNCHES_NOTHING)
 """Opcodes that read and fill nothing when their turn comes."""
 _INNER = having(Trait.RUNS_SCHEDULED)
@@ -198,6 +200,7 @@ class _Check:
     def _require_places(self) -> None:
         """(2) and (3)."""
         self._require_parameters()
+        self._require_definitions()
         slices: dict[int, int] = {}
         for computation in self._module.computations.values():
             for instruction in computation.instructions:
@@ -220,6 +223,16 @@ class _Check:
                         )
                     if slices.setdefault(group, number) != number:
                         raise _Fault(f"`{instruction.name}`{_render(index)} does not share storage as it must")
+
+    def _require_definitions(self) -> None:
+        """(2), the last sentence."""
+        for computation in self._module.computations.values():
+            for instruction in computation.instructions:
+                if instruction.opcode not in _PASSES_ON:
+                    continue
+                for index, _ in self._buffers.definitions.get(instruction.id, ()):
+                    if index or instruction.opcode != "tuple":
+                        raise _Fault(f"`{instruction.name}`{_render(index)} has a place of its own and only passes a value on")
 
     def _require_parameters(self) -> None:
         entry, slices = self._module.entry, self._buffers.slices

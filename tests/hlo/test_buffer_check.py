@@ -79,3 +79,14 @@ def test_what_was_changed_is_not(change: Callable[[BufferAssignmentProto], None]
     proto = HloProto.FromString(compiled)
     change(proto.buffer_assignment)
     assert find_fault(proto)
+
+
+def test_a_tuple_has_no_place_for_an_element(compiled: bytes) -> None:
+    proto = HloProto.FromString(compiled)
+    entry = next(one for one in proto.hlo_module.computations if one.id == proto.hlo_module.entry_computation_id)
+    root = next(one for one in entry.instructions if one.id == entry.root_id)
+    assert root.opcode == "tuple"
+    tables = [one for one in proto.buffer_assignment.logical_buffers if one.defined_at.instruction_id == root.id]
+    assert [tuple(one.defined_at.shape_index) for one in tables] == [()]
+    tables[0].defined_at.shape_index.append(0)
+    assert find_fault(proto).endswith("has a place of its own and only passes a value on")
