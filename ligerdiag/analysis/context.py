@@ -8,7 +8,7 @@ from functools import cached_property
 
 from ligerdiag.analysis.correspondence.belief import Belief
 from ligerdiag.analysis.correspondence.provenance import Retagged
-from ligerdiag.analysis.correspondence.vanished import TracedCall, VanishedCall, find_vanished
+from ligerdiag.analysis.correspondence.vanished import TracedKernel, VanishedCall, find_vanished
 from ligerdiag.analysis.correspondence.write_correspondence import Matching, adopt_foreign, find_same, match_writes
 from ligerdiag.analysis.evaluation.carriers import Carriers, compute_carried, compute_carriers
 from ligerdiag.analysis.evaluation.fusions import FusionSummaries
@@ -112,7 +112,7 @@ def compute_context(
     buffers: BufferAssignment,
     effects_of: EffectsOf,
     output_names: tuple[str, ...],
-    traced_calls: tuple[TracedCall, ...],
+    traced_calls: tuple[TracedKernel, ...],
     retagged: Retagged | None = None,
     folded: bool = False,
     belief: Belief | None = None,
@@ -218,7 +218,7 @@ def compute_context_without_program(
     buffers: BufferAssignment,
     effects_of: EffectsOf,
     output_names: tuple[str, ...],
-    traced_calls: tuple[TracedCall, ...] = (),
+    traced_calls: tuple[TracedKernel, ...] = (),
     thunks: ThunkSequence | None = None,
     command_order: CommandOrder = CommandOrder.SCHEDULE,
 ) -> Context:

@@ -84,7 +84,7 @@ class Race:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Span:
+class AsyncSpan:
     """An asynchronous operation: in flight between two positions of its computation's sequence, these excluded."""
 
     start: HloInstruction
@@ -93,7 +93,7 @@ class Span:
     last: int
 
 
-def find_spans(computation: HloComputation) -> tuple[Span, ...]:
+def find_spans(computation: HloComputation) -> tuple[AsyncSpan, ...]:
     """The asynchronous operations that are started in this computation."""
     sequence = computation.sequence
     started: dict[int, int] = {}
@@ -111,7 +111,9 @@ def find_spans(computation: HloComputation) -> tuple[Span, ...]:
             elif opcode in _PASSES:
                 started[instruction.id] = first
     return tuple(
-        Span(sequence[first], sequence[done[first]] if first in done else None, first, done.get(first, len(sequence)))
+        AsyncSpan(
+            sequence[first], sequence[done[first]] if first in done else None, first, done.get(first, len(sequence))
+        )
         for first in dict.fromkeys(started.values())
     )
 
@@ -139,7 +141,7 @@ class _Search:
         self._buffers = buffers
         self._positions = positions
         self._command_buffers = command_buffers
-        self._spans: dict[int, tuple[Span, ...]] = {}
+        self._spans: dict[int, tuple[AsyncSpan, ...]] = {}
         self._places: dict[int, dict[int, int]] = {}
         """Computation id to the position of each instruction in its sequence."""
 
@@ -173,7 +175,7 @@ class _Search:
             return False
         return any(not overwritten.isdisjoint(self._positions.locate(operand)) for operand in reader.operands)
 
-    def _touch(self, span: Span) -> Iterator[int | None]:
+    def _touch(self, span: AsyncSpan) -> Iterator[int | None]:
         for operand in span.start.operands:
             yield from self._positions.locate(operand)
         for instruction in (span.start, span.done):
@@ -203,7 +205,7 @@ def _is_start(instruction: HloInstruction) -> bool:
 
 
 def _make(
-    write: ActualWrite, kind: RaceKind, kernel: HloInstruction, reader: HloInstruction, span: Span | None
+    write: ActualWrite, kind: RaceKind, kernel: HloInstruction, reader: HloInstruction, span: AsyncSpan | None
 ) -> Race:
     return Race(
         write=write.write,

@@ -41,7 +41,7 @@ MAXIMUM_DETAIL = 300
 SHOWN_VERSIONS = ("jax", "jax-triton", "triton")
 
 
-class State(StrEnum):
+class StepState(StrEnum):
     """The result of a step, or of a toolchain as a whole."""
 
     WORKS = "works"
@@ -51,12 +51,12 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ToolchainStep:
     """One thing that a toolchain needs."""
 
     name: str
     """`environment`, `packages`, `compile` or `kernel`."""
-    state: State
+    state: StepState
     detail: str
     """One line: where, which, or what is wrong and what to do."""
 
@@ -72,12 +72,12 @@ class ToolchainStatus:
     """The pinned versions; for the default one, the versions found."""
     directory: str
     """Of its environment, whether it is there or not; "" for the default one."""
-    steps: tuple[Step, ...]
+    steps: tuple[ToolchainStep, ...]
 
     @property
-    def state(self) -> State:
+    def state(self) -> StepState:
         """That of the first step that is not as it should be."""
-        return next((step.state for step in self.steps if step.state is not State.WORKS), State.WORKS)
+        return next((step.state for step in self.steps if step.state is not StepState.WORKS), StepState.WORKS)
 
 
 def list_statuses(cache: Cache) -> tuple[ToolchainStatus, ...]:
@@ -102,9 +102,9 @@ def _look_at_own() -> tuple[ToolchainStatus, Toolchain | None]:
     toolchain: Toolchain | None = None
     try:
         toolchain = current_toolchain()
-        step = Step(name="environment", state=State.WORKS, detail=toolchain.python)
+        step = ToolchainStep(name="environment", state=StepState.WORKS, detail=toolchain.python)
     except LigerdiagError as error:
-        step = Step(name="environment", state=State.BROKEN, detail=str(error))
+        step = ToolchainStep(name="environment", state=StepState.BROKEN, detail=str(error))
     versions = {} if toolchain is None else dict(toolchain.versions)
     status = ToolchainStatus(
         name=DEFAULT,
@@ -120,7 +120,7 @@ def _look_at_own() -> tuple[ToolchainStatus, Toolchain | None]:
 def _look_at_environment(spec: ToolchainSpec, cache: Cache) -> tuple[ToolchainStatus, Toolchain | None]:
     directory = locate_environment(spec, cache)
     steps = tuple(_check_environment(spec, directory))
-    works = all(step.state is State.WORKS for step in steps)
+    works = all(step.state is StepState.WORKS for step in steps)
     status = ToolchainStatus(
         name=spec.name,
         about=spec.about,
@@ -132,25 +132,25 @@ def _look_at_environment(spec: ToolchainSpec, cache: Cache) -> tuple[ToolchainSt
     return status, describe_toolchain(spec, directory) if works else None
 
 
-def _check_environment(spec: ToolchainSpec, directory: Path) -> Iterator[Step]:
+def _check_environment(spec: ToolchainSpec, directory: Path) -> Iterator[ToolchainStep]:
     if not directory.is_dir():
         detail = f"not created yet: `ligerdiag toolchains create {spec.name}`"
-        yield Step(name="environment", state=State.MISSING, detail=detail)
+        yield ToolchainStep(name="environment", state=StepState.MISSING, detail=detail)
         return
     if not has_environment(directory):
         detail = f"its interpreter is gone: `ligerdiag toolchains create {spec.name}` makes `{directory}` anew"
-        yield Step(name="environment", state=State.BROKEN, detail=detail)
+        yield ToolchainStep(name="environment", state=StepState.BROKEN, detail=detail)
         return
-    yield Step(name="environment", state=State.WORKS, detail=str(directory))
+    yield ToolchainStep(name="environment", state=StepState.WORKS, detail=str(directory))
     differences = find_differences(spec, directory)
     if differences:
         detail = f"{', '.join(differences)}: remove `{directory}` and create it again"
-        yield Step(name="packages", state=State.BROKEN, detail=detail)
+        yield ToolchainStep(name="packages", state=StepState.BROKEN, detail=detail)
     else:
-        yield Step(name="packages", state=State.WORKS, detail=f"{len(spec.packages)} as pinned")
+        yield ToolchainStep(name="packages", state=StepState.WORKS, detail=f"{len(spec.packages)} as pinned")
 
 
-def _try_out(toolchain: Toolchain, cache: Cache, target: Target) -> Iterator[Step]:
+def _try_out(toolchain: Toolchain, cache: Cache, target: Target) -> Iterator[ToolchainStep]:
     with Pool(cache=cache, toolchain=toolchain, jobs=1, timeout=PROBE_TIMEOUT) as pool:
         try:
             cases: tuple[CaseSpec, ...] = discover_cases([str(PROBE)], pool=pool, directory=PROBE.parent)
@@ -160,15 +160,17 @@ def _try_out(toolchain: Toolchain, cache: Cache, target: Target) -> Iterator[Ste
             assert result.artifact is not None
         except LigerdiagError as error:
             detail = f"for `{target.name}`: {describe_error(error)}"[:MAXIMUM_DETAIL]
-            yield Step(name="compile", state=State.BROKEN, detail=detail)
+            yield ToolchainStep(name="compile", state=StepState.BROKEN, detail=detail)
             return
     assembler = describe_ptxas(toolchain.binaries, toolchain.versions)
-    yield Step(name="compile", state=State.WORKS, detail=f"for `{target.name}`, without a GPU; by {assembler}")
+    yield ToolchainStep(
+        name="compile", state=StepState.WORKS, detail=f"for `{target.name}`, without a GPU; by {assembler}"
+    )
     readers = open_readers(toolchain, cache)
     try:
         inspection = inspect_artifact(result.artifact, effects_cache=cache.root / "effects", readers=readers)
     except LigerdiagError as error:
-        yield Step(name="kernel", state=State.BROKEN, detail=describe_error(error))
+        yield ToolchainStep(name="kernel", state=StepState.BROKEN, detail=describe_error(error))
         return
     finally:
         if readers is not None:
@@ -177,11 +179,11 @@ def _try_out(toolchain: Toolchain, cache: Cache, target: Target) -> Iterator[Ste
     if unknown or inspection.coverage.hidden_writes != 1:
         reasons = [finding.message for finding in inspection.findings] or ["its write was not found"]
         detail = f"the effects of the kernel are not known: {'; '.join(reasons)}"[:MAXIMUM_DETAIL]
-        yield Step(name="kernel", state=State.BROKEN, detail=detail)
+        yield ToolchainStep(name="kernel", state=StepState.BROKEN, detail=detail)
         return
     triton = toolchain.versions["triton"]
-    yield Step(
-        name="kernel", state=State.WORKS, detail=f"its IR is followed by triton {triton}, the hidden write is found"
+    yield ToolchainStep(
+        name="kernel", state=StepState.WORKS, detail=f"its IR is followed by triton {triton}, the hidden write is found"
     )
 
 

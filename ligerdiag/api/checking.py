@@ -7,8 +7,8 @@ from pathlib import Path
 from time import perf_counter
 
 from ligerdiag.api.judging import (
-    Key,
     Run,
+    RunKey,
     describe_broken,
     expect_of,
     judge_result,
@@ -29,7 +29,7 @@ from ligerdiag.inspection.artifact import open_readers
 from ligerdiag.judgement.baseline import Baseline, EntryKey, load_baseline, render_baseline
 from ligerdiag.judgement.conclusion import conclude
 from ligerdiag.judgement.expectation import parse_expectation, parse_expected_rules
-from ligerdiag.judgement.suppression_entry import Scope, compute_scope
+from ligerdiag.judgement.suppression_entry import SeenScope, compute_scope
 from ligerdiag.judgement.suppressions import Suppressions
 from ligerdiag.model.findings import Replay
 from ligerdiag.model.jobs import CaseSpec, Source
@@ -166,7 +166,7 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
     notes = list_declared((*options.effects, *(one for task in run.tasks for one in parse_declared(task.case))))
     if baseline is not None and options.baseline is not None and not interrupted:
         notes += tuple(list_baseline_notes(baseline, options.baseline, cases, options, dict(toolchain.versions)))
-    scope = Scope()
+    scope = SeenScope()
     if not interrupted:
         scope = compute_scope(
             options.selectors,
@@ -274,7 +274,7 @@ def _require_expectation(case: CaseSpec) -> None:
 
 def _replay(
     run: Run, options: CheckOptions, cache: Cache, toolchain: Toolchain, relay: Callable[[CompileEvent], None]
-) -> Iterator[tuple[Key, Replay]]:
+) -> Iterator[tuple[RunKey, Replay]]:
     how = make_replay_options(options)
     for task, replay in replay_artifacts(run.tasks, how, cache=cache, toolchain=toolchain, on_event=relay):
         yield (task.case.source, task.case.id, task.target), replay

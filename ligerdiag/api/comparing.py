@@ -16,7 +16,7 @@ from ligerdiag.device.service import require_gpu
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.ending import RunEnded, work_until_ended
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.answers import Axis, Bisection, Difference, DifferenceReport, Side, compute_difference
+from ligerdiag.judgement.answers import Axis, Bisection, ComparedSide, Difference, DifferenceReport, compute_difference
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress
 from ligerdiag.toolchains.catalogue import DEFAULT, SUFFIX, Target, load_target
@@ -207,7 +207,10 @@ def _pair_cases(reports: Sequence[CheckReport], labels: Sequence[str]) -> Iterat
         sides.append({case.id: case for case in report.cases if case.target == name})
     for case_id, one in sides[0].items():
         if case_id in sides[1]:
-            first, second = Side(label=labels[0], report=one), Side(label=labels[1], report=sides[1][case_id])
+            first, second = (
+                ComparedSide(label=labels[0], report=one),
+                ComparedSide(label=labels[1], report=sides[1][case_id]),
+            )
             yield compute_difference(case_id, first, second)
 
 
@@ -246,7 +249,7 @@ def _compare_paths(
         if len(report.cases) != 1:
             raise InputError(_describe_many(subject, report))
     first, second = (
-        Side(label=letter, report=report.cases[0]) for letter, report in zip(("A", "B"), reports, strict=True)
+        ComparedSide(label=letter, report=report.cases[0]) for letter, report in zip(("A", "B"), reports, strict=True)
     )
     return (compute_difference(" and ".join(options.subjects), first, second),), tuple(reports)
 

@@ -12,7 +12,7 @@ from typing import Any, TypedDict, Unpack, cast, overload
 from ligerdiag.api.checking import check as check_cases
 from ligerdiag.api.options import CheckOptions, split_targets
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile.cases.function_file import Surroundings, list_own_folders, write_function_file
+from ligerdiag.compile.cases.function_file import ProcessState, list_own_folders, write_function_file
 from ligerdiag.compile.cases.function_pickler import (
     ArgumentPickler,
     FunctionPickler,
@@ -79,7 +79,7 @@ def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
     classes = (*arguments.classes, *pickled.classes)
     registered = pickle_live(list_pytree_classes(classes), str(root))
     offered = _offer_cloudpickle(cache)
-    surroundings = Surroundings(
+    surroundings = ProcessState(
         python="{}.{}".format(*sys.version_info),
         path=(*(folder for folder in list_own_folders() if folder not in (str(root), offered)), offered),
         files=tuple(sorted(os.path.abspath(file) for file in arguments.files | pickled.files)),

@@ -15,7 +15,7 @@ from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.errors import InputError
 from ligerdiag.inspection.module import UNKNOWN_TARGET, InspectionRequest, ModuleOutcome
 from ligerdiag.judgement.conclusion import conclude
-from ligerdiag.judgement.suppression_entry import Scope
+from ligerdiag.judgement.suppression_entry import SeenScope
 from ligerdiag.judgement.suppressions import Suppressions
 from ligerdiag.model.report import CaseReport, CheckReport, Noun, OnProgress, Progress, Status
 from ligerdiag.sandbox.inspector import SandboxedInspector
@@ -27,7 +27,7 @@ SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class DumpSelection:
     """The modules to inspect."""
 
     modules: tuple[ModuleFiles, ...]
@@ -36,7 +36,7 @@ class Selection:
     """Notes on modules that were found and are not inspected, one line each."""
 
 
-def select_modules(paths: Sequence[Path], pattern: str = "") -> Selection:
+def select_modules(paths: Sequence[Path], pattern: str = "") -> DumpSelection:
     """Returns the modules under the paths whose id, or a part of it, matches the glob; all of them without one.
 
     Raises InputError for a path that is not there, one that holds no module, or a pattern that matches none.
@@ -56,7 +56,7 @@ def select_modules(paths: Sequence[Path], pattern: str = "") -> Selection:
     if pattern and len(modules) < len(found):
         notes.append(f"{count_of(len(found) - len(modules), 'module')} not asked for: no match of `{pattern}`")
     notes += _describe_rest(dumps)
-    return Selection(modules=modules, artifacts=artifacts, notes=tuple(notes))
+    return DumpSelection(modules=modules, artifacts=artifacts, notes=tuple(notes))
 
 
 def _matches(module: str, pattern: str) -> bool:
@@ -121,7 +121,7 @@ class Inspector(Protocol):
 class InspectedModules:
     """The outcomes so far of the selected modules. Filled step by step, so that a partial result survives Ctrl-C."""
 
-    selection: Selection
+    selection: DumpSelection
     reports: list[CaseReport] = field(default_factory=list[CaseReport])
     """Without status: see `api.conclude`."""
     notes: list[str] = field(default_factory=list[str])
@@ -212,7 +212,7 @@ def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> C
         sandbox=inspector.refused,
         notes=(*options.notes, *inspected.list_notes(), *list_declared(options.effects)),
         noun=Noun.MODULE,
-        unused_suppressions=suppressions.list_unused(cases, Scope()),
+        unused_suppressions=suppressions.list_unused(cases, SeenScope()),
     )
 
 

@@ -112,7 +112,7 @@ def judge_result(
     return describe_inspection(report, inspection, result.seconds + perf_counter() - started)
 
 
-type Key = tuple[Source, str, str]
+type RunKey = tuple[Source, str, str]
 """Source, case and target."""
 
 
@@ -121,9 +121,9 @@ class Run:
     """The known results of the cases so far. Filled step by step, so that an interrupted run keeps the results it
     has."""
 
-    order: tuple[Key, ...] = ()
+    order: tuple[RunKey, ...] = ()
     cases: dict[tuple[Source, str], CaseSpec] = field(default_factory=dict[tuple[Source, str], CaseSpec])
-    reports: dict[Key, CaseReport] = field(default_factory=dict["Key", CaseReport])
+    reports: dict[RunKey, CaseReport] = field(default_factory=dict["RunKey", CaseReport])
     tasks: list[ReplayTask] = field(default_factory=list[ReplayTask])
 
     def mark_undone(self, ending: Ending, toolchain: str, *, replay: bool, device: bool) -> None:
@@ -137,7 +137,7 @@ class Run:
             elif not report.error:
                 self.reports[key] = _fill_numbers(report, why, replay=replay, device=device)
 
-    def _describe_unchecked(self, key: Key, toolchain: str, why: str) -> CaseReport:
+    def _describe_unchecked(self, key: RunKey, toolchain: str, why: str) -> CaseReport:
         source, case_id, target = key
         case = self.cases[source, case_id]
         return CaseReport(
@@ -178,7 +178,9 @@ def make_replay_options(options: CheckOptions) -> ReplayOptions:
     )
 
 
-def run_on_devices(run: Run, options: CheckOptions, cache: Cache, tell: OnProgress) -> Iterator[tuple[Key, DeviceRun]]:
+def run_on_devices(
+    run: Run, options: CheckOptions, cache: Cache, tell: OnProgress
+) -> Iterator[tuple[RunKey, DeviceRun]]:
     """Runs each case once, for however many targets it was compiled."""
     cases = {(task.case.source, task.case.id): task.case for task in run.tasks}
     large = {

@@ -28,7 +28,7 @@ from typing import BinaryIO
 from ligerdiag.artifacts.call_records import (
     KernelLaunch,
     Placement,
-    Reader,
+    TieSite,
     parse_kernel_launches,
     parse_placements,
     parse_readers,
@@ -171,7 +171,7 @@ class Artifact:
     kernel_calls: tuple[KernelCall, ...]
     kernel_launches: tuple[KernelLaunch, ...]
     """One for each distinct payload."""
-    readers: tuple[Reader, ...]
+    readers: tuple[TieSite, ...]
     """The places for ties, in the program without ties and in its order."""
     readers_trouble: str
     """The reason why `readers` is incomplete; empty when it is complete."""

@@ -243,7 +243,7 @@ def _parse_aliases(items: list[object]) -> dict[int, int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reader:
+class TieSite:
     """One use, after a kernel call, of a value that the kernel was given; see `readers`.
 
     Tags are those of the untied program, whatever is tied.
@@ -277,7 +277,7 @@ class Reader:
 class Readers:
     """All that were found in one program, in program order."""
 
-    found: tuple[Reader, ...] = ()
+    found: tuple[TieSite, ...] = ()
     trouble: str = ""
     """The reason why they were not looked for, or not found; empty when they are complete."""
 
@@ -300,8 +300,8 @@ def parse_source_line(fields: Json) -> SourceLine:
     )
 
 
-def _parse_reader(fields: Json) -> Reader:
-    return Reader(
+def _parse_reader(fields: Json) -> TieSite:
+    return TieSite(
         id=read_str(fields, "id"),
         kernel=read_str(fields, "kernel"),
         call=read_int(fields, "call"),

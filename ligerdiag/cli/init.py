@@ -29,7 +29,7 @@ CONFIG = Path("pyproject.toml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class InitStep:
     """The plan for one file."""
 
     path: Path
@@ -61,7 +61,7 @@ def init(
         sys.stdout.write(f"\nnext: {where}ligerdiag check\n")
 
 
-def plan_steps(directory: Path) -> tuple[Step, ...]:
+def plan_steps(directory: Path) -> tuple[InitStep, ...]:
     """Returns the steps of `init` in the folder, in order; raises InputError for a pyproject.toml that cannot be
     read."""
     return (
@@ -71,29 +71,31 @@ def plan_steps(directory: Path) -> tuple[Step, ...]:
     )
 
 
-def _plan_file(directory: Path, path: Path, text: str) -> Step:
+def _plan_file(directory: Path, path: Path, text: str) -> InitStep:
     if (directory / path).exists():
-        return Step(path=path, text="", said=f"left as it is: {path}")
-    return Step(path=path, text=text, said=f"written: {path}")
+        return InitStep(path=path, text="", said=f"left as it is: {path}")
+    return InitStep(path=path, text=text, said=f"written: {path}")
 
 
-def _plan_config(directory: Path) -> Step:
+def _plan_config(directory: Path) -> InitStep:
     table, path = _read("table.toml.txt"), directory / CONFIG
     if not path.exists():
-        return Step(path=CONFIG, text="", said=f"no {CONFIG} here; these are the defaults that one can have:\n{table}")
+        return InitStep(
+            path=CONFIG, text="", said=f"no {CONFIG} here; these are the defaults that one can have:\n{table}"
+        )
     try:
         text = path.read_text(encoding="utf-8")
         tools = tomllib.loads(text).get("tool", {})
     except (OSError, ValueError) as error:
         raise InputError(f"expected to read `{path}` but: {error}") from None
     if "ligerdiag" in tools:
-        return Step(path=CONFIG, text="", said=f"left as it is: {CONFIG}, which has [tool.ligerdiag]")
+        return InitStep(path=CONFIG, text="", said=f"left as it is: {CONFIG}, which has [tool.ligerdiag]")
     gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
     try:
         tomllib.loads(text + gap + table)
     except ValueError:
-        return Step(path=CONFIG, text="", said=f"left as it is: {CONFIG}; add to its table `tool`:\n{table}")
-    return Step(path=CONFIG, text=text + gap + table, said=f"added: [tool.ligerdiag] to {CONFIG}")
+        return InitStep(path=CONFIG, text="", said=f"left as it is: {CONFIG}; add to its table `tool`:\n{table}")
+    return InitStep(path=CONFIG, text=text + gap + table, said=f"added: [tool.ligerdiag] to {CONFIG}")
 
 
 def _read(name: str) -> str:

@@ -90,13 +90,13 @@ def toolchains(
 
 def render_list(statuses: "tuple[ToolchainStatus, ...]") -> str:
     """Returns one line each."""
-    from ligerdiag.api.catalogue import SHOWN_VERSIONS, State
+    from ligerdiag.api.catalogue import SHOWN_VERSIONS, StepState
     from ligerdiag.render.terminal.spans import render_columns
 
     def describe(status: "ToolchainStatus") -> str:
-        if status.state is State.MISSING:
+        if status.state is StepState.MISSING:
             return "not created"
-        return "there" if status.state is State.WORKS else "broken"
+        return "there" if status.state is StepState.WORKS else "broken"
 
     rows = [
         (

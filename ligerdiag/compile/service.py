@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ligerdiag.compile.service import CompileEvent
 
 
-type OnEvent = Callable[[CompileEvent], None]
+type OnCompileEvent = Callable[[CompileEvent], None]
 type OnBroken = Callable[[Source, LigerdiagError], None]
 """Called with a source whose cases cannot be found, and why."""
 
@@ -94,7 +94,7 @@ def discover_cases(
     pool: Pool,
     directory: Path | None = None,
     refresh: bool = False,
-    on_event: OnEvent | None = None,
+    on_event: OnCompileEvent | None = None,
     on_broken: OnBroken | None = None,
 ) -> tuple[CaseSpec, ...]:
     """Returns the cases that the selectors mean, each once, in their order.
@@ -151,7 +151,7 @@ def compile_cases(
     pool: Pool,
     variation: Variation = _UNCHANGED,
     refresh: bool = False,
-    on_event: OnEvent | None = None,
+    on_event: OnCompileEvent | None = None,
 ) -> Iterator[CompileResult]:
     """Yields a result for each case on each target as it comes; what is in the cache comes first.
 

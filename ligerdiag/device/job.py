@@ -65,10 +65,10 @@ def _judge_error(error: float) -> Attribution:
     return Attribution.LOSSY if error < FAR else Attribution.NEITHER
 
 
-type Array = np.ndarray[Any, Any]
+type DeviceArray = np.ndarray[Any, Any]
 
 
-def write_results(directory: Path, draw: int, results: Mapping[str, Array]) -> None:
+def write_results(directory: Path, draw: int, results: Mapping[str, DeviceArray]) -> None:
     """One file for this draw."""
     flat = {
         f"output{number}": np.ascontiguousarray(array).reshape(-1).view(np.uint8)
@@ -77,14 +77,14 @@ def write_results(directory: Path, draw: int, results: Mapping[str, Array]) -> N
     np.savez(directory / f"draw-{draw}.npz", allow_pickle=False, **flat)
 
 
-def load_results(directory: Path, draw: int, like: Mapping[str, Array]) -> dict[str, Array]:
+def load_results(directory: Path, draw: int, like: Mapping[str, DeviceArray]) -> dict[str, DeviceArray]:
     """Returns the results of this draw by output name, each in the dtype and shape of its namesake in `like`.
 
     Raises ArtifactError when they do not fit.
     """
     try:
         with np.load(directory / f"draw-{draw}.npz", allow_pickle=False) as file:
-            found: dict[str, Array] = {}
+            found: dict[str, DeviceArray] = {}
             for number, (name, array) in enumerate(like.items()):
                 found[name] = file[f"output{number}"].view(array.dtype).reshape(array.shape)
             return found

@@ -44,7 +44,7 @@ RUNS = 3
 
 type OnCase = Callable[[str, CaseSpec, int, int], None]
 """Called with `started` or `finished`, the case, how many are done, and how many there are."""
-type Judge = Callable[[CaseSpec, Artifact], tuple[Mapping[str, str], tuple[str, ...]]]
+type JudgeArtifact = Callable[[CaseSpec, Artifact], tuple[Mapping[str, str], tuple[str, ...]]]
 """From the device's own artifact to the static verdict on each output, and what that does not cover."""
 
 
@@ -77,7 +77,7 @@ def run_cases(
     *,
     cache: Cache,
     toolchain: Toolchain,
-    judge: Judge,
+    judge: JudgeArtifact,
     on_case: OnCase,
 ) -> Iterator[tuple[CaseSpec, DeviceRun]]:
     """Yields each case with its run. Nothing that is wrong with one case is raised: it is in the run's `error`."""
@@ -106,7 +106,7 @@ class _Bench:
     devices: Pool
     replays: Pool
     options: DeviceOptions
-    judge: Judge
+    judge: JudgeArtifact
 
     def run(self, case: CaseSpec, results: str) -> DeviceRun:
         """Runs one case; what the devices compute goes to the directory `results`. Raises the workers' LigerdiagError."""

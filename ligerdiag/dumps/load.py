@@ -157,7 +157,7 @@ _FLAGS = ("debug_options",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Launches:
+class DumpedLaunches:
     """The files that were found; none of them is needed to judge a module."""
 
     thunks: ThunkSequence | None = None
@@ -167,7 +167,7 @@ class Launches:
     """Notes on files that could not be read."""
 
 
-def load_launches(optimized: Path) -> Launches:
+def load_launches(optimized: Path) -> DumpedLaunches:
     """Looks beside the file of the module after optimizations; links are not followed."""
     notes: list[str] = []
     thunks: ThunkSequence | None = None
@@ -185,7 +185,7 @@ def load_launches(optimized: Path) -> Launches:
             order = parse_command_order(_read_text(path))
         except ArtifactError as error:
             notes.append(str(error))
-    return Launches(thunks=thunks, command_order=order, notes=tuple(notes))
+    return DumpedLaunches(thunks=thunks, command_order=order, notes=tuple(notes))
 
 
 def _find_beside(optimized: Path, endings: tuple[str, ...]) -> Path | None:

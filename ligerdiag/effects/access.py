@@ -21,7 +21,7 @@ class ReadsBeforeWrite(Enum):
     UNKNOWN = "unknown"
 
 
-class Coverage(Enum):
+class WriteCoverage(Enum):
     """How much of the buffer is written when the call is over."""
 
     NONE = "none"
@@ -46,7 +46,7 @@ class OperandUse:
     """The use of one operand or output, through its own pointer."""
 
     reads_before_write: ReadsBeforeWrite = ReadsBeforeWrite.UNKNOWN
-    coverage: Coverage = Coverage.UNKNOWN
+    coverage: WriteCoverage = WriteCoverage.UNKNOWN
     neighbours: Neighbours = Neighbours.UNKNOWN
     reason: str = ""
     """The reason for UNKNOWN, one line; empty if nothing is UNKNOWN."""
@@ -56,12 +56,12 @@ class OperandUse:
         """Returns whether any part of it is UNKNOWN."""
         return (
             self.reads_before_write is ReadsBeforeWrite.UNKNOWN
-            or self.coverage is Coverage.UNKNOWN
+            or self.coverage is WriteCoverage.UNKNOWN
             or self.neighbours is Neighbours.UNKNOWN
         )
 
 
-UNUSED = OperandUse(reads_before_write=ReadsBeforeWrite.NO, coverage=Coverage.NONE, neighbours=Neighbours.DISJOINT)
+UNUSED = OperandUse(reads_before_write=ReadsBeforeWrite.NO, coverage=WriteCoverage.NONE, neighbours=Neighbours.DISJOINT)
 """Of a buffer whose pointer the kernel is not given, or does not use."""
 
 
@@ -78,7 +78,7 @@ def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
         reads_before_write=next(
             kind for kind in (ReadsBeforeWrite.YES, ReadsBeforeWrite.UNKNOWN, ReadsBeforeWrite.NO) if kind in reads
         ),
-        coverage=coverages.pop() if len(coverages) == 1 else Coverage.UNKNOWN,
+        coverage=coverages.pop() if len(coverages) == 1 else WriteCoverage.UNKNOWN,
         neighbours=next(
             kind for kind in (Neighbours.SHARED, Neighbours.UNKNOWN, Neighbours.DISJOINT) if kind in neighbours
         ),
@@ -171,7 +171,7 @@ def compute_plain_use(access: Access, reason: str, *, zeroed: bool = False) -> O
         return UNUSED
     if access is Access.UNKNOWN:
         return OperandUse(reason=reason)
-    coverage = Coverage.UNKNOWN if access.writes or zeroed else Coverage.NONE
+    coverage = WriteCoverage.UNKNOWN if access.writes or zeroed else WriteCoverage.NONE
     return OperandUse(
         reads_before_write=ReadsBeforeWrite.UNKNOWN if access.reads else ReadsBeforeWrite.NO,
         coverage=coverage,

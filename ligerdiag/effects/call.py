@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ligerdiag.effects.access import Access, CallEffects, create_unknown_effects
-from ligerdiag.effects.payload import KernelCall, parse_pallas_call, parse_triton_call, parse_triton_ffi_call
+from ligerdiag.effects.payload import LaunchConfiguration, parse_pallas_call, parse_triton_call, parse_triton_ffi_call
 from ligerdiag.errors import ArtifactError
 
 _EXACT = frozenset(
@@ -134,7 +134,7 @@ def _find_mosaic_name(backend_config: bytes) -> str:
     return match[1].decode("ascii") if match else ""
 
 
-_KERNEL_PARSERS: dict[str, Callable[[bytes], tuple[KernelCall, ...]]] = {
+_KERNEL_PARSERS: dict[str, Callable[[bytes], tuple[LaunchConfiguration, ...]]] = {
     "triton_kernel_call": parse_triton_call,
     "triton_kernel_call_ffi": parse_triton_ffi_call,
     "__gpu$xla.gpu.triton": parse_pallas_call,

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from ligerdiag.effects.access import Access, CallEffects, Coverage, OperandUse, compute_plain_use
+from ligerdiag.effects.access import Access, CallEffects, OperandUse, WriteCoverage, compute_plain_use
 from ligerdiag.errors import InputError
 from ligerdiag.model.jobs import CaseSpec
 
@@ -169,5 +169,5 @@ def _get_declared(declared: DeclaredEffects, number: int) -> Access:
 def _contradicts(declared: DeclaredEffects, said: Access, found: Access, use: OperandUse) -> bool:
     """A write that is not declared, or declared and not there; a read only where the reads are declared one by one."""
     if said.writes != found.writes:
-        return said.writes or use.coverage is not Coverage.NONE
+        return said.writes or use.coverage is not WriteCoverage.NONE
     return declared.reads is not None and found.reads and not said.reads

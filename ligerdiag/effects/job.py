@@ -11,7 +11,15 @@ from dataclasses import asdict
 from typing import cast
 
 from ligerdiag.codec import FieldError, Json, as_int, read_int, read_list, read_object, read_str
-from ligerdiag.effects.access import Access, CallEffects, Coverage, InPlace, Neighbours, OperandUse, ReadsBeforeWrite
+from ligerdiag.effects.access import (
+    Access,
+    CallEffects,
+    InPlace,
+    Neighbours,
+    OperandUse,
+    ReadsBeforeWrite,
+    WriteCoverage,
+)
 from ligerdiag.effects.call import CustomCall
 from ligerdiag.model.findings import SourceLine
 from ligerdiag.model.jobs import Job, Source, parse_answer, render_request
@@ -116,7 +124,7 @@ def _parse_uses(raw: object, count: int) -> tuple[OperandUse, ...] | None:
         try:
             use = OperandUse(
                 reads_before_write=ReadsBeforeWrite(strings[0]),
-                coverage=Coverage(strings[1]),
+                coverage=WriteCoverage(strings[1]),
                 neighbours=Neighbours(strings[2]),
                 reason=strings[3],
             )

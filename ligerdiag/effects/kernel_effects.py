@@ -24,7 +24,7 @@ from ligerdiag.effects.access import (
     join_uses,
 )
 from ligerdiag.effects.launches.uses import Argument, compute_in_place, compute_launch_uses
-from ligerdiag.effects.payload import KernelCall, Parameter
+from ligerdiag.effects.payload import LaunchConfiguration, Parameter
 from ligerdiag.effects.ttir.module import TtirModule, parse_ttir
 from ligerdiag.effects.ttir.pointer_flow import ArgumentEffects, compute_argument_effects, find_store_lines
 from ligerdiag.errors import ArtifactError
@@ -36,7 +36,7 @@ still valid."""
 
 
 def compute_kernel_effects(
-    calls: Sequence[KernelCall], *, operands: int, outputs: int, sizes: Sequence[int | None] = ()
+    calls: Sequence[LaunchConfiguration], *, operands: int, outputs: int, sizes: Sequence[int | None] = ()
 ) -> CallEffects:
     """Effects of a custom call that launches one of `calls` on its buffers; UNKNOWN where in doubt.
 
@@ -63,7 +63,7 @@ def compute_kernel_effects(
 
 
 def _compute_configuration(
-    call: KernelCall,
+    call: LaunchConfiguration,
     operands: int,
     outputs: int,
     sizes: Sequence[int | None],
@@ -117,15 +117,15 @@ def _find_operand_stores(
     return tuple(found)
 
 
-def _create_unknown(call: KernelCall, operands: int, outputs: int, reason: str) -> CallEffects:
+def _create_unknown(call: LaunchConfiguration, operands: int, outputs: int, reason: str) -> CallEffects:
     return create_unknown_effects(kernel=call.function, operands=operands, outputs=outputs, reason=reason)
 
 
-def _get_parameters(call: KernelCall, effects: ArgumentEffects) -> Sequence[Parameter]:
+def _get_parameters(call: LaunchConfiguration, effects: ArgumentEffects) -> Sequence[Parameter]:
     return call.parameters if call.parameters is not None else [Parameter(is_buffer=True)] * len(effects.accesses)
 
 
-def _assign_buffers(call: KernelCall, effects: ArgumentEffects, total: int) -> list[int | None] | str:
+def _assign_buffers(call: LaunchConfiguration, effects: ArgumentEffects, total: int) -> list[int | None] | str:
     """Per argument the number of its buffer, None for a scalar; or why the kernel's arguments do not fit the call."""
     arguments = len(effects.accesses)
     if call.parameters is None:
@@ -147,7 +147,7 @@ def _assign_buffers(call: KernelCall, effects: ArgumentEffects, total: int) -> l
 
 
 def _make_arguments(
-    call: KernelCall, effects: ArgumentEffects, numbers: Sequence[int | None], sizes: Sequence[int | None]
+    call: LaunchConfiguration, effects: ArgumentEffects, numbers: Sequence[int | None], sizes: Sequence[int | None]
 ) -> list[Argument]:
     return [
         Argument(
@@ -162,7 +162,7 @@ def _make_arguments(
 
 
 def _compute_uses(
-    call: KernelCall, effects: ArgumentEffects, arguments: Sequence[Argument], module: TtirModule
+    call: LaunchConfiguration, effects: ArgumentEffects, arguments: Sequence[Argument], module: TtirModule
 ) -> tuple[OperandUse, ...]:
     """Returns one use per argument of the kernel."""
     try:
@@ -178,7 +178,7 @@ def _compute_uses(
 
 
 def _compute_in_place(
-    call: KernelCall,
+    call: LaunchConfiguration,
     effects: ArgumentEffects,
     numbers: Sequence[int | None],
     arguments: Sequence[Argument],

@@ -88,7 +88,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KernelCall:
+class LaunchConfiguration:
     """One configuration of the launch."""
 
     function: str
@@ -99,7 +99,7 @@ class KernelCall:
     grid: tuple[int, int, int]
 
 
-def parse_triton_call(backend_config: bytes) -> tuple[KernelCall, ...]:
+def parse_triton_call(backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
     """Returns the configurations of a `triton_kernel_call`, at least one; raises ArtifactError."""
     try:
         call = triton_call_pb2.TritonAnyKernelCall.FromString(_decompress(backend_config))
@@ -114,7 +114,7 @@ def parse_triton_call(backend_config: bytes) -> tuple[KernelCall, ...]:
             raise ArtifactError("the payload holds no kernel call")
 
 
-def parse_triton_ffi_call(backend_config: bytes) -> tuple[KernelCall, ...]:
+def parse_triton_ffi_call(backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
     """Returns the configurations of a `triton_kernel_call_ffi`, at least one; raises ArtifactError."""
     opaque = parse_string_attributes(backend_config).get("opaque")
     if opaque is None:
@@ -122,7 +122,7 @@ def parse_triton_ffi_call(backend_config: bytes) -> tuple[KernelCall, ...]:
     return parse_triton_call(opaque)
 
 
-def parse_pallas_call(backend_config: bytes) -> tuple[KernelCall, ...]:
+def parse_pallas_call(backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
     """Returns the one configuration of a `__gpu$xla.gpu.triton`; raises ArtifactError."""
     attributes = parse_string_attributes(backend_config)
     if "ir" not in attributes or "name" not in attributes:
@@ -130,7 +130,7 @@ def parse_pallas_call(backend_config: bytes) -> tuple[KernelCall, ...]:
     name = attributes["name"].decode("utf-8", "replace")
     sizes = tuple(_parse_grid_size(backend_config, axis) for axis in (b"grid_x", b"grid_y", b"grid_z"))
     grid = (sizes[0], sizes[1], sizes[2])
-    return (KernelCall(function=name, mlir=attributes["ir"], parameters=None, grid=grid),)
+    return (LaunchConfiguration(function=name, mlir=attributes["ir"], parameters=None, grid=grid),)
 
 
 def _parse_grid_size(backend_config: bytes, axis: bytes) -> int:
@@ -151,10 +151,10 @@ def _decompress(data: bytes) -> bytes:
     return payload
 
 
-def _read_kernel_call(call: triton_call_pb2.TritonKernelCall) -> KernelCall:
+def _read_kernel_call(call: triton_call_pb2.TritonKernelCall) -> LaunchConfiguration:
     if not call.kernel.ttir:
         raise ArtifactError(f"the payload of `{call.kernel.kernel_name}` holds no Triton IR")
-    return KernelCall(
+    return LaunchConfiguration(
         function=call.kernel.kernel_name,
         mlir=call.kernel.ttir.encode(),
         parameters=tuple(_read_parameter(parameter) for parameter in call.parameters),

@@ -232,7 +232,9 @@ class _Check:
                     continue
                 for index, _ in self._buffers.definitions.get(instruction.id, ()):
                     if index or instruction.opcode != "tuple":
-                        raise _Fault(f"`{instruction.name}`{_render(index)} has a place of its own and only passes a value on")
+                        raise _Fault(
+                            f"`{instruction.name}`{_render(index)} has a place of its own and only passes a value on"
+                        )
 
     def _require_parameters(self) -> None:
         entry, slices = self._module.entry, self._buffers.slices

@@ -22,7 +22,7 @@ from ligerdiag.hlo.xla_pb2 import BufferAllocationProto, BufferAssignmentProto, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class MemoryDemand:
     """Bytes on one device, by what they are for."""
 
     argument: int
@@ -40,13 +40,13 @@ class Memory:
         return self.argument + self.output + self.temp - self.alias
 
 
-def compute_memory(proto: BufferAssignmentProto) -> Memory:
+def compute_memory(proto: BufferAssignmentProto) -> MemoryDemand:
     """The figures of a whole buffer assignment."""
 
     def add(counts: Callable[[BufferAllocationProto], bool]) -> int:
         return sum(one.size for one in proto.buffer_allocations if counts(one))
 
-    return Memory(
+    return MemoryDemand(
         argument=add(lambda one: one.is_entry_computation_parameter),
         output=add(lambda one: one.maybe_live_out),
         temp=add(_is_temporary),
@@ -93,7 +93,7 @@ class BufferAssignment:
     """Allocation index to (entry parameter number, ShapeIndex), where the allocation is an entry parameter's."""
     constants: frozenset[int] = frozenset()
     """Indices of the allocations that hold a constant, which stays as long as the program is loaded."""
-    memory: Memory | None = None
+    memory: MemoryDemand | None = None
     """What the program needs; None where it is not XLA that assigned the buffers."""
     fault: str = ""
     """Why the record is not to be believed, in one clause: see `buffer_check`. Empty where it holds in itself."""

@@ -12,7 +12,7 @@ from ligerdiag.analysis.correspondence.belief import are_in_order, compute_belie
 from ligerdiag.analysis.correspondence.provenance import compute_tags
 from ligerdiag.analysis.correspondence.vanished import (
     TagCoverage,
-    TracedCall,
+    TracedKernel,
     compute_tag_coverage,
     find_hidden_accesses,
     find_sites,
@@ -198,7 +198,7 @@ def inspect_compilation(
     effects = CallEffectsReader(cache=effects_cache, declared=declared, readers=readers)
     effects.read(*modules, others=[_describe(call, call.alone) for call in compilation.kernel_calls if call.alone])
     traced_calls = tuple(
-        TracedCall(
+        TracedKernel(
             kernel=call.kernel,
             outputs=call.outputs,
             operands=call.operands,
@@ -291,7 +291,7 @@ def _check_buffers(compilation: Compilation) -> Compilation:
 
 
 def _compute_context(
-    compilation: Compilation, names: tuple[str, ...], effects_of: EffectsOf, traced_calls: tuple[TracedCall, ...]
+    compilation: Compilation, names: tuple[str, ...], effects_of: EffectsOf, traced_calls: tuple[TracedKernel, ...]
 ) -> Context:
     program, optimized = compilation.program, compilation.optimized
     writes_something = any(

@@ -23,7 +23,7 @@ from ligerdiag.hlo.module import HloModule
 from ligerdiag.inspection.artifact import Compilation, Inspection, inspect_artifact, inspect_compilation
 from ligerdiag.model.findings import Finding, Verdict
 from ligerdiag.model.report import CaseReport, Status
-from ligerdiag.model.schedule_view import Access, AccessKind, OutputView, ScheduleView
+from ligerdiag.model.schedule_view import AccessKind, BufferAccess, OutputView, ScheduleView
 
 _UNKNOWN = "in which order the author wrote what no operand orders is not known: where that matters, reads are unknown"
 
@@ -42,7 +42,7 @@ def join_views(views: Sequence[ScheduleView], outputs: Mapping[str, Verdict]) ->
     known = [{_key(access): access for access in view.accesses} for view in others]
     is_same = all(view.buffers == first.buffers for view in others)
 
-    def settle(access: Access) -> Access:
+    def settle(access: BufferAccess) -> BufferAccess:
         if access.kind is not AccessKind.READ:
             return access
         found = [one.get(_key(access)) if is_same else None for one in known]
@@ -61,7 +61,7 @@ def join_views(views: Sequence[ScheduleView], outputs: Mapping[str, Verdict]) ->
     )
 
 
-def _key(access: Access) -> tuple[int, int, AccessKind]:
+def _key(access: BufferAccess) -> tuple[int, int, AccessKind]:
     return access.buffer, access.step, access.kind
 
 

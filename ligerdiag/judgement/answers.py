@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ligerdiag.analysis.explain.drift import Change, NeighbourhoodPair, compare_schedules
+from ligerdiag.analysis.explain.drift import Drift, NeighbourhoodPair, compare_schedules
 from ligerdiag.ending import Ending
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CaseReport
@@ -83,7 +83,7 @@ class Bisection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class ComparedSide:
     """One of the two compiles."""
 
     label: str
@@ -96,12 +96,12 @@ class Difference:
     """One program, compiled twice."""
 
     name: str
-    first: Side
-    second: Side
+    first: ComparedSide
+    second: ComparedSide
     verdicts: tuple[tuple[str, Verdict | None, Verdict | None], ...] = ()
     """(output, verdict on each side), the first side's in its order, then those that the second alone has."""
     writes: tuple[NeighbourhoodPair, ...] = ()
-    changes: tuple[Change, ...] = ()
+    changes: tuple[Drift, ...] = ()
     """Of verdicts, then those of every write."""
 
     @property
@@ -125,7 +125,7 @@ class Difference:
         )
 
     @property
-    def sides(self) -> tuple[Side, Side]:
+    def sides(self) -> tuple[ComparedSide, ComparedSide]:
         """Both."""
         return self.first, self.second
 
@@ -142,7 +142,7 @@ class DifferenceReport:
     """Ctrl-C came first; `differences` holds those of which both sides were done."""
 
 
-def compute_difference(name: str, first: Side, second: Side) -> Difference:
+def compute_difference(name: str, first: ComparedSide, second: ComparedSide) -> Difference:
     """Returns the differences between the two, in both directions."""
     if first.report.error or second.report.error:
         return Difference(name=name, first=first, second=second)

@@ -34,7 +34,7 @@ from ligerdiag.codec import (
 )
 from ligerdiag.errors import InputError
 from ligerdiag.model.findings import SourceLine, Verdict
-from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Reader, ScheduleFacts, Side
+from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Reader, ReadTime, ScheduleFacts
 
 FORMAT = 1
 MAX_BYTES = 64 << 20
@@ -159,7 +159,7 @@ def _parse_reader(fields: Json) -> Reader:
         opcode=read_str(fields, "opcode"),
         op_name=read_str(fields, "op_name"),
         source=SourceLine(file=file, line=line, function=function) if file else None,
-        side=read_word(Side, fields, "side"),
+        side=read_word(ReadTime, fields, "side"),
         origin=read_word(Origin, fields, "reads"),
     )
 

@@ -82,7 +82,7 @@ def _matches(glob: str, text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class SeenScope:
     """By default the run saw everything of nothing, so that nothing is called unused."""
 
     everything: bool = False
@@ -100,16 +100,16 @@ def compute_scope(
     *,
     targets: Sequence[str],
     usual_targets: Sequence[str],
-) -> Scope:
+) -> SeenScope:
     """Returns the scope of a run that was not interrupted.
 
     directory: what the selectors are relative to. usual_targets: those that the project is checked for by default.
     """
     if not set(usual_targets) <= set(targets):
-        return Scope()
+        return SeenScope()
     whole = {source for one in parse_selectors(selectors, directory) if one.pattern == "*" for source in one.sources}
     files: dict[str, tuple[CaseReport, ...]] = {}
     for source, report in cases:
         if source in whole and source.file:
             files[source.file] = (*files.get(source.file, ()), report)
-    return Scope(everything=not selectors, ids=frozenset(report.id for _, report in cases), files=files)
+    return SeenScope(everything=not selectors, ids=frozenset(report.id for _, report in cases), files=files)

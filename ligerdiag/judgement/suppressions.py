@@ -15,7 +15,7 @@ One run's suppressions: which findings are allowed, by which comment or entry, a
 1. A comment comes before an entry of the configuration file; each that matches a finding counts as used. A comment
    counts at the line of the kernel call, and at that of the reader.
 2. "Unused" is only said where the run would have seen the use: all cases that a comment or an entry can be about were in it
-   (`Scope`), each was analysed to the end, and the rule had its say (some need a replay or a device).
+   (`SeenScope`), each was analysed to the end, and the rule had its say (some need a replay or a device).
 3. Comments are looked for in the files that findings name, below the folders where the user's sources lie, and in the cases'
    own files. Other files that a case imports are not known here.
 4. A dump cannot allow its own findings: a file that came with what is inspected allows nothing, wherever the user's
@@ -30,7 +30,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.suppression_entry import ConfigEntry, Scope, list_places
+from ligerdiag.judgement.suppression_entry import ConfigEntry, SeenScope, list_places
 from ligerdiag.model.findings import Finding, ReplayState, SourceLine, Suppression, SuppressionKind, Verdict
 from ligerdiag.model.report import CaseReport, Status, UnusedSuppression
 from ligerdiag.rules.registry import find_unsettled, get_rule
@@ -142,7 +142,7 @@ class Suppressions:
         folders."""
         return tuple(replace(finding, suppressed=self._find(case_id, finding, source_roots)) for finding in findings)
 
-    def list_unused(self, cases: Sequence[CaseReport], scope: Scope) -> tuple[UnusedSuppression, ...]:
+    def list_unused(self, cases: Sequence[CaseReport], scope: SeenScope) -> tuple[UnusedSuppression, ...]:
         """Returns what is wrong with the suppressions, as far as the run can tell: comments by file and line, then
         entries."""
         for file in scope.files:
@@ -188,7 +188,7 @@ class Suppressions:
         return path, self._comments[path]
 
     def _judge_comment(
-        self, file: str, comment: AllowComment, cases: Sequence[CaseReport], scope: Scope
+        self, file: str, comment: AllowComment, cases: Sequence[CaseReport], scope: SeenScope
     ) -> Iterator[UnusedSuppression]:
         about = next((found for own, found in scope.files.items() if os.path.realpath(own) == file), None)
         if about is None and scope.everything:
@@ -213,7 +213,7 @@ class Suppressions:
             elif (file, comment.line, rule) not in self._used_comments and about and _are_settled(about, rule):
                 yield report(rule, f"is not used: no finding of {rule} at line {comment.allows}")
 
-    def _list_unused_entries(self, cases: Sequence[CaseReport], scope: Scope) -> Iterator[UnusedSuppression]:
+    def _list_unused_entries(self, cases: Sequence[CaseReport], scope: SeenScope) -> Iterator[UnusedSuppression]:
         for number, entry in enumerate(self.entries):
             about = [case for case in cases if entry.concerns(case.id)]
             seen = scope.everything or entry.case in scope.ids

@@ -22,7 +22,7 @@ from enum import StrEnum
 from ligerdiag.model.findings import SourceLine, Verdict
 
 
-class Side(StrEnum):
+class ReadTime(StrEnum):
     """The time of a read, before or after the kernel."""
 
     BEFORE = "before"
@@ -63,7 +63,7 @@ class Reader:
     """JAX's name stack, without tags; empty where the compiler made the operation."""
     source: SourceLine | None
     """The user's line."""
-    side: Side
+    side: ReadTime
     origin: Origin
     within: str | None = None
     """The scheduled instruction that holds it, such as `fusion of 7 operations`; empty when it stands alone, None when that
@@ -181,7 +181,7 @@ class Place(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class BufferAccess:
     """One instruction and one mutated buffer."""
 
     buffer: int
@@ -220,7 +220,7 @@ class MutatedBuffer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ScheduleStep:
     """One scheduled instruction."""
 
     id: int
@@ -291,9 +291,9 @@ class ScheduleView:
     """LogicalTimes of the whole schedule."""
     buffers: tuple[MutatedBuffer, ...] = ()
     """One for each hidden write, in program order."""
-    accesses: tuple[Access, ...] = ()
+    accesses: tuple[BufferAccess, ...] = ()
     """In the order of their steps."""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ScheduleStep, ...] = ()
     """The neighbourhood, by LogicalTime of their start, what contains others before these."""
     outputs: tuple[OutputView, ...] = ()
     """In the program's order."""

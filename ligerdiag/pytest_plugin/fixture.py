@@ -11,7 +11,7 @@ from ligerdiag.cli.exit_codes import ExitCode, compute_exit_code
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import CaseReport, CheckReport, Status
-from ligerdiag.pytest_plugin.settings import CheckWords, RunWords, Settings, parse_fail_on, require_known
+from ligerdiag.pytest_plugin.settings import MarkerWords, RunSettings, RunWords, parse_fail_on, require_known
 from ligerdiag.render.terminal.terminal import MIN_WIDTH, render_terminal
 from ligerdiag.replay.service.job import Bounds
 from ligerdiag.toolchains.catalogue import DEFAULT
@@ -35,12 +35,12 @@ class WrongScheduleError(AssertionError):
 class Schedule:
     """Checks functions and cases for one test; what is compiled once stays in the cache, for all tests and processes."""
 
-    def __init__(self, settings: Settings, marked: CheckWords) -> None:
+    def __init__(self, settings: RunSettings, marked: MarkerWords) -> None:
         """marked: what is not said in a call."""
         self._settings = settings
         self._marked = marked
 
-    def check(self, fn: Callable[..., Any], *specs: Any, **words: Unpack[CheckWords]) -> CaseReport:
+    def check(self, fn: Callable[..., Any], *specs: Any, **words: Unpack[MarkerWords]) -> CaseReport:
         """Returns the report of the function; WrongScheduleError, with table and findings, unless its schedule is
         right.
 
@@ -49,8 +49,8 @@ class Schedule:
         several targets it has to be right on each; the report is that of the first.
         """
         __tracebackhide__ = True
-        require_known(words, tuple(CheckWords.__annotations__), "`schedule.check`")
-        every = cast("CheckWords", {**self._marked, **words})
+        require_known(words, tuple(MarkerWords.__annotations__), "`schedule.check`")
+        every = cast("MarkerWords", {**self._marked, **words})
         live = LiveFunction(
             function=fn,
             specs=specs,
@@ -71,14 +71,14 @@ class Schedule:
         """Returns the same of a case of the marker `ligerdiag_cases`, held against its own expectation, both ways."""
         __tracebackhide__ = True
         require_known(words, tuple(RunWords.__annotations__), "`schedule.check_case`")
-        every = cast("CheckWords", {**self._marked, **words})
+        every = cast("MarkerWords", {**self._marked, **words})
         try:
             report = check_chosen(case, self._make_options(every))
         except LigerdiagError as error:
             raise error.with_traceback(None) from None
         return self._require_right(report, every)
 
-    def _make_options(self, words: CheckWords) -> CheckOptions:
+    def _make_options(self, words: MarkerWords) -> CheckOptions:
         settings = self._settings
         targets = split_targets(words.get("target", settings.target))
         return CheckOptions(
@@ -96,7 +96,7 @@ class Schedule:
             effects=settings.config.effects,
         )
 
-    def _require_right(self, report: CheckReport, words: CheckWords) -> CaseReport:
+    def _require_right(self, report: CheckReport, words: MarkerWords) -> CaseReport:
         """Returns the report of the first target; WrongScheduleError with that of the first one that fails."""
         __tracebackhide__ = True
         strict = words.get("strict", self._settings.strict)

@@ -39,7 +39,7 @@ class RunWords(TypedDict, total=False):
     """Least severity of a finding that fails the test: error, warning, note or never."""
 
 
-class CheckWords(RunWords, total=False):
+class MarkerWords(RunWords, total=False):
     """Of a function: also what a case would say; as in `ligerdiag.check`."""
 
     mesh: "Mapping[str, int] | Sequence[int] | None"
@@ -51,7 +51,7 @@ class CheckWords(RunWords, total=False):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class RunSettings:
     """Of a whole run of pytest."""
 
     root: Path
@@ -64,17 +64,17 @@ class Settings:
     config: Config
 
 
-_KEY = pytest.StashKey[Settings]()
+_KEY = pytest.StashKey[RunSettings]()
 
 
-def get_settings(config: pytest.Config) -> Settings:
+def get_settings(config: pytest.Config) -> RunSettings:
     """Reads them once a run; InputError for what cannot be read."""
     if _KEY not in config.stash:
         config.stash[_KEY] = _read_settings(config)
     return config.stash[_KEY]
 
 
-def read_marked(node: Any) -> CheckWords:
+def read_marked(node: Any) -> MarkerWords:
     """Returns the options of a test's `schedule` markers, the nearest one first; raises InputError for an unknown
     option."""
     words: dict[str, Any] = {}
@@ -84,8 +84,8 @@ def read_marked(node: Any) -> CheckWords:
                 f"expected words such as `target=` in the marker `schedule` but got {marker.args[0]!r:.60}"
             )
         words = dict(marker.kwargs) | words
-    require_known(words, tuple(CheckWords.__annotations__), "the marker `schedule`")
-    return CheckWords(**words)
+    require_known(words, tuple(MarkerWords.__annotations__), "the marker `schedule`")
+    return MarkerWords(**words)
 
 
 def require_known(words: "Mapping[str, Any]", known: "Sequence[str]", where: str) -> None:
@@ -105,13 +105,13 @@ def parse_fail_on(word: str) -> FailOn:
         raise InputError(f"expected one of {', '.join(FailOn)} for `fail_on` but got `{word}`") from None
 
 
-def _read_settings(config: pytest.Config) -> Settings:
+def _read_settings(config: pytest.Config) -> RunSettings:
     table = load_config(None, config.rootpath)
     cache = config.getoption("--ligerdiag-cache-dir")
     cache = Path(cache).absolute() if cache else _join(config, "ligerdiag_cache_dir")
     target = config.getoption("--ligerdiag-target") or config.getini("ligerdiag_target")
     strict = config.getini("ligerdiag_strict")
-    return Settings(
+    return RunSettings(
         root=config.rootpath,
         cache_directory=cache,
         target=target or next(iter(table.targets), DEFAULT_TARGET),

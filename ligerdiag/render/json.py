@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping
 from importlib import resources
 from math import isfinite
-from typing import Any
 
 import ligerdiag
+from ligerdiag.codec import Json
 from ligerdiag.judgement.causes import compute_causes, list_calls, list_reads, list_rules
 from ligerdiag.model.findings import (
     DeviceOutput,
@@ -19,8 +19,6 @@ from ligerdiag.model.findings import (
     Suppression,
 )
 from ligerdiag.model.report import SCHEMA_VERSION, CaseReport, CheckReport, Coverage, Disagreement, UnusedSuppression
-
-type Json = dict[str, Any]
 
 
 def render_replay(replay: Replay) -> Json:

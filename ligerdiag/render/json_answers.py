@@ -4,16 +4,14 @@ description.
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
-from ligerdiag.analysis.explain.drift import Change, NeighbourhoodPair
-from ligerdiag.judgement.answers import Bisection, BisectionRow, Difference, DifferenceReport, Side
+from ligerdiag.analysis.explain.drift import Drift, NeighbourhoodPair
+from ligerdiag.codec import Json
+from ligerdiag.judgement.answers import Bisection, BisectionRow, ComparedSide, Difference, DifferenceReport
 from ligerdiag.model.findings import SourceLine
 from ligerdiag.model.report import SCHEMA_VERSION
 from ligerdiag.model.schedule_view import Neighbourhood, Reader
 from ligerdiag.render.json import compute_version
-
-type Json = dict[str, Any]
 
 
 def render_bisections_json(bisections: Sequence[Bisection], *, exit_code: int | None = None, version: str = "") -> str:
@@ -88,7 +86,7 @@ def _difference(one: Difference) -> Json:
     }
 
 
-def _side(side: Side) -> Json:
+def _side(side: ComparedSide) -> Json:
     report = side.report
     return {
         "label": side.label,
@@ -141,7 +139,7 @@ def _reader(reader: Reader | None) -> Json | None:
     }
 
 
-def _change(change: Change) -> Json:
+def _change(change: Drift) -> Json:
     return {
         "kind": change.kind.value,
         "text": change.text,

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any
 
+from ligerdiag.codec import Json
 from ligerdiag.judgement.causes import compute_causes, list_calls, list_reads, list_rules
 from ligerdiag.judgement.conclusion import compute_excuse
 from ligerdiag.model.findings import Finding, Severity, SourceLine, Suppression, SuppressionKind
@@ -41,8 +42,6 @@ from ligerdiag.render.terminal.findings import render_finding_plain, render_trou
 from ligerdiag.render.terminal.summary import describe_cut
 from ligerdiag.source_text import compute_near, compute_place, parse_place
 from ligerdiag.text import compute_printable
-
-type Json = dict[str, Any]
 
 FINGERPRINT = "ligerdiag/v1"
 

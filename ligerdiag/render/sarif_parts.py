@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import Any
 from urllib.parse import quote
 
+from ligerdiag.codec import Json
 from ligerdiag.model.findings import Finding, Severity, SourceLine
 from ligerdiag.model.report import CaseReport
 from ligerdiag.render.places import Repository, find_case_place
 from ligerdiag.render.terminal.diagnostics import PAGES, TroubleKind
 from ligerdiag.rules.registry import RULES
 from ligerdiag.rules.rule import Rule
-
-type Json = dict[str, Any]
 
 ROOT = "%SRCROOT%"
 """Name of the base that relative URIs start from, as code hosts know it."""

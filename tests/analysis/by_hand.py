@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ligerdiag.analysis.context import Context, compute_context
-from ligerdiag.analysis.correspondence.vanished import TracedCall
+from ligerdiag.analysis.correspondence.vanished import TracedKernel
 from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.parse import parse_hlo
@@ -58,7 +58,7 @@ def effects_of(call: HloInstruction) -> CallEffects:
 
 
 def judge(
-    program: Program, schedule: Program, *outputs: str, traced: tuple[TracedCall, ...] = (), folded: bool = False
+    program: Program, schedule: Program, *outputs: str, traced: tuple[TracedKernel, ...] = (), folded: bool = False
 ) -> Context:
     """Both modules are read from their bytes, as from an artifact; every computation is scheduled as it was built.
 

@@ -1,7 +1,7 @@
 """Neighbourhoods made by hand."""
 
 from ligerdiag.model.findings import SourceLine, Verdict
-from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Reader, ScheduleFacts, Side
+from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Reader, ReadTime, ScheduleFacts
 
 
 def make_reader(primitive: str = "dot_general", **changes: object) -> Reader:
@@ -9,7 +9,7 @@ def make_reader(primitive: str = "dot_general", **changes: object) -> Reader:
         "opcode": "dot",
         "op_name": f"jit(step)/{primitive}",
         "source": SourceLine(file="/home/me/train.py", line=41, function="step"),
-        "side": Side.AFTER,
+        "side": ReadTime.AFTER,
         "origin": Origin.VALUE,
     }
     return Reader(**{**fields, **changes})  # type: ignore[arg-type]

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from ligerdiag.analysis.explain.drift import Change, ChangeKind, compare_schedules, pair_readers
+from ligerdiag.analysis.explain.drift import ChangeKind, Drift, compare_schedules, pair_readers
 from ligerdiag.model.findings import SourceLine, Verdict
-from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Reader, Side
+from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Reader, ReadTime
 from tests.analysis.neighbourhoods_by_hand import make_facts, make_neighbourhood, make_reader
 
 
-def compare(before: Neighbourhood | None, after: Neighbourhood | None) -> list[Change]:
+def compare(before: Neighbourhood | None, after: Neighbourhood | None) -> list[Drift]:
     facts = (make_facts(*([one] if one else [])) for one in (before, after))
     _, pairs = compare_schedules(*facts)
     return [change for pair in pairs for change in pair.changes]
@@ -27,7 +27,7 @@ def test_two_that_are_equal_have_no_change() -> None:
 
 def test_a_reader_that_moves_is_told_in_words_with_its_line() -> None:
     before = make_neighbourhood(make_reader(), make_reader("reduce_sum", opcode="reduce"))
-    after = make_neighbourhood(make_reader(side=Side.BEFORE), make_reader("reduce_sum", opcode="reduce"))
+    after = make_neighbourhood(make_reader(side=ReadTime.BEFORE), make_reader("reduce_sum", opcode="reduce"))
     (change,) = compare(before, after)
     assert change.kind is ChangeKind.MOVED
     assert change.text == "`dot_general` (train.py:41) moved from after to before the kernel"
@@ -50,7 +50,7 @@ def test_a_reader_is_found_again_whatever_the_compiler_calls_it(changes: dict[st
 
 def test_of_two_readers_that_are_alike_the_one_that_moved_is_told() -> None:
     before = make_neighbourhood(make_reader(), make_reader())
-    after = make_neighbourhood(make_reader(side=Side.BEFORE), make_reader())
+    after = make_neighbourhood(make_reader(side=ReadTime.BEFORE), make_reader())
     assert kinds(before, after) == ["moved"]
 
 
@@ -128,5 +128,5 @@ def test_verdicts_that_differ_are_changes_and_outputs_of_one_side_are_minor() ->
 
 
 def test_a_reader_is_paired_with_one_on_its_own_side_before_any_other() -> None:
-    before = make_neighbourhood(make_reader(side=Side.BEFORE), make_reader())
+    before = make_neighbourhood(make_reader(side=ReadTime.BEFORE), make_reader())
     assert kinds(before, make_neighbourhood(make_reader())) == ["lost"]

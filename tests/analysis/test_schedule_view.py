@@ -5,7 +5,7 @@ import pytest
 from ligerdiag.analysis.explain.schedule_view import compute_schedule_view
 from ligerdiag.analysis.explain.view_parts import MOST_STEPS
 from ligerdiag.model.findings import Verdict
-from ligerdiag.model.schedule_view import Access, AccessKind, Lane, Place, ReadKind, ScheduleView, Step
+from ligerdiag.model.schedule_view import AccessKind, BufferAccess, Lane, Place, ReadKind, ScheduleStep, ScheduleView
 from tests.analysis.by_hand import Program, judge
 from tests.analysis.test_schedules_by_hand import PAIR, write_program, write_schedule
 from tests.analysis.view_violations import list_violations
@@ -18,12 +18,12 @@ def view_of(program: Program, schedule: Program, *outputs: str) -> ScheduleView:
     return view
 
 
-def step_of(view: ScheduleView, opcode: str) -> Step:
+def step_of(view: ScheduleView, opcode: str) -> ScheduleStep:
     (step,) = [step for step in view.steps if step.opcode == opcode]
     return step
 
 
-def read_of(view: ScheduleView, opcode: str) -> Access:
+def read_of(view: ScheduleView, opcode: str) -> BufferAccess:
     step = step_of(view, opcode)
     (read,) = [one for one in view.accesses if one.step == step.id and one.kind is AccessKind.READ]
     return read

@@ -6,7 +6,7 @@ import pytest
 
 from ligerdiag.analysis.context import compute_context
 from ligerdiag.analysis.correspondence.provenance import Retagged
-from ligerdiag.analysis.correspondence.vanished import DroppedBy, TracedCall
+from ligerdiag.analysis.correspondence.vanished import DroppedBy, TracedKernel
 from ligerdiag.analysis.evaluation.carriers import compute_carriers
 from ligerdiag.effects.access import Access
 from ligerdiag.hlo.parse import parse_hlo
@@ -98,8 +98,8 @@ def test_a_call_that_is_gone_has_not_happened() -> None:
     y = schedule.op(entry, "abs", h, tag=3)
     schedule.place(x, h, y)
     schedule.op(entry, "tuple", h, y, shape=PAIR)
-    traced = TracedCall(kernel="k", outputs=0, operands=1, source=None, in_program=False, operand_used_later=False)
-    unused = TracedCall(kernel="u", outputs=1, operands=1, source=None, in_program=False, operand_used_later=False)
+    traced = TracedKernel(kernel="k", outputs=0, operands=1, source=None, in_program=False, operand_used_later=False)
+    unused = TracedKernel(kernel="u", outputs=1, operands=1, source=None, in_program=False, operand_used_later=False)
     context = judge(write_program(), schedule, "sums", "y", traced=(traced, unused))
     assert verdicts(context)[1] == "stale"
     assert [(v.kernel, v.dropped_by) for v in context.vanished] == [("k", DroppedBy.JAX), ("double", DroppedBy.XLA)]
@@ -118,7 +118,7 @@ def test_a_call_that_is_gone_has_not_happened() -> None:
 def test_a_missing_call_matters_where_it_has_no_outputs_or_overwrites_what_is_read(
     outputs: int, later: bool, hidden: tuple[Access, ...], reported: bool
 ) -> None:
-    traced = TracedCall(
+    traced = TracedKernel(
         kernel="k", outputs=outputs, operands=1, source=None, in_program=False, operand_used_later=later, hidden=hidden
     )
     vanished = judge(write_program(), write_schedule("ky"), "sums", "y", traced=(traced,)).vanished

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ligerdiag.model.findings import Verdict
-from ligerdiag.model.schedule_view import AccessKind, OutputView, ReadKind, ScheduleView, Step
+from ligerdiag.model.schedule_view import AccessKind, OutputView, ReadKind, ScheduleStep, ScheduleView
 
 
 def list_violations(view: ScheduleView) -> Iterator[str]:
@@ -15,7 +15,7 @@ def list_violations(view: ScheduleView) -> Iterator[str]:
         yield from _check_output(view, output, steps)
 
 
-def _check_steps(view: ScheduleView, steps: dict[int, Step]) -> Iterator[str]:
+def _check_steps(view: ScheduleView, steps: dict[int, ScheduleStep]) -> Iterator[str]:
     if [step.start for step in view.steps] != sorted(step.start for step in view.steps):
         yield "the steps are not in the order of the schedule"
     if dict(view.anchors).keys() != steps.keys():
@@ -33,7 +33,7 @@ def _check_steps(view: ScheduleView, steps: dict[int, Step]) -> Iterator[str]:
             yield f"a line of text with control characters: {line!r}"
 
 
-def _check_accesses(view: ScheduleView, steps: dict[int, Step]) -> Iterator[str]:
+def _check_accesses(view: ScheduleView, steps: dict[int, ScheduleStep]) -> Iterator[str]:
     places = {step.id: at for at, step in enumerate(view.steps)}
     verdicts = {output.name: output.verdict for output in view.outputs}
     if [places.get(one.step) for one in view.accesses] != sorted(places.get(one.step, -1) for one in view.accesses):
@@ -51,7 +51,7 @@ def _check_accesses(view: ScheduleView, steps: dict[int, Step]) -> Iterator[str]
             yield f"{name} is told as right, and what the kernel does is not known"
 
 
-def _check_output(view: ScheduleView, output: OutputView, steps: dict[int, Step]) -> Iterator[str]:
+def _check_output(view: ScheduleView, output: OutputView, steps: dict[int, ScheduleStep]) -> Iterator[str]:
     notes = [note for note in view.notes if f"`{output.name}`" in note]
     if not output.sentence.startswith(f"`{output.name}` "):
         yield f"`{output.name}` has no sentence"

@@ -8,7 +8,7 @@ import pytest
 from ligerdiag import api
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CaseReport
-from ligerdiag.model.schedule_view import Access, AccessKind, Lane, Place, ReadKind, ScheduleView, Step
+from ligerdiag.model.schedule_view import AccessKind, BufferAccess, Lane, Place, ReadKind, ScheduleStep, ScheduleView
 from tests.analysis.view_violations import list_violations
 
 ROOT = Path(__file__).parents[2]
@@ -30,11 +30,11 @@ def view_of(reports: Reports, case: str) -> ScheduleView:
     return view
 
 
-def steps_of(view: ScheduleView) -> dict[int, Step]:
+def steps_of(view: ScheduleView) -> dict[int, ScheduleStep]:
     return {step.id: step for step in view.steps}
 
 
-def reads_of(view: ScheduleView, output: str, kind: ReadKind) -> list[Access]:
+def reads_of(view: ScheduleView, output: str, kind: ReadKind) -> list[BufferAccess]:
     return [one for one in view.accesses if one.read is kind and output in one.outputs]
 
 

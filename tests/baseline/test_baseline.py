@@ -12,13 +12,13 @@ from ligerdiag.codec import FieldError
 from ligerdiag.errors import InputError
 from ligerdiag.judgement.baseline import MAX_BYTES, Baseline, EntryKey, load_baseline, parse_baseline, render_baseline
 from ligerdiag.model.findings import Verdict
-from ligerdiag.model.schedule_view import Fate, Origin, Side
+from ligerdiag.model.schedule_view import Fate, Origin, ReadTime
 from tests.analysis.neighbourhoods_by_hand import make_facts, make_neighbourhood, make_reader
 
 KEY = EntryKey(case="step[a-b]", target="h100", toolchain="default")
 FULL = make_neighbourhood(
     make_reader(),
-    make_reader(source=None, side=Side.ACROSS, origin=Origin.NOWHERE, op_name=""),
+    make_reader(source=None, side=ReadTime.ACROSS, origin=Origin.NOWHERE, op_name=""),
     copied_by=("all-gather",),
     shares=("a constant",),
 )
@@ -56,7 +56,7 @@ def test_what_is_written_is_read_again_without_folders() -> None:
     )
     assert first.readers[0].source is not None
     assert (first.readers[0].source.file, first.readers[0].source.line) == ("train.py", 41)
-    assert (first.readers[1].side, first.readers[1].origin) == (Side.ACROSS, Origin.NOWHERE)
+    assert (first.readers[1].side, first.readers[1].origin) == (ReadTime.ACROSS, Origin.NOWHERE)
 
 
 def test_entries_are_sorted_whatever_the_order_of_the_run() -> None:

@@ -6,10 +6,10 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ligerdiag.bisect.search.searches import Change, find_changes
+from ligerdiag.bisect.search.searches import AnswerChange, find_changes
 
 
-def _search(answers: Sequence[str | None], *, verify: bool = False) -> tuple[list[Change], list[int], bool]:
+def _search(answers: Sequence[str | None], *, verify: bool = False) -> tuple[list[AnswerChange], list[int], bool]:
     asked: list[int] = []
 
     def ask(positions: Sequence[int]) -> list[str | None]:
@@ -22,21 +22,21 @@ def _search(answers: Sequence[str | None], *, verify: bool = False) -> tuple[lis
     return list(found.changes), asked, found.is_whole
 
 
-def _list_all(answers: Sequence[str | None]) -> list[Change]:
+def _list_all(answers: Sequence[str | None]) -> list[AnswerChange]:
     told = [position for position, answer in enumerate(answers) if answer is not None]
-    return [Change(before=a, after=b) for a, b in pairwise(told) if answers[a] != answers[b]]
+    return [AnswerChange(before=a, after=b) for a, b in pairwise(told) if answers[a] != answers[b]]
 
 
 def test_one_change_in_a_long_list_is_found_by_halving() -> None:
     changes, asked, is_whole = _search(["old"] * 700 + ["new"] * 324)
-    assert changes == [Change(before=699, after=700)]
+    assert changes == [AnswerChange(before=699, after=700)]
     assert len(asked) <= 12
     assert not is_whole
 
 
 def test_equal_ends_mean_that_everyone_is_asked() -> None:
     changes, asked, is_whole = _search(["a", "a", "b", "a"])
-    assert changes == [Change(before=1, after=2), Change(before=2, after=3)]
+    assert changes == [AnswerChange(before=1, after=2), AnswerChange(before=2, after=3)]
     assert sorted(asked) == [0, 1, 2, 3]
     assert is_whole
 
@@ -48,8 +48,8 @@ def test_verifying_finds_the_changes_that_halving_passes_over() -> None:
 
 
 def test_a_member_without_an_answer_is_passed_over() -> None:
-    assert _search(["a", None, None, "b"])[0] == [Change(before=0, after=3)]
-    assert _search([None, "a", "b", None])[0] == [Change(before=1, after=2)]
+    assert _search(["a", None, None, "b"])[0] == [AnswerChange(before=0, after=3)]
+    assert _search([None, "a", "b", None])[0] == [AnswerChange(before=1, after=2)]
 
 
 def test_lists_in_which_nothing_can_change() -> None:

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from ligerdiag.bisect.passes.answers import Blame, PassAnswer, describe_answers, explain_output
-from ligerdiag.bisect.passes.history import History, Moment, Step
+from ligerdiag.bisect.passes.answers import PassAnswer, PassBlame, describe_answers, explain_output
+from ligerdiag.bisect.passes.history import CompilerStep, History, Moment
 from ligerdiag.bisect.passes.order_independence import Judgement, judge_module
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.effects.isolated import CallEffectsReader
@@ -45,7 +45,7 @@ def judge(kind: str) -> Judgement:
 
 def make_history(*kinds: str) -> History:
     judged = [judge(kind) for kind in kinds]
-    steps = [None, *[Step(name=f"pass-{n}", pipeline="pipeline", number=n) for n in range(1, len(kinds))]]
+    steps = [None, *[CompilerStep(name=f"pass-{n}", pipeline="pipeline", number=n) for n in range(1, len(kinds))]]
     moments = [
         Moment(step=step, path=Path(kind), before=judged[n - 1] if n else None, after=judged[n])
         for n, (step, kind) in enumerate(zip(steps, kinds, strict=True))
@@ -63,7 +63,7 @@ def names(answer: PassAnswer) -> list[str]:
 
 def test_the_step_that_takes_away_what_forced_the_order_is_named() -> None:
     answer = explain(Verdict.LATENT, "tied", "open", "ky")
-    assert (answer.blame, names(answer)) == (Blame.LATENT, ["pass-1"])
+    assert (answer.blame, names(answer)) == (PassBlame.LATENT, ["pass-1"])
     assert describe_answers([answer]) == [
         "`y` is latent, right by luck: `pass-1` (0001, in `pipeline`) has taken away what forced the order"
     ]
@@ -74,7 +74,7 @@ def test_the_step_that_takes_away_what_forced_the_order_is_named() -> None:
 
 def test_the_step_that_fixes_the_wrong_order_comes_before_the_one_that_allowed_it() -> None:
     answer = explain(Verdict.STALE, "tied", "open", "ky", "yk")
-    assert (answer.blame, names(answer)) == (Blame.ORDERED, ["pass-3", "pass-1"])
+    assert (answer.blame, names(answer)) == (PassBlame.ORDERED, ["pass-3", "pass-1"])
     facts = dict(answer.evidence)
     assert facts["before"] != facts["after"]
 
@@ -87,7 +87,7 @@ def test_where_nothing_ever_forced_the_order_only_the_scheduler_is_to_blame() ->
 
 def test_what_lasts_counts_and_what_is_given_back_is_told() -> None:
     answer = explain(Verdict.STALE, "tied", "copied", "tied", "copied")
-    assert (answer.blame, names(answer)) == (Blame.LOST, ["pass-3"])
+    assert (answer.blame, names(answer)) == (PassBlame.LOST, ["pass-3"])
     (sentence,) = describe_answers([answer])
     assert sentence.endswith(
         "; `pass-1` (0001, in `pipeline`) had lost it, `pass-2` (0002, in `pipeline`) gave it back"
@@ -97,7 +97,7 @@ def test_what_lasts_counts_and_what_is_given_back_is_told() -> None:
 
 def test_what_is_lost_from_the_start_is_no_step() -> None:
     answer = explain(Verdict.STALE, "copied")
-    assert (answer.blame, names(answer)) == (Blame.LOST, [])
+    assert (answer.blame, names(answer)) == (PassBlame.LOST, [])
     assert "already in the program as XLA got it" in describe_answers([answer])[0]
 
 
@@ -107,7 +107,7 @@ def test_a_loss_that_was_given_back_with_the_wrong_order_is_the_schedules() -> N
 
 def test_what_is_lost_in_the_first_snapshot_that_was_judged_is_nobodys() -> None:
     history = make_history("copied")
-    first = replace(history.moments[0], step=Step(name="shardy-xla", pipeline="partitioner", number=8))
+    first = replace(history.moments[0], step=CompilerStep(name="shardy-xla", pipeline="partitioner", number=8))
     answer = explain_output(replace(history, moments=(first,)), "y", Verdict.STALE)
     assert names(answer) == []
     assert describe_answers([answer]) == [
@@ -116,9 +116,9 @@ def test_what_is_lost_in_the_first_snapshot_that_was_judged_is_nobodys() -> None
 
 
 def test_a_verdict_that_the_snapshots_do_not_show_is_untold() -> None:
-    assert explain(Verdict.STALE, "open", "ky").blame is Blame.UNTOLD
-    assert explain(Verdict.UNKNOWN, "open", "ky").blame is Blame.UNTOLD
-    assert explain(Verdict.LATENT, "tied").blame is Blame.UNTOLD
+    assert explain(Verdict.STALE, "open", "ky").blame is PassBlame.UNTOLD
+    assert explain(Verdict.UNKNOWN, "open", "ky").blame is PassBlame.UNTOLD
+    assert explain(Verdict.LATENT, "tied").blame is PassBlame.UNTOLD
 
 
 def test_outputs_with_one_reason_share_a_sentence() -> None:

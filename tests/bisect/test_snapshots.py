@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ligerdiag.bisect.passes.history import Step, find_step, list_snapshots, parse_snapshot
+from ligerdiag.bisect.passes.history import CompilerStep, find_step, list_snapshots, parse_snapshot
 
 
 def name(number: int, text: str, module: str = "module_0012.jit_step") -> Path:
@@ -20,7 +20,7 @@ NESTED = (
 )
 
 
-def step(position: int, paths: tuple[Path, ...] = NESTED) -> Step:
+def step(position: int, paths: tuple[Path, ...] = NESTED) -> CompilerStep:
     return find_step(list_snapshots(paths), position)
 
 
@@ -42,7 +42,7 @@ def test_the_program_is_the_module_that_xla_began_last() -> None:
 
 
 def test_a_file_after_a_pass_names_the_pass() -> None:
-    assert step(1) == Step(name="shardy-xla", pipeline="spmd-partitioner", number=1)
+    assert step(1) == CompilerStep(name="shardy-xla", pipeline="spmd-partitioner", number=1)
 
 
 def test_what_a_pass_has_done_before_it_runs_a_pipeline_of_its_own_is_its_work() -> None:
@@ -50,7 +50,7 @@ def test_what_a_pass_has_done_before_it_runs_a_pipeline_of_its_own_is_its_work()
 
 
 def test_a_change_between_pipelines_is_no_pass() -> None:
-    assert step(5) == Step(name="", pipeline="optimization", number=5)
+    assert step(5) == CompilerStep(name="", pipeline="optimization", number=5)
     assert step(5).label == "before optimization"
 
 

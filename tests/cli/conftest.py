@@ -10,7 +10,7 @@ import pytest
 
 import ligerdiag
 from ligerdiag.api import describe_refusal
-from ligerdiag.api.catalogue import State, Step, ToolchainStatus
+from ligerdiag.api.catalogue import StepState, ToolchainStatus, ToolchainStep
 from ligerdiag.bisect.search import trial as options
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.errors import InputError, LigerdiagError
@@ -23,7 +23,7 @@ from tests.report.samples import make_case, make_report
 from tools.running import Outcome
 
 
-def make_status(name: str, *steps: Step) -> ToolchainStatus:
+def make_status(name: str, *steps: ToolchainStep) -> ToolchainStatus:
     versions = {"jax": "0.4.34", "triton": "3.1.0"}
     return ToolchainStatus(
         name=name, about="for tests", python="3.12", versions=versions, directory=f"/cache/{name}", steps=steps
@@ -33,12 +33,12 @@ def make_status(name: str, *steps: Step) -> ToolchainStatus:
 STATUSES = {
     status.name: status
     for status in (
-        make_status("whole", Step(name="environment", state=State.WORKS, detail="/cache/whole")),
-        make_status("absent", Step(name="environment", state=State.MISSING, detail="not created yet")),
+        make_status("whole", ToolchainStep(name="environment", state=StepState.WORKS, detail="/cache/whole")),
+        make_status("absent", ToolchainStep(name="environment", state=StepState.MISSING, detail="not created yet")),
         make_status(
             "broken",
-            Step(name="environment", state=State.WORKS, detail="/cache/broken"),
-            Step(name="packages", state=State.BROKEN, detail="no triton\x1b[1m"),
+            ToolchainStep(name="environment", state=StepState.WORKS, detail="/cache/broken"),
+            ToolchainStep(name="packages", state=StepState.BROKEN, detail="no triton\x1b[1m"),
         ),
     )
 }

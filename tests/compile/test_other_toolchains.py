@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.api import CheckOptions, check, diagnose_toolchain
-from ligerdiag.api.catalogue import State
+from ligerdiag.api.catalogue import StepState
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Status
@@ -34,7 +34,7 @@ def test_every_toolchain_compiles_and_its_triton_understands_the_kernel(name: st
         create_toolchain(name, lambda line: None)
     status = diagnose_toolchain(name)
     assert [step.name for step in status.steps] == ["environment", "packages", "compile", "kernel"]
-    assert status.state is State.WORKS, status.steps
+    assert status.state is StepState.WORKS, status.steps
 
 
 def test_the_seed_fails_where_its_authors_say_that_it_fails() -> None:

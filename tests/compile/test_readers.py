@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.artifacts.artifact import Artifact, load_artifact, write_manifest
-from ligerdiag.artifacts.call_records import Reader, Readers, parse_readers, render_readers
+from ligerdiag.artifacts.call_records import Readers, TieSite, parse_readers, render_readers
 from ligerdiag.codec import parse_object
 from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
 from ligerdiag.errors import ArtifactError
@@ -108,7 +108,7 @@ def test_a_program_without_a_kernel_has_no_readers(pool: Pool, h100: Target) -> 
 
 
 def test_readers_survive_their_json(results: Results) -> None:
-    found: tuple[Reader, ...] = artifact_of(results, "read_between_two_calls").readers
+    found: tuple[TieSite, ...] = artifact_of(results, "read_between_two_calls").readers
     readers = Readers(found=found, trouble="said")
     assert parse_readers(parse_object(render_readers(readers))) == readers
 

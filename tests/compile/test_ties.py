@@ -9,7 +9,7 @@ import pytest
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import compile_cases, discover_cases
-from ligerdiag.hlo.buffers import Memory
+from ligerdiag.hlo.buffers import MemoryDemand
 from ligerdiag.hlo.metadata import find_user_line
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.inspection.artifact import inspect_artifact
@@ -47,7 +47,7 @@ def find_tied(path: Path) -> list[str]:
     return sorted(i.opcode for i in named if i.opcode in {"subtract", "reduce"})
 
 
-def find_memory(artifact: Artifact) -> Memory:
+def find_memory(artifact: Artifact) -> MemoryDemand:
     _, buffers = load_hlo(artifact.optimized)
     assert buffers is not None
     assert buffers.memory is not None

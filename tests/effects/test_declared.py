@@ -8,9 +8,9 @@ from ligerdiag.effects.access import (
     UNUSED,
     Access,
     CallEffects,
-    Coverage,
     Neighbours,
     ReadsBeforeWrite,
+    WriteCoverage,
     create_unknown_effects,
 )
 from ligerdiag.effects.declared import Contradiction, DeclaredEffects, apply_declarations, parse_declarations
@@ -72,10 +72,10 @@ def test_what_is_unknown_becomes_what_is_declared() -> None:
     assert one.reads_before_write is ReadsBeforeWrite.NO
     assert (two.reads_before_write, two.coverage, two.neighbours) == (
         ReadsBeforeWrite.UNKNOWN,
-        Coverage.UNKNOWN,
+        WriteCoverage.UNKNOWN,
         Neighbours.UNKNOWN,
     )
-    assert (three.coverage, three.neighbours) == (Coverage.NONE, Neighbours.DISJOINT)
+    assert (three.coverage, three.neighbours) == (WriteCoverage.NONE, Neighbours.DISJOINT)
     assert two.reason == "`f` is declared, and its kernel was not followed"
 
 

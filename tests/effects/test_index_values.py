@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ligerdiag.effects.launches.byte_runs import (
-    Runs,
+    ByteRuns,
     concatenate,
     covers,
     holds,
@@ -210,7 +210,7 @@ def test_the_budget_ends() -> None:
         budget.spend(100)
 
 
-def bytes_of(runs: Runs) -> set[tuple[int, int]]:
+def bytes_of(runs: ByteRuns) -> set[tuple[int, int]]:
     return {
         (int(program), byte)
         for program, start, stop in zip(runs.program, runs.start, runs.stop, strict=True)
@@ -246,9 +246,9 @@ def test_runs_are_the_bytes_of_the_elements(offset: Any, one: Any, other: Any, w
     assert bytes_of(runs) == expected
 
 
-def make_some(items: list[tuple[int, int, int]]) -> Runs:
+def make_some(items: list[tuple[int, int, int]]) -> ByteRuns:
     array = np.array(items, np.int64).reshape(-1, 3)
-    return Runs(program=array[:, 0], start=array[:, 1], stop=array[:, 1] + array[:, 2])
+    return ByteRuns(program=array[:, 0], start=array[:, 1], stop=array[:, 1] + array[:, 2])
 
 
 SOME = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 20), st.integers(1, 5)), max_size=8).map(make_some)
@@ -256,7 +256,7 @@ SOME = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 20), st.integers(1, 
 
 @settings(max_examples=300, deadline=None)
 @given(one=SOME, other=SOME)
-def test_sets_of_bytes_are_sets(one: Runs, other: Runs) -> None:
+def test_sets_of_bytes_are_sets(one: ByteRuns, other: ByteRuns) -> None:
     budget = make_budget()
     a, b = bytes_of(one), bytes_of(other)
     merged = merge(one, budget)

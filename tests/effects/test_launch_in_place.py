@@ -11,7 +11,7 @@ from ligerdiag.effects.access import InPlace, Neighbours, join_in_place
 from ligerdiag.effects.call import compute_call_effects
 from ligerdiag.effects.job import parse_effects, render_effects
 from ligerdiag.effects.launches import uses as launch_in_place
-from ligerdiag.effects.launches.byte_runs import Runs, merge, reaches_others, subtract
+from ligerdiag.effects.launches.byte_runs import ByteRuns, merge, reaches_others, subtract
 from ligerdiag.effects.launches.index_values import Budget
 from ligerdiag.effects.launches.uses import Argument, compute_in_place
 from ligerdiag.effects.ttir.module import parse_ttir
@@ -152,12 +152,12 @@ def test_one_configuration_that_shares_is_enough_and_all_must_be_disjoint() -> N
     assert join_in_place([[disjoint], []]) == ()
 
 
-def draw_runs(chance: np.random.Generator) -> tuple[Runs, set[tuple[int, int]]]:
+def draw_runs(chance: np.random.Generator) -> tuple[ByteRuns, set[tuple[int, int]]]:
     """Runs, and the same as pairs of program and byte."""
     count = int(chance.integers(0, 6))
     program, start = chance.integers(0, 3, count), chance.integers(0, 12, count)
     stop = start + chance.integers(1, 5, count)
-    runs = Runs(program=program, start=start, stop=stop)
+    runs = ByteRuns(program=program, start=start, stop=stop)
     spans = zip(program, start, stop, strict=True)
     return runs, {(int(p), byte) for p, low, high in spans for byte in range(low, high)}
 

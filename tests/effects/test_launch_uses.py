@@ -11,10 +11,10 @@ from ligerdiag.effects.access import (
     UNUSED,
     Access,
     CallEffects,
-    Coverage,
     Neighbours,
     OperandUse,
     ReadsBeforeWrite,
+    WriteCoverage,
     compute_plain_use,
     join_uses,
 )
@@ -223,10 +223,10 @@ def test_a_size_that_is_not_known_leaves_coverage_open() -> None:
 
 def test_uses_join_to_what_holds_for_each() -> None:
     complete = OperandUse(
-        reads_before_write=ReadsBeforeWrite.NO, coverage=Coverage.COMPLETE, neighbours=Neighbours.DISJOINT
+        reads_before_write=ReadsBeforeWrite.NO, coverage=WriteCoverage.COMPLETE, neighbours=Neighbours.DISJOINT
     )
     reading = OperandUse(
-        reads_before_write=ReadsBeforeWrite.YES, coverage=Coverage.COMPLETE, neighbours=Neighbours.SHARED
+        reads_before_write=ReadsBeforeWrite.YES, coverage=WriteCoverage.COMPLETE, neighbours=Neighbours.SHARED
     )
     unknown = OperandUse(reason="why")
     assert join_uses([complete]) == complete

@@ -9,7 +9,7 @@ import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as pallas_triton
 
-from ligerdiag.effects.access import Access, CallEffects, Coverage, Neighbours
+from ligerdiag.effects.access import Access, CallEffects, Neighbours, WriteCoverage
 from ligerdiag.effects.call import compute_call_effects
 from ligerdiag.hlo.parse import parse_hlo_module
 
@@ -64,12 +64,12 @@ def test_a_pallas_kernel_is_followed_though_its_bytecode_is_jaxlibs(capfd: pytes
     assert effects.operands == (READ,)
     # Pallas loads what it is about to overwrite, and drops it.
     assert effects.outputs == (BOTH,)
-    assert effects.output_uses[0].coverage is Coverage.COMPLETE
+    assert effects.output_uses[0].coverage is WriteCoverage.COMPLETE
     assert effects.output_uses[0].neighbours is Neighbours.DISJOINT
 
 
 def test_a_pallas_grid_that_is_too_small_leaves_rows_out(capfd: pytest.CaptureFixture[str]) -> None:
-    assert compute_pallas(double, grid=3, operands=1).output_uses[0].coverage is Coverage.PARTIAL
+    assert compute_pallas(double, grid=3, operands=1).output_uses[0].coverage is WriteCoverage.PARTIAL
 
 
 def test_an_aliased_pallas_operand_is_given_but_not_used(capfd: pytest.CaptureFixture[str]) -> None:

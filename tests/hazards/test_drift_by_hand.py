@@ -1,7 +1,7 @@
 """LD015 from records by hand: one finding for each write, and what it says."""
 
 from ligerdiag.model.findings import Finding, Verdict
-from ligerdiag.model.schedule_view import Fate, ScheduleFacts, Side
+from ligerdiag.model.schedule_view import Fate, ReadTime, ScheduleFacts
 from ligerdiag.rules.registry import check_measured
 from ligerdiag.rules.rule import Measured
 from tests.analysis.neighbourhoods_by_hand import make_facts, make_neighbourhood, make_reader
@@ -13,7 +13,7 @@ def drift(recorded: ScheduleFacts | None, facts: ScheduleFacts) -> tuple[Finding
 
 
 HERE = make_neighbourhood(make_reader())
-MOVED = make_neighbourhood(make_reader(side=Side.BEFORE))
+MOVED = make_neighbourhood(make_reader(side=ReadTime.BEFORE))
 
 
 def test_without_a_baseline_nothing_drifts() -> None:
@@ -31,7 +31,7 @@ def test_a_write_that_drifts_is_one_finding_on_the_readers_line() -> None:
 
 
 def test_verdicts_stand_beside_the_first_write_that_drifts() -> None:
-    second = make_neighbourhood(make_reader(side=Side.BEFORE), number=2)
+    second = make_neighbourhood(make_reader(side=ReadTime.BEFORE), number=2)
     recorded = make_facts(HERE, make_neighbourhood(make_reader(), number=2), a=Verdict.FRESH)
     first, other = drift(recorded, make_facts(MOVED, second, a=Verdict.STALE))
     assert (first.outputs, other.outputs) == (("a",), ())

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ligerdiag.hlo.buffers import Memory, compute_memory
+from ligerdiag.hlo.buffers import MemoryDemand, compute_memory
 from ligerdiag.hlo.xla_pb2 import BufferAssignmentProto
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -33,5 +33,5 @@ def test_an_allocation_counts_for_what_it_is_and_constants_and_threads_do_not() 
     add(size=16, is_constant=True)
     add(size=32, is_thread_local=True)
     memory = compute_memory(proto)
-    assert memory == Memory(argument=3, output=6, temp=8, alias=2)
+    assert memory == MemoryDemand(argument=3, output=6, temp=8, alias=2)
     assert memory.peak == 15

@@ -23,7 +23,7 @@ from ligerdiag.compile.service import compile_cases, discover_cases
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.model.case import Case
 from ligerdiag.replay.runs.program import run_program
-from ligerdiag.replay.runs.schedule import Schedule
+from ligerdiag.replay.runs.schedule import ScheduleRunner
 from ligerdiag.toolchains.catalogue import load_target
 from ligerdiag.workers.pool import Pool
 from tests.replay.programs import array_operations, control_flow, layers, training
@@ -68,7 +68,7 @@ def test_replay_equals_xla_cpu(case: Case, artifacts: Mapping[str, Artifact]) ->
     assert buffers is not None
     with np.errstate(all="ignore"):
         as_written = run_program(program, arguments, NoKernels())
-        as_scheduled = Schedule(module=optimized, buffers=buffers, kernels=NoKernels()).execute([arguments])[0]
+        as_scheduled = ScheduleRunner(module=optimized, buffers=buffers, kernels=NoKernels()).execute([arguments])[0]
     assert len(as_written) == len(as_scheduled) == len(wanted)
     for one, other, right in zip(as_written, as_scheduled, wanted, strict=True):
         assert compute_error(one, right) <= ROUNDING

@@ -5,7 +5,7 @@ import pytest
 
 from ligerdiag.errors import ArtifactError
 from ligerdiag.replay.interpreter.scope import NotCoveredError
-from ligerdiag.replay.runs.schedule import Schedule
+from ligerdiag.replay.runs.schedule import ScheduleRunner
 from tests.replay.by_hand import LOOP, Doubling, X, assign, call, parse
 
 PLACES = {"x": (0, 0), "h": 0, "k": 64, "r": 128, "t": 192}
@@ -17,7 +17,7 @@ def run_reader(before: bool) -> tuple[list[float], list[float]]:
     module = parse(
         f"{{\nx = f32[4] parameter(0)\nh = f32[4] copy(x)\n{first}\n{second}\nROOT t = (f32[4], f32[4]) tuple(k, r)\n}}"
     )
-    results = Schedule(module=module, buffers=assign(module, PLACES), kernels=Doubling()).execute([[X]])
+    results = ScheduleRunner(module=module, buffers=assign(module, PLACES), kernels=Doubling()).execute([[X]])
     return results[0][0].tolist(), results[0][1].tolist()
 
 
@@ -35,15 +35,15 @@ def test_a_copy_is_not_overwritten_with_its_original() -> None:
         "r = f32[4] negate(h)",
     ]
     module = parse("{\n" + "\n".join(lines) + "\nROOT t = (f32[4], f32[4]) tuple(k, r)\n}")
-    schedule = Schedule(module=module, buffers=assign(module, PLACES | {"c": 256}), kernels=Doubling())
+    schedule = ScheduleRunner(module=module, buffers=assign(module, PLACES | {"c": 256}), kernels=Doubling())
     assert schedule.execute([[X]])[0][1].tolist() == [-1, -2, -3, -4]
 
 
 def test_two_values_in_the_same_bytes_are_one() -> None:
     lines = ["x = f32[4] parameter(0)", "h = f32[4] copy(x)", "o = f32[4] add(h, h)", "r = f32[4] negate(h)"]
     module = parse("{\n" + "\n".join(lines) + "\nROOT t = (f32[4], f32[4]) tuple(o, r)\n}")
-    apart = Schedule(module=module, buffers=assign(module, PLACES | {"o": 256}), kernels=Doubling())
-    shared = Schedule(module=module, buffers=assign(module, PLACES | {"o": 0}), kernels=Doubling())
+    apart = ScheduleRunner(module=module, buffers=assign(module, PLACES | {"o": 256}), kernels=Doubling())
+    shared = ScheduleRunner(module=module, buffers=assign(module, PLACES | {"o": 0}), kernels=Doubling())
     assert apart.execute([[X]])[0][1].tolist() == [-1, -2, -3, -4]
     assert shared.execute([[X]])[0][1].tolist() == [-2, -4, -6, -8]
 
@@ -55,7 +55,7 @@ def test_memory_that_nobody_wrote_is_not_a_number() -> None:
         def launch(self, *arguments: object, **names: object) -> None:
             """Leaves its output as it is."""
 
-    schedule = Schedule(module=module, buffers=assign(module, PLACES), kernels=Lazy())
+    schedule = ScheduleRunner(module=module, buffers=assign(module, PLACES), kernels=Lazy())
     assert np.isnan(schedule.execute([[X]])[0][0]).all()
 
 
@@ -63,7 +63,9 @@ def test_a_layout_says_in_which_order_the_elements_stand() -> None:
     body = "{\nx = f32[2,2]{1,0} parameter(0)\nh = f32[2,2]{0,1} copy(x)\n" + call("k", "h", "f32[4]")
     module = parse(body + "\nROOT t = (f32[4], f32[2,2]{0,1}) tuple(k, h)\n}")
     kernels = Doubling()
-    results = Schedule(module=module, buffers=assign(module, PLACES), kernels=kernels).execute([[X.reshape(2, 2)]])
+    results = ScheduleRunner(module=module, buffers=assign(module, PLACES), kernels=kernels).execute(
+        [[X.reshape(2, 2)]]
+    )
     assert kernels.launches == [("k", [[1, 3, 2, 4]])]
     assert results[0][1].tolist() == [[2, 4], [6, 8]]
 
@@ -85,13 +87,13 @@ LOOP_PLACES = {
 
 def test_a_loop_carries_its_state_in_place() -> None:
     module = parse(LOOP_BODY, LOOP)
-    schedule = Schedule(module=module, buffers=assign(module, LOOP_PLACES), kernels=Doubling())
+    schedule = ScheduleRunner(module=module, buffers=assign(module, LOOP_PLACES), kernels=Doubling())
     assert schedule.execute([[X]])[0][0].tolist() == [8, 16, 24, 32]
 
 
 def test_a_loop_whose_state_stands_in_two_places_is_refused() -> None:
     module = parse(LOOP_BODY, LOOP)
-    schedule = Schedule(module=module, buffers=assign(module, LOOP_PLACES | {"j": 256}), kernels=Doubling())
+    schedule = ScheduleRunner(module=module, buffers=assign(module, LOOP_PLACES | {"j": 256}), kernels=Doubling())
     with pytest.raises(ArtifactError, match="its state"):
         schedule.execute([[X]])
 
@@ -103,7 +105,7 @@ def test_a_constant_that_was_overwritten_stays_so_in_the_next_execution() -> Non
         + "\nROOT r = f32[4] add(c, x)\n}"
     )
     module = parse(body)
-    schedule = Schedule(module=module, buffers=assign(module, PLACES | {"c": (9, 0)}), kernels=Doubling())
+    schedule = ScheduleRunner(module=module, buffers=assign(module, PLACES | {"c": (9, 0)}), kernels=Doubling())
     zeros = np.zeros(4, np.float32)
     assert [schedule.execute([[zeros]])[0][0].tolist() for _ in range(2)] == [[2, 4, 6, 8], [4, 8, 12, 16]]
     assert schedule.read_constants()[0].tolist() == [4, 8, 12, 16]
@@ -111,7 +113,7 @@ def test_a_constant_that_was_overwritten_stays_so_in_the_next_execution() -> Non
 
 def test_an_argument_that_was_overwritten_can_be_seen_and_is_whole_again_next_time() -> None:
     module = parse("{\nx = f32[4] parameter(0)\n" + call("k", "x") + "\nROOT r = f32[4] negate(k)\n}")
-    schedule = Schedule(module=module, buffers=assign(module, PLACES), kernels=Doubling())
+    schedule = ScheduleRunner(module=module, buffers=assign(module, PLACES), kernels=Doubling())
     for _ in range(2):
         assert schedule.execute([[X]])[0][0].tolist() == [-1, -2, -3, -4]
         assert schedule.read_parameter(0, 0).tolist() == [2, 4, 6, 8]
@@ -124,7 +126,7 @@ def test_devices_run_in_lockstep_each_on_its_own_bytes() -> None:
     body += "\nROOT r = f32[4] all-reduce(h), channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true,"
     body += " to_apply=sum\n}"
     module = parse(body, computations)
-    schedule = Schedule(module=module, buffers=assign(module, PLACES), kernels=Doubling(), devices=2)
+    schedule = ScheduleRunner(module=module, buffers=assign(module, PLACES), kernels=Doubling(), devices=2)
     results = schedule.execute([[X], [10 * X]])
     assert [one[0].tolist() for one in results] == [[22, 44, 66, 88]] * 2
 
@@ -132,7 +134,7 @@ def test_devices_run_in_lockstep_each_on_its_own_bytes() -> None:
 def test_what_does_not_fit_its_place_is_refused() -> None:
     module = parse("{\nx = f32[64] parameter(0)\nROOT r = f32[64] negate(x)\n}")
     with pytest.raises(ArtifactError, match="takes 256 bytes and has 64"):
-        Schedule(module=module, buffers=assign(module, PLACES), kernels=Doubling()).execute(
+        ScheduleRunner(module=module, buffers=assign(module, PLACES), kernels=Doubling()).execute(
             [[np.zeros(64, np.float32)]]
         )
 
@@ -144,12 +146,12 @@ def test_an_opcode_that_is_not_covered_is_named() -> None:
         )
     )
     with pytest.raises(NotCoveredError, match="rng-get-and-update-state"):
-        Schedule(module=module, buffers=assign(module, PLACES), kernels=Doubling()).execute([[X]])
+        ScheduleRunner(module=module, buffers=assign(module, PLACES), kernels=Doubling()).execute([[X]])
 
 
 def test_all_devices_go_round_a_loop() -> None:
     module = parse(LOOP_BODY, LOOP)
-    schedule = Schedule(module=module, buffers=assign(module, LOOP_PLACES), kernels=Doubling(), devices=2)
+    schedule = ScheduleRunner(module=module, buffers=assign(module, LOOP_PLACES), kernels=Doubling(), devices=2)
     assert [one[0].tolist() for one in schedule.execute([[X], [10 * X]])] == [[8, 16, 24, 32], [80, 160, 240, 320]]
 
 
@@ -169,7 +171,7 @@ without {{
     body = "{\nx = f32[4] parameter(0)\nwhich = pred[] parameter(1)\nROOT c = f32[4] conditional(which, x, x), "
     module = parse(body + "true_computation=with, false_computation=without\n}", branches)
     places = assign(module, {"x": (0, 0), "which": (1, 0), "r": 0, "n": 0, "c": 64})
-    schedule = Schedule(module=module, buffers=places, kernels=Doubling(), devices=2)
+    schedule = ScheduleRunner(module=module, buffers=places, kernels=Doubling(), devices=2)
     no, yes = np.array(False), np.array(True)
     assert [one[0].tolist() for one in schedule.execute([[X, no], [-X, no]])] == [(-X).tolist(), X.tolist()]
     assert {"r"} <= set(schedule.list_unreached()) <= {"p", "r", "a", "b", "s"}
@@ -183,7 +185,7 @@ def test_a_fusion_reads_all_its_operands_before_it_writes() -> None:
     body = "{\nx = f32[4] parameter(0)\nh = f32[4] copy(x)\n"
     module = parse(body + "ROOT f = (f32[4], f32[4]) fusion(h), kind=kLoop, calls=both\n}", fused)
     places = assign(module, {"x": (0, 0), "h": 0, "f{0}": 0, "f{1}": 64})
-    results = Schedule(module=module, buffers=places, kernels=Doubling()).execute([[X]])
+    results = ScheduleRunner(module=module, buffers=places, kernels=Doubling()).execute([[X]])
     assert [one.tolist() for one in results[0]] == [[-1, -2, -3, -4], [1, 2, 3, 4]]
 
 
@@ -191,7 +193,7 @@ def test_devices_give_each_other_what_they_had_before_the_exchange() -> None:
     body = "{\nx = f32[4] parameter(0)\nh = f32[4] copy(x)\nROOT p = f32[4] collective-permute(h), channel_id=1, "
     module = parse(body + "source_target_pairs={{0,1},{1,0}}\n}")
     places = assign(module, {"x": (0, 0), "h": 0, "p": 0})
-    results = Schedule(module=module, buffers=places, kernels=Doubling(), devices=2).execute([[X], [10 * X]])
+    results = ScheduleRunner(module=module, buffers=places, kernels=Doubling(), devices=2).execute([[X], [10 * X]])
     assert [one[0].tolist() for one in results] == [[10, 20, 30, 40], [1, 2, 3, 4]]
 
 
@@ -205,5 +207,5 @@ both {{
     body = "{\nx = f32[4] parameter(0)\nh = f32[4] copy(x)\n"
     module = parse(body + "ROOT f = f32[4] fusion(h), kind=kCustom, calls=both\n}", fused)
     places = assign(module, {"x": (0, 0), "h": 0, "f": 0})
-    results = Schedule(module=module, buffers=places, kernels=Doubling(), devices=2).execute([[X], [10 * X]])
+    results = ScheduleRunner(module=module, buffers=places, kernels=Doubling(), devices=2).execute([[X], [10 * X]])
     assert [one[0].tolist() for one in results] == [[-11, -22, -33, -44]] * 2

@@ -8,10 +8,10 @@ import pytest
 
 from ligerdiag.analysis.explain.drift import ChangeKind
 from ligerdiag.judgement.answers import Difference, DifferenceReport, compute_difference
-from ligerdiag.judgement.answers import Side as Compile
+from ligerdiag.judgement.answers import ReadTime as Compile
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Coverage, Status
-from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Side
+from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, ReadTime
 from ligerdiag.render.json import load_schema
 from ligerdiag.render.json_answers import render_differences_json
 from ligerdiag.render.terminal.terminal import render_difference_report
@@ -39,7 +39,7 @@ def make_difference(
 
 MOVED = make_difference(
     (make_neighbourhood(make_reader(within=""), make_reader("mul", opcode="multiply")),),
-    (make_neighbourhood(make_reader(side=Side.BEFORE, within="fusion to `add`"), copied_by=("copy",)),),
+    (make_neighbourhood(make_reader(side=ReadTime.BEFORE, within="fusion to `add`"), copied_by=("copy",)),),
 )
 SAME = make_difference((make_neighbourhood(make_reader()),), (make_neighbourhood(make_reader()),), Verdict.LATENT)
 FAILED = make_difference((), (), status=Status.ERROR, error="aborted \x1b[31m")

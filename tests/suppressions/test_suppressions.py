@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.judgement.suppression_entry import ConfigEntry, Scope, compute_scope
+from ligerdiag.judgement.suppression_entry import ConfigEntry, SeenScope, compute_scope
 from ligerdiag.judgement.suppressions import Suppressions
 from ligerdiag.model.findings import Finding, SourceLine, SuppressionKind, Verdict
 from ligerdiag.model.jobs import Source
@@ -130,7 +130,7 @@ def test_a_comment_comes_before_an_entry_and_both_are_used(module: Path) -> None
 
 
 def unused(suppressions: Suppressions, *cases: CaseReport, **scope: object) -> list[tuple[str, str]]:
-    found = suppressions.list_unused(cases, Scope(**scope))  # type: ignore[arg-type]
+    found = suppressions.list_unused(cases, SeenScope(**scope))  # type: ignore[arg-type]
     return [(one.where, one.message) for one in found]
 
 
@@ -194,7 +194,7 @@ def test_a_comment_that_cannot_be_meant_so_is_always_told(module: Path, line: st
     module.write_text(f"{line}\n")
     suppressions = Suppressions()
     suppressions.apply("step", (at(module, 1),), [str(module.parent)])
-    (one,) = suppressions.list_unused((case_of(),), Scope())
+    (one,) = suppressions.list_unused((case_of(),), SeenScope())
     assert (one.kind, one.rule, one.where, one.message) == (SuppressionKind.IN_CODE, rule, "mine.py:1", message)
 
 
@@ -219,7 +219,7 @@ def test_an_entry_that_matched_is_used() -> None:
     assert unused(suppressions, case_of(finding), everything=True) == []
 
 
-def scope_of(folder: Path, *selectors: str, targets: tuple[str, ...] = ("h100",)) -> Scope:
+def scope_of(folder: Path, *selectors: str, targets: tuple[str, ...] = ("h100",)) -> SeenScope:
     source = Source(file=str(folder / "cases" / "a.py"), root=str(folder))
     reports = [(source, case_of(case_id=case_id)) for case_id in ("a[1]", "a[2]")]
     return compute_scope(selectors, folder, reports, targets=targets, usual_targets=("h100",))
@@ -238,5 +238,5 @@ def test_the_scope_follows_the_selectors_and_the_targets(tmp_path: Path) -> None
     assert (by_file.everything, set(by_file.files)) == (False, {str(file)})
     by_id = scope_of(tmp_path, "a[1]")
     assert (by_id.everything, by_id.files, by_id.ids) == (False, {}, {"a[1]", "a[2]"})
-    assert scope_of(tmp_path, targets=("a100",)) == Scope()
+    assert scope_of(tmp_path, targets=("a100",)) == SeenScope()
     assert scope_of(tmp_path, targets=("a100", "h100")).everything

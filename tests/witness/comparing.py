@@ -25,7 +25,7 @@ from ligerdiag.model.jobs import Source
 from ligerdiag.replay.interpreter.scope import NotCoveredError
 from ligerdiag.replay.kernels.kernels import KernelRunner
 from ligerdiag.replay.runs.attribution import compare_output, compute_error
-from ligerdiag.replay.runs.case_run import Runs, compute_tolerances, load_programs, replay_programs
+from ligerdiag.replay.runs.case_run import CaseRuns, compute_tolerances, load_programs, replay_programs
 from tests.witness.contradictions import is_alike
 from tests.witness.eager import run_eagerly
 
@@ -127,7 +127,7 @@ def _differ(intended: Mapping[str, Any], eager: Mapping[str, Any]) -> float:
     return max(compute_difference(array, eager[name]) for name, array in intended.items())
 
 
-def _attribute(runs: Runs, right: Mapping[str, Any], tolerances: Mapping[str, float]) -> dict[str, str]:
+def _attribute(runs: CaseRuns, right: Mapping[str, Any], tolerances: Mapping[str, float]) -> dict[str, str]:
     """`alike` where a fresh output and a stale one would be the same."""
     found: dict[str, str] = {}
     for name, copies in runs.actual.items():

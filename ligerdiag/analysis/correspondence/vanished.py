@@ -42,7 +42,7 @@ def _collect(module: HloModule) -> set[int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TracedCall:
+class TracedKernel:
     """A kernel call in the traced jaxpr."""
 
     kernel: str
@@ -90,7 +90,7 @@ def find_hidden_accesses(effects: CallEffects | None, declared: tuple[int, ...])
 
 
 def find_vanished(
-    traced: tuple[TracedCall, ...], matching: Matching, intended: Intended, space: LabelSpace
+    traced: tuple[TracedKernel, ...], matching: Matching, intended: Intended, space: LabelSpace
 ) -> tuple[VanishedCall, ...]:
     """Calls that JAX dropped, (1), and hidden writes that some output depends on and XLA dropped, (2)."""
     found = [
@@ -119,7 +119,7 @@ def find_vanished(
     return tuple(found)
 
 
-def find_sites(calls: Sequence[TracedCall]) -> Mapping[int, SourceLine]:
+def find_sites(calls: Sequence[TracedKernel]) -> Mapping[int, SourceLine]:
     """Tag to the line that makes the kernel call; a tag that calls of several lines claim has none."""
     found: dict[int, set[SourceLine | None]] = {}
     for call in calls:

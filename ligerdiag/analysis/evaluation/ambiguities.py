@@ -53,11 +53,11 @@ from ligerdiag.hlo.shape import is_tuple
 type Storage = int
 """Index of the dependence set of one array."""
 
-type Value = Storage | tuple["Value", ...]
+type StoredValue = Storage | tuple["StoredValue", ...]
 """An array's storage, or a tuple of values."""
 
 
-def list_leaves(value: Value) -> list[Storage]:
+def list_leaves(value: StoredValue) -> list[Storage]:
     """Storage of each array of the value, in order."""
     if isinstance(value, int):
         return [value]
@@ -196,7 +196,7 @@ class Folded:
     """Storage to the storage that it is another form of, through every such form."""
     _constant: set[Storage] = field(default_factory=set[Storage])
 
-    def follow(self, instruction: HloInstruction, operands: list[Value], value: Value) -> None:
+    def follow(self, instruction: HloInstruction, operands: list[StoredValue], value: StoredValue) -> None:
         """Takes note of a result, (1) and (2)."""
         constant = self._constant
         for operand in operands:
@@ -216,7 +216,7 @@ class Folded:
             self.to_constants.add(write)
         self.overwritten.setdefault(self._origin.get(storage, storage), []).append((write, storage, newer))
 
-    def find(self, reader: HloInstruction, operands: list[Value]) -> Labels:
+    def find(self, reader: HloInstruction, operands: list[StoredValue]) -> Labels:
         """Marks for what cannot be told about this reader."""
         labels = 0
         origin, overwritten = self._origin, self.overwritten

@@ -144,7 +144,7 @@ _PLAIN = having(Trait.ONE_ARRAY, Trait.ARRAY_OF_ARRAYS, Trait.FROM_NOTHING) - {"
 """Opcodes that compute one array of all their operands: the set is the union, if no pieces are told apart."""
 
 
-class Surroundings(Protocol):
+class FusionEnvironment(Protocol):
     """What a fusion needs of the evaluation around it."""
 
     def conclude(
@@ -172,7 +172,7 @@ class FusionEvaluator:
     def __init__(
         self,
         module: HloModule,
-        surroundings: Surroundings,
+        surroundings: FusionEnvironment,
         fusion: HloInstruction,
         reads: tuple[Read, ...],
         parts: Mapping[int, Parts],

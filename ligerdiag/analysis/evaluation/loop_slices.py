@@ -34,7 +34,7 @@ _MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
+class CounterOffset:
     """An element of the loop's state plus a constant, or the constant alone."""
 
     element: int | None
@@ -70,7 +70,7 @@ def find_linear(
     fusions: tuple[HloInstruction, ...],
     path: tuple[int, ...] = (),
     sums: int = _MOST_SUMS,
-) -> Linear | None:
+) -> CounterOffset | None:
     """A value of a loop's body, inside of these fusions, by the state.
 
     path: which element of a tuple is asked for. sums: how many may follow each other.
@@ -91,7 +91,7 @@ def find_linear(
             case "parameter" if fusions:
                 value, fusions = fusions[-1].operands[value.proto.parameter_number], fusions[:-1]
             case "parameter":
-                return Linear(path[0], 0) if len(path) == 1 else None
+                return CounterOffset(path[0], 0) if len(path) == 1 else None
             case "constant" if not path:
                 return _read_integer(value.proto.literal)
             case "add" if sums:
@@ -122,17 +122,17 @@ def _find_bound(module: HloModule, predicate: HloInstruction, element: int) -> i
     return other.offset - one.offset - (direction == "LT")
 
 
-def _add(one: Linear | None, other: Linear | None) -> Linear | None:
+def _add(one: CounterOffset | None, other: CounterOffset | None) -> CounterOffset | None:
     if one is None or other is None or (one.element is not None and other.element is not None):
         return None
-    return Linear(other.element if one.element is None else one.element, one.offset + other.offset)
+    return CounterOffset(other.element if one.element is None else one.element, one.offset + other.offset)
 
 
-def _read_integer(literal: LiteralProto) -> Linear | None:
+def _read_integer(literal: LiteralProto) -> CounterOffset | None:
     for name in _INTEGERS:
         values = getattr(literal, name, ())
         if len(values) == 1:
-            return Linear(None, int(values[0]))
+            return CounterOffset(None, int(values[0]))
     return None
 
 

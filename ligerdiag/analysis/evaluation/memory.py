@@ -129,7 +129,7 @@ class ActualWrite:
 
 
 @dataclass(slots=True, eq=False)
-class Memory:
+class LabelMemory:
     """Dependence sets by slice number; changed as the evaluation goes on."""
 
     places: Places

@@ -21,7 +21,7 @@ from ligerdiag.analysis.evaluation.ambiguities import (
     CONSTANTS,
     Folded,
     ResidualLines,
-    Value,
+    StoredValue,
     compute_residual_lines,
     find_file_location,
     is_derivative,
@@ -144,7 +144,7 @@ class _Evaluation:
 
     def run_entry(self) -> Intended:
         """Evaluate the whole module."""
-        arguments: list[Value] = []
+        arguments: list[StoredValue] = []
         for parameter in self.module.entry.parameters:
             labels = 0
             for write in self.carriers.parameters.get(parameter.proto.parameter_number, ()):
@@ -153,20 +153,22 @@ class _Evaluation:
         root = self.run(self.module.entry, arguments, (), 0)
         return Intended(tuple(self.read_leaves(self.module.entry.root, root)), self.tagged)
 
-    def allocate(self, shape: ShapeProto, labels: Labels) -> Value:
+    def allocate(self, shape: ShapeProto, labels: Labels) -> StoredValue:
         """New storage of this shape, every leaf with the same set."""
         if is_tuple(shape):
             return tuple([self.allocate(child, labels) for child in shape.tuple_shapes])
         self._storage.append(labels)
         return len(self._storage) - 1
 
-    def leaves(self, value: Value) -> list[Labels]:
+    def leaves(self, value: StoredValue) -> list[Labels]:
         """Sets of the value's leaves, in order."""
         return [self._storage[index] for index in list_leaves(value)]
 
-    def run(self, computation: HloComputation, arguments: list[Value], prefix: TagPath, level: int) -> Value:
+    def run(
+        self, computation: HloComputation, arguments: list[StoredValue], prefix: TagPath, level: int
+    ) -> StoredValue:
         """Evaluate a computation once; returns its root's value."""
-        values: dict[int, Value] = {}
+        values: dict[int, StoredValue] = {}
         for instruction in self.module.sort_in_program_order(computation):
             opcode = instruction.opcode
             operands = [values[o.id] for o in instruction.operands]
@@ -178,7 +180,9 @@ class _Evaluation:
                 values[instruction.id] = self._compute(instruction, operands, prefix)
         return values[computation.root.id]
 
-    def _follow(self, instruction: HloInstruction, operands: list[Value], prefix: TagPath, level: int) -> Value:
+    def _follow(
+        self, instruction: HloInstruction, operands: list[StoredValue], prefix: TagPath, level: int
+    ) -> StoredValue:
         """What passes values on, (2), or runs other computations."""
         match instruction.opcode:
             case "tuple":
@@ -195,7 +199,7 @@ class _Evaluation:
             case _:
                 return self._run_branches(instruction, operands, prefix, level)
 
-    def _compute(self, instruction: HloInstruction, operands: list[Value], prefix: TagPath) -> Value:
+    def _compute(self, instruction: HloInstruction, operands: list[StoredValue], prefix: TagPath) -> StoredValue:
         opcode = instruction.opcode
         doubts = self.doubts.find(instruction, operands) if self.doubts.overwritten else 0
         if opcode in _BARRIERS:
@@ -234,7 +238,7 @@ class _Evaluation:
             self._record(opcode, path if tags else (), labels, operands, value)
         return value
 
-    def _call_kernel(self, call: HloInstruction, operands: list[Value], path: TagPath, doubts: Labels) -> Labels:
+    def _call_kernel(self, call: HloInstruction, operands: list[StoredValue], path: TagPath, doubts: Labels) -> Labels:
         """(3): hidden writes change storage; returns the set of the call's results."""
         own = self._by_call.get((path, call.id), ())
         certain = ~self.doubts.mark_constants(self.to_constants & {write.index for write in own})
@@ -252,7 +256,7 @@ class _Evaluation:
         self._seen.update(write.index for write in own)
         return transfer.results
 
-    def _describe_edges(self, operands: list[Value]) -> tuple[tuple[TagPath, Labels], ...]:
+    def _describe_edges(self, operands: list[StoredValue]) -> tuple[tuple[TagPath, Labels], ...]:
         """See `TaggedSet.edges`. The kernel calls that have overwritten an operand are not what it comes from."""
         found: list[tuple[TagPath, Labels]] = []
         for operand in operands:
@@ -260,7 +264,9 @@ class _Evaluation:
             found.append((next(iter(above)) if len(above) == 1 else (), self._union(operand)))
         return tuple(found)
 
-    def _record(self, opcode: str, path: TagPath, labels: Labels, operands: list[Value], value: Value) -> None:
+    def _record(
+        self, opcode: str, path: TagPath, labels: Labels, operands: list[StoredValue], value: StoredValue
+    ) -> None:
         known = self._upstream
         above: list[frozenset[TagPath]] = []
         for operand in operands:
@@ -276,13 +282,13 @@ class _Evaluation:
         for index in (value,) if isinstance(value, int) else list_leaves(value):
             known[index] = upstream
 
-    def _read_as_it_was(self, reader: HloInstruction, operands: list[Value]) -> list[Labels]:
+    def _read_as_it_was(self, reader: HloInstruction, operands: list[StoredValue]) -> list[Labels]:
         """The operands' sets, from before the writes as far as (4) says so."""
         if not self.folded or not self._before or not is_derivative(reader):
             return [self._union(value) for value in operands]
         return [self._as_it_was(reader, value, self._union(value)) for value in operands]
 
-    def _as_it_was(self, reader: HloInstruction, value: Value, labels: Labels) -> Labels:
+    def _as_it_was(self, reader: HloInstruction, value: StoredValue, labels: Labels) -> Labels:
         """(4): the set from before the write, when that is what the reader was derived from."""
         if isinstance(value, int) and value in self._before:
             write, before = self._before[value]
@@ -290,17 +296,17 @@ class _Evaluation:
                 return before
         return labels
 
-    def read_leaves(self, reader: HloInstruction, value: Value) -> list[Labels]:
+    def read_leaves(self, reader: HloInstruction, value: StoredValue) -> list[Labels]:
         """Sets of the leaves of a value that a computation returns, with what cannot be told about them."""
         return [self._storage[index] | self.doubts.find_of_storage(reader, index) for index in list_leaves(value)]
 
-    def _add(self, value: Value, labels: Labels) -> Value:
+    def _add(self, value: StoredValue, labels: Labels) -> StoredValue:
         """The value, with these labels added to each of its leaves."""
         for index in list_leaves(value) if labels else ():
             self._storage[index] |= labels
         return value
 
-    def _copy(self, value: Value) -> Value:
+    def _copy(self, value: StoredValue) -> StoredValue:
         if isinstance(value, tuple):
             return tuple([self._copy(child) for child in value])
         self._storage.append(self._storage[value])
@@ -309,7 +315,7 @@ class _Evaluation:
             self._upstream[copied] = self._upstream[value]
         return copied
 
-    def _union(self, value: Value) -> Labels:
+    def _union(self, value: StoredValue) -> Labels:
         if isinstance(value, int):
             return self._storage[value]
         labels = 0
@@ -317,7 +323,7 @@ class _Evaluation:
             labels |= self._storage[index]
         return labels
 
-    def _run_loop(self, instruction: HloInstruction, initial: Value, prefix: TagPath, level: int) -> Value:
+    def _run_loop(self, instruction: HloInstruction, initial: StoredValue, prefix: TagPath, level: int) -> StoredValue:
         body, condition = (self.module.computations[c] for c in instruction.called_computations)
         head = self.leaves(initial)
         seen_outside = set(self._seen)
@@ -342,7 +348,9 @@ class _Evaluation:
                 return state
             head = following
 
-    def _run_branches(self, instruction: HloInstruction, operands: list[Value], prefix: TagPath, level: int) -> Value:
+    def _run_branches(
+        self, instruction: HloInstruction, operands: list[StoredValue], prefix: TagPath, level: int
+    ) -> StoredValue:
         predicate = self._union(operands[0])
         before = list(self._storage)
         merged: list[Labels] = []

@@ -19,7 +19,7 @@ from ligerdiag.analysis.evaluation.carriers import Carriers
 from ligerdiag.analysis.evaluation.fusions import FusionEvaluator, FusionSummaries, FusionSummary
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, QuietOnes, transfer_call
 from ligerdiag.analysis.evaluation.loop_slices import forget_other_slices
-from ligerdiag.analysis.evaluation.memory import Actual, ActualWrite, Memory, Places, Read, Sighting
+from ligerdiag.analysis.evaluation.memory import Actual, ActualWrite, LabelMemory, Places, Read, Sighting
 from ligerdiag.analysis.evaluation.order import Order
 from ligerdiag.analysis.evaluation.parts import PartedValue, Parts, follow_parts, union_of
 from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite
@@ -55,7 +55,7 @@ class ScheduleEvaluation:
     """Sightings are wanted; without them, an evaluation is about its outputs."""
     raced: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
     """Id of an async start that races with a kernel to the marks that its results get."""
-    memory: Memory = field(init=False)
+    memory: LabelMemory = field(init=False)
     places: Places = field(init=False)
     _sightings: dict[TagPath, dict[int, Sighting]] = field(init=False)
     _by_call: defaultdict[int, list[ActualWrite]] = field(init=False)
@@ -76,7 +76,7 @@ class ScheduleEvaluation:
         wanted = self.wanted if self.sights else frozenset[TagPath]()
         self._quiet = QuietOnes(self.fusions.nesting, self._started.union(self._list_raced_dones()), wanted)
         self.places = self.fusions.places
-        self.memory = Memory(self.places, self.space, Order())
+        self.memory = LabelMemory(self.places, self.space, Order())
         for write in self.actual_writes:
             self._by_call[write.call.id].append(write)
         self.memory.expect(self.actual_writes)

@@ -42,7 +42,7 @@ class ChangeKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Drift:
     """One difference, told as from the first to the second."""
 
     kind: ChangeKind
@@ -75,7 +75,7 @@ class NeighbourhoodPair:
     after: Neighbourhood | None
     readers: tuple[ReaderPair, ...]
     """In the order of the first side's schedule; those that the second alone has come last, in its order."""
-    changes: tuple[Change, ...]
+    changes: tuple[Drift, ...]
 
     @property
     def title(self) -> str:
@@ -95,7 +95,7 @@ _KEYS: tuple[Callable[[Reader], Hashable], ...] = (
 
 def compare_schedules(
     before: ScheduleFacts, after: ScheduleFacts
-) -> tuple[tuple[Change, ...], tuple[NeighbourhoodPair, ...]]:
+) -> tuple[tuple[Drift, ...], tuple[NeighbourhoodPair, ...]]:
     """Changes of verdicts, and every write with its own changes."""
     return tuple(_compare_outputs(before.outputs, after.outputs)), pair_neighbourhoods(before, after)
 
@@ -156,54 +156,54 @@ def _name_line(source: SourceLine | None) -> str:
     return f"{PurePath(source.file).name}:{source.line}" if source is not None else ""
 
 
-def _compare_outputs(before: Mapping[str, Verdict], after: Mapping[str, Verdict]) -> Iterator[Change]:
+def _compare_outputs(before: Mapping[str, Verdict], after: Mapping[str, Verdict]) -> Iterator[Drift]:
     for name in dict.fromkeys((*before, *after)):
         one, other = before.get(name), after.get(name)
         if one is other:
             continue
         if one is None or other is None:
             text = f"the output `{name}` is {'new' if one is None else 'gone'}"
-            yield Change(kind=ChangeKind.OUTPUT, text=text, output=name)
+            yield Drift(kind=ChangeKind.OUTPUT, text=text, output=name)
         else:
             text = f"`{name}` was {one.value} and is {other.value}"
-            yield Change(kind=ChangeKind.VERDICT, text=text, output=name)
+            yield Drift(kind=ChangeKind.VERDICT, text=text, output=name)
 
 
 def _pair(before: Neighbourhood | None, after: Neighbourhood | None) -> NeighbourhoodPair:
     readers = pair_readers(before.readers if before else (), after.readers if after else ())
-    changes: list[Change] = []
+    changes: list[Drift] = []
     if before is None or after is None:
-        changes.append(Change(kind=ChangeKind.KERNEL, text="the call is new" if before is None else "the call is gone"))
+        changes.append(Drift(kind=ChangeKind.KERNEL, text="the call is new" if before is None else "the call is gone"))
     elif before.fate is not after.fate:
         text = f"the call was {before.fate.value} and is {after.fate.value}"
-        changes.append(Change(kind=ChangeKind.KERNEL, text=text))
+        changes.append(Drift(kind=ChangeKind.KERNEL, text=text))
     elif before.fate is Fate.PERFORMED:
         changes += [change for pair in readers for change in _compare_readers(pair)]
         changes += _compare_storage(before, after)
     return NeighbourhoodPair(before=before, after=after, readers=readers, changes=tuple(changes))
 
 
-def _compare_readers(pair: ReaderPair) -> Iterator[Change]:
+def _compare_readers(pair: ReaderPair) -> Iterator[Drift]:
     before, after = pair.before, pair.after
     if before is None or after is None:
         reader = before or after
         assert reader is not None
         what = f"{describe_reader(reader)}, {reader.side.value} the kernel, of {describe_origin(reader.origin)}"
         if before is None:
-            yield Change(kind=ChangeKind.GAINED, text=f"a reader more: {what}", source=reader.source)
+            yield Drift(kind=ChangeKind.GAINED, text=f"a reader more: {what}", source=reader.source)
         else:
-            yield Change(kind=ChangeKind.LOST, text=f"a reader less: {what}", source=reader.source)
+            yield Drift(kind=ChangeKind.LOST, text=f"a reader less: {what}", source=reader.source)
         return
     name = describe_reader(after)
     if before.side is not after.side:
         text = f"{name} moved from {before.side.value} to {after.side.value} the kernel"
-        yield Change(kind=ChangeKind.MOVED, text=text, source=after.source)
+        yield Drift(kind=ChangeKind.MOVED, text=text, source=after.source)
     if before.origin is not after.origin:
         text = f"{name} read {describe_origin(before.origin)} and reads {describe_origin(after.origin)}"
-        yield Change(kind=ChangeKind.ORIGIN, text=text, source=after.source)
+        yield Drift(kind=ChangeKind.ORIGIN, text=text, source=after.source)
     if before.within is not None and after.within is not None and before.within != after.within:
         text = f"{name} stood {_describe_within(before.within)} and stands {_describe_within(after.within)}"
-        yield Change(kind=ChangeKind.FUSION, text=text, source=after.source)
+        yield Drift(kind=ChangeKind.FUSION, text=text, source=after.source)
 
 
 def _describe_within(within: str) -> str:
@@ -212,18 +212,18 @@ def _describe_within(within: str) -> str:
     return f"in a {within}"
 
 
-def _compare_storage(before: Neighbourhood, after: Neighbourhood) -> Iterator[Change]:
+def _compare_storage(before: Neighbourhood, after: Neighbourhood) -> Iterator[Drift]:
     if before.copied_by != after.copied_by:
         text = f"the kernel's operand was {_describe_copy(before)} and is {_describe_copy(after)}"
-        yield Change(kind=ChangeKind.COPIED, text=text)
+        yield Drift(kind=ChangeKind.COPIED, text=text)
     gained, lost = Counter(after.shares) - Counter(before.shares), Counter(before.shares) - Counter(after.shares)
     for phrase in gained:
-        yield Change(kind=ChangeKind.SHARED, text=f"{phrase} now stands in the overwritten bytes")
+        yield Drift(kind=ChangeKind.SHARED, text=f"{phrase} now stands in the overwritten bytes")
     for phrase in lost:
-        yield Change(kind=ChangeKind.SHARED, text=f"{phrase} no longer stands in the overwritten bytes")
+        yield Drift(kind=ChangeKind.SHARED, text=f"{phrase} no longer stands in the overwritten bytes")
     if (before.shape, before.size) != (after.shape, after.size):
         text = f"the kernel overwrote {_describe_size(before)} and overwrites {_describe_size(after)}"
-        yield Change(kind=ChangeKind.SIZE, text=text)
+        yield Drift(kind=ChangeKind.SIZE, text=text)
 
 
 def _describe_copy(one: Neighbourhood) -> str:

@@ -19,7 +19,7 @@ from ligerdiag.hlo.metadata import find_user_line
 from ligerdiag.hlo.module import HloInstruction, HloModule, strip_tags
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import compute_byte_size, iterate_leaves, render_shape
-from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Reader, Side
+from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Reader, ReadTime
 
 ARGUMENT = "an argument of the program"
 CONSTANT = "a constant"
@@ -159,15 +159,15 @@ class _Survey:
             within=self._describe_whole(operation, one.instruction),
         )
 
-    def _find_side(self, one: Scheduled, kernel: HloInstruction) -> Side:
+    def _find_side(self, one: Scheduled, kernel: HloInstruction) -> ReadTime:
         now = self.times[kernel.id]
         if self.times[one.anchor.id] > now:
-            return Side.AFTER
+            return ReadTime.AFTER
         if one.anchor.opcode.endswith("-start"):
             done = [user for user in one.home.users[one.anchor.id] if user.opcode.endswith("-done")]
             if any(self.times.get(user.id, 0) > now for user in done):
-                return Side.ACROSS
-        return Side.BEFORE
+                return ReadTime.ACROSS
+        return ReadTime.BEFORE
 
     def _describe_whole(self, operation: HloInstruction, instruction: HloInstruction) -> str:
         if instruction.opcode == "custom-call":

@@ -21,7 +21,7 @@ from ligerdiag.hlo.dataflow import Definition
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.findings import Verdict
-from ligerdiag.model.schedule_view import Access, Place, ReadKind
+from ligerdiag.model.schedule_view import BufferAccess, Place, ReadKind
 from ligerdiag.text import count_of, join_words
 
 
@@ -93,7 +93,7 @@ class OutputSentences:
     """Writes the sentences of one schedule."""
 
     context: Context
-    accesses: tuple[Access, ...]
+    accesses: tuple[BufferAccess, ...]
 
     @property
     def flow(self) -> ValueFlow:
@@ -267,7 +267,7 @@ class OutputSentences:
         causes = [c for c in self.context.verdicts.outputs[name].causes if c.verdict is verdict]
         return f"`{self.context.writes[causes[0].write].kernel}`" if causes else "a kernel"
 
-    def _find_same(self, access: Access | None) -> ReadFinding | None:
+    def _find_same(self, access: BufferAccess | None) -> ReadFinding | None:
         """The finding that names the same reader for the sake of another output."""
         if access is None:
             return None
@@ -280,7 +280,7 @@ class OutputSentences:
             None,
         )
 
-    def _find_access(self, name: str, kind: ReadKind) -> Access | None:
+    def _find_access(self, name: str, kind: ReadKind) -> BufferAccess | None:
         """A wrong read of what the compiler made, which no finding names."""
         return next((one for one in self.accesses if one.read is kind and name in one.outputs), None)
 

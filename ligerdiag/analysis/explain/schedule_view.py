@@ -13,8 +13,8 @@ from ligerdiag.hlo.shape import compute_byte_size, render_shape
 from ligerdiag.hlo.text import HloText
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import (
-    Access,
     AccessKind,
+    BufferAccess,
     MissingEdge,
     MutatedBuffer,
     OutputView,
@@ -34,7 +34,7 @@ class OutputViews:
     """Looks at the outputs of one schedule."""
 
     context: Context
-    accesses: tuple[Access, ...]
+    accesses: tuple[BufferAccess, ...]
     long: list[str] = field(default_factory=list[str])
     """Outputs of whose way the beginning is left out."""
     lost: list[str] = field(default_factory=list[str])
@@ -240,7 +240,7 @@ def _keep_shown(output: OutputView, chosen: frozenset[int]) -> OutputView:
     return replace(output, path=output.path if chosen.issuperset(output.path) else (), missing=missing)
 
 
-def _rank_steps(accesses: Sequence[Access], outputs: Sequence[OutputView]) -> Iterator[int]:
+def _rank_steps(accesses: Sequence[BufferAccess], outputs: Sequence[OutputView]) -> Iterator[int]:
     """Ids of the steps that tell most first: who makes outputs wrong and by which way, then what is right."""
     by_buffer = sorted(accesses, key=lambda one: one.buffer)
     usual = (ReadKind.FRESH, ReadKind.ORIGINAL)
@@ -252,7 +252,9 @@ def _rank_steps(accesses: Sequence[Access], outputs: Sequence[OutputView]) -> It
     yield from (step for output in outputs for step in output.path)
 
 
-def _list_cuts(chosen: frozenset[int], accesses: Sequence[Access], outputs: Sequence[OutputView]) -> Iterator[str]:
+def _list_cuts(
+    chosen: frozenset[int], accesses: Sequence[BufferAccess], outputs: Sequence[OutputView]
+) -> Iterator[str]:
     """What the limit leaves out, a line each."""
     why = f"the view holds {MOST_STEPS} instructions"
     if not chosen.issuperset(one.step for one in accesses):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.def_use import MOVES, NAMES, NO_READERS
-from ligerdiag.analysis.races import Span, find_spans
+from ligerdiag.analysis.races import AsyncSpan, find_spans
 from ligerdiag.analysis.value_flow import Performed, ValueFlow
 from ligerdiag.analysis.verdict.verdicts import ReadVerdict
 from ligerdiag.analysis.writes import HiddenWrite
@@ -24,7 +24,7 @@ from ligerdiag.hlo.module import HloInstruction, strip_tags
 from ligerdiag.hlo.opcodes import Trait, having, strip_phase
 from ligerdiag.hlo.shape import iterate_leaves, render_shape
 from ligerdiag.hlo.text import HloText
-from ligerdiag.model.schedule_view import Access, AccessKind, Lane, Step
+from ligerdiag.model.schedule_view import AccessKind, BufferAccess, Lane, ScheduleStep
 
 MOST_READS = 60
 """Reads of one buffer that are kept beside those that are blamed."""
@@ -43,9 +43,9 @@ class AccessFinder:
     """What was left out, a line each."""
     _definers: Mapping[int, list[HloInstruction]] | None = None
 
-    def find(self) -> tuple[Access, ...]:
+    def find(self) -> tuple[BufferAccess, ...]:
         """All of them, by the LogicalTime of their steps."""
-        found: list[Access] = []
+        found: list[BufferAccess] = []
         for write in self.context.writes:
             for one in self._list_performed(write):
                 found += self._list_around(one)
@@ -56,15 +56,15 @@ class AccessFinder:
     def _list_performed(self, write: HiddenWrite) -> list[Performed]:
         return [one for one in self.context.followed.performed if one.write is write]
 
-    def _list_around(self, one: Performed) -> Iterator[Access]:
+    def _list_around(self, one: Performed) -> Iterator[BufferAccess]:
         """The value's definition, the kernel, and what else stands in the same bytes."""
         flow = self.context.followed.flow
         maker = flow.find_step(one.overwritten.definition[0])
         if maker in flow.instructions:
-            yield Access(buffer=one.write.index, step=maker, kind=AccessKind.DEFINE)
-        yield Access(buffer=one.write.index, step=one.kernel, kind=AccessKind.HIDDEN_WRITE)
+            yield BufferAccess(buffer=one.write.index, step=maker, kind=AccessKind.DEFINE)
+        yield BufferAccess(buffer=one.write.index, step=one.kernel, kind=AccessKind.HIDDEN_WRITE)
         for step in self._find_reuses(one, maker):
-            yield Access(buffer=one.write.index, step=step, kind=AccessKind.REUSE)
+            yield BufferAccess(buffer=one.write.index, step=step, kind=AccessKind.REUSE)
 
     def _choose_reads(self, write: HiddenWrite) -> list[ReadVerdict]:
         times = self.context.logical_times
@@ -104,8 +104,8 @@ class AccessFinder:
         return found
 
 
-def _describe(read: ReadVerdict) -> Access:
-    return Access(
+def _describe(read: ReadVerdict) -> BufferAccess:
+    return BufferAccess(
         buffer=read.write,
         step=read.step,
         kind=AccessKind.READ,
@@ -137,7 +137,7 @@ class StepFinder:
     text: HloText
     kernels: tuple[int, ...]
     """Ids of the steps that overwrite."""
-    _spans: Mapping[int, Span] = field(init=False)
+    _spans: Mapping[int, AsyncSpan] = field(init=False)
     """Id of a start to its asynchronous operation."""
 
     def __post_init__(self) -> None:
@@ -162,7 +162,7 @@ class StepFinder:
         """Instructions of the schedule that compute and are not shown."""
         return sum(number not in chosen for number in self._list_computing())
 
-    def describe(self, chosen: frozenset[int]) -> tuple[Step, ...]:
+    def describe(self, chosen: frozenset[int]) -> tuple[ScheduleStep, ...]:
         """The steps by LogicalTime."""
         found = [self._describe(self.flow.instructions[number], chosen) for number in chosen]
         return tuple(sorted(found, key=lambda step: (step.start, -step.end, step.id)))
@@ -233,11 +233,11 @@ class StepFinder:
         found = self._list_computing()
         return sorted(found, key=lambda one: min([abs(times[one] - time) for time in kernels], default=0))
 
-    def _describe(self, instruction: HloInstruction, chosen: frozenset[int]) -> Step:
+    def _describe(self, instruction: HloInstruction, chosen: frozenset[int]) -> ScheduleStep:
         module = self.flow.readers.context.optimized
         start = self.find_start(instruction)
         inner = self._find_inner(instruction)
-        return Step(
+        return ScheduleStep(
             id=instruction.id,
             name=f"%{instruction.name}",
             opcode=instruction.opcode,

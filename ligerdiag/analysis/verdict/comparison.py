@@ -69,7 +69,7 @@ def find_worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 @dataclass(slots=True, eq=False)
-class Summary:
+class SetSummary:
     """Several actual sets at once; all but `common` with a bit for each write (see `LabelSpace.bits_of`)."""
 
     common: Labels = -1
@@ -138,9 +138,9 @@ class Comparison:
         missing = self.space.any_original(intended) & ~self.space.any_original(actual)
         return missing & self.space.any_fresh(actual) & ~self._traced_bits
 
-    def summarize(self, actual: Iterable[Labels]) -> Summary:
+    def summarize(self, actual: Iterable[Labels]) -> SetSummary:
         """What is needed to know for which of these sets some write is wrong."""
-        summary = Summary()
+        summary = SetSummary()
         for labels in actual:
             fresh, original = self.space.any_fresh(labels), self.space.any_original(labels)
             summary.common &= self._fold(labels)
@@ -149,12 +149,12 @@ class Comparison:
             summary.replaced |= fresh & ~original
         return summary
 
-    def find_stale_among(self, intended: Labels, actual: Summary) -> Labels:
+    def find_stale_among(self, intended: Labels, actual: SetSummary) -> Labels:
         """The writes for which a value with one of several actual sets is stale."""
         missing = self.space.any_fresh(self._fold(intended) & ~actual.common)
         return missing | actual.original & ~self.space.any_original(intended)
 
-    def find_clobbered_among(self, intended: Labels, actual: Summary) -> Labels:
+    def find_clobbered_among(self, intended: Labels, actual: SetSummary) -> Labels:
         """The writes for which a value with one of several actual sets is clobbered."""
         wanted = self._traced_bits & self.space.any_original(intended)
         return actual.fresh & ~self.space.any_fresh(intended) | actual.replaced & wanted

@@ -28,7 +28,7 @@ from ligerdiag.hlo.opcodes import Trait, having
 _NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 _COMMUTATIVE = having(Trait.COMMUTES)
 
-type Edge = tuple[TagPath, Labels]
+type OperandEdge = tuple[TagPath, Labels]
 
 
 def find_wrong_edges(
@@ -88,7 +88,9 @@ def _find_base(instruction: HloInstruction) -> HloInstruction:
         instruction = base
 
 
-def _judge(tagged: TaggedSet, operands: list[Edge], twins: _Twins, comparison: Comparison) -> tuple[Labels, Labels]:
+def _judge(
+    tagged: TaggedSet, operands: list[OperandEdge], twins: _Twins, comparison: Comparison
+) -> tuple[Labels, Labels]:
     """Writes, a bit each, about which some operand is stale, and clobbered."""
     orders = [tagged.edges]
     if tagged.opcode in _COMMUTATIVE:
@@ -107,7 +109,7 @@ def _judge(tagged: TaggedSet, operands: list[Edge], twins: _Twins, comparison: C
     return max(stale, 0), max(clobbered, 0)
 
 
-def _recognise(operand: HloInstruction, sighting: Sighting, actual: Actual, run: Evaluations) -> Edge:
+def _recognise(operand: HloInstruction, sighting: Sighting, actual: Actual, run: Evaluations) -> OperandEdge:
     """(1): tag path and dependence set; () where it is not recognised."""
     tags, scheduled = run.optimized.tags, sighting.scheduled
     one = operand

@@ -14,7 +14,7 @@ of ties.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ligerdiag.artifacts.call_records import Reader
+from ligerdiag.artifacts.call_records import TieSite
 from ligerdiag.bisect.search.laboratory import Laboratory
 from ligerdiag.bisect.search.rows import describe_wrong, explain_wrong, make_row, replay_outcomes
 from ligerdiag.bisect.search.searches import Completeness, Knobs, MinimalSets, MinimalSetSearch, iterate_confirmations
@@ -28,12 +28,12 @@ from ligerdiag.text import count_of, join_words
 from ligerdiag.toolchains.catalogue import Target
 
 
-def describe_reader(reader: Reader) -> str:
+def describe_reader(reader: TieSite) -> str:
     """Such as `dot_general` at train.py:41 reads f32[4,32]; its id where its place is not known."""
     return f"`{_name(reader)}` {_locate(reader)} reads {reader.shape}"
 
 
-def describe_ties(ties: Knobs, knobs: Sequence[Reader]) -> str:
+def describe_ties(ties: Knobs, knobs: Sequence[TieSite]) -> str:
     """Such as tie 1 (`reduce` at train.py:43); ties 1 (`reduce` at train.py:43) and 3 (`dot_general` at train.py:41)."""
     names = [f"{number + 1} (`{_name(knobs[number])}` {_locate(knobs[number])})" for number in sorted(ties)]
     return f"{'tie' if len(names) == 1 else 'ties'} {join_words(names)}"
@@ -45,11 +45,11 @@ def describe_written(written: Sequence[WrittenOperand]) -> str:
     return f"what {join_words(kernels)} {'overwrites' if len(kernels) == 1 else 'overwrite'}"
 
 
-def _name(reader: Reader) -> str:
+def _name(reader: TieSite) -> str:
     return reader.opcode.removeprefix("stablehlo.")
 
 
-def _locate(reader: Reader) -> str:
+def _locate(reader: TieSite) -> str:
     return f"at {compute_place(reader.source)}" if reader.source.file else f"({reader.id})"
 
 
@@ -104,7 +104,7 @@ class _Experiment:
     laboratory: Laboratory
     draft: Draft
     base: Trial
-    knobs: tuple[Reader, ...]
+    knobs: tuple[TieSite, ...]
     meant: Mapping[str, int]
     """Output name to what it wants without ties."""
 
@@ -133,7 +133,7 @@ class _Experiment:
         )
 
 
-def find_knobs(draft: Draft, base: Outcome, readers: Sequence[Reader], trouble: str) -> tuple[Reader, ...]:
+def find_knobs(draft: Draft, base: Outcome, readers: Sequence[TieSite], trouble: str) -> tuple[TieSite, ...]:
     """See 1. What cannot be tied is noted; a kernel that overwrites what it reads would overwrite the tied copy."""
     if trouble:
         draft.is_unsettled = True
@@ -151,7 +151,7 @@ def find_knobs(draft: Draft, base: Outcome, readers: Sequence[Reader], trouble: 
     return tuple(reader for reader in of_interest if not reasons[reader.id])
 
 
-def _settle_without_search(draft: Draft, base: Outcome, knobs: Sequence[Reader]) -> None:
+def _settle_without_search(draft: Draft, base: Outcome, knobs: Sequence[TieSite]) -> None:
     if not base.written:
         draft.answers.append("no kernel overwrites an operand behind XLA's back: there is nothing to tie")
         draft.is_unsettled |= base.word == "unknown"

@@ -8,7 +8,13 @@
 
 from collections.abc import Sequence
 
-from ligerdiag.bisect.passes.first_divergent_pass import Parting, State, describe_instruction, find_parting, load_states
+from ligerdiag.bisect.passes.first_divergent_pass import (
+    ModuleState,
+    Parting,
+    describe_instruction,
+    find_parting,
+    load_states,
+)
 from ligerdiag.bisect.search.laboratory import Laboratory
 from ligerdiag.bisect.search.rows import compare_outputs, make_row, replay_outcomes, try_in_batches
 from ligerdiag.bisect.search.trial import BisectOptions, Draft, Outcome, Trial
@@ -25,7 +31,7 @@ CAPABILITY, PROGRAM = "capability", "program"
 COLUMNS = (CAPABILITY, PROGRAM)
 SNAPSHOTS = Variation(flags={"xla_dump_hlo_pass_re": ".*"})
 
-type Verdicts = tuple[tuple[str, Verdict], ...]
+type VerdictsByTarget = tuple[tuple[str, Verdict], ...]
 
 
 def bisect_targets(laboratory: Laboratory, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
@@ -42,7 +48,7 @@ def bisect_targets(laboratory: Laboratory, case: CaseSpec, target: Target, optio
         _write_rows(draft, laboratory, outcomes, None)
     _write_rows(draft, laboratory, outcomes, options)
     told = [outcome for outcome in outcomes if not outcome.error]
-    groups: dict[Verdicts, list[Outcome]] = {}
+    groups: dict[VerdictsByTarget, list[Outcome]] = {}
     for outcome in told:
         groups.setdefault(tuple(outcome.outputs.items()), []).append(outcome)
     if len(told) < len(outcomes):
@@ -118,9 +124,9 @@ def _explain(draft: Draft, laboratory: Laboratory, one: Outcome, other: Outcome)
         )
         for outcome in (one, other)
     ]
-    sides: list[tuple[State, ...]] = []
+    sides: list[tuple[ModuleState, ...]] = []
     for outcome in laboratory.try_all(trials):
-        states: tuple[State, ...] = ()
+        states: tuple[ModuleState, ...] = ()
         trouble = outcome.error
         if outcome.artifact is not None:
             try:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ligerdiag.bisect.search.laboratory import Laboratory
 from ligerdiag.bisect.search.rows import compare_outputs, make_row, replay_outcomes
-from ligerdiag.bisect.search.searches import Change, find_changes
+from ligerdiag.bisect.search.searches import AnswerChange, find_changes
 from ligerdiag.bisect.search.trial import BisectOptions, Draft, Outcome, Trial
 from ligerdiag.errors import InputError
 from ligerdiag.judgement.answers import Axis, Bisection
@@ -19,7 +19,7 @@ PACKAGES = ("jax", "jaxlib", "jax-triton", "triton")
 LINEAR = 8
 """Up to this number of toolchains all are tried, and every change is found."""
 
-type Verdicts = tuple[tuple[str, Verdict], ...]
+type VerdictsByToolchain = tuple[tuple[str, Verdict], ...]
 
 
 def bisect_toolchains(laboratory: Laboratory, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
@@ -33,7 +33,7 @@ def bisect_toolchains(laboratory: Laboratory, case: CaseSpec, target: Target, op
     draft.notes += [f"toolchain `{name}` was not looked at: {_explain_missing(name)}" for name in missing]
     outcomes: dict[int, Outcome] = {}
 
-    def ask(positions: Sequence[int]) -> list[Verdicts | None]:
+    def ask(positions: Sequence[int]) -> list[VerdictsByToolchain | None]:
         trials = [Trial(case=case, target=target, toolchain=names[position]) for position in positions]
         found = laboratory.try_all(trials)
         outcomes.update(zip(positions, found, strict=True))
@@ -113,7 +113,9 @@ def _find_versions(laboratory: Laboratory, name: str) -> dict[str, str]:
     return {package: versions.get(package, "") for package in PACKAGES}
 
 
-def _describe_change(laboratory: Laboratory, names: Sequence[str], outcomes: dict[int, Outcome], change: Change) -> str:
+def _describe_change(
+    laboratory: Laboratory, names: Sequence[str], outcomes: dict[int, Outcome], change: AnswerChange
+) -> str:
     before, after = outcomes[change.before], outcomes[change.after]
     changed = compare_outputs(before.outputs, after.outputs)
     old, new = (_find_versions(laboratory, names[position]) for position in (change.before, change.after))

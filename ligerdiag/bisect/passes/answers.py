@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ligerdiag.analysis.verdict.comparison import Standing
-from ligerdiag.bisect.passes.history import History, Moment, Step
+from ligerdiag.bisect.passes.history import CompilerStep, History, Moment
 from ligerdiag.bisect.passes.step_evidence import (
     Evidence,
     describe_loosening,
@@ -28,7 +28,7 @@ from ligerdiag.text import join_words
 _WRONG = frozenset({Verdict.STALE, Verdict.CLOBBERED})
 
 
-class Blame(StrEnum):
+class PassBlame(StrEnum):
     """The effect of a step on an output."""
 
     LOST = "lost"
@@ -43,7 +43,7 @@ class PassAnswer:
 
     output: str
     verdict: Verdict
-    blame: Blame
+    blame: PassBlame
     moment: Moment | None
     """After which it is lost, or wrongly ordered; None where no step is to blame."""
     loosened: Moment | None = None
@@ -54,11 +54,11 @@ class PassAnswer:
 
     since: Moment | None = None
     """The source of the evidence: the output has had this state since then."""
-    detours: tuple[tuple[Step | None, Step], ...] = ()
+    detours: tuple[tuple[CompilerStep | None, CompilerStep], ...] = ()
     """Steps that had lost it (None: the way to XLA), each with the one that gave it back."""
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[CompilerStep, ...]:
         """Steps to blame, the one that decides first."""
         found = [one for one in (self.moment, self.loosened) if one is not None and one.before is not None]
         return tuple(one.step for one in found if one.step is not None)
@@ -72,7 +72,7 @@ def explain_output(history: History, output: str, verdict: Verdict) -> PassAnswe
         return PassAnswer(
             output=output,
             verdict=verdict,
-            blame=Blame.LOST,
+            blame=PassBlame.LOST,
             moment=lost,
             since=lost,
             was=None if lost.before is None else lost.before.standings[output],
@@ -83,7 +83,7 @@ def explain_output(history: History, output: str, verdict: Verdict) -> PassAnswe
     loose = _find_lasting(moments, lambda one: one.after.standings[output] is Standing.OPEN)
     is_wrong = verdict in _WRONG
     if loose is None or (is_wrong and wrong is None) or verdict not in (*_WRONG, Verdict.LATENT):
-        return PassAnswer(output=output, verdict=verdict, blame=Blame.UNTOLD, moment=None)
+        return PassAnswer(output=output, verdict=verdict, blame=PassBlame.UNTOLD, moment=None)
     if loose.before is not None and loose.before.standings[output] is Standing.FORCED:
         loosened, evidence = loose, describe_loosening(loose.before, loose.after, output)
     else:
@@ -94,7 +94,7 @@ def explain_output(history: History, output: str, verdict: Verdict) -> PassAnswe
     return PassAnswer(
         output=output,
         verdict=verdict,
-        blame=Blame.ORDERED if is_wrong else Blame.LATENT,
+        blame=PassBlame.ORDERED if is_wrong else PassBlame.LATENT,
         moment=wrong if is_wrong else None,
         loosened=loosened,
         since=wrong if is_wrong else loose,
@@ -114,9 +114,9 @@ def _find_lasting(moments: tuple[Moment, ...], holds: Callable[[Moment], bool]) 
     return found
 
 
-def _find_detours(moments: tuple[Moment, ...], output: str) -> tuple[tuple[Step | None, Step], ...]:
+def _find_detours(moments: tuple[Moment, ...], output: str) -> tuple[tuple[CompilerStep | None, CompilerStep], ...]:
     """Returns the detours on which the output was lost for a while."""
-    found: list[tuple[Step | None, Step]] = []
+    found: list[tuple[CompilerStep | None, CompilerStep]] = []
     since: Moment | None = None
     for moment in moments:
         is_lost = moment.after.standings[output] is Standing.LOST
@@ -145,9 +145,9 @@ def _describe_reason(answer: PassAnswer) -> str:
         f"; {name_step(lost)} had lost it, {name_step(back)} gave it back" for lost, back in answer.detours
     )
     step = None if answer.moment is None else answer.moment.step
-    if answer.blame is Blame.UNTOLD:
+    if answer.blame is PassBlame.UNTOLD:
         return ", and the snapshots do not say why: see `ligerdiag check`"
-    if answer.blame is Blame.LOST:
+    if answer.blame is PassBlame.LOST:
         what = "what the kernel wrote" if answer.verdict is Verdict.STALE else "the value from before the kernel"
         if step is None:
             return f" already in the program as XLA got it: {what} was lost on the way there, and no pass is to blame"
@@ -159,12 +159,12 @@ def _describe_reason(answer: PassAnswer) -> str:
         why = "the program as XLA got it does not force the order"
     else:
         why = f"{name_step(answer.loosened.step)} has taken away what forced the order"
-    if answer.blame is Blame.LATENT:
+    if answer.blame is PassBlame.LATENT:
         return f", right by luck: {why}{detours}"
     return f": {name_step(step)} fixes the wrong order, and {why}{detours}"
 
 
-def name_step(step: Step | None) -> str:
+def name_step(step: CompilerStep | None) -> str:
     """Such as "`algsimp` (0003, in `simplification`)"."""
     if step is None:
         return "the translation to HLO"

@@ -30,7 +30,7 @@ _NOT_EXECUTED = having(Trait.LAUNCHES_NOTHING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class SnapshotStep:
     """One snapshot."""
 
     pipeline: str
@@ -47,10 +47,10 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class ModuleState:
     """A module that a compile went through."""
 
-    step: Step
+    step: SnapshotStep
     """Its first snapshot."""
     lines: tuple[StructureLine, ...]
 
@@ -64,12 +64,12 @@ class State:
 class Parting:
     """The point where two compiles diverge."""
 
-    before: Step | None
+    before: SnapshotStep | None
     """The last snapshot that both have alike; None when they differ from the first one on."""
-    one: State | None
+    one: ModuleState | None
     """The first state of the one that the other does not have; None when it has no more states."""
-    other: State | None
-    old: State | None
+    other: ModuleState | None
+    old: ModuleState | None
     """The state in which both are alike."""
 
     @property
@@ -113,33 +113,33 @@ def _find_first(
     return None
 
 
-def list_steps(passes: Sequence[Path]) -> tuple[Step, ...]:
+def list_steps(passes: Sequence[Path]) -> tuple[SnapshotStep, ...]:
     """Returns the snapshots of the program itself, in order: of the last module that was compiled, as for the
     artifact."""
     found = [(match, path) for path in passes if (match := _NAME.fullmatch(path.name))]
     module = max((int(match["module"]) for match, _ in found), default=0)
     steps = {
-        int(match["number"]): Step(pipeline=match["pipeline"], done=match["done"], path=path)
+        int(match["number"]): SnapshotStep(pipeline=match["pipeline"], done=match["done"], path=path)
         for match, path in found
         if int(match["module"]) == module
     }
     return tuple(steps[number] for number in sorted(steps))
 
 
-def load_states(passes: Sequence[Path]) -> tuple[State, ...]:
+def load_states(passes: Sequence[Path]) -> tuple[ModuleState, ...]:
     """Returns the modules that a compile went through; raises ArtifactError where a snapshot cannot be read."""
-    states: list[State] = []
+    states: list[ModuleState] = []
     for step in list_steps(passes):
         module, _ = load_hlo(step.path)
-        state = State(step=step, lines=fingerprint_lines(module, payloads=False))
+        state = ModuleState(step=step, lines=fingerprint_lines(module, payloads=False))
         if not states or states[-1].texts != state.texts:
             states.append(state)
     return tuple(states)
 
 
-def find_parting(one: Sequence[State], other: Sequence[State]) -> Parting | None:
+def find_parting(one: Sequence[ModuleState], other: Sequence[ModuleState]) -> Parting | None:
     """Returns the point where the two diverge; None when they went through the same states."""
-    old: State | None = None
+    old: ModuleState | None = None
     for mine, theirs in zip_longest(one, other):
         if mine is None or theirs is None or mine.texts != theirs.texts:
             return Parting(before=old and old.step, one=mine, other=theirs, old=old)

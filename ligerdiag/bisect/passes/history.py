@@ -55,7 +55,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class CompilerStep:
     """The work of XLA between two snapshots."""
 
     name: str
@@ -97,12 +97,12 @@ def list_snapshots(paths: Iterable[Path]) -> tuple[Snapshot, ...]:
     return tuple(sorted((one for one in found if one.module == last), key=lambda one: one.number))
 
 
-def find_step(snapshots: Sequence[Snapshot], position: int) -> Step:
+def find_step(snapshots: Sequence[Snapshot], position: int) -> CompilerStep:
     """Returns the step of XLA from the snapshot before `position`, if there is one, to the one at `position`."""
     this = snapshots[position]
     if this.after != START:
         is_part = not this.before
-        return Step(
+        return CompilerStep(
             name=this.pipeline if is_part else this.after,
             pipeline=this.pipeline,
             number=this.number,
@@ -110,8 +110,8 @@ def find_step(snapshots: Sequence[Snapshot], position: int) -> Step:
         )
     outer = _find_outer(snapshots, position)
     if outer is None:
-        return Step(name="", pipeline=this.pipeline, number=this.number)
-    return Step(name=outer.after, pipeline=outer.pipeline, number=this.number)
+        return CompilerStep(name="", pipeline=this.pipeline, number=this.number)
+    return CompilerStep(name=outer.after, pipeline=outer.pipeline, number=this.number)
 
 
 def _find_outer(snapshots: Sequence[Snapshot], position: int) -> Snapshot | None:
@@ -129,14 +129,14 @@ def _find_outer(snapshots: Sequence[Snapshot], position: int) -> Snapshot | None
 type OnJudged = Callable[[int, int], None]
 """Called with the number of snapshots that are done, and of all."""
 
-_ASSIGNED = Step(name="", pipeline="the buffer assignment", number=-1)
+_ASSIGNED = CompilerStep(name="", pipeline="the buffer assignment", number=-1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Moment:
     """A snapshot that differs from the one before in how some output stands."""
 
-    step: Step | None
+    step: CompilerStep | None
     """The step that made the difference; None for the program as XLA got it."""
     path: Path
     """The snapshot."""
@@ -192,7 +192,7 @@ def judge_history(artifact: Artifact, effects: CallEffectsReader, on_judged: OnJ
     return History(moments=tuple(moments), snapshots=len(files), judged=judged, skipped=tuple(skipped))
 
 
-def _list_files(artifact: Artifact) -> Iterator[tuple[Path, Step | None]]:
+def _list_files(artifact: Artifact) -> Iterator[tuple[Path, CompilerStep | None]]:
     snapshots = list_snapshots(artifact.passes)
     yield artifact.unoptimized, None
     for position, snapshot in enumerate(snapshots):

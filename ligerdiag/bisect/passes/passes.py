@@ -4,7 +4,7 @@ blame."""
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 
-from ligerdiag.bisect.passes.answers import Blame, PassAnswer, describe_answers, explain_output, name_step
+from ligerdiag.bisect.passes.answers import PassAnswer, PassBlame, describe_answers, explain_output, name_step
 from ligerdiag.bisect.passes.history import History, judge_history, list_snapshots
 from ligerdiag.bisect.passes.step_evidence import Evidence
 from ligerdiag.bisect.search.laboratory import Laboratory
@@ -53,7 +53,7 @@ def bisect_passes(laboratory: Laboratory, case: CaseSpec, target: Target, option
         _write_rows(draft, outcome, history, answers, {})
         draft.answers += describe_answers(answers)
         draft.notes += _list_notes(history)
-        draft.is_unsettled = any(answer.blame is Blame.UNTOLD for answer in answers)
+        draft.is_unsettled = any(answer.blame is PassBlame.UNTOLD for answer in answers)
         without = _try_without(laboratory, trial, answers)
         _write_rows(draft, outcome, history, answers, without)
         for name, other in without.items():
@@ -206,7 +206,7 @@ def _describe_without(
             history = history or _judge(laboratory, outcome, effects)
             other = explain_output(history, output, verdict)
             if other.moment is not None:
-                verb = "loses it" if other.blame is Blame.LOST else "fixes the wrong order"
+                verb = "loses it" if other.blame is PassBlame.LOST else "fixes the wrong order"
                 then = f", for then {name_step(other.moment.step)} {verb}"
         groups.setdefault((verdict, then), []).append(f"`{output}`")
     return [

@@ -27,7 +27,7 @@ from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, render_shape
 
-type Path = tuple[HloInstruction, ...]
+type ValuePath = tuple[HloInstruction, ...]
 
 _SILENT = having(Trait.TAKES_ELEMENT, Trait.MAKES_TUPLE) | {"parameter", "fusion"}
 """Not shown between the ends of a path: they compute nothing themselves."""
@@ -53,7 +53,7 @@ class ValuePaths:
         is_target: Callable[[HloInstruction], bool],
         *,
         around: HloInstruction | None = None,
-    ) -> Path:
+    ) -> ValuePath:
         """A shortest path from `start`, which does not count itself, to a target; () where there is none.
 
         around: an instruction that no path leads through.
@@ -62,7 +62,7 @@ class ValuePaths:
 
     def find_common(
         self, start: HloInstruction, other: HloInstruction, *, around: HloInstruction | None = None
-    ) -> Path:
+    ) -> ValuePath:
         """A path from `start` to a value that `other` is made from, too, the one that is nearest to `other`; () if none is.
 
         around: an instruction that no path leads through. What moves bytes alone, parameters and constants do not count.
@@ -102,7 +102,7 @@ def render_value(instruction: HloInstruction) -> str:
     return f"{instruction.name} {render_shape(instruction.shape)}"
 
 
-def render_path(path: Path) -> str:
+def render_path(path: ValuePath) -> str:
     """What a path leads through behind its start, such as `convert.1 f32[8] <- add.2 bf16[8]`."""
     shown = [one for one in path[1:-1] if one.opcode not in _SILENT] + list(path[-1:])
     if len(shown) > _SHOWN:

@@ -31,7 +31,7 @@ type Ask[V] = Callable[[Sequence[int]], Sequence[V | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class AnswerChange:
     """Two positions with different answers, and none between them that has an answer."""
 
     before: int
@@ -42,7 +42,7 @@ class Change:
 class Changes[V]:
     """The result of a search."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[AnswerChange, ...]
     """In the order of the list."""
     answers: dict[int, V | None]
     """Position to answer, of those that were asked, in the order of the list."""
@@ -64,21 +64,21 @@ def find_changes[V](count: int, ask: Ask[V], *, verify: bool = False) -> Changes
     if verify or first is None or last is None or answers[first] == answers[last]:
         look(range(count))
         told = [position for position in range(count) if answers[position] is not None]
-        changes = [Change(before=a, after=b) for a, b in pairwise(told) if answers[a] != answers[b]]
+        changes = [AnswerChange(before=a, after=b) for a, b in pairwise(told) if answers[a] != answers[b]]
     else:
         changes = [_halve(first, last, answers, look)]
     ordered = {position: answers[position] for position in sorted(answers)}
     return Changes(changes=tuple(changes), answers=ordered, is_whole=len(ordered) == count)
 
 
-def _halve[V](low: int, high: int, answers: dict[int, V | None], look: Callable[[Sequence[int]], None]) -> Change:
+def _halve[V](low: int, high: int, answers: dict[int, V | None], look: Callable[[Sequence[int]], None]) -> AnswerChange:
     """Narrows down the change between low and high, whose answers differ."""
     while True:
         middle = (low + high) // 2
         between = sorted(range(low + 1, high), key=lambda position: (abs(position - middle), position))
         told = _find_told(between, answers, look)
         if told is None:
-            return Change(before=low, after=high)
+            return AnswerChange(before=low, after=high)
         if answers[told] == answers[low]:
             low = told
         else:
@@ -98,7 +98,7 @@ def _find_told[V](
 
 type Knobs = frozenset[int]
 """Numbers of the knobs that are turned."""
-type Judge = Callable[[Sequence[Knobs]], Sequence[bool | None]]
+type Predicate = Callable[[Sequence[Knobs]], Sequence[bool | None]]
 """Returns for each set whether the predicate holds; None where that could not be determined."""
 
 EXHAUSTIVE = 6
@@ -139,7 +139,7 @@ class MinimalSetSearch:
 
     count: int
     """Knobs are numbered from 0 to count - 1."""
-    judge: Judge
+    judge: Predicate
     limit: int
     """Trials at most, those of the record included."""
     width: int = 1

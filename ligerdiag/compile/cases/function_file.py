@@ -28,7 +28,7 @@ FOLDER = "functions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class ProcessState:
     """The parts of the caller's process that a worker needs, too."""
 
     python: str
@@ -43,7 +43,7 @@ class Surroundings:
     """Positions of the arguments that the function donates."""
 
 
-def write_function_file(root: Path, surroundings: Surroundings, pickled: bytes) -> Path:
+def write_function_file(root: Path, surroundings: ProcessState, pickled: bytes) -> Path:
     """Writes the file below the cache `root` and returns its path; InputError when the disk says no."""
     content = json.dumps(asdict(surroundings), sort_keys=True).encode() + b"\n" + pickled
     folder = root / FOLDER
@@ -60,7 +60,7 @@ def write_function_file(root: Path, surroundings: Surroundings, pickled: bytes) 
     return path
 
 
-def read_function_file(path: Path) -> tuple[Surroundings, bytes]:
+def read_function_file(path: Path) -> tuple[ProcessState, bytes]:
     """Reads a function file; raises InputError when it is gone or is another one."""
     try:
         content = path.read_bytes()
@@ -71,7 +71,7 @@ def read_function_file(path: Path) -> tuple[Surroundings, bytes]:
     line, _, pickled = content.partition(b"\n")
     try:
         fields = parse_object(line)
-        return Surroundings(
+        return ProcessState(
             python=read_str(fields, "python"),
             path=read_strs(fields, "path"),
             files=read_strs(fields, "files"),

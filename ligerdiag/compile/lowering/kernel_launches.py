@@ -45,7 +45,7 @@ class _Trouble(Exception):
 
 
 @dataclass(slots=True, kw_only=True)
-class Launches:
+class LaunchRecorder:
     """The launches of one lowering, each payload once."""
 
     found: dict[str, KernelLaunch] = field(default_factory=dict[str, KernelLaunch])
@@ -66,9 +66,9 @@ class Launches:
 
 
 @contextmanager
-def record_launches(library: Any) -> Generator[Launches]:
+def record_launches(library: Any) -> Generator[LaunchRecorder]:
     """Writes down every launch that is lowered inside the context; `library` is `jax_triton.triton_lib`."""
-    launches = Launches()
+    launches = LaunchRecorder()
     lowerings: Any = mlir
     primitive = getattr(library, "triton_kernel_call_p", None)
     entry = getattr(lowerings, "_platform_specific_lowerings", {}).get(_CUDA, {}).get(primitive)

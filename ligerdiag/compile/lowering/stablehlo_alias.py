@@ -20,7 +20,7 @@ from jaxlib.mlir import ir
 
 from ligerdiag.compile.lowering.tags import read_tag, walk_operations
 
-type Path = tuple[tuple[int, int, int], ...]
+type AliasPath = tuple[tuple[int, int, int], ...]
 """Region, block and position at each level, from the module down to an operation."""
 
 LOOP = "stablehlo.while"
@@ -50,8 +50,8 @@ class Program:
     def __init__(self, module: Any) -> None:
         """Reads the module, which is not to be changed as long as this is used."""
         self.operations: dict[int, Any] = {read_tag(one): one for one in walk_operations(module.operation)}
-        self.paths: dict[int, Path] = {}
-        self._tags: dict[Path, int] = {}
+        self.paths: dict[int, AliasPath] = {}
+        self._tags: dict[AliasPath, int] = {}
         self._uses: dict[Any, list[tuple[int, int]]] = {}
         self._scopes: dict[Any, int] = {}
         """Length of the paths of the operations in the block that has the value."""
@@ -136,7 +136,7 @@ class Program:
     def _is_inner_return(self, tag: int) -> bool:
         return self.operations[tag].name == RETURN and bool(self._calls.get(self._tags[self.paths[tag][:1]]))
 
-    def _add(self, tag: int, path: Path, operation: Any) -> None:
+    def _add(self, tag: int, path: AliasPath, operation: Any) -> None:
         self.paths[tag] = path
         self._tags[path] = tag
         for number, value in enumerate(operation.operands):
@@ -234,7 +234,7 @@ def _read_callee(call: Any) -> str:
     return ir.FlatSymbolRefAttr(call.attributes["callee"]).value
 
 
-def _walk_paths(operation: Any, above: Path) -> Iterator[tuple[Path, Any]]:
+def _walk_paths(operation: Any, above: AliasPath) -> Iterator[tuple[AliasPath, Any]]:
     """Yields the operations in the order of `walk_operations`."""
     for region_number, region in enumerate(operation.regions):
         for block_number, block in enumerate(region):

@@ -25,7 +25,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from ligerdiag.artifacts.call_records import Reader, Readers
+from ligerdiag.artifacts.call_records import Readers, TieSite
 from ligerdiag.compile.lowering.kernel_calls import LoweredCall, TracedCall
 from ligerdiag.compile.lowering.stablehlo_alias import FUNCTION, Program, Use, find_calls_of, read_return, read_target
 from ligerdiag.compile.lowering.tags import (
@@ -69,7 +69,7 @@ def find_floating_output(call: Any) -> Any:
     return next((result for result in call.results if _FLOATING.match(_split_type(result)[1])), None)
 
 
-def _describe(program: Program, use: Use, kernel: str, call: int, operand: int) -> Reader:
+def _describe(program: Program, use: Use, kernel: str, call: int, operand: int) -> TieSite:
     kernel_call, reader = program.operations[call], program.operations[use.tag]
     value = reader.operands[use.operand]
     dimensions, element = _split_type(value)
@@ -82,7 +82,7 @@ def _describe(program: Program, use: Use, kernel: str, call: int, operand: int) 
     else:
         trouble = use.untieable or program.is_handed_on(use.tag, use.operand)
     path = "/".join(str(tag) for tag in (*use.through, call))
-    return Reader(
+    return TieSite(
         id=f"{path}.{operand}:{use.tag}.{use.operand}",
         kernel=kernel or read_target(kernel_call),
         call=call,
@@ -131,7 +131,7 @@ def put_ties(module: Any, readers: Readers, ids: Sequence[str], case_id: str) ->
         raise CompileError(f"case `{case_id}` cannot be tied with this jaxlib: {describe_fault(fault)}") from fault
 
 
-def _choose(readers: Readers, ids: Sequence[str], case_id: str) -> list[Reader]:
+def _choose(readers: Readers, ids: Sequence[str], case_id: str) -> list[TieSite]:
     if readers.trouble:
         raise CompileError(f"case `{case_id}` cannot be tied: {readers.trouble}")
     known = {reader.id: reader for reader in readers.found}
@@ -157,7 +157,7 @@ class _Weaver:
         self._results: dict[tuple[int, ...], int] = {}
         """(tags of calls from a function to the kernel, the kernel's) to the number of the function's result."""
 
-    def tie(self, reader: Reader) -> None:
+    def tie(self, reader: TieSite) -> None:
         """Replaces the one use."""
         total = self._find_sum((*reader.through, reader.call))
         operation = self._operations[reader.reader]

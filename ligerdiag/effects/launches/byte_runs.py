@@ -5,40 +5,40 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ligerdiag.effects.launches.index_values import Array, Box, Budget, Dense, Linear, Mask, Unknown, make_dense
+from ligerdiag.effects.launches.index_values import Box, Budget, Dense, IndexArray, Linear, Mask, Unknown, make_dense
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Runs:
+class ByteRuns:
     """Run k: bytes start[k] to stop[k] (excluded), of program[k]. All three [runs]."""
 
-    program: Array
-    start: Array
-    stop: Array
+    program: IndexArray
+    start: IndexArray
+    stop: IndexArray
 
     def __len__(self) -> int:
         return self.start.size
 
-    def clip(self, low: int, high: int) -> "Runs":
+    def clip(self, low: int, high: int) -> "ByteRuns":
         """Returns the part within these bytes."""
         start, stop = np.maximum(self.start, low), np.minimum(self.stop, high)
         kept = start < stop
-        return Runs(program=self.program[kept], start=start[kept], stop=stop[kept])
+        return ByteRuns(program=self.program[kept], start=start[kept], stop=stop[kept])
 
 
-def make_empty() -> Runs:
+def make_empty() -> ByteRuns:
     """Returns the empty set of bytes."""
     none = np.zeros(0, np.int64)
-    return Runs(program=none, start=none, stop=none)
+    return ByteRuns(program=none, start=none, stop=none)
 
 
-def concatenate(parts: list[Runs]) -> Runs:
+def concatenate(parts: list[ByteRuns]) -> ByteRuns:
     """Returns all runs of the parts; runs may overlap."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
         return make_empty()
-    return Runs(
+    return ByteRuns(
         program=np.concatenate([part.program for part in parts]),
         start=np.concatenate([part.start for part in parts]),
         stop=np.concatenate([part.stop for part in parts]),
@@ -47,7 +47,7 @@ def concatenate(parts: list[Runs]) -> Runs:
 
 def make_runs(
     offset: Linear | Dense, width: int, mask: Box | Dense | Unknown | None, active: Mask, budget: Budget
-) -> Runs:
+) -> ByteRuns:
     """Returns the bytes of elements of `width` bytes at the offsets where the mask is true; all where it is None or
     Unknown.
 
@@ -63,11 +63,11 @@ def make_runs(
     return _make_dense_runs(offset, width, None if isinstance(mask, Unknown) else mask, programs, budget)
 
 
-def _take[T: np.generic](array: npt.NDArray[T], programs: Array) -> npt.NDArray[T]:
+def _take[T: np.generic](array: npt.NDArray[T], programs: IndexArray) -> npt.NDArray[T]:
     return array[programs] if array.shape[0] > 1 else array
 
 
-def _make_linear_runs(offset: Linear, width: int, mask: Box | None, programs: Array, budget: Budget) -> Runs:
+def _make_linear_runs(offset: Linear, width: int, mask: Box | None, programs: IndexArray, budget: Budget) -> ByteRuns:
     rank = len(offset.shape)
     intervals = mask.intervals if mask is not None else (None,) * rank
     valid: Mask = _take(mask.gate, programs) if mask is not None else np.ones(1, bool)
@@ -106,12 +106,12 @@ def _make_linear_runs(offset: Linear, width: int, mask: Box | None, programs: Ar
     starts = np.broadcast_to(start, shape)[kept]
     lengths = np.broadcast_to(length, shape)[kept]
     owners = np.broadcast_to(programs.reshape(-1, *ones), shape)[kept]
-    return _join_consecutive(Runs(program=owners, start=starts, stop=starts + lengths))
+    return _join_consecutive(ByteRuns(program=owners, start=starts, stop=starts + lengths))
 
 
 def _make_dense_runs(
-    offset: Linear | Dense, width: int, mask: Box | Dense | None, programs: Array, budget: Budget
-) -> Runs:
+    offset: Linear | Dense, width: int, mask: Box | Dense | None, programs: IndexArray, budget: Budget
+) -> ByteRuns:
     shape = (programs.size, *offset.shape)
     budget.spend(3 * int(np.prod(shape, dtype=np.int64)))
     starts = np.broadcast_to(_take(make_dense(offset, budget).data, programs), shape)
@@ -125,10 +125,10 @@ def _make_dense_runs(
         kept = np.broadcast_to(truth, shape).astype(bool)
         start, owner = starts[kept], owners[kept]
     start = start.astype(np.int64)
-    return _join_consecutive(Runs(program=owner, start=start, stop=start + width))
+    return _join_consecutive(ByteRuns(program=owner, start=start, stop=start + width))
 
 
-def _join_consecutive(runs: Runs) -> Runs:
+def _join_consecutive(runs: ByteRuns) -> ByteRuns:
     """Fewer runs of the same bytes: one that begins where the one before it ends is joined to it."""
     if len(runs) < 2:
         return runs
@@ -136,10 +136,10 @@ def _join_consecutive(runs: Runs) -> Runs:
     first[1:] = (runs.start[1:] != runs.stop[:-1]) | (runs.program[1:] != runs.program[:-1])
     heads = np.flatnonzero(first)
     tails = np.append(heads[1:], len(runs)) - 1
-    return Runs(program=runs.program[heads], start=runs.start[heads], stop=runs.stop[tails])
+    return ByteRuns(program=runs.program[heads], start=runs.start[heads], stop=runs.stop[tails])
 
 
-def merge(runs: Runs, budget: Budget, *, apart: bool = True) -> Runs:
+def merge(runs: ByteRuns, budget: Budget, *, apart: bool = True) -> ByteRuns:
     """Returns the same bytes in runs that neither touch nor overlap, sorted; programs are kept apart, or treated as
     one."""
     if not len(runs):
@@ -155,15 +155,15 @@ def merge(runs: Runs, budget: Budget, *, apart: bool = True) -> Runs:
     first = np.append(True, start[1:] + rank[1:] > reach[:-1])
     heads = np.flatnonzero(first)
     tails = np.append(heads[1:], len(start)) - 1
-    return Runs(program=program[heads], start=start[heads], stop=reach[tails] - rank[tails])
+    return ByteRuns(program=program[heads], start=start[heads], stop=reach[tails] - rank[tails])
 
 
-def covers(merged: Runs, size: int) -> bool:
+def covers(merged: ByteRuns, size: int) -> bool:
     """Returns whether merged runs, programs treated as one and none beyond `size`, hold all bytes from 0 to `size`."""
     return size == 0 or (len(merged) == 1 and int(merged.start[0]) <= 0 and int(merged.stop[0]) >= size)
 
 
-def _find_owners(runs: Runs, merged: Runs) -> Mask:
+def _find_owners(runs: ByteRuns, merged: ByteRuns) -> Mask:
     """Per run whether one merged run of the same program holds all of it; merged: programs kept apart."""
     if not len(merged):
         return np.zeros(len(runs), bool)
@@ -175,26 +175,26 @@ def _find_owners(runs: Runs, merged: Runs) -> Mask:
     return (place >= 0) & (merged.program[inside] == runs.program) & (merged.stop[inside] >= runs.stop)
 
 
-def holds(merged: Runs, runs: Runs) -> bool:
+def holds(merged: ByteRuns, runs: ByteRuns) -> bool:
     """Returns whether every byte of `runs` is one of `merged`, of the same program."""
     return not len(runs) or bool(_find_owners(runs, merged).all())
 
 
-def intersect(one: Runs, other: Runs, budget: Budget) -> Runs:
+def intersect(one: ByteRuns, other: ByteRuns, budget: Budget) -> ByteRuns:
     """Returns the bytes, program by program, that both have; both merged, programs kept apart."""
     if not len(one) or not len(other):
         return make_empty()
     return _select(one, other, 3, budget)
 
 
-def subtract(one: Runs, other: Runs, budget: Budget) -> Runs:
+def subtract(one: ByteRuns, other: ByteRuns, budget: Budget) -> ByteRuns:
     """Returns the bytes, program by program, of `one` that `other` does not have; both merged, programs kept apart."""
     if not len(one) or not len(other):
         return one
     return _select(one, other, 1, budget)
 
 
-def _select(one: Runs, other: Runs, wanted: int, budget: Budget) -> Runs:
+def _select(one: ByteRuns, other: ByteRuns, wanted: int, budget: Budget) -> ByteRuns:
     """Bytes of `one` count 1, of `other` 2, of both 3: those that count as much as is wanted."""
     budget.spend(8 * (len(one) + len(other)))
     low = min(int(one.start.min()), int(other.start.min()))
@@ -211,17 +211,17 @@ def _select(one: Runs, other: Runs, wanted: int, budget: Budget) -> Runs:
     begins = np.flatnonzero(sums[:-1] == wanted)
     begins = begins[keys[begins] < keys[begins + 1]]
     start, stop = keys[begins], keys[begins + 1]
-    return Runs(program=start // lift, start=start % lift + low, stop=stop - start // lift * lift + low)
+    return ByteRuns(program=start // lift, start=start % lift + low, stop=stop - start // lift * lift + low)
 
 
-def reaches_others(reads: Runs, writes: Runs, budget: Budget) -> bool:
+def reaches_others(reads: ByteRuns, writes: ByteRuns, budget: Budget) -> bool:
     """Returns whether a byte is read by one program and written by another one."""
     reads, writes = merge(reads, budget), merge(writes, budget)
     if not len(reads) or not len(writes):
         return False
     budget.spend(8 * (len(reads) + len(writes)))
 
-    def count_before(places: Array) -> Array:
+    def count_before(places: IndexArray) -> IndexArray:
         """Per place how many bytes before it are written, each as often as programs write it."""
         total = np.zeros(places.size, np.int64)
         for bounds, sign in ((np.sort(writes.start), 1), (np.sort(writes.stop), -1)):
@@ -235,7 +235,7 @@ def reaches_others(reads: Runs, writes: Runs, budget: Budget) -> bool:
     return met > int((own.stop - own.start).sum())
 
 
-def is_disjoint(writes: Runs, reads: Runs, budget: Budget) -> bool:
+def is_disjoint(writes: ByteRuns, reads: ByteRuns, budget: Budget) -> bool:
     """Returns whether no byte that a program writes is read or written by another one."""
     writes = merge(writes, budget)
     if not len(writes):

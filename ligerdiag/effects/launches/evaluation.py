@@ -21,17 +21,17 @@ from ligerdiag.effects.launches.index_values import (
     UNKNOWN,
     Box,
     Budget,
+    IndexValue,
     Linear,
     Mask,
     TooManyElementsError,
     Unknown,
-    Value,
     choose,
     forget,
     get_roots,
     make_scalar,
 )
-from ligerdiag.effects.launches.operations import Place, compute_results, make_unknown
+from ligerdiag.effects.launches.operations import LaunchSite, compute_results, make_unknown
 from ligerdiag.effects.launches.trace import MIXERS, Demand, Trace
 from ligerdiag.effects.ttir.libtriton import parse_successors
 from ligerdiag.effects.ttir.module import Function, Operation, TtirModule
@@ -50,17 +50,19 @@ class _Frame:
     """One activation of a function."""
 
     function: Function
-    values: dict[int, Value]
+    values: dict[int, IndexValue]
     depth: int
-    returned: list[tuple[Mask, tuple[Value, ...]]] = field(default_factory=list[tuple[Mask, tuple[Value, ...]]])
+    returned: list[tuple[Mask, tuple[IndexValue, ...]]] = field(
+        default_factory=list[tuple[Mask, tuple[IndexValue, ...]]]
+    )
 
-    def get(self, number: int) -> Value:
+    def get(self, number: int) -> IndexValue:
         return self.values.get(number, UNKNOWN)
 
-    def take(self, numbers: Sequence[int]) -> tuple[Value, ...]:
+    def take(self, numbers: Sequence[int]) -> tuple[IndexValue, ...]:
         return tuple(self.get(number) for number in numbers)
 
-    def put(self, numbers: Sequence[int], values: Sequence[Value]) -> None:
+    def put(self, numbers: Sequence[int], values: Sequence[IndexValue]) -> None:
         self.values.update(zip(numbers, values, strict=False))
 
 
@@ -70,7 +72,7 @@ class Evaluation:
     def __init__(
         self,
         module: TtirModule,
-        place: Place,
+        place: LaunchSite,
         trace: Trace,
         budget: Budget,
         reaches: Callable[[Function, Operation], bool] | None,
@@ -79,12 +81,14 @@ class Evaluation:
         self._module, self._place, self._trace, self._budget = module, place, trace, budget
         self._demand = Demand(module, reaches)
 
-    def run(self, entry: str, arguments: Sequence[Value]) -> None:
+    def run(self, entry: str, arguments: Sequence[IndexValue]) -> None:
         """Follows the function from its entry, with all programs."""
         self._demand.entry = entry
         self._call(self._module.functions[entry], arguments, np.ones(self._place.programs, bool), 0)
 
-    def _call(self, function: Function, arguments: Sequence[Value], active: Mask, depth: int) -> tuple[Value, ...]:
+    def _call(
+        self, function: Function, arguments: Sequence[IndexValue], active: Mask, depth: int
+    ) -> tuple[IndexValue, ...]:
         if depth > DEPTH:
             raise NotFollowedError(f"calls of `{function.name}` are nested too deeply")
         if not function.blocks:
@@ -92,7 +96,7 @@ class Evaluation:
         frame = _Frame(function=function, values={}, depth=depth)
         frame.put(function.arguments, arguments)
         self._run_from(frame, 0, active, 0)
-        results: tuple[Value, ...] | None = None
+        results: tuple[IndexValue, ...] | None = None
         for taken, values in frame.returned:
             if results is None:
                 results = values
@@ -100,7 +104,7 @@ class Evaluation:
                 results = tuple(self._join(taken, new, old) for new, old in zip(values, results, strict=True))
         return results or ()
 
-    def _join(self, taken: Mask, new: Value, old: Value) -> Value:
+    def _join(self, taken: Mask, new: IndexValue, old: IndexValue) -> IndexValue:
         return choose(taken, new, old, self._budget)
 
     def _run_from(self, frame: _Frame, block: int, active: Mask, length: int) -> None:
@@ -119,7 +123,7 @@ class Evaluation:
                     self._step(frame, op, active)
         raise NotFollowedError(f"a block of `{frame.function.name}` ends in a way that is not known")
 
-    def _return(self, frame: _Frame, active: Mask, values: tuple[Value, ...]) -> None:
+    def _return(self, frame: _Frame, active: Mask, values: tuple[IndexValue, ...]) -> None:
         seen = [taken for taken, _ in frame.returned if (taken & active).any()]
         if seen:  # the same programs came another way, by a branch that depends on data
             values = tuple(
@@ -149,7 +153,7 @@ class Evaluation:
 
         self._split(frame.get(op.operands[0]), active, follow)
 
-    def _split(self, condition: Value, active: Mask, follow: Callable[[int, Mask], None]) -> Mask | None:
+    def _split(self, condition: IndexValue, active: Mask, follow: Callable[[int, Mask], None]) -> Mask | None:
         """Follows way 0 where the condition holds and way 1 elsewhere; which programs went way 0, None where unknown."""
         if isinstance(condition, Box) and not condition.shape:
             gate = np.broadcast_to(condition.gate, active.shape)
@@ -200,7 +204,7 @@ class Evaluation:
                     results = [make_unknown(op, values, frame.function)] * len(op.results)
                 frame.put(op.results, results)
 
-    def _run_block(self, frame: _Frame, op: Operation, region: int, active: Mask) -> tuple[Value, ...]:
+    def _run_block(self, frame: _Frame, op: Operation, region: int, active: Mask) -> tuple[IndexValue, ...]:
         """Returns the only block of a region; what its terminator hands on."""
         if region >= len(op.regions) or not op.regions[region]:
             return ()
@@ -213,7 +217,7 @@ class Evaluation:
         return ()
 
     def _run_if(self, frame: _Frame, op: Operation, active: Mask) -> None:
-        ways: dict[int, tuple[Value, ...]] = {}
+        ways: dict[int, tuple[IndexValue, ...]] = {}
 
         def follow(way: int, taken: Mask) -> None:
             ways[way] = self._run_block(frame, op, way, taken)
@@ -252,7 +256,7 @@ class Evaluation:
         after = op.regions[1][0].arguments if len(op.regions) > 1 and op.regions[1] else ()
         carried = frame.take(op.operands)
         running = active
-        results: tuple[Value, ...] = ()
+        results: tuple[IndexValue, ...] = ()
         while running.any():
             frame.put(before, carried)
             condition, *handed = self._run_block(frame, op, 0, running) or (UNKNOWN,)
@@ -268,12 +272,12 @@ class Evaluation:
             running = going
         frame.put(op.results, results)
 
-    def _run_unknown_loop(self, frame: _Frame, op: Operation, active: Mask, carried: Sequence[Value]) -> None:
+    def _run_unknown_loop(self, frame: _Frame, op: Operation, active: Mask, carried: Sequence[IndexValue]) -> None:
         """See 2 above."""
         first, *rest = (region[0].arguments if region else () for region in op.regions)
         iterated = first[1:] if op.name == "scf.for" else first
         roots = [get_roots(value) for value in carried]
-        handed: tuple[Value, ...] = ()
+        handed: tuple[IndexValue, ...] = ()
         while True:
             frame.put(first, [UNKNOWN] * len(first))
             frame.put(iterated, [Unknown(roots=found) for found in roots])
@@ -292,7 +296,7 @@ class Evaluation:
     def _run_call(self, frame: _Frame, op: Operation, active: Mask) -> None:
         callee = self._module.functions.get(op.callee)
         values = frame.take(op.operands)
-        results: tuple[Value, ...] = ()
+        results: tuple[IndexValue, ...] = ()
         if callee is not None:
             results = self._call(callee, values, active, frame.depth + 1)
         if len(results) != len(op.results):

@@ -11,13 +11,13 @@ import numpy as np
 
 from ligerdiag.effects.launches.index_values import (
     UNKNOWN,
-    Array,
     Box,
     Budget,
     Dense,
+    IndexArray,
+    IndexValue,
     Linear,
     Shape,
-    Value,
     compute_bounds,
     make_dense,
     make_truth,
@@ -26,14 +26,14 @@ from ligerdiag.effects.launches.index_values import (
 COMPARISONS = frozenset({"eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"})
 
 
-def ceil_divide(a: Array, b: Array) -> Array:
+def ceil_divide(a: IndexArray, b: IndexArray) -> IndexArray:
     """Division that rounds up."""
     return -((-a) // b)
 
 
 def add(left: Linear, right: Linear, sign: int) -> Linear:
     """left + sign * right, of one shape."""
-    steps: list[Array | None] = []
+    steps: list[IndexArray | None] = []
     for one, other in zip(left.steps, right.steps, strict=True):
         if other is None:
             steps.append(one)
@@ -43,7 +43,7 @@ def add(left: Linear, right: Linear, sign: int) -> Linear:
     return Linear(base=left.base + sign * right.base, steps=tuple(steps), shape=left.shape)
 
 
-def compute_logic(name: str, left: Value, right: Value, budget: Budget) -> Value:
+def compute_logic(name: str, left: IndexValue, right: IndexValue, budget: Budget) -> IndexValue:
     """Returns the result of an operation on two truth values."""
     known = [value for value in (left, right) if isinstance(value, Box | Dense)]
     if len(known) < 2:
@@ -78,7 +78,7 @@ def compute_logic(name: str, left: Value, right: Value, budget: Budget) -> Value
 
 
 def _intersect(one: Box, other: Box) -> Box:
-    intervals: list[tuple[Array, Array] | None] = []
+    intervals: list[tuple[IndexArray, IndexArray] | None] = []
     for a, b in zip(one.intervals, other.intervals, strict=True):
         if a is None or b is None:
             intervals.append(a or b)
@@ -87,7 +87,7 @@ def _intersect(one: Box, other: Box) -> Box:
     return Box(gate=one.gate & other.gate, intervals=tuple(intervals), shape=one.shape)
 
 
-def compare(predicate: str, left: Value, right: Value, budget: Budget) -> Value:
+def compare(predicate: str, left: IndexValue, right: IndexValue, budget: Budget) -> IndexValue:
     """`arith.cmpi` of integers."""
     if not isinstance(left, Linear | Dense) or not isinstance(right, Linear | Dense) or left.shape != right.shape:
         return UNKNOWN
@@ -124,7 +124,7 @@ def _compare_linear(predicate: str, difference: Linear) -> Box | None:
     """Returns where the difference compares so with zero; None if that is no box."""
     base, shape = difference.base, difference.shape
     moving = [axis for axis, step in enumerate(difference.steps) if step is not None]
-    everywhere: list[tuple[Array, Array] | None] = [None] * len(shape)
+    everywhere: list[tuple[IndexArray, IndexArray] | None] = [None] * len(shape)
     if not moving:
         gates = {
             "eq": base == 0,
@@ -152,7 +152,7 @@ def _compare_linear(predicate: str, difference: Linear) -> Box | None:
     return Box(gate=make_truth(True, ()).gate, intervals=tuple(everywhere), shape=shape)
 
 
-def select(condition: Value, yes: Value, no: Value, budget: Budget) -> Value:
+def select(condition: IndexValue, yes: IndexValue, no: IndexValue, budget: Budget) -> IndexValue:
     """`arith.select` of numbers; Unknown for others."""
     if not isinstance(condition, Box | Dense):
         return UNKNOWN
@@ -173,7 +173,7 @@ def select(condition: Value, yes: Value, no: Value, budget: Budget) -> Value:
     return Dense(data=data, shape=yes.shape)
 
 
-def splat(value: Value, shape: Shape) -> Value:
+def splat(value: IndexValue, shape: Shape) -> IndexValue:
     """Returns a scalar as a tensor."""
     match value:
         case Linear():
@@ -186,7 +186,7 @@ def splat(value: Value, shape: Shape) -> Value:
             return UNKNOWN
 
 
-def expand_dims(value: Value, axis: int) -> Value:
+def expand_dims(value: IndexValue, axis: int) -> IndexValue:
     """Returns a dimension of size 1 at `axis`."""
     if not isinstance(value, Linear | Box | Dense):
         return UNKNOWN
@@ -201,7 +201,7 @@ def expand_dims(value: Value, axis: int) -> Value:
             return Dense(data=np.expand_dims(value.data, axis + 1), shape=shape)
 
 
-def broadcast(value: Value, shape: Shape) -> Value:
+def broadcast(value: IndexValue, shape: Shape) -> IndexValue:
     """Dimensions of size 1 to larger ones."""
     if not isinstance(value, Linear | Box | Dense) or len(value.shape) != len(shape):
         return UNKNOWN
@@ -213,7 +213,7 @@ def broadcast(value: Value, shape: Shape) -> Value:
             return Linear(base=value.base, steps=steps, shape=shape)
         case Box():
             gate = value.gate
-            intervals: list[tuple[Array, Array] | None] = []
+            intervals: list[tuple[IndexArray, IndexArray] | None] = []
             for interval, old in zip(value.intervals, value.shape, strict=True):
                 if interval is not None and old == 1:
                     gate = gate & (interval[0] <= 0) & (interval[1] > 0)
@@ -223,7 +223,7 @@ def broadcast(value: Value, shape: Shape) -> Value:
             return Dense(data=value.data, shape=shape)
 
 
-def transpose(value: Value, order: tuple[int, ...]) -> Value:
+def transpose(value: IndexValue, order: tuple[int, ...]) -> IndexValue:
     """Dimension k of the result is dimension order[k] of the value."""
     if not isinstance(value, Linear | Box | Dense) or sorted(order) != list(range(len(value.shape))):
         return UNKNOWN
@@ -237,7 +237,7 @@ def transpose(value: Value, order: tuple[int, ...]) -> Value:
             return Dense(data=value.data.transpose(0, *(axis + 1 for axis in order)), shape=shape)
 
 
-def reshape(value: Value, shape: Shape, budget: Budget) -> Value:
+def reshape(value: IndexValue, shape: Shape, budget: Budget) -> IndexValue:
     """Returns the elements in the same order in another shape."""
     if not isinstance(value, Linear | Box | Dense) or prod(value.shape) != prod(shape):
         return UNKNOWN

@@ -16,7 +16,7 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-type Array = npt.NDArray[np.int64]
+type IndexArray = npt.NDArray[np.int64]
 type Mask = npt.NDArray[np.bool_]
 type Elements = npt.NDArray[np.int64 | np.bool_]
 type Shape = tuple[int, ...]
@@ -68,9 +68,9 @@ UNKNOWN = Unknown()
 class Linear:
     """See 1 above."""
 
-    base: Array
+    base: IndexArray
     """[programs or 1]"""
-    steps: tuple[Array | None, ...] = ()
+    steps: tuple[IndexArray | None, ...] = ()
     """Per dimension [programs or 1]; None where the coordinate makes no difference, as in every dimension of size 1."""
     shape: Shape = ()
 
@@ -86,7 +86,7 @@ class Box:
 
     gate: Mask
     """[programs or 1]"""
-    intervals: tuple[tuple[Array, Array] | None, ...] = ()
+    intervals: tuple[tuple[IndexArray, IndexArray] | None, ...] = ()
     """Per dimension first and one past the last coordinate, each [programs or 1]; None where all will do."""
     shape: Shape = ()
 
@@ -128,10 +128,10 @@ class BlockPointer:
 
 
 type Number = Linear | Box | Dense
-type Value = Number | Unknown | Pointer | BlockPointer
+type IndexValue = Number | Unknown | Pointer | BlockPointer
 
 
-def make_scalar(value: int | Array) -> Linear:
+def make_scalar(value: int | IndexArray) -> Linear:
     """Returns a number of its own for each program, or one for all."""
     return Linear(base=np.atleast_1d(np.asarray(value, np.int64)))
 
@@ -184,7 +184,7 @@ def _count(shape: Shape, axes: Sequence[object]) -> int:
     return prod(size for size, axis in zip(shape, axes, strict=True) if axis is not None)
 
 
-def _make_coordinates(axis: int, shape: Shape) -> Array:
+def _make_coordinates(axis: int, shape: Shape) -> IndexArray:
     sizes = [1] * (len(shape) + 1)
     sizes[axis + 1] = shape[axis]
     return np.arange(shape[axis], dtype=np.int64).reshape(sizes)
@@ -221,7 +221,7 @@ def wrap(value: Linear | Dense, bits: int, budget: Budget) -> Linear | Dense | U
     return Dense(data=data, shape=value.shape)
 
 
-def choose(taken: Mask, new: Value, old: Value, budget: Budget) -> Value:
+def choose(taken: Mask, new: IndexValue, old: IndexValue, budget: Budget) -> IndexValue:
     """Per program `new` where taken, `old` elsewhere; taken: [programs]."""
     if new is old or taken.all():
         return new
@@ -233,7 +233,7 @@ def choose(taken: Mask, new: Value, old: Value, budget: Budget) -> Value:
         return forget(new, old)
 
 
-def _choose(taken: Mask, new: Value, old: Value, budget: Budget) -> Value:
+def _choose(taken: Mask, new: IndexValue, old: IndexValue, budget: Budget) -> IndexValue:
     match new, old:
         case Linear(), Linear() if new.shape == old.shape:
             budget.spend(taken.size)
@@ -276,7 +276,7 @@ def _choose_blocks(taken: Mask, new: BlockPointer, old: BlockPointer, budget: Bu
     return BlockPointer(base=base, sizes=parts[0], strides=parts[1], offsets=parts[2], block=new.block)
 
 
-def get_roots(value: Value) -> frozenset[int]:
+def get_roots(value: IndexValue) -> frozenset[int]:
     """Returns the arguments that it may point into."""
     match value:
         case Pointer():
@@ -289,6 +289,6 @@ def get_roots(value: Value) -> frozenset[int]:
             return frozenset()
 
 
-def forget(*values: Value) -> Unknown:
+def forget(*values: IndexValue) -> Unknown:
     """Any of them, or something computed from them."""
     return Unknown(roots=frozenset[int]().union(*(get_roots(value) for value in values)))

@@ -27,17 +27,17 @@ from ligerdiag.effects.launches.index_masks import (
 from ligerdiag.effects.launches.index_values import (
     LARGEST,
     UNKNOWN,
-    Array,
     BlockPointer,
     Box,
     Budget,
     Dense,
     Elements,
+    IndexArray,
+    IndexValue,
     Linear,
     Mask,
     Pointer,
     Unknown,
-    Value,
     compute_bounds,
     forget,
     make_dense,
@@ -47,12 +47,12 @@ from ligerdiag.effects.launches.index_values import (
 )
 
 
-def _divide(a: Array, b: Array) -> Array:
+def _divide(a: IndexArray, b: IndexArray) -> IndexArray:
     quotient = np.abs(a) // np.abs(b)
     return np.where((a < 0) != (b < 0), -quotient, quotient)
 
 
-_ELEMENTWISE: dict[str, Callable[[Array, Array], Array]] = {
+_ELEMENTWISE: dict[str, Callable[[IndexArray, IndexArray], IndexArray]] = {
     "arith.muli": lambda a, b: a * b,
     "arith.divsi": _divide,
     "arith.remsi": lambda a, b: a - _divide(a, b) * b,
@@ -80,8 +80,8 @@ BINARY = frozenset({"arith.addi", "arith.subi", *_ELEMENTWISE})
 
 
 def compute_binary(  # noqa: PLR0917
-    name: str, left: Value, right: Value, bits: int, budget: Budget, active: Mask | None = None
-) -> Value:
+    name: str, left: IndexValue, right: IndexValue, bits: int, budget: Budget, active: Mask | None = None
+) -> IndexValue:
     """Returns the result of an operation on two integers, or truth values if `bits` is 1.
 
     active: [programs], those whose result counts; what an operation does not define for others does not matter.
@@ -110,7 +110,7 @@ def compute_binary(  # noqa: PLR0917
 
 def _compute_elements(  # noqa: PLR0917
     name: str, left: Elements, right: Elements, bits: int, budget: Budget, active: Mask | None
-) -> Array | None:
+) -> IndexArray | None:
     a, b = left.astype(np.int64), right.astype(np.int64)
     budget.spend(int(np.prod(np.broadcast_shapes(a.shape, b.shape))))
     if name in ("arith.addi", "arith.subi"):
@@ -137,7 +137,7 @@ def _compute_elements(  # noqa: PLR0917
     return _ELEMENTWISE[name](a, b)
 
 
-def _take_active(array: Array, active: Mask | None) -> Array:
+def _take_active(array: IndexArray, active: Mask | None) -> IndexArray:
     return array if active is None or array.shape[0] != active.size or active.size == 1 else array[active]
 
 
@@ -157,7 +157,7 @@ def _multiply(left: Linear, right: Linear, budget: Budget) -> Linear | Unknown |
     return Linear(base=left.base * right.base, steps=tuple(steps), shape=left.shape)
 
 
-def convert(value: Value, name: str, source_bits: int, target_bits: int, budget: Budget) -> Value:
+def convert(value: IndexValue, name: str, source_bits: int, target_bits: int, budget: Budget) -> IndexValue:
     """`arith.extsi`, `extui`, `trunci`, `index_cast`: between integers of these widths."""
     if source_bits == 1:
         if target_bits == 1 or not isinstance(value, Box | Dense):
@@ -183,7 +183,7 @@ type Reach = tuple[Pointer, Box | Dense | Unknown | None]
 """Addresses of elements, and where they are used: everywhere for None, unknown for Unknown."""
 
 
-def scale(offset: Value, width: int, budget: Budget) -> Linear | Dense | None:
+def scale(offset: IndexValue, width: int, budget: Budget) -> Linear | Dense | None:
     """Elements to bytes; None where that is not known."""
     if not isinstance(offset, Linear | Dense):
         return None
@@ -197,7 +197,7 @@ def scale(offset: Value, width: int, budget: Budget) -> Linear | Dense | None:
     return Linear(base=offset.base * width, steps=steps, shape=offset.shape)
 
 
-def add_to_pointer(pointer: Value, offset: Value, width: int | None, budget: Budget) -> Value:
+def add_to_pointer(pointer: IndexValue, offset: IndexValue, width: int | None, budget: Budget) -> IndexValue:
     """`tt.addptr`: the offset counts elements of `width` bytes."""
     scaled = scale(offset, width, budget) if width is not None else None
     if not isinstance(pointer, Pointer) or scaled is None:
@@ -206,7 +206,7 @@ def add_to_pointer(pointer: Value, offset: Value, width: int | None, budget: Bud
     return Pointer(root=pointer.root, offset=total) if isinstance(total, Linear | Dense) else forget(pointer)
 
 
-def advance(pointer: Value, offsets: Sequence[Value], budget: Budget) -> Value:
+def advance(pointer: IndexValue, offsets: Sequence[IndexValue], budget: Budget) -> IndexValue:
     """`tt.advance` of a block pointer."""
     if not isinstance(pointer, BlockPointer) or len(offsets) != len(pointer.offsets):
         return forget(pointer)
@@ -223,7 +223,9 @@ def advance(pointer: Value, offsets: Sequence[Value], budget: Budget) -> Value:
     )
 
 
-def make_block_pointer(base: Value, numbers: Sequence[Value], block: tuple[int, ...], groups: int) -> Value:
+def make_block_pointer(
+    base: IndexValue, numbers: Sequence[IndexValue], block: tuple[int, ...], groups: int
+) -> IndexValue:
     """`tt.make_tensor_descriptor` (groups 2: sizes, strides) and `tt.make_tensor_ptr` (groups 3: offsets too)."""
     rank = len(block)
     scalars = [value for value in numbers if isinstance(value, Linear) and not value.shape]
@@ -239,16 +241,16 @@ def make_block_pointer(base: Value, numbers: Sequence[Value], block: tuple[int, 
 
 
 def reach_block(
-    pointer: Value, offsets: Sequence[Value], checked: Sequence[int], width: int | None, budget: Budget
+    pointer: IndexValue, offsets: Sequence[IndexValue], checked: Sequence[int], width: int | None, budget: Budget
 ) -> Reach | None:
     """Returns the elements of a block at these offsets; `checked`: dimensions where what is out of bounds is left
     alone."""
     if not isinstance(pointer, BlockPointer) or len(offsets) != len(pointer.block):
         return None
-    address: Value = pointer.base
-    mask: Value = make_truth(True, pointer.block)
+    address: IndexValue = pointer.base
+    mask: IndexValue = make_truth(True, pointer.block)
     address = Pointer(root=pointer.base.root, offset=pointer.base.offset)
-    total: Value = splat(pointer.base.offset, pointer.block)
+    total: IndexValue = splat(pointer.base.offset, pointer.block)
     for axis, (offset, stride, size) in enumerate(zip(offsets, pointer.strides, pointer.sizes, strict=True)):
         position = _spread(offset, axis, pointer.block, budget)
         step = scale(
@@ -268,10 +270,10 @@ def reach_block(
     return address, mask if isinstance(mask, Box | Dense) else Unknown()
 
 
-def _spread(offset: Value, axis: int, block: tuple[int, ...], budget: Budget) -> Value:
+def _spread(offset: IndexValue, axis: int, block: tuple[int, ...], budget: Budget) -> IndexValue:
     """offset + i along this dimension of the block; an offset that is a vector already says where each row is."""
     if isinstance(offset, Linear | Dense) and offset.shape:
-        vector: Value = offset
+        vector: IndexValue = offset
     else:
         vector = compute_binary("arith.addi", splat(offset, (block[axis],)), make_range(0, block[axis]), 64, budget)
     for dimension in range(len(block)):

@@ -14,10 +14,10 @@ from ligerdiag.effects.launches.index_values import (
     Box,
     Budget,
     Dense,
+    IndexValue,
     Linear,
     Pointer,
     Unknown,
-    Value,
     forget,
     get_roots,
     make_range,
@@ -62,7 +62,7 @@ _MASKS = {"tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2}
 """Number of the operand that is the mask, where the operation has so many."""
 
 
-class Place:
+class LaunchSite:
     """The programs of a launch that are followed."""
 
     def __init__(self, grid: tuple[int, int, int], budget: Budget, *, ends_only: bool = False) -> None:
@@ -83,7 +83,7 @@ class Place:
         return make_scalar(0) if self.grid[axis] == 1 else make_scalar(self._ids[axis])
 
     def reach(
-        self, op: Operation, values: Sequence[Value], function: Function, budget: Budget
+        self, op: Operation, values: Sequence[IndexValue], function: Function, budget: Budget
     ) -> tuple[Pointer, Box | Dense | Unknown | None, int] | None:
         """Addresses, mask and bytes of an element of a memory operation; None where they could be anywhere."""
         types = [function.types.get(operand, "") for operand in op.operands]
@@ -114,7 +114,7 @@ class Place:
         if not isinstance(pointer, Pointer) or width is None:
             return None
         place = _MASKS.get(op.name, len(values))
-        mask: Value | None = values[place] if place < len(values) else None
+        mask: IndexValue | None = values[place] if place < len(values) else None
         if mask is None or (isinstance(mask, Box) and mask.is_uniform and bool(mask.gate.all())):
             return pointer, None, width
         return pointer, mask if isinstance(mask, Box | Dense) else UNKNOWN, width
@@ -128,14 +128,16 @@ def _get_gathered_shape(op: Operation, types: Sequence[str]) -> tuple[int, ...] 
 
 
 def _reach_rows(
-    pointer: Value, numbers: Sequence[Value], shape: tuple[int, ...], width: int | None, budget: Budget
+    pointer: IndexValue, numbers: Sequence[IndexValue], shape: tuple[int, ...], width: int | None, budget: Budget
 ) -> tuple[Pointer, Box | Dense | Unknown | None] | None:
     if not isinstance(pointer, BlockPointer):
         return None
     return reach_block(replace(pointer, block=shape), numbers, range(len(shape)), width, budget)
 
 
-def compute_results(op: Operation, values: Sequence[Value], function: Function, place: Place) -> tuple[Value, ...]:
+def compute_results(
+    op: Operation, values: Sequence[IndexValue], function: Function, place: LaunchSite
+) -> tuple[IndexValue, ...]:
     """Returns the results of an operation that reaches no memory and has no regions."""
     if len(op.results) != 1:
         return tuple(make_unknown(op, values, function) for _ in op.results)
@@ -146,7 +148,7 @@ def compute_results(op: Operation, values: Sequence[Value], function: Function, 
     return (found,)
 
 
-def make_unknown(op: Operation, values: Sequence[Value], function: Function) -> Unknown:
+def make_unknown(op: Operation, values: Sequence[IndexValue], function: Function) -> Unknown:
     """Its pointers come from the operands' pointers, if it has any; from anywhere else otherwise."""
     if not any(result in function.pointers for result in op.results):
         return UNKNOWN
@@ -156,7 +158,9 @@ def make_unknown(op: Operation, values: Sequence[Value], function: Function) -> 
     return Unknown(roots=roots if known else roots | {ELSEWHERE})
 
 
-def _compute(op: Operation, values: Sequence[Value], function: Function, place: Place, result: str) -> Value:
+def _compute(
+    op: Operation, values: Sequence[IndexValue], function: Function, place: LaunchSite, result: str
+) -> IndexValue:
     budget, name = place.budget, op.name
     shape, bits = parse_shape(result), parse_bits(parse_element(result))
     match name:
@@ -202,14 +206,14 @@ def _compute(op: Operation, values: Sequence[Value], function: Function, place: 
             return UNKNOWN
 
 
-def _make_constant(text: str, shape: tuple[int, ...], bits: int | None) -> Value:
+def _make_constant(text: str, shape: tuple[int, ...], bits: int | None) -> IndexValue:
     value = parse_constant(text)
     if value is None or bits is None:
         return UNKNOWN
     return make_truth(bool(value), shape) if bits == 1 else make_splat(value, shape)
 
 
-def _select(values: Sequence[Value], budget: Budget) -> Value:
+def _select(values: Sequence[IndexValue], budget: Budget) -> IndexValue:
     condition, yes, no = values
     if isinstance(yes, Pointer) and isinstance(no, Pointer) and yes.root == no.root:
         offset = select(condition, yes.offset, no.offset, budget)
@@ -224,7 +228,7 @@ def _select(values: Sequence[Value], budget: Budget) -> Value:
     return forget(yes, no)
 
 
-def _reshape(op: Operation, value: Value, shape: tuple[int, ...], budget: Budget) -> Value:
+def _reshape(op: Operation, value: IndexValue, shape: tuple[int, ...], budget: Budget) -> IndexValue:
     if isinstance(value, Pointer):
         offset = _reshape(op, value.offset, shape, budget)
         return Pointer(root=value.root, offset=offset) if isinstance(offset, Linear | Dense) else forget(value)

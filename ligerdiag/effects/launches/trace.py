@@ -20,7 +20,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from ligerdiag.effects.launches.byte_runs import Runs, concatenate, holds, intersect, merge
+from ligerdiag.effects.launches.byte_runs import ByteRuns, concatenate, holds, intersect, merge
 from ligerdiag.effects.launches.index_values import Budget
 from ligerdiag.effects.ttir.module import Function, Operation, TtirModule
 from ligerdiag.effects.ttir.pointer_edges import FIRST_OPERAND_ACCESS
@@ -153,7 +153,7 @@ def _collect_sources(function: Function) -> dict[int, list[int]]:
 FAR = 2**40
 """Bytes; used as the size of a buffer whose size is unknown."""
 
-type Written = dict[int, list[Runs]]
+type Written = dict[int, list[ByteRuns]]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -164,10 +164,10 @@ class BufferTrace:
     """Bytes; None where it is not known."""
     zeroed: int = 0
     """Bytes that the launcher sets to zero first."""
-    may_write: list[Runs] = field(default_factory=list[Runs])
-    sure_write: list[Runs] = field(default_factory=list[Runs])
-    may_read: list[Runs] = field(default_factory=list[Runs])
-    sure_read: list[Runs] = field(default_factory=list[Runs])
+    may_write: list[ByteRuns] = field(default_factory=list[ByteRuns])
+    sure_write: list[ByteRuns] = field(default_factory=list[ByteRuns])
+    may_read: list[ByteRuns] = field(default_factory=list[ByteRuns])
+    sure_read: list[ByteRuns] = field(default_factory=list[ByteRuns])
     writes_anywhere: bool = False
     """Some write is to bytes that are not known."""
     reads_anywhere: bool = False
@@ -176,11 +176,11 @@ class BufferTrace:
     may_read_old: bool = False
     """Some read is uncovered."""
     is_read: bool = False
-    plain_read: list[tuple[int, Runs]] = field(default_factory=list[tuple[int, Runs]])
+    plain_read: list[tuple[int, ByteRuns]] = field(default_factory=list[tuple[int, ByteRuns]])
     """Of `sure_read` what is no part of an atomic operation, with the time of each."""
     first_write: int | None = None
     """Time of the first operation that may write."""
-    merged: Runs | None = None
+    merged: ByteRuns | None = None
     """Of `sure_write` as it is now."""
 
 
@@ -195,7 +195,7 @@ class Trace:
         self._depth = 0
         self._time = 0
 
-    def read(self, root: int, runs: Runs | None, *, sure: bool, plain: bool) -> None:
+    def read(self, root: int, runs: ByteRuns | None, *, sure: bool, plain: bool) -> None:
         """Bytes that are read, anywhere in the buffer where None. plain: by no atomic operation."""
         buffer = self.buffers.get(root)
         self._time += 1
@@ -229,7 +229,7 @@ class Trace:
                 earlier = merge(concatenate(buffer.may_write), self._budget)
                 buffer.reads_old = not holds(earlier, runs)
 
-    def write(self, root: int, runs: Runs | None, *, sure: bool) -> None:
+    def write(self, root: int, runs: ByteRuns | None, *, sure: bool) -> None:
         """Bytes that are written, anywhere in the buffer where None."""
         buffer = self.buffers.get(root)
         if buffer is None:
@@ -274,7 +274,7 @@ class Trace:
                 self.buffers[root].sure_write.append(both)
                 self.buffers[root].merged = None
 
-    def _merge_sure(self, buffer: BufferTrace) -> Runs:
+    def _merge_sure(self, buffer: BufferTrace) -> ByteRuns:
         if buffer.merged is None:
             buffer.merged = merge(concatenate(buffer.sure_write), self._budget)
             buffer.sure_write[:] = buffer.sure_write if self._depth else [buffer.merged]

@@ -17,26 +17,34 @@ from math import prod
 from ligerdiag.effects.access import (
     UNUSED,
     Access,
-    Coverage,
     Neighbours,
     OperandUse,
     ReadsBeforeWrite,
+    WriteCoverage,
     compute_plain_use,
 )
-from ligerdiag.effects.launches.byte_runs import Runs, concatenate, covers, is_disjoint, merge, reaches_others, subtract
+from ligerdiag.effects.launches.byte_runs import (
+    ByteRuns,
+    concatenate,
+    covers,
+    is_disjoint,
+    merge,
+    reaches_others,
+    subtract,
+)
 from ligerdiag.effects.launches.evaluation import Evaluation, NotFollowedError
 from ligerdiag.effects.launches.index_values import (
     UNKNOWN,
     Box,
     Budget,
+    IndexValue,
     Linear,
     Pointer,
     TooLargeError,
     Unknown,
-    Value,
     make_scalar,
 )
-from ligerdiag.effects.launches.operations import Place
+from ligerdiag.effects.launches.operations import LaunchSite
 from ligerdiag.effects.launches.trace import BufferTrace, Trace
 from ligerdiag.effects.ttir.libtriton import parse_bits
 from ligerdiag.effects.ttir.module import Function, Operation, TtirModule
@@ -94,7 +102,7 @@ def compute_launch_uses(
             for number, (argument, value) in enumerate(zip(arguments, function.arguments, strict=True))
         ]
         reaches = make_filter(module, entry, written)
-        Evaluation(module, Place(grid, budget), trace, budget, reaches).run(entry, values)
+        Evaluation(module, LaunchSite(grid, budget), trace, budget, reaches).run(entry, values)
         _find_sure_reads(module, entry, values, buffers, written, grid)
         for number in range(len(arguments)):
             if number in followed:
@@ -125,7 +133,7 @@ def make_filter(module: TtirModule, entry: str, buffers: frozenset[int]) -> Call
 def _find_sure_reads(  # noqa: PLR0917
     module: TtirModule,
     entry: str,
-    values: Sequence[Value],
+    values: Sequence[IndexValue],
     buffers: dict[int, BufferTrace],
     written: frozenset[int],
     grid: tuple[int, int, int],
@@ -142,7 +150,7 @@ def _find_sure_reads(  # noqa: PLR0917
     trace = Trace(pending, frozenset(), budget)
     # What was seen before the budget was spent, or the control flow lost, was seen.
     with suppress(TooLargeError, NotFollowedError):
-        Evaluation(module, Place(grid, budget, ends_only=True), trace, budget, None).run(entry, values)
+        Evaluation(module, LaunchSite(grid, budget, ends_only=True), trace, budget, None).run(entry, values)
     for number, buffer in pending.items():
         buffers[number].reads_old = buffer.reads_old
 
@@ -155,7 +163,7 @@ def _explain(arguments: Sequence[Argument], accesses: Sequence[Access], reason: 
     )
 
 
-def make_value(number: int, argument: Argument, type_text: str) -> Value:
+def make_value(number: int, argument: Argument, type_text: str) -> IndexValue:
     """Returns what is known of an argument with this number and type."""
     if argument.is_buffer:
         if argument.is_descriptor or not type_text.startswith("!tt.ptr<"):
@@ -177,7 +185,7 @@ def _judge(buffer: BufferTrace, access: Access, programs: int, budget: Budget) -
     alone = programs == 1 or not access.writes
     neighbours = Neighbours.DISJOINT if alone else _judge_neighbours(buffer, budget)
     reasons = {
-        why: coverage is Coverage.UNKNOWN,
+        why: coverage is WriteCoverage.UNKNOWN,
         "which elements are read depends on data": reads is ReadsBeforeWrite.UNKNOWN,
         "which elements a program reaches depends on data": neighbours is Neighbours.UNKNOWN,
     }
@@ -195,28 +203,28 @@ def _judge_reads(buffer: BufferTrace) -> ReadsBeforeWrite:
     return ReadsBeforeWrite.UNKNOWN if buffer.may_read_old else ReadsBeforeWrite.NO
 
 
-def _judge_coverage(buffer: BufferTrace, budget: Budget) -> tuple[Coverage, str]:
+def _judge_coverage(buffer: BufferTrace, budget: Budget) -> tuple[WriteCoverage, str]:
     if not buffer.may_write and not buffer.writes_anywhere and not buffer.zeroed:
-        return Coverage.NONE, ""
+        return WriteCoverage.NONE, ""
     size = buffer.size
     if size is None:
-        return Coverage.UNKNOWN, "the size of the buffer is not known"
+        return WriteCoverage.UNKNOWN, "the size of the buffer is not known"
     sure = merge(concatenate([*buffer.sure_write, *_make_zeroed(buffer)]), budget, apart=False)
     if covers(sure, size):
-        return Coverage.COMPLETE, ""
+        return WriteCoverage.COMPLETE, ""
     if not buffer.writes_anywhere and len(sure):
         may = merge(concatenate([*buffer.may_write, *_make_zeroed(buffer)]), budget, apart=False)
         if not covers(may, size):
-            return Coverage.PARTIAL, ""
-    return Coverage.UNKNOWN, "which elements are written depends on data"
+            return WriteCoverage.PARTIAL, ""
+    return WriteCoverage.UNKNOWN, "which elements are written depends on data"
 
 
-def _make_zeroed(buffer: BufferTrace) -> list[Runs]:
+def _make_zeroed(buffer: BufferTrace) -> list[ByteRuns]:
     if not buffer.zeroed:
         return []
     ends = (make_scalar(number).base for number in (0, 0, min(buffer.zeroed, buffer.size or buffer.zeroed)))
     program, start, stop = ends
-    return [Runs(program=program, start=start, stop=stop)]
+    return [ByteRuns(program=program, start=start, stop=stop)]
 
 
 def _judge_neighbours(buffer: BufferTrace, budget: Budget) -> Neighbours:
@@ -261,7 +269,7 @@ def compute_in_place(
     ]
     found: dict[Pair, Neighbours] = {}
     try:
-        Evaluation(module, Place(grid, budget), trace, budget, make_filter(module, entry, kept)).run(entry, values)
+        Evaluation(module, LaunchSite(grid, budget), trace, budget, make_filter(module, entry, kept)).run(entry, values)
         waits = any(_may_wait(function) for function in module.functions.values())
         for pair in pairs:
             neighbours = _judge_pair(trace.buffers[pair[0]], trace.buffers[pair[1]], waits, budget)
@@ -310,7 +318,7 @@ def _judge_pair(reader: BufferTrace, writer: BufferTrace, waits: bool, budget: B
     return Neighbours.UNKNOWN
 
 
-def _find_early_reads(reader: BufferTrace, writer: BufferTrace, budget: Budget) -> Runs:
+def _find_early_reads(reader: BufferTrace, writer: BufferTrace, budget: Budget) -> ByteRuns:
     """See 1 above. Where a program may have written at all, all that it ever may write counts as written before."""
     firsts = [buffer.first_write for buffer in (reader, writer) if buffer.first_write is not None]
     early = [runs for time, runs in reader.plain_read if not firsts or time < min(firsts)]

@@ -137,15 +137,15 @@ class TtirModule:
 
 @dataclass(slots=True)
 class _Region:
-    owner: libtriton.Operation
+    owner: libtriton.MlirOperation
     index: int
-    blocks: dict[int, libtriton.Block]
+    blocks: dict[int, libtriton.MlirBlock]
 
 
 def parse_ttir(source: bytes) -> TtirModule:
     """Returns the functions of a module given as MLIR text or bytecode; raises ArtifactError where it is not one."""
     module, context = libtriton.parse_module(source)
-    handles: list[libtriton.Operation] = []
+    handles: list[libtriton.MlirOperation] = []
     module.walk(handles.append)
     lines, places = _align(module, handles)
     reader = _Reader(handles, lines, places)
@@ -161,7 +161,7 @@ def parse_ttir(source: bytes) -> TtirModule:
 
 
 def _align(
-    module: libtriton.Module, handles: list[libtriton.Operation]
+    module: libtriton.Module, handles: list[libtriton.MlirOperation]
 ) -> tuple[dict[int, str], dict[int, SourceLine]]:
     """Position in the walk to the line of the printed module, and to the kernel's; empty where the text does not fit."""
     leaves = [
@@ -189,7 +189,7 @@ class _Reader:
     """The regions of one module, found from the operations inside them: bindings give no way down."""
 
     def __init__(
-        self, handles: list[libtriton.Operation], lines: dict[int, str], places: dict[int, SourceLine]
+        self, handles: list[libtriton.MlirOperation], lines: dict[int, str], places: dict[int, SourceLine]
     ) -> None:
         self._lines = lines
         self._places = places
@@ -213,7 +213,7 @@ class _Reader:
             blocks = self._regions[number].blocks
             self._block_of[position] = numbers.setdefault(block.id(), len(blocks) - 1)
 
-    def read_function(self, handle: libtriton.Operation) -> Function:
+    def read_function(self, handle: libtriton.MlirOperation) -> Function:
         types: dict[int, str] = {}
         body = handle.get_region(0).id()
         order: list[tuple[int, int]] = []

@@ -133,14 +133,14 @@ def _list_targets(op: Operation, function: Function) -> Iterator[int]:
                 yield from block.arguments
 
 
-type Edge = tuple[int, int]
+type PointerEdge = tuple[int, int]
 """From a value to a value."""
 
 _MIXERS = ("tt.reduce", "tt.scan", "tt.map_elementwise")
 _MIXER_RETURNS = ("tt.reduce.return", "tt.scan.return", "tt.map_elementwise.return")
 
 
-def compute_edges(function: Function) -> Iterator[Edge]:
+def compute_edges(function: Function) -> Iterator[PointerEdge]:
     """Yields all edges between pointers of the function."""
     pointers = function.pointers
     for op in function.operations:
@@ -149,7 +149,7 @@ def compute_edges(function: Function) -> Iterator[Edge]:
                 yield source, target
 
 
-def _compute_operation_edges(op: Operation, function: Function) -> Iterable[Edge]:
+def _compute_operation_edges(op: Operation, function: Function) -> Iterable[PointerEdge]:
     parent = function.operations[op.parent] if op.parent >= 0 else None
     match op.name:
         case "scf.for":
@@ -181,7 +181,7 @@ def _compute_operation_edges(op: Operation, function: Function) -> Iterable[Edge
             pass
 
 
-def _compute_branch_edges(op: Operation, blocks: Sequence[Block], pointers: frozenset[int]) -> Iterator[Edge]:
+def _compute_branch_edges(op: Operation, blocks: Sequence[Block], pointers: frozenset[int]) -> Iterator[PointerEdge]:
     match op.name:
         case "cf.br":
             for block in blocks:
@@ -228,10 +228,10 @@ def _get_all_targets(op: Operation) -> tuple[int, ...]:
     return (*op.results, *arguments)
 
 
-def _pair(sources: Iterable[int], targets: Iterable[int]) -> Iterable[Edge]:
+def _pair(sources: Iterable[int], targets: Iterable[int]) -> Iterable[PointerEdge]:
     return zip(sources, targets, strict=False)
 
 
-def _mix(sources: Iterable[int], targets: Iterable[int], pointers: frozenset[int]) -> Iterator[Edge]:
+def _mix(sources: Iterable[int], targets: Iterable[int], pointers: frozenset[int]) -> Iterator[PointerEdge]:
     kept = [target for target in targets if target in pointers]
     return ((source, target) for source in sources if source in pointers for target in kept)

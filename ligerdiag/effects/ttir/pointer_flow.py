@@ -43,7 +43,7 @@ ELSEWHERE_BIT = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class PointerSummary:
     """Root sets, as bits, in terms of one function's arguments."""
 
     reads: int = 0
@@ -84,14 +84,14 @@ def compute_argument_effects(module: TtirModule, entry: str) -> ArgumentEffects:
     )
 
 
-def _get_access(summary: Summary, bit: int) -> Access:
+def _get_access(summary: PointerSummary, bit: int) -> Access:
     if (summary.unknown & (bit | ELSEWHERE_BIT)) or summary.writes & ELSEWHERE_BIT:
         return Access.UNKNOWN
     read = Access.READ if summary.reads & (bit | ELSEWHERE_BIT) else Access.NONE
     return read.join(Access.WRITE) if summary.writes & bit else read
 
 
-def compute_summaries(module: TtirModule, entry: str) -> dict[str, Summary]:
+def compute_summaries(module: TtirModule, entry: str) -> dict[str, PointerSummary]:
     """Returns the summary of each function that the one called `entry` may call, and its own."""
     callees = {
         name: tuple(dict.fromkeys(op.callee for op in function.operations if op.name == "tt.call"))
@@ -103,7 +103,7 @@ def compute_summaries(module: TtirModule, entry: str) -> dict[str, Summary]:
         for callee in callees[name]:
             if callee in callers:
                 callers[callee].append(name)
-    summaries = {name: Summary() for name in order}
+    summaries = {name: PointerSummary() for name in order}
     queue = deque(order)
     queued = set(order)
     while queue:
@@ -134,9 +134,9 @@ def _sort_callees_first(callees: dict[str, tuple[str, ...]], entry: str) -> list
     return order
 
 
-def _summarise(function: Function, summaries: dict[str, Summary]) -> Summary:
+def _summarise(function: Function, summaries: dict[str, PointerSummary]) -> PointerSummary:
     if not function.blocks:
-        return Summary(unknown=ELSEWHERE_BIT, reasons=(f"`{function.name}` is called and has no body",))
+        return PointerSummary(unknown=ELSEWHERE_BIT, reasons=(f"`{function.name}` is called and has no body",))
     integers = _find_integers(function, summaries)
     roots = compute_roots(function, summaries)
     address_in_integer = any(op.name == "tt.ptr_to_int" for op in function.operations)
@@ -181,7 +181,7 @@ def _summarise(function: Function, summaries: dict[str, Summary]) -> Summary:
                 is_contained = bool(pointers) and not op.regions and not address_in_integer and not op.assembly
                 unknown |= _union(pointers) if is_contained else ELSEWHERE_BIT
                 reasons.append(reason)
-    return Summary(
+    return PointerSummary(
         reads=reads,
         writes=writes,
         unknown=unknown,
@@ -208,7 +208,7 @@ def _explain_unknown(op: Operation, function: Function, *, address_in_integer: b
     return f"{where} is not an operation whose effects are known"
 
 
-def compute_roots(function: Function, summaries: dict[str, Summary]) -> dict[int, int]:
+def compute_roots(function: Function, summaries: dict[str, PointerSummary]) -> dict[int, int]:
     """Root set, as bits, of every pointer of the function: ELSEWHERE_BIT, and bit `i + 1` for its argument `i`."""
     integers = _find_integers(function, summaries)
     pointers = function.pointers
@@ -257,7 +257,7 @@ def compute_roots(function: Function, summaries: dict[str, Summary]) -> dict[int
     return roots
 
 
-def _find_integers(function: Function, summaries: dict[str, Summary]) -> frozenset[int]:
+def _find_integers(function: Function, summaries: dict[str, PointerSummary]) -> frozenset[int]:
     return find_address_integers(function, [name for name, one in summaries.items() if one.returns_integers])
 
 

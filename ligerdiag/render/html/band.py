@@ -67,7 +67,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
+class BandLane:
     """A line below the band: values that the kernel does not overwrite."""
 
     place: Place
@@ -100,7 +100,7 @@ class Band:
     """Top of the band, which is `BAND_HEIGHT` high."""
     marks: tuple[Mark, ...]
     segments: tuple[Segment, ...]
-    lanes: tuple[Lane, ...]
+    lanes: tuple[BandLane, ...]
     brackets: tuple[Bracket, ...]
 
 
@@ -156,9 +156,9 @@ def _compute_texts(column: Column, step: float) -> list[tuple[str, str]]:
     return [*lines, (f"time {column.when}", "when")]
 
 
-def _compute_lanes(columns: Sequence[Column], xs: Sequence[float], bottom: float) -> tuple[tuple[Lane, ...], float]:
+def _compute_lanes(columns: Sequence[Column], xs: Sequence[float], bottom: float) -> tuple[tuple[BandLane, ...], float]:
     """Returns the lines, and the y of the lowest thing."""
-    lanes: list[Lane] = []
+    lanes: list[BandLane] = []
     y = bottom + 20
     step = xs[1] - xs[0] if len(xs) > 1 else WIDTH / 2
     joints = [x for column, x in zip(columns, xs, strict=True) if column.after is Contents.OLD]
@@ -169,7 +169,7 @@ def _compute_lanes(columns: Sequence[Column], xs: Sequence[float], bottom: float
             start = min((own[0] - step * 0.4, *joints[:1]))
             text, text_x = _place_text(_LANE_TEXTS[place], sorted((start, *own, *joints[:1])))
             joint = joints[0] if joints and joints[0] <= own[-1] else None
-            lanes.append(Lane(place=place, start=start, end=own[-1], y=y, joint=joint, text=text, text_x=text_x))
+            lanes.append(BandLane(place=place, start=start, end=own[-1], y=y, joint=joint, text=text, text_x=text_x))
     return tuple(lanes), y if lanes else bottom + 20
 
 
@@ -233,7 +233,7 @@ _WHEN_WIDTH = 84
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class BandRow:
     """A column of the band, lying."""
 
     column: Column
@@ -270,7 +270,7 @@ class NarrowBand:
 
     height: float
     label_x: float
-    rows: tuple[Row, ...]
+    rows: tuple[BandRow, ...]
     stretches: tuple[Stretch, ...]
     lanes: tuple[NarrowLane, ...]
 
@@ -280,7 +280,7 @@ def compute_narrow_band(columns: Sequence[Column]) -> NarrowBand:
     places = [place for place in (Place.COPY, Place.COMPUTED_ANEW) if any(c.place is place for c in columns)]
     lane_x = {place: BAND_X + BAND_WIDTH + _LANE_STEP * (n + 1) - 8 for n, place in enumerate(places)}
     label_x = BAND_X + BAND_WIDTH + _LANE_STEP * len(places) + 16
-    rows: list[Row] = []
+    rows: list[BandRow] = []
     top = 4.0
     for column in columns:
         texts = _compute_narrow_texts(column, NARROW_WIDTH - label_x)
@@ -289,7 +289,7 @@ def compute_narrow_band(columns: Sequence[Column]) -> NarrowBand:
             for number, (text, style) in enumerate(texts)
         )
         x = lane_x.get(column.place, BAND_X + BAND_WIDTH / 2)
-        rows.append(Row(column=column, x=x, y=top + 8, lines=lines, when=f"time {column.when}"))
+        rows.append(BandRow(column=column, x=x, y=top + 8, lines=lines, when=f"time {column.when}"))
         top += len(texts) * _LINE_HEIGHT + _ROW_GAP
     return NarrowBand(
         height=top,
@@ -308,7 +308,7 @@ def _compute_narrow_texts(column: Column, room: float) -> list[tuple[str, str]]:
     return [*lines, *((line, "name") for line in compute_lines(column.name, int(room / CODE_WIDTH), 2))]
 
 
-def _compute_stretches(rows: Sequence[Row], bottom: float) -> tuple[Stretch, ...]:
+def _compute_stretches(rows: Sequence[BandRow], bottom: float) -> tuple[Stretch, ...]:
     if not rows:
         return ()
     edges = [(0.0, rows[0].column.before)]
@@ -323,7 +323,7 @@ def _compute_stretches(rows: Sequence[Row], bottom: float) -> tuple[Stretch, ...
     )
 
 
-def _compute_lane(place: Place, x: float, rows: Sequence[Row]) -> NarrowLane:
+def _compute_lane(place: Place, x: float, rows: Sequence[BandRow]) -> NarrowLane:
     """Up to the last mark."""
     own = [row.y for row in rows if row.column.place is place]
     joints = [row.y for row in rows if row.column.after is Contents.OLD]

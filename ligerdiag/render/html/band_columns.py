@@ -8,7 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ligerdiag.model.schedule_view import Access, AccessKind, MutatedBuffer, Place, ReadKind, ScheduleView, Step
+from ligerdiag.model.schedule_view import (
+    AccessKind,
+    BufferAccess,
+    MutatedBuffer,
+    Place,
+    ReadKind,
+    ScheduleStep,
+    ScheduleView,
+)
 from ligerdiag.render.html.environment import Sign, sign_of
 from ligerdiag.text import join_words
 
@@ -34,9 +42,9 @@ class Contents(StrEnum):
 class Column:
     """One place on the time axis of a band."""
 
-    accesses: tuple[Access, ...]
+    accesses: tuple[BufferAccess, ...]
     """Of one kind and place."""
-    steps: tuple[Step, ...]
+    steps: tuple[ScheduleStep, ...]
     sign: Sign
     place: Place
     heading: str
@@ -96,8 +104,8 @@ def count_hidden(columns: Sequence[Column]) -> int:
     return sum(len(column.accesses) for column in columns if len(column.accesses) > 1)
 
 
-def _merge(accesses: Sequence[Access], steps: dict[int, Step]) -> list[tuple[Access, ...]]:
-    groups: list[tuple[Access, ...]] = []
+def _merge(accesses: Sequence[BufferAccess], steps: dict[int, ScheduleStep]) -> list[tuple[BufferAccess, ...]]:
+    groups: list[tuple[BufferAccess, ...]] = []
     for access in accesses:
         last = groups[-1][-1] if groups else None
         if last is not None and access.read in _RIGHT and _key(last, steps) == _key(access, steps):
@@ -107,7 +115,7 @@ def _merge(accesses: Sequence[Access], steps: dict[int, Step]) -> list[tuple[Acc
     return groups
 
 
-def _key(access: Access, steps: dict[int, Step]) -> tuple[object, ...]:
+def _key(access: BufferAccess, steps: dict[int, ScheduleStep]) -> tuple[object, ...]:
     return access.kind, access.read, access.place, steps[access.step].loops
 
 
@@ -125,8 +133,8 @@ def compute_contents(kind: AccessKind, before: Contents, buffer: MutatedBuffer) 
 
 
 def _make(
-    group: tuple[Access, ...],
-    steps: dict[int, Step],
+    group: tuple[BufferAccess, ...],
+    steps: dict[int, ScheduleStep],
     buffer: MutatedBuffer,
     before: Contents,
     after: Contents,

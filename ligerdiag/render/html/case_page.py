@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ligerdiag.model.report import CaseReport, CheckReport, Noun
-from ligerdiag.model.schedule_view import Access, MutatedBuffer, ScheduleView, Step
+from ligerdiag.model.schedule_view import BufferAccess, MutatedBuffer, ScheduleStep, ScheduleView
 from ligerdiag.render.html.band import BAND_HEIGHT, Band, NarrowBand, compute_band, compute_narrow_band
 from ligerdiag.render.html.band_columns import Column, compute_columns, count_hidden
 from ligerdiag.render.html.dataflow import compute_dataflow
@@ -51,7 +51,7 @@ class BufferPicture:
     """Index into the view's buffers."""
     buffer: MutatedBuffer
     columns: tuple[Column, ...]
-    table: tuple[tuple[Access, Step, Sign], ...]
+    table: tuple[tuple[BufferAccess, ScheduleStep, Sign], ...]
     """Everything that happens to it, one by one."""
     merged: int
     """Reads that share a mark with others."""

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ligerdiag.render.html.dataflow_graph import Edge, EdgeKind, Graph, Key, Node
+from ligerdiag.render.html.dataflow_graph import Edge, EdgeKind, Graph, Node, NodeKey
 from ligerdiag.render.html.environment import compute_lines
 
 NODE_WIDTH = 164
@@ -45,7 +45,7 @@ class PlacedEdge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dataflow:
+class DataflowPicture:
     """The whole picture."""
 
     width: float
@@ -54,7 +54,7 @@ class Dataflow:
     edges: tuple[PlacedEdge, ...]
 
 
-def compute_dataflow(graph: Graph) -> Dataflow:
+def compute_dataflow(graph: Graph) -> DataflowPicture:
     """Places for all of it; width and height 0 for an empty one."""
     order = {node.key: position for position, node in enumerate(graph.nodes)}
     forward = [edge for edge in graph.edges if order[edge.source] < order[edge.target]]
@@ -74,7 +74,7 @@ def compute_dataflow(graph: Graph) -> Dataflow:
     )
     titles = {node.key: node.title for node in graph.nodes}
     edges = tuple(_place_edge(edge, route, layer, tops, titles) for edge, route in routes.items())
-    return Dataflow(
+    return DataflowPicture(
         width=_x(max(layer.values())) + NODE_WIDTH + 2 if nodes else 0,
         height=max((placed.y + NODE_HEIGHT + 4 for placed in nodes), default=0),
         nodes=nodes,
@@ -86,7 +86,7 @@ def _x(layer: int) -> float:
     return 2 + layer * (NODE_WIDTH + GAP)
 
 
-def _compute_layers(nodes: Sequence[Node], edges: Sequence[Edge]) -> dict[Key, int]:
+def _compute_layers(nodes: Sequence[Node], edges: Sequence[Edge]) -> dict[NodeKey, int]:
     """Longest way from the left; outputs all stand in the last one."""
     layer = {node.key: 0 for node in nodes}
     for node in nodes:
@@ -97,17 +97,19 @@ def _compute_layers(nodes: Sequence[Node], edges: Sequence[Edge]) -> dict[Key, i
     return {key: last if key[0] == "output" else number for key, number in layer.items()}
 
 
-def _compute_route(edge: Edge, layer: dict[Key, int]) -> tuple[Key, ...]:
+def _compute_route(edge: Edge, layer: dict[NodeKey, int]) -> tuple[NodeKey, ...]:
     """Returns the edge's nodes, with a place of its own in each layer that it crosses."""
     crossed = range(layer[edge.source] + 1, layer[edge.target])
-    inner: list[Key] = [("way", f"{number} {edge.source} {edge.target}") for number in crossed]
+    inner: list[NodeKey] = [("way", f"{number} {edge.source} {edge.target}") for number in crossed]
     layer |= dict(zip(inner, crossed, strict=True))
     return (edge.source, *inner, edge.target)
 
 
-def _order_layers(nodes: Sequence[Node], layer: dict[Key, int], routes: Collection[tuple[Key, ...]]) -> list[list[Key]]:
+def _order_layers(
+    nodes: Sequence[Node], layer: dict[NodeKey, int], routes: Collection[tuple[NodeKey, ...]]
+) -> list[list[NodeKey]]:
     """Barycentres, forth and back."""
-    layers: list[list[Key]] = [[] for _ in range(max(layer.values(), default=-1) + 1)]
+    layers: list[list[NodeKey]] = [[] for _ in range(max(layer.values(), default=-1) + 1)]
     for key in dict.fromkeys((*(node.key for node in nodes), *(key for route in routes for key in route))):
         layers[layer[key]].append(key)
     before, after = _compute_neighbours(routes)
@@ -120,10 +122,12 @@ def _order_layers(nodes: Sequence[Node], layer: dict[Key, int], routes: Collecti
     return layers
 
 
-def _compute_tops(layers: list[list[Key]], routes: Collection[tuple[Key, ...]], room: float) -> dict[Key, float]:
+def _compute_tops(
+    layers: list[list[NodeKey]], routes: Collection[tuple[NodeKey, ...]], room: float
+) -> dict[NodeKey, float]:
     """room: above all of them. Each as near to the middle of what leads to it as its neighbours above allow."""
     before, _ = _compute_neighbours(routes)
-    tops: dict[Key, float] = {}
+    tops: dict[NodeKey, float] = {}
     for own in layers:
         free = 2.0
         for key in own:
@@ -134,9 +138,11 @@ def _compute_tops(layers: list[list[Key]], routes: Collection[tuple[Key, ...]], 
     return {key: top - least + room + 2 for key, top in tops.items()}
 
 
-def _compute_neighbours(routes: Collection[tuple[Key, ...]]) -> tuple[dict[Key, list[Key]], dict[Key, list[Key]]]:
-    before: dict[Key, list[Key]] = defaultdict(list)
-    after: dict[Key, list[Key]] = defaultdict(list)
+def _compute_neighbours(
+    routes: Collection[tuple[NodeKey, ...]],
+) -> tuple[dict[NodeKey, list[NodeKey]], dict[NodeKey, list[NodeKey]]]:
+    before: dict[NodeKey, list[NodeKey]] = defaultdict(list)
+    after: dict[NodeKey, list[NodeKey]] = defaultdict(list)
     for route in routes:
         for source, target in pairwise(route):
             before[target].append(source)
@@ -149,7 +155,11 @@ def _mean(values: Sequence[float], otherwise: float) -> float:
 
 
 def _place_edge(
-    edge: Edge, route: tuple[Key, ...], layer: dict[Key, int], tops: dict[Key, float], titles: dict[Key, str]
+    edge: Edge,
+    route: tuple[NodeKey, ...],
+    layer: dict[NodeKey, int],
+    tops: dict[NodeKey, float],
+    titles: dict[NodeKey, str],
 ) -> PlacedEdge:
     words = {EdgeKind.MISSING: "missing", EdgeKind.OLD: "old contents", EdgeKind.FLOW: "value"}
     title = f"{words[edge.kind]}: {titles[edge.source]} to {titles[edge.target]}"
@@ -171,7 +181,7 @@ def _place_edge(
     return PlacedEdge(kind=edge.kind, path=path, label=label, is_long=is_long, title=title)
 
 
-def _place_turn(edge: Edge, layer: dict[Key, int], tops: dict[Key, float], title: str) -> PlacedEdge:
+def _place_turn(edge: Edge, layer: dict[NodeKey, int], tops: dict[NodeKey, float], title: str) -> PlacedEdge:
     """Over the nodes, from the top of one to the top of the other."""
     x, y = _x(layer[edge.source]) + NODE_WIDTH * 0.6, tops[edge.source]
     to_x, to_y = _x(layer[edge.target]) + NODE_WIDTH * 0.4, tops[edge.target] - 7

@@ -8,7 +8,15 @@ from itertools import pairwise
 
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.model.findings import VERDICT_ORDER, Verdict
-from ligerdiag.model.schedule_view import READ_KIND_ORDER, AccessKind, OutputView, Place, ReadKind, ScheduleView, Step
+from ligerdiag.model.schedule_view import (
+    READ_KIND_ORDER,
+    AccessKind,
+    OutputView,
+    Place,
+    ReadKind,
+    ScheduleStep,
+    ScheduleView,
+)
 
 MAX_OUTPUTS = 6
 """Ends of the graph; the wrong ones come first."""
@@ -16,7 +24,7 @@ MAX_OUTPUTS = 6
 _PASSING = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT) | {"while"}
 """Opcodes that only hand values on: drawn, all ways would meet in them."""
 
-type Key = tuple[str, str]
+type NodeKey = tuple[str, str]
 """("step", id), ("output", name) or ("chain", ids): what tells nodes apart."""
 
 
@@ -35,7 +43,7 @@ class EdgeKind(StrEnum):
 class Node:
     """A step, a run of steps or an output."""
 
-    key: Key
+    key: NodeKey
     style: str
     """`define`, `kernel`, the kind of a read, `step`, `chain` or `output`."""
     title: str
@@ -50,8 +58,8 @@ class Node:
 class Edge:
     """From one node to another."""
 
-    source: Key
-    target: Key
+    source: NodeKey
+    target: NodeKey
     kind: EdgeKind
 
 
@@ -77,14 +85,14 @@ def compute_graph(view: ScheduleView) -> Graph:
     return Graph(nodes=nodes, edges=edges, omitted=len(drawn) - len(outputs))
 
 
-def _order(edges: Sequence[Edge]) -> list[Key]:
+def _order(edges: Sequence[Edge]) -> list[NodeKey]:
     """Returns the nodes in an order in which each comes after all that lead to it, as far as there is no circle."""
-    out: dict[Key, list[Key]] = defaultdict(list)
+    out: dict[NodeKey, list[NodeKey]] = defaultdict(list)
     for edge in edges:
         out[edge.source].append(edge.target)
     targets = {edge.target for edge in edges}
     keys = dict.fromkeys(key for edge in edges for key in (edge.source, edge.target))
-    done: dict[Key, None] = {}
+    done: dict[NodeKey, None] = {}
     for root in sorted(keys, key=lambda key: key in targets):
         path = [(root, iter(out[root]))] if root not in done else []
         met = {root}
@@ -104,14 +112,14 @@ def _list_edges(view: ScheduleView, outputs: Sequence[OutputView]) -> Iterable[E
     """Lists each edge once: the existing ways, the missing edge, and the way of the old value."""
     opcodes = {step.id: step.opcode for step in view.steps}
     known = frozenset(opcodes)
-    edges: dict[tuple[Key, Key], EdgeKind] = {}
+    edges: dict[tuple[NodeKey, NodeKey], EdgeKind] = {}
     kernels = {a.buffer: a.step for a in view.accesses if a.kind is AccessKind.HIDDEN_WRITE}
     defines = {a.buffer: a.step for a in view.accesses if a.kind is AccessKind.DEFINE}
     met: set[int] = set()
     for output in outputs:
         path = [step for step in output.path if step in known and opcodes[step] not in _PASSING]
         met |= set(path)
-        keys: list[Key] = [*(_step(step) for step in path), ("output", output.name)]
+        keys: list[NodeKey] = [*(_step(step) for step in path), ("output", output.name)]
         for source, target in pairwise(keys):
             edges.setdefault((source, target), EdgeKind.FLOW)
         for missing in output.missing:
@@ -130,20 +138,20 @@ def _list_edges(view: ScheduleView, outputs: Sequence[OutputView]) -> Iterable[E
     return (Edge(source=s, target=t, kind=kind) for (s, t), kind in edges.items() if s != t)
 
 
-def _list_notable(view: ScheduleView) -> frozenset[Key]:
+def _list_notable(view: ScheduleView) -> frozenset[NodeKey]:
     """Nodes that are never part of a run."""
     return frozenset(_step(access.step) for access in view.accesses if access.kind is not AccessKind.REUSE)
 
 
-def _contract(edges: tuple[Edge, ...], notable: frozenset[Key]) -> tuple[Edge, ...]:
+def _contract(edges: tuple[Edge, ...], notable: frozenset[NodeKey]) -> tuple[Edge, ...]:
     """Runs of two or more steps with one way in and one way out become one node."""
-    into: dict[Key, list[Edge]] = defaultdict(list)
-    out: dict[Key, list[Edge]] = defaultdict(list)
+    into: dict[NodeKey, list[Edge]] = defaultdict(list)
+    out: dict[NodeKey, list[Edge]] = defaultdict(list)
     for edge in edges:
         into[edge.target].append(edge)
         out[edge.source].append(edge)
 
-    def is_inner(key: Key) -> bool:
+    def is_inner(key: NodeKey) -> bool:
         return (
             key[0] == "step"
             and key not in notable
@@ -151,7 +159,7 @@ def _contract(edges: tuple[Edge, ...], notable: frozenset[Key]) -> tuple[Edge, .
             and into[key][0].kind is out[key][0].kind is EdgeKind.FLOW
         )
 
-    names: dict[Key, Key] = {}
+    names: dict[NodeKey, NodeKey] = {}
     for key in list(out):
         if not is_inner(key) or is_inner(into[key][0].source):
             continue
@@ -159,7 +167,7 @@ def _contract(edges: tuple[Edge, ...], notable: frozenset[Key]) -> tuple[Edge, .
         while is_inner(out[run[-1]][0].target) and out[run[-1]][0].target not in run:
             run.append(out[run[-1]][0].target)
         if len(run) > 1:
-            chain: Key = ("chain", ",".join(number for _, number in run))
+            chain: NodeKey = ("chain", ",".join(number for _, number in run))
             names |= dict.fromkeys(run, chain)
     kept = {(names.get(e.source, e.source), names.get(e.target, e.target)): e.kind for e in edges}
     return tuple(Edge(source=s, target=t, kind=kind) for (s, t), kind in kept.items() if s != t)
@@ -181,7 +189,9 @@ def _compute_read_kinds(view: ScheduleView) -> dict[int, str]:
     return styles
 
 
-def _make_node(key: Key, steps: dict[int, Step], reads: dict[int, str], outputs: Sequence[OutputView]) -> Node:
+def _make_node(
+    key: NodeKey, steps: dict[int, ScheduleStep], reads: dict[int, str], outputs: Sequence[OutputView]
+) -> Node:
     kind, name = key
     if kind == "output":
         verdict = next(output.verdict for output in outputs if output.name == name)
@@ -195,5 +205,5 @@ def _make_node(key: Key, steps: dict[int, Step], reads: dict[int, str], outputs:
     return Node(key=key, style=style, title=first.name, detail=first.opcode, step=first.id)
 
 
-def _step(number: int) -> Key:
+def _step(number: int) -> NodeKey:
     return "step", str(number)

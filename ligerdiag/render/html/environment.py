@@ -22,7 +22,7 @@ from markupsafe import Markup
 
 from ligerdiag.model.findings import VERDICT_ORDER, Verdict
 from ligerdiag.model.report import CaseReport
-from ligerdiag.model.schedule_view import Access, AccessKind, ReadKind
+from ligerdiag.model.schedule_view import AccessKind, BufferAccess, ReadKind
 from ligerdiag.text import compute_printable
 
 
@@ -56,7 +56,7 @@ WRONG_READS = (ReadKind.STALE, ReadKind.CLOBBERED, ReadKind.UNKNOWN, ReadKind.LA
 """Reads that are the story, the worst first."""
 
 
-def sign_of(access: Access) -> Sign:
+def sign_of(access: BufferAccess) -> Sign:
     """Returns the sign of an access; a read of no kind is as doubtful as an unknown one."""
     match access.kind:
         case AccessKind.DEFINE:

@@ -17,7 +17,7 @@ from math import ceil, isfinite, isnan, log10
 from ligerdiag.judgement.agreement import compute_worst, render_device_numbers, render_error, render_figure
 from ligerdiag.model.findings import DeviceOutput, OutputNumbers, Verdict
 from ligerdiag.model.report import CaseReport
-from ligerdiag.model.schedule_view import AccessKind, Lane, ScheduleView, Step
+from ligerdiag.model.schedule_view import AccessKind, Lane, ScheduleStep, ScheduleView
 from ligerdiag.render.html.band_columns import Contents, compute_contents
 from ligerdiag.render.html.environment import Sign, sign_of
 
@@ -27,7 +27,7 @@ LANES = (Lane.COMPUTE, Lane.COLLECTIVE, Lane.COPY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class TimelineCell:
     """A slot of a lane in one row."""
 
     lane: Lane
@@ -36,15 +36,15 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class TimelineRow:
     """One step."""
 
-    step: Step
-    cells: tuple[Cell, ...]
+    step: ScheduleStep
+    cells: tuple[TimelineCell, ...]
     strips: tuple[Contents, ...]
     signs: tuple[Sign, ...]
     """Its accesses to mutated buffers."""
-    body: tuple["Row", ...] = ()
+    body: tuple["TimelineRow", ...] = ()
     """Of a loop."""
     is_open: bool = False
     """Whether its body is shown from the start: it touches a mutated buffer."""
@@ -54,7 +54,7 @@ class Row:
 class Timeline:
     """All rows, and the columns that they share."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[TimelineRow, ...]
     slots: tuple[tuple[Lane, int], ...]
     """Lanes that anything runs in, with their width in slots."""
     strips: tuple[int, ...]
@@ -86,10 +86,10 @@ def compute_timeline(view: ScheduleView, strips: Sequence[int]) -> Timeline:
         around = [loop for loop in step.loops if loop in known and loop != step.id]
         children[around[-1] if around else -1].append(number)
 
-    def make(number: int) -> Row:
+    def make(number: int) -> TimelineRow:
         step = steps[number]
         body = tuple(make(child) for child in children.get(step.id, ()))
-        return Row(
+        return TimelineRow(
             step=step,
             cells=_compute_cells(step, number, slots, spans),
             strips=tuple(contents[buffer][number] for buffer in shown),
@@ -101,7 +101,7 @@ def compute_timeline(view: ScheduleView, strips: Sequence[int]) -> Timeline:
     return Timeline(rows=tuple(make(number) for number in children[-1]), slots=tuple(slots.items()), strips=shown)
 
 
-def _compute_spans(steps: Sequence[Step]) -> tuple[_Span, ...]:
+def _compute_spans(steps: Sequence[ScheduleStep]) -> tuple[_Span, ...]:
     spans: list[_Span] = []
     for number, step in enumerate(steps):
         if step.end <= step.start or step.opcode == "while":
@@ -113,15 +113,17 @@ def _compute_spans(steps: Sequence[Step]) -> tuple[_Span, ...]:
     return tuple(spans)
 
 
-def _compute_slots(steps: Sequence[Step], spans: Sequence[_Span]) -> dict[Lane, int]:
+def _compute_slots(steps: Sequence[ScheduleStep], spans: Sequence[_Span]) -> dict[Lane, int]:
     used = {step.lane for step in steps}
     return {
         lane: max((span.slot + 1 for span in spans if span.lane is lane), default=1) for lane in LANES if lane in used
     }
 
 
-def _compute_cells(step: Step, number: int, slots: Mapping[Lane, int], spans: Sequence[_Span]) -> tuple[Cell, ...]:
-    cells: list[Cell] = []
+def _compute_cells(
+    step: ScheduleStep, number: int, slots: Mapping[Lane, int], spans: Sequence[_Span]
+) -> tuple[TimelineCell, ...]:
+    cells: list[TimelineCell] = []
     for lane, count in slots.items():
         for slot in range(count):
             over = [s for s in spans if s.lane is lane and s.slot == slot and s.first <= number <= s.last]
@@ -131,11 +133,11 @@ def _compute_cells(step: Step, number: int, slots: Mapping[Lane, int], spans: Se
                 state = "start" if number == span.first else "end" if number == span.last else "through"
             elif lane is step.lane and slot == 0:
                 state = "dot"
-            cells.append(Cell(lane=lane, state=state))
+            cells.append(TimelineCell(lane=lane, state=state))
     return tuple(cells)
 
 
-def _compute_contents(view: ScheduleView, buffer: int, steps: Sequence[Step]) -> tuple[Contents, ...]:
+def _compute_contents(view: ScheduleView, buffer: int, steps: Sequence[ScheduleStep]) -> tuple[Contents, ...]:
     """For each row."""
     changes = {a.step: a.kind for a in view.accesses if a.buffer == buffer and a.kind is not AccessKind.READ}
     has_definition = AccessKind.DEFINE in changes.values()

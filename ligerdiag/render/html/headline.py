@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from ligerdiag.judgement.expectation import list_counted
 from ligerdiag.model.findings import VERDICT_ORDER, Finding, Severity, Verdict
 from ligerdiag.model.report import CaseReport, Status
-from ligerdiag.model.schedule_view import Access, OutputView, Place, ReadKind, ScheduleView
+from ligerdiag.model.schedule_view import BufferAccess, OutputView, Place, ReadKind, ScheduleView
 from ligerdiag.render.html.environment import compute_worst_verdict
 from ligerdiag.render.html.prose import NumbersWord, compute_numbers_words
 from ligerdiag.render.html.subject import Subject, find_subject, list_worst_first
@@ -61,7 +61,7 @@ def compute_plain(case: CaseReport, worst: Verdict, subject: Subject) -> str:
     return PLAIN.get(worst, _UNTOLD).format(kernel=kernel)
 
 
-def _find_stale(view: ScheduleView, subject: Subject) -> Access | None:
+def _find_stale(view: ScheduleView, subject: Subject) -> BufferAccess | None:
     """Returns the stale read of the subject's buffer that its finding is about, or the first that makes an output
     stale."""
     stale = [a for a in view.accesses if a.read is ReadKind.STALE and a.buffer == subject.buffer]

@@ -15,7 +15,7 @@ from enum import StrEnum
 
 from ligerdiag.model.findings import Attribution, Verdict
 from ligerdiag.model.report import CaseReport
-from ligerdiag.model.schedule_view import MissingEdge, OutputView, ScheduleView, Step
+from ligerdiag.model.schedule_view import MissingEdge, OutputView, ScheduleStep, ScheduleView
 from ligerdiag.render.html.environment import Sign, sign_of
 from ligerdiag.source_text import compute_place, load_source_text
 
@@ -185,10 +185,10 @@ def _compute_rest(output: OutputView) -> str:
 class Entry:
     """One instruction."""
 
-    step: Step
+    step: ScheduleStep
     text: tuple[Part, ...]
     fused: tuple[str, ...]
-    users: tuple[Step, ...]
+    users: tuple[ScheduleStep, ...]
     """Steps that use its value."""
     signs: tuple[Sign, ...]
     place: str
@@ -202,7 +202,7 @@ class Entry:
 def compute_listing(view: ScheduleView, source_roots: Sequence[str]) -> tuple[Entry, ...]:
     """In the order of the schedule. source_roots: folders below which sources are read."""
     ids, lines = compute_step_ids(view), dict(view.anchors)
-    users: dict[int, list[Step]] = defaultdict(list)
+    users: dict[int, list[ScheduleStep]] = defaultdict(list)
     for step in view.steps:
         for operand in dict.fromkeys(step.operands):
             users[operand].append(step)

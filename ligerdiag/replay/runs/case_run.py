@@ -31,7 +31,7 @@ from ligerdiag.replay.kernels.kernels import KernelRunner
 from ligerdiag.replay.runs.attribution import compare_output, compute_error, compute_tolerance
 from ligerdiag.replay.runs.memory import REMEMBERED_BYTES, RememberedKernels, count_changed
 from ligerdiag.replay.runs.program import NanWatch, describe_first_nan, needs_explanation, run_program
-from ligerdiag.replay.runs.schedule import Schedule
+from ligerdiag.replay.runs.schedule import ScheduleRunner
 from ligerdiag.replay.runs.shards import check_replicas, find_other_copies, join_shards, take_shard
 
 
@@ -49,7 +49,7 @@ type Outputs = tuple[Array, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Runs:
+class CaseRuns:
     """The results of the three runs, by output name."""
 
     intended: Mapping[str, Array]
@@ -118,7 +118,9 @@ def compute_reference(case: Case, draw: int = 0) -> Mapping[str, Array]:
     return dict(zip(compute_output_names(results), map(np.asarray, jax.tree.leaves(results)), strict=True))
 
 
-def run_schedule(schedule: Schedule, artifact: Artifact, given: Sequence[Sequence[Array]]) -> Mapping[str, Outputs]:
+def run_schedule(
+    schedule: ScheduleRunner, artifact: Artifact, given: Sequence[Sequence[Array]]
+) -> Mapping[str, Outputs]:
     """Returns every output by name: the whole array first, then once more for each device whose copy has other bits.
 
     given: each device's shards of the inputs.
@@ -152,7 +154,9 @@ def compute_tolerances(programs: Programs, outputs: Mapping[str, Array]) -> dict
     return {name: compute_tolerance([*dtypes, array.dtype]) for name, array in outputs.items()}
 
 
-def replay_programs(programs: Programs, artifact: Artifact, arguments: Sequence[Array], runner: KernelRunner) -> Runs:
+def replay_programs(
+    programs: Programs, artifact: Artifact, arguments: Sequence[Array], runner: KernelRunner
+) -> CaseRuns:
     """All three runs on the same arguments, which are the program's inputs in order. Raises NotCoveredError."""
     names = artifact.provenance.outputs
     kernels = RememberedKernels(runner, REMEMBERED_BYTES)
@@ -167,14 +171,14 @@ def replay_programs(programs: Programs, artifact: Artifact, arguments: Sequence[
         )
         for isolated in (False, True)
     )
-    schedule = Schedule(module=programs.optimized, buffers=programs.buffers, kernels=kernels, devices=devices)
+    schedule = ScheduleRunner(module=programs.optimized, buffers=programs.buffers, kernels=kernels, devices=devices)
     constants, given = schedule.read_constants(), split_arguments(artifact, arguments)
     actual = run_schedule(schedule, artifact, given)
     changed = _find_changed_inputs(schedule, programs.optimized, artifact, given)
     again: Mapping[str, Outputs] = {}
     if count_changed(constants, schedule.read_constants())[0]:
         again = run_schedule(schedule, artifact, given)
-    return Runs(
+    return CaseRuns(
         intended=intended,
         stale=stale,
         actual=actual,
@@ -221,7 +225,7 @@ def _explain_nan(programs: Programs, artifact: Artifact, arguments: Sequence[Arr
 
 
 def _find_changed_inputs(
-    schedule: Schedule, module: HloModule, artifact: Artifact, given: Sequence[Sequence[Array]]
+    schedule: ScheduleRunner, module: HloModule, artifact: Artifact, given: Sequence[Sequence[Array]]
 ) -> dict[str, float]:
     donated = {entry.parameter_number for entry in module.input_output_alias.entries}
     changed: dict[str, float] = {}

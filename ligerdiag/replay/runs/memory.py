@@ -38,7 +38,7 @@ def compute_sizes(buffers: BufferAssignment) -> Mapping[int, int]:
     return sizes
 
 
-class Memory:
+class DeviceMemory:
     """Bytes of one device."""
 
     def __init__(self, buffers: BufferAssignment, positions: Positions) -> None:

@@ -24,7 +24,7 @@ from ligerdiag.hlo.shape import iterate_leaf_shapes, iterate_leaves
 from ligerdiag.replay.interpreter.evaluate import Evaluator, choose_branch, is_true
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError, Value
 from ligerdiag.replay.runs.collectives import COLLECTIVES, exchange
-from ligerdiag.replay.runs.memory import Memory
+from ligerdiag.replay.runs.memory import DeviceMemory
 from ligerdiag.replay.runs.program import Kernels, compute_payload_key
 
 _PLACES = having(Trait.LAUNCHES_NOTHING, Trait.HANDS_ON)
@@ -32,7 +32,7 @@ _PLACES = having(Trait.LAUNCHES_NOTHING, Trait.HANDS_ON)
 
 
 @dataclass(slots=True, eq=False)
-class Schedule:
+class ScheduleRunner:
     """An optimized module, ready to be executed any number of times on the same memory."""
 
     module: HloModule
@@ -40,13 +40,13 @@ class Schedule:
     kernels: Kernels
     devices: int = 1
     _positions: Positions = field(init=False)
-    _memories: list[Memory] = field(init=False)
+    _memories: list[DeviceMemory] = field(init=False)
     _evaluators: list[Evaluator] = field(init=False)
     _entered: set[int] = field(init=False, default_factory=set[int])
 
     def __post_init__(self) -> None:
         self._positions = Positions(self.module, self.buffers)
-        self._memories = [Memory(self.buffers, self._positions) for _ in range(self.devices)]
+        self._memories = [DeviceMemory(self.buffers, self._positions) for _ in range(self.devices)]
         self._evaluators = [Evaluator(self.module, partition=device) for device in range(self.devices)]
         for computation in self.module.computations.values():
             for instruction in computation.sequence:

@@ -161,8 +161,8 @@ LONGEST = 20.0
 SLACK = 4 << 30
 """Bytes that a worker may take above twice the estimate of its largest case."""
 
-type OnEvent = Callable[[CompileEvent], None]
-type Key = tuple[str, str]
+type OnReplayEvent = Callable[[CompileEvent], None]
+type ReplayKey = tuple[str, str]
 """Artifact's key, and what is drawn."""
 
 
@@ -197,10 +197,10 @@ class _Plan:
 
 
 def replay_artifacts(
-    tasks: Sequence[ReplayTask], options: ReplayOptions, *, cache: Cache, toolchain: Toolchain, on_event: OnEvent
+    tasks: Sequence[ReplayTask], options: ReplayOptions, *, cache: Cache, toolchain: Toolchain, on_event: OnReplayEvent
 ) -> Iterator[tuple[ReplayTask, Replay]]:
     """Yields the replay of each task as it comes; what is in the cache comes first. Nothing of one case is raised."""
-    groups: dict[Key, list[ReplayTask]] = {}
+    groups: dict[ReplayKey, list[ReplayTask]] = {}
     for task in tasks:
         groups.setdefault(_compute_key(task), []).append(task)
     cache.forget_hashes()
@@ -329,7 +329,7 @@ def _estimate(artifact: Artifact, cores: int, results: Results) -> tuple[float, 
     return found
 
 
-def _compute_key(task: ReplayTask) -> Key:
+def _compute_key(task: ReplayTask) -> ReplayKey:
     return task.artifact.provenance.key, task.case.draws
 
 

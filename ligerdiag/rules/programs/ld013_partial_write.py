@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.effects.access import Coverage
+from ligerdiag.effects.access import WriteCoverage
 from ligerdiag.hlo.metadata import find_user_line
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.findings import Finding, LaunchNumbers, Severity
@@ -19,7 +19,7 @@ def check(context: Context) -> Iterator[Finding]:
         aliased = set(call.operand_output_aliases.values())
         leaves = iterate_leaves(call.shape)
         for output, (leaf, use) in enumerate(zip(leaves, effects.output_uses, strict=False)):
-            if use.coverage is not Coverage.PARTIAL or leaf in aliased:
+            if use.coverage is not WriteCoverage.PARTIAL or leaf in aliased:
                 continue
             grid = " x ".join(map(str, effects.grid))
             yield Finding(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ligerdiag.analysis.explain.drift import Change, ChangeKind, compare_schedules
+from ligerdiag.analysis.explain.drift import ChangeKind, Drift, compare_schedules
 from ligerdiag.model.findings import Finding, Severity, SourceLine
 from ligerdiag.model.schedule_view import Neighbourhood
 from ligerdiag.rules.rule import KERNEL, Example, Measured, Rule, Settled, check_nothing
@@ -26,7 +26,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
 
 
 def _report(
-    subject: str, changes: tuple[Change, ...], verdicts: tuple[Change, ...], write: Neighbourhood | None
+    subject: str, changes: tuple[Drift, ...], verdicts: tuple[Drift, ...], write: Neighbourhood | None
 ) -> Finding:
     first, *others = changes
     more = f", and {len(others)} more" if others else ""
@@ -43,7 +43,7 @@ def _report(
     )
 
 
-def _find_source(changes: tuple[Change, ...], write: Neighbourhood | None) -> SourceLine | None:
+def _find_source(changes: tuple[Drift, ...], write: Neighbourhood | None) -> SourceLine | None:
     """The line of the first reader that is still there, else that of the call."""
     there = (change.source for change in changes if change.source is not None and change.kind is not ChangeKind.LOST)
     return next(there, write.source if write is not None else None)

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from ligerdiag.model.schedule_view import Access, AccessKind, Place, ReadKind, ScheduleView
+from ligerdiag.model.schedule_view import AccessKind, BufferAccess, Place, ReadKind, ScheduleView
 from ligerdiag.render.html.band import CODE_WIDTH, TEXT_WIDTH, WIDTH, compute_band, compute_narrow_band
 from ligerdiag.render.html.band_columns import MAX_COLUMNS, Contents, compute_columns, count_hidden
 from tests.report.html.view_samples import make_accesses, make_buffer, make_step, make_view
@@ -16,7 +16,10 @@ def make_long(reads: int, kind: ReadKind) -> ScheduleView:
     steps = (make_step(7), *(make_step(100 + n) for n in range(reads)))
     accesses = (
         *make_accesses((7,)),
-        *(Access(buffer=0, step=100 + n, kind=AccessKind.READ, read=kind, outputs=(f"out{n}",)) for n in range(reads)),
+        *(
+            BufferAccess(buffer=0, step=100 + n, kind=AccessKind.READ, read=kind, outputs=(f"out{n}",))
+            for n in range(reads)
+        ),
     )
     return make_view(steps=steps, accesses=accesses)
 
@@ -64,7 +67,7 @@ def test_reads_of_other_bytes_hang_off_the_band() -> None:
 
 def test_a_copy_that_is_read_before_the_value_is_computed_has_its_line_too() -> None:
     early = (
-        Access(buffer=0, step=2, kind=AccessKind.READ, read=ReadKind.STALE, place=Place.COPY),
+        BufferAccess(buffer=0, step=2, kind=AccessKind.READ, read=ReadKind.STALE, place=Place.COPY),
         *make_accesses((3, 7)),
     )
     band = compute_band(compute_columns(make_view(accesses=early), 0), "ce_kernel")
@@ -102,8 +105,8 @@ def test_what_is_perhaps_written_is_never_drawn_as_written() -> None:
 def test_an_instruction_that_writes_where_it_reads_reads_first() -> None:
     accesses = (
         *make_accesses((3, 7)),
-        Access(buffer=0, step=14, kind=AccessKind.REUSE),
-        Access(buffer=0, step=14, kind=AccessKind.READ, read=ReadKind.FRESH),
+        BufferAccess(buffer=0, step=14, kind=AccessKind.REUSE),
+        BufferAccess(buffer=0, step=14, kind=AccessKind.READ, read=ReadKind.FRESH),
     )
     columns = compute_columns(make_view(accesses=accesses), 0)
     assert [column.sign.name for column in columns] == ["define", "write", "fresh", "reuse"]
@@ -111,7 +114,7 @@ def test_an_instruction_that_writes_where_it_reads_reads_first() -> None:
 
 
 def test_who_had_the_bytes_before_is_left_out() -> None:
-    before = Access(buffer=0, step=2, kind=AccessKind.REUSE)
+    before = BufferAccess(buffer=0, step=2, kind=AccessKind.REUSE)
     view = make_view(accesses=(before, *make_accesses((3, 7))))
     assert [column.sign.name for column in compute_columns(view, 0)] == ["define", "write"]
 

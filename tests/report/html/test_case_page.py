@@ -17,7 +17,7 @@ from ligerdiag.model.findings import (
     Verdict,
 )
 from ligerdiag.model.report import CaseReport, Coverage, Disagreement, Status
-from ligerdiag.model.schedule_view import Access, AccessKind, OutputView, ReadKind
+from ligerdiag.model.schedule_view import AccessKind, BufferAccess, OutputView, ReadKind
 from ligerdiag.render.html import render_case_html
 from tests.report.html.pages import compute_text, read
 from tests.report.html.view_samples import make_accesses, make_buffer, make_step, make_view
@@ -196,7 +196,7 @@ def test_a_case_without_hidden_writes_says_that_there_is_nothing_to_check() -> N
 
 
 def test_what_the_view_cannot_show_and_what_shares_a_mark_is_said() -> None:
-    reads = tuple(Access(buffer=0, step=10, kind=AccessKind.READ, read=ReadKind.FRESH) for _ in range(12))
+    reads = tuple(BufferAccess(buffer=0, step=10, kind=AccessKind.READ, read=ReadKind.FRESH) for _ in range(12))
     outputs = tuple(OutputView(name=f"o{n}", verdict=Verdict.FRESH, path=(7, 10)) for n in range(9))
     view = make_view(accesses=(*make_accesses((3, 7)), *reads), outputs=outputs)
     text = compute_text(render(make_case(view=view)))

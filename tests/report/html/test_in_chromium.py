@@ -6,7 +6,7 @@ import pytest
 
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Status
-from ligerdiag.model.schedule_view import Access, AccessKind, ReadKind
+from ligerdiag.model.schedule_view import AccessKind, BufferAccess, ReadKind
 from ligerdiag.render.html import compute_file_names, render_case_html, render_index_html
 from tests.report.html.chromium import NEEDS_CHROMIUM, Visit
 from tests.report.html.view_samples import make_accesses, make_view
@@ -70,7 +70,7 @@ def test_a_page_shows_the_band_that_fits(
 
 
 def test_a_band_with_many_wrong_reads_scrolls_by_itself(browser: "playwright_api.Browser", tmp_path: Path) -> None:
-    reads = tuple(Access(buffer=0, step=9, kind=AccessKind.READ, read=ReadKind.STALE) for _ in range(25))
+    reads = tuple(BufferAccess(buffer=0, step=9, kind=AccessKind.READ, read=ReadKind.STALE) for _ in range(25))
     case = make_case(view=make_view(accesses=(*make_accesses((3, 7)), *reads)))
     write_pages(tmp_path, make_report(case))
     with Visit(browser) as visit:

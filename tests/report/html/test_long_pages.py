@@ -4,7 +4,7 @@ import pytest
 
 from ligerdiag.model.findings import Attribution, Verdict
 from ligerdiag.model.report import Status
-from ligerdiag.model.schedule_view import Access, AccessKind, MissingEdge, OutputView, ReadKind
+from ligerdiag.model.schedule_view import AccessKind, BufferAccess, MissingEdge, OutputView, ReadKind
 from ligerdiag.render.html import render_case_html
 from tests.report.html.chromium import NEEDS_CHROMIUM, Visit
 from tests.report.html.view_samples import make_accesses, make_step, make_view
@@ -19,7 +19,7 @@ def long_page(tmp_path_factory: pytest.TempPathFactory) -> str:
     """80 instructions in a row, 40 outputs, 30 findings of two kernels."""
     steps = (*make_view().steps, *(make_step(n, operands=(n - 1,), loops=()) for n in range(100, 165)))
     reads = tuple(
-        Access(buffer=0, step=100 + 5 * n, kind=AccessKind.READ, read=ReadKind.STALE, outputs=(f"p{n}",))
+        BufferAccess(buffer=0, step=100 + 5 * n, kind=AccessKind.READ, read=ReadKind.STALE, outputs=(f"p{n}",))
         for n in range(13)
     )
     names = tuple(f"p{n}" for n in range(40))

@@ -2,11 +2,11 @@
 
 from ligerdiag.model.schedule_view import Lane
 from ligerdiag.render.html.band_columns import Contents
-from ligerdiag.render.html.figures import MAX_SLOTS, Row, compute_timeline
+from ligerdiag.render.html.figures import MAX_SLOTS, TimelineRow, compute_timeline
 from tests.report.html.view_samples import make_step, make_view
 
 
-def list_states(rows: tuple[Row, ...], lane: Lane) -> list[tuple[str, ...]]:
+def list_states(rows: tuple[TimelineRow, ...], lane: Lane) -> list[tuple[str, ...]]:
     return [tuple(cell.state for cell in row.cells if cell.lane is lane) for row in rows]
 
 

@@ -4,16 +4,16 @@ from collections.abc import Mapping, Sequence
 
 from ligerdiag.model.findings import SourceLine, Verdict
 from ligerdiag.model.schedule_view import (
-    Access,
     AccessKind,
+    BufferAccess,
     Lane,
     MissingEdge,
     MutatedBuffer,
     OutputView,
     Place,
     ReadKind,
+    ScheduleStep,
     ScheduleView,
-    Step,
 )
 from tests.report.samples import OUTPUTS
 
@@ -52,7 +52,7 @@ _NAMES = {
 }
 
 
-def make_step(number: int, **changes: object) -> Step:
+def make_step(number: int, **changes: object) -> ScheduleStep:
     name, opcode = _NAMES.get(number, (f"%fusion.{number}", "fusion"))
     loops = (1,) if number not in (1, 2, 15) else ()
     operands = (number - 1,) if number > 2 else ()
@@ -74,7 +74,7 @@ def make_step(number: int, **changes: object) -> Step:
         "operands": operands,
         "is_kernel": number == 7,
     }
-    return Step(**{**fields, **changes})  # type: ignore[arg-type]
+    return ScheduleStep(**{**fields, **changes})  # type: ignore[arg-type]
 
 
 def make_buffer(**changes: object) -> MutatedBuffer:
@@ -92,9 +92,9 @@ def make_buffer(**changes: object) -> MutatedBuffer:
     return MutatedBuffer(**{**fields, **changes})  # type: ignore[arg-type]
 
 
-def make_accesses(numbers: Sequence[int] = tuple(KINDS), buffer: int = 0) -> tuple[Access, ...]:
+def make_accesses(numbers: Sequence[int] = tuple(KINDS), buffer: int = 0) -> tuple[BufferAccess, ...]:
     return tuple(
-        Access(buffer=buffer, step=number, kind=kind, read=read, place=place, outputs=outputs)
+        BufferAccess(buffer=buffer, step=number, kind=kind, read=read, place=place, outputs=outputs)
         for number, (kind, read, place, outputs) in KINDS.items()
         if number in numbers
     )
