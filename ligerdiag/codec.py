@@ -18,6 +18,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
+type JsonObject = dict[str, Any]
+"""A JSON object that is being made."""
 type Json = Mapping[str, object]
 
 

@@ -6,7 +6,7 @@ from importlib import resources
 from math import isfinite
 
 import ligerdiag
-from ligerdiag.codec import Json
+from ligerdiag.codec import JsonObject
 from ligerdiag.judgement.causes import compute_causes, list_calls, list_reads, list_rules
 from ligerdiag.model.findings import (
     DeviceOutput,
@@ -21,7 +21,7 @@ from ligerdiag.model.findings import (
 from ligerdiag.model.report import SCHEMA_VERSION, CaseReport, CheckReport, Coverage, Disagreement, UnusedSuppression
 
 
-def render_replay(replay: Replay) -> Json:
+def render_replay(replay: Replay) -> JsonObject:
     """Returns the record as a JSON object."""
     return {
         "state": replay.state.value,
@@ -40,7 +40,7 @@ def render_replay(replay: Replay) -> Json:
     }
 
 
-def render_device(device: DeviceRun) -> Json:
+def render_device(device: DeviceRun) -> JsonObject:
     """Returns the record as a JSON object."""
     return {
         "device": device.device,
@@ -58,7 +58,7 @@ def render_device(device: DeviceRun) -> Json:
     }
 
 
-def _output(numbers: OutputNumbers) -> Json:
+def _output(numbers: OutputNumbers) -> JsonObject:
     return {
         "attribution": numbers.attribution.value,
         "error": _number(numbers.error),
@@ -71,7 +71,7 @@ def _output(numbers: OutputNumbers) -> Json:
     }
 
 
-def _launch(launch: LaunchNumbers) -> Json:
+def _launch(launch: LaunchNumbers) -> JsonObject:
     return {
         "kernel": launch.kernel,
         "instruction": launch.instruction,
@@ -85,7 +85,7 @@ def _launch(launch: LaunchNumbers) -> Json:
     }
 
 
-def _device_output(output: DeviceOutput) -> Json:
+def _device_output(output: DeviceOutput) -> JsonObject:
     return {
         "errors": [_number(error) for error in output.errors],
         "attribution": output.attribution.value,
@@ -96,7 +96,7 @@ def _device_output(output: DeviceOutput) -> Json:
     }
 
 
-def _numbers(values: Mapping[str, float]) -> Json:
+def _numbers(values: Mapping[str, float]) -> JsonObject:
     return {name: _number(value) for name, value in values.items()}
 
 
@@ -109,7 +109,7 @@ def render_json(report: CheckReport, *, exit_code: int | None = None, version: s
 
     exit_code: what the process will exit with, when a process asks. version: ligerdiag's own.
     """
-    top: Json = {
+    top: JsonObject = {
         "schema": SCHEMA_VERSION,
         "version": version or compute_version(),
         "toolchain": report.toolchain,
@@ -126,7 +126,7 @@ def render_json(report: CheckReport, *, exit_code: int | None = None, version: s
     return json.dumps(top, indent=2, allow_nan=False) + "\n"
 
 
-def load_schema() -> Json:
+def load_schema() -> JsonObject:
     """Returns the JSON Schema (draft 2020-12) that every output of `render_json` meets."""
     return json.loads(resources.files("ligerdiag.render").joinpath("schema.json").read_text(encoding="utf-8"))
 
@@ -141,7 +141,7 @@ def compute_version() -> str:
         return "unknown"
 
 
-def _case(case: CaseReport) -> Json:
+def _case(case: CaseReport) -> JsonObject:
     return {
         "id": case.id,
         "target": case.target,
@@ -167,7 +167,7 @@ def _case(case: CaseReport) -> Json:
     }
 
 
-def _finding(finding: Finding) -> Json:
+def _finding(finding: Finding) -> JsonObject:
     call = finding.call
     return {
         "rule": finding.rule,
@@ -192,15 +192,15 @@ def _finding(finding: Finding) -> Json:
     }
 
 
-def _place(source: SourceLine | None) -> Json | None:
+def _place(source: SourceLine | None) -> JsonObject | None:
     return None if source is None else {"file": source.file, "line": source.line or None, "function": source.function}
 
 
-def _suppression(one: Suppression) -> Json:
+def _suppression(one: Suppression) -> JsonObject:
     return {"kind": one.kind.value, "reason": one.reason, "where": one.where}
 
 
-def _unused(one: UnusedSuppression) -> Json:
+def _unused(one: UnusedSuppression) -> JsonObject:
     return {
         "kind": one.kind.value,
         "rule": one.rule,
@@ -210,7 +210,7 @@ def _unused(one: UnusedSuppression) -> Json:
     }
 
 
-def _disagreement(one: Disagreement) -> Json:
+def _disagreement(one: Disagreement) -> JsonObject:
     return {
         "output": one.output,
         "static": one.static.value,
@@ -220,7 +220,7 @@ def _disagreement(one: Disagreement) -> Json:
     }
 
 
-def _coverage(coverage: Coverage) -> Json:
+def _coverage(coverage: Coverage) -> JsonObject:
     return {
         "instructions": coverage.instructions,
         "kernels": coverage.kernels,

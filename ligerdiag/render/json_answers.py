@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from ligerdiag.analysis.explain.drift import Drift, NeighbourhoodPair
-from ligerdiag.codec import Json
+from ligerdiag.codec import JsonObject
 from ligerdiag.judgement.answers import Bisection, BisectionRow, ComparedSide, Difference, DifferenceReport
 from ligerdiag.model.findings import SourceLine
 from ligerdiag.model.report import SCHEMA_VERSION
@@ -16,7 +16,7 @@ from ligerdiag.render.json import compute_version
 
 def render_bisections_json(bisections: Sequence[Bisection], *, exit_code: int | None = None, version: str = "") -> str:
     """Returns one JSON object, ASCII only, with a final newline. exit_code, version: as in `render_json`."""
-    top: Json = {
+    top: JsonObject = {
         "schema": SCHEMA_VERSION,
         "version": version or compute_version(),
         "exit_code": exit_code,
@@ -25,7 +25,7 @@ def render_bisections_json(bisections: Sequence[Bisection], *, exit_code: int | 
     return json.dumps(top, indent=2, allow_nan=False) + "\n"
 
 
-def _bisection(one: Bisection) -> Json:
+def _bisection(one: Bisection) -> JsonObject:
     return {
         "case": one.case_id,
         "target": one.target,
@@ -43,7 +43,7 @@ def _bisection(one: Bisection) -> Json:
     }
 
 
-def _row(row: BisectionRow) -> Json:
+def _row(row: BisectionRow) -> JsonObject:
     return {
         "label": row.label.strip(),
         "answer": row.is_answer,
@@ -59,7 +59,7 @@ def _row(row: BisectionRow) -> Json:
 
 def render_differences_json(report: DifferenceReport, *, exit_code: int | None = None, version: str = "") -> str:
     """Returns one JSON object, ASCII only, with a final newline. exit_code, version: as in `render_json`."""
-    top: Json = {
+    top: JsonObject = {
         "schema": SCHEMA_VERSION,
         "version": version or compute_version(),
         "exit_code": exit_code,
@@ -71,7 +71,7 @@ def render_differences_json(report: DifferenceReport, *, exit_code: int | None =
     return json.dumps(top, indent=2, allow_nan=False) + "\n"
 
 
-def _difference(one: Difference) -> Json:
+def _difference(one: Difference) -> JsonObject:
     return {
         "name": one.name,
         "differs": one.differs,
@@ -86,7 +86,7 @@ def _difference(one: Difference) -> Json:
     }
 
 
-def _side(side: ComparedSide) -> Json:
+def _side(side: ComparedSide) -> JsonObject:
     report = side.report
     return {
         "label": side.label,
@@ -99,7 +99,7 @@ def _side(side: ComparedSide) -> Json:
     }
 
 
-def _write(pair: NeighbourhoodPair) -> Json:
+def _write(pair: NeighbourhoodPair) -> JsonObject:
     one = pair.before or pair.after
     assert one is not None
     return {
@@ -113,7 +113,7 @@ def _write(pair: NeighbourhoodPair) -> Json:
     }
 
 
-def _neighbourhood(one: Neighbourhood | None) -> Json | None:
+def _neighbourhood(one: Neighbourhood | None) -> JsonObject | None:
     if one is None:
         return None
     return {
@@ -126,7 +126,7 @@ def _neighbourhood(one: Neighbourhood | None) -> Json | None:
     }
 
 
-def _reader(reader: Reader | None) -> Json | None:
+def _reader(reader: Reader | None) -> JsonObject | None:
     if reader is None:
         return None
     return {
@@ -139,7 +139,7 @@ def _reader(reader: Reader | None) -> Json | None:
     }
 
 
-def _change(change: Drift) -> Json:
+def _change(change: Drift) -> JsonObject:
     return {
         "kind": change.kind.value,
         "text": change.text,
@@ -149,5 +149,5 @@ def _change(change: Drift) -> Json:
     }
 
 
-def _source(source: SourceLine | None) -> Json | None:
+def _source(source: SourceLine | None) -> JsonObject | None:
     return source and {"file": source.file, "line": source.line or None, "function": source.function}

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any
 
-from ligerdiag.codec import Json
+from ligerdiag.codec import JsonObject
 from ligerdiag.judgement.causes import compute_causes, list_calls, list_reads, list_rules
 from ligerdiag.judgement.conclusion import compute_excuse
 from ligerdiag.model.findings import Finding, Severity, SourceLine, Suppression, SuppressionKind
@@ -46,13 +46,13 @@ from ligerdiag.text import compute_printable
 FINGERPRINT = "ligerdiag/v1"
 
 
-def render_results(report: CheckReport, repository: Repository) -> list[Json]:
+def render_results(report: CheckReport, repository: Repository) -> list[JsonObject]:
     """`results` of the run."""
     results = [result for case in report.cases for result in _render_case(case, repository)]
     return [*results, *(_render_unused(one, repository) for one in report.unused_suppressions)]
 
 
-def _render_case(case: CaseReport, repository: Repository) -> Iterator[Json]:
+def _render_case(case: CaseReport, repository: Repository) -> Iterator[JsonObject]:
     seen: Counter[str] = Counter()
     for finding in compute_causes(case.findings, tuple(case.outputs), case.source_roots):
         result = _render_finding(case, finding, repository)
@@ -65,10 +65,10 @@ def _render_case(case: CaseReport, repository: Repository) -> Iterator[Json]:
         yield _with_fingerprint(result, seen, ("", None, *_identify(case, None, repository), trouble.outputs))
 
 
-def _render_finding(case: CaseReport, finding: Finding, repository: Repository) -> Json:
+def _render_finding(case: CaseReport, finding: Finding, repository: Repository) -> JsonObject:
     lines = render_finding_plain(finding, (f"{case.id} on {case.target}",))
     place = find_place(case, finding.source, repository)
-    result: Json = {
+    result: JsonObject = {
         **_head(finding.rule, finding.severity, lines),
         "locations": _render_locations(place, render_logical(case, finding), repository),
     }
@@ -92,7 +92,9 @@ def _render_finding(case: CaseReport, finding: Finding, repository: Repository) 
     }
 
 
-def _render_related(case: CaseReport, finding: Finding, place: SourceLine | None, repository: Repository) -> list[Json]:
+def _render_related(
+    case: CaseReport, finding: Finding, place: SourceLine | None, repository: Repository
+) -> list[JsonObject]:
     """Returns the kernel's stores, the lines that read, those that called the kernel, and where the case is defined."""
     reads = [
         (line, "read in the backward pass of this line" if in_backward else "read here")
@@ -116,7 +118,7 @@ def _render_related(case: CaseReport, finding: Finding, place: SourceLine | None
     ]
 
 
-def _render_trouble(case: CaseReport, trouble: Trouble, repository: Repository) -> Json:
+def _render_trouble(case: CaseReport, trouble: Trouble, repository: Repository) -> JsonObject:
     lines = render_trouble_plain(trouble, (f"{case.id} on {case.target}",))
     return {
         **_head(trouble.kind, trouble.severity, lines),
@@ -130,7 +132,7 @@ def _render_trouble(case: CaseReport, trouble: Trouble, repository: Repository) 
     }
 
 
-def _render_unused(one: UnusedSuppression, repository: Repository) -> Json:
+def _render_unused(one: UnusedSuppression, repository: Repository) -> JsonObject:
     is_comment = one.kind is SuppressionKind.IN_CODE
     place = parse_place(one.where) if is_comment else SourceLine(file=one.where.partition(" [[")[0], line=0)
     words = f"suppression {one.where}: `{f'allow {one.rule}'.rstrip()}` {one.message}"
@@ -143,7 +145,7 @@ def _render_unused(one: UnusedSuppression, repository: Repository) -> Json:
     return _with_fingerprint(result, Counter(), (one.rule, one.reason, compute_stable_name(place.file, repository)))
 
 
-def _head(rule: str, severity: Severity, lines: tuple[str, ...]) -> Json:
+def _head(rule: str, severity: Severity, lines: tuple[str, ...]) -> JsonObject:
     """`](` would be read as a link."""
     text = "\n".join(lines).replace("](", "] (")
     return {
@@ -154,21 +156,21 @@ def _head(rule: str, severity: Severity, lines: tuple[str, ...]) -> Json:
     }
 
 
-def _render_locations(place: SourceLine | None, logical: list[Json], repository: Repository) -> list[Json]:
+def _render_locations(place: SourceLine | None, logical: list[JsonObject], repository: Repository) -> list[JsonObject]:
     """Returns one location: without any file it is the repository's root."""
     physical = render_physical(place or SourceLine(file=repository.root, line=0), repository)
     return [{"physicalLocation": physical, **({"logicalLocations": logical} if logical else {})}]
 
 
-def _render_suppression(said: Suppression | None, justification: str, repository: Repository) -> Json:
-    suppression: Json = {"kind": "external", "status": "accepted", "justification": justification}
+def _render_suppression(said: Suppression | None, justification: str, repository: Repository) -> JsonObject:
+    suppression: JsonObject = {"kind": "external", "status": "accepted", "justification": justification}
     if said is not None and said.kind is SuppressionKind.IN_CODE:
         suppression["kind"] = "inSource"
         suppression["location"] = {"physicalLocation": render_physical(parse_place(said.where), repository)}
     return suppression
 
 
-def _describe_case(case: CaseReport) -> Json:
+def _describe_case(case: CaseReport) -> JsonObject:
     return {
         "case": case.id,
         "target": case.target,
@@ -183,7 +185,7 @@ def _identify(case: CaseReport, finding: Finding | None, repository: Repository)
     return case.id, case.target, compute_stable_name(file, repository)
 
 
-def _with_fingerprint(result: Json, seen: Counter[str], parts: tuple[object, ...]) -> Json:
+def _with_fingerprint(result: JsonObject, seen: Counter[str], parts: tuple[object, ...]) -> JsonObject:
     text = json.dumps([result["ruleId"], *parts])
     digest = sha256(text.encode()).hexdigest()[:32]
     seen[digest] += 1
@@ -214,7 +216,7 @@ def render_sarif(
         "rules": render_rules(),
         "notifications": render_notifications(),
     }
-    invocation: Json = {
+    invocation: JsonObject = {
         "executionSuccessful": successful,
         "exitCode": exit_code,
         **({"exitCodeDescription": meaning} if meaning else {}),
@@ -237,7 +239,7 @@ def render_sarif(
     return json.dumps(_cleaned({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}), indent=1) + "\n"
 
 
-def _render_notifications(report: CheckReport, repository: Repository) -> list[Json]:
+def _render_notifications(report: CheckReport, repository: Repository) -> list[JsonObject]:
     """Renders messages about the run itself: cases that could not be looked at, a run that was cut short, notes."""
     notifications = [
         _notify(trouble.kind, Severity.ERROR, f"{case.id} on {case.target}: {trouble.message}", case, repository)
@@ -252,8 +254,8 @@ def _render_notifications(report: CheckReport, repository: Repository) -> list[J
 
 def _notify(
     name: str, level: Severity, text: str, case: CaseReport | None = None, repository: Repository | None = None
-) -> Json:
-    notification: Json = {"descriptor": {"id": str(name)}, "level": level.value, "message": {"text": text}}
+) -> JsonObject:
+    notification: JsonObject = {"descriptor": {"id": str(name)}, "level": level.value, "message": {"text": text}}
     place = None if case is None or repository is None else find_place(case, None, repository)
     if place is not None and repository is not None:
         notification["locations"] = [{"physicalLocation": render_physical(place, repository)}]

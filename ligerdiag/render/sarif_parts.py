@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from urllib.parse import quote
 
-from ligerdiag.codec import Json
+from ligerdiag.codec import JsonObject
 from ligerdiag.model.findings import Finding, Severity, SourceLine
 from ligerdiag.model.report import CaseReport
 from ligerdiag.render.places import Repository, find_case_place
@@ -16,7 +16,7 @@ ROOT = "%SRCROOT%"
 """Name of the base that relative URIs start from, as code hosts know it."""
 
 
-def render_bases(repository: Repository) -> Json:
+def render_bases(repository: Repository) -> JsonObject:
     """`originalUriBaseIds`: where `ROOT` is on this machine."""
     return {ROOT: {"uri": _render_file_uri(repository.root.rstrip("/") + "/")}}
 
@@ -29,10 +29,10 @@ def find_place(case: CaseReport, source: SourceLine | None, repository: Reposito
     return find_case_place(case) or (SourceLine(file=case.artifact, line=0) if case.artifact else None)
 
 
-def render_physical(place: SourceLine, repository: Repository) -> Json:
+def render_physical(place: SourceLine, repository: Repository) -> JsonObject:
     """`physicalLocation`: below the root by a relative URI, elsewhere by an absolute one; a region with a known line."""
     below = "." if place.file == repository.root else repository.find(place.file)
-    location: Json = {
+    location: JsonObject = {
         "artifactLocation": {"uri": _quote(below), "uriBaseId": ROOT}
         if below
         else {"uri": _render_file_uri(repository.compute_absolute(place.file))}
@@ -42,7 +42,7 @@ def render_physical(place: SourceLine, repository: Repository) -> Json:
     return location
 
 
-def render_logical(case: CaseReport, finding: Finding) -> list[Json]:
+def render_logical(case: CaseReport, finding: Finding) -> list[JsonObject]:
     """`logicalLocations`: the kernel, and the instructions of the optimized module."""
     within = f"{case.id}@{case.target}"
     kernel = [{"name": finding.kernel, "fullyQualifiedName": f"{within}/{finding.kernel}", "kind": "function"}]
@@ -83,7 +83,7 @@ RULE_IDS: Sequence[str] = (*(rule.id for rule in RULES), *_FIRST, UNUSED_SUPPRES
 """Ids of everything that a result can be of, a newer one at the end; the position is the result's `ruleIndex`."""
 
 
-def render_rules() -> list[Json]:
+def render_rules() -> list[JsonObject]:
     """`tool.driver.rules`, in the order of `RULE_IDS`."""
     return [
         *(_render_rule(rule) for rule in RULES),
@@ -93,7 +93,7 @@ def render_rules() -> list[Json]:
     ]
 
 
-def render_notifications() -> list[Json]:
+def render_notifications() -> list[JsonObject]:
     """Returns `tool.driver.notifications`: messages about the run itself."""
     return [
         *(
@@ -105,12 +105,12 @@ def render_notifications() -> list[Json]:
     ]
 
 
-def _render_trouble_kind(kind: TroubleKind) -> Json:
+def _render_trouble_kind(kind: TroubleKind) -> JsonObject:
     page = PAGES[kind]
     return _render_descriptor(kind, page.summary, page.help, page.severity)
 
 
-def _render_rule(rule: Rule) -> Json:
+def _render_rule(rule: Rule) -> JsonObject:
     sections = (
         ("What it does", rule.what_it_does),
         ("Why it is a hazard", rule.why),
@@ -138,7 +138,7 @@ def _render_rule(rule: Rule) -> Json:
     }
 
 
-def _render_descriptor(name: str, summary: str, remedy: str, severity: Severity) -> Json:
+def _render_descriptor(name: str, summary: str, remedy: str, severity: Severity) -> JsonObject:
     return {
         "id": str(name),
         "shortDescription": {"text": summary},
