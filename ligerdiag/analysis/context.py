@@ -12,7 +12,7 @@ from ligerdiag.analysis.correspondence.vanished import TracedKernel, VanishedCal
 from ligerdiag.analysis.correspondence.write_correspondence import Matching, adopt_foreign, find_same, match_writes
 from ligerdiag.analysis.evaluation.carriers import Carriers, compute_carried, compute_carriers
 from ligerdiag.analysis.evaluation.fusions import FusionSummaries
-from ligerdiag.analysis.evaluation.labels import LabelSpace
+from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
 from ligerdiag.analysis.evaluation.lossy_workarounds import Rounding, find_roundings
 from ligerdiag.analysis.evaluation.memory import Actual, Places
 from ligerdiag.analysis.evaluation.memory_uses import Accesses, find_accesses
@@ -123,7 +123,7 @@ def compute_context(
 
     retagged: what the tags of both modules rest on, when it is not the compile worker. folded: `program` is not as
     written, but as MLIR has folded it. belief: what the tags of the optimized module stand, where it came from elsewhere;
-    those that cannot be true are not in it any more. thunks and command_order: see `concurrency`.
+    those that cannot be true are not in it any more. thunks and command_order: see `races`.
     """
     writes = find_hidden_writes(program, effects_of)
     positions = Positions(optimized, buffers)
@@ -182,7 +182,9 @@ def compute_context(
         actual=actual,
         concurrency=concurrency,
     )
-    possible = belief.find_possible_carriers(optimized, carriers, space) if belief is not None and writes else {}
+    possible: Mapping[int, Labels] = {}
+    if belief is not None and writes:
+        possible = belief.find_possible_carriers(optimized, carriers, space)
     return create_context(
         pair,
         verdicts=judge(pair, run, output_names, possible),

@@ -10,7 +10,7 @@ Who may read the bytes that a kernel overwrites at the same time: no order of th
     A call, loop or branch around the kernel is as good as the kernel, on every level of the nesting.
 (2) A start without a done in its computation is in flight to the computation's end.
 (3) A collective that XLA has made synchronous (`is_sync`) is not in flight.
-(4) Commands of one command buffer that XLA leaves without an order (see `commands`) may run at the same time, too, if the
+(4) Commands of one command buffer that XLA leaves without an order (`command_buffers`) may run at the same time, too, if the
     command buffer keeps no other order (`command_order`).
 (5) Two instructions on one stream are ordered, and so are a kernel and one that is launched before it has ended
     (programmatic dependent launch): that one waits before its first load.

@@ -1,6 +1,6 @@
 """The cache: artifacts by content, and an index that finds them without tracing anything.
 
-    <root>/artifacts/<sha256 of program, names, target, toolchain, flags>/   see `artifacts` and `artifact_store`
+    <root>/artifacts/<sha256 of program, names, target, toolchain, flags>/   see `artifacts` and `store`
     <root>/index/<sha256 of the question>.json                               files it depended on, and the answer
     <root>/replays/<sha256 of the question>.json                             the same, for what replay computed
     <root>/toolchains/<name>-<hash of the pins>/                             see `environments`
@@ -12,7 +12,7 @@ file of the project that was imported for the answer has the sha256 that it had.
 and so is one that holds another question or key than the one it was looked up by. Failures are never kept.
 
 Files that others can write are not trusted: a cache folder of another user, or one that others may write to, is
-refused. The remains of a process that died are removed by the next one, see `lease`.
+refused. The remains of a process that died are removed by the next one, see `store`.
 """
 
 import json

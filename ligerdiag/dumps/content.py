@@ -1,6 +1,6 @@
 """Tells by its first bytes what a file holds, unpacks it, and bounds memory and time by its size on disk.
 
-Memory and time that one module may take: a multiple of what its files have on disk, not more (see `limits`).
+Memory and time that one module may take: a multiple of what its files have on disk, not more (see `untrusted_files`).
 
 The operating system refuses what is above, and that ends in an error of one line.
 

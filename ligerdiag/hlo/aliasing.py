@@ -18,7 +18,7 @@ Whether a buffer assignment may be believed: it comes from a file, and bytes tha
     Every position where a scheduled instruction defines a value has a slice, and the slice has the value's size. Tokens
     have no bytes; a size that cannot be computed (packed elements) is not compared. An instruction that only passes a
     value on has no slice of its own, but for the table of a tuple.
-(3) Positions that must share storage (see `must_alias`) have one slice.
+(3) Positions that must share storage (see `aliasing`) have one slice.
 (4) No value is read after others have overwritten its bytes. The schedule is walked once: a definition fills its slice and
     spoils all that overlap it, a read wants what it filled. A consumer may fill the bytes of the operand that it reads last.
     Each branch of a conditional starts from what there was before it.

@@ -96,7 +96,7 @@ class BufferAssignment:
     memory: MemoryDemand | None = None
     """What the program needs; None where it is not XLA that assigned the buffers."""
     fault: str = ""
-    """Why the record is not to be believed, in one clause: see `buffer_check`. Empty where it holds in itself."""
+    """Why the record is not to be believed, in one clause: see `aliasing`. Empty where it holds in itself."""
 
 
 def parse_buffer_assignment(proto: BufferAssignmentProto, module: HloModule) -> BufferAssignment:
@@ -140,7 +140,7 @@ def parse_buffer_assignment(proto: BufferAssignmentProto, module: HloModule) -> 
 
 
 def _find_fault(proto: BufferAssignmentProto, definitions: Mapping[int, list[tuple[ShapeIndex, int]]]) -> str:
-    """(1) of `buffer_check`."""
+    """(1) of `aliasing`."""
     sizes = {buffer.id: buffer.size for buffer in proto.logical_buffers}
     if len(sizes) < len(proto.logical_buffers):
         return "two logical buffers have one id"

@@ -6,7 +6,7 @@ Tags: the unique numbers that the compile worker put on every StableHLO operatio
 XLA carries them in `op_name`: `jit(f)/mul#ld17`; an operation of an inlined function reads `…#ld15/add#ld85`, outer
 call first. The path (15, 85) therefore names one operation of one call. Where a pass made one operation of two, XLA joins
 their names with a semicolon, `add#ld85;mul#ld84`: the first is the one whose value it computes. A semicolon or `#` of the
-author's own is spelled `%3B` and `%23`. Whether tags may be believed, see `tagging`.
+author's own is spelled `%3B` and `%23`. Whether tags may be believed, see `metadata`.
 
 HloModule, HloComputation, HloInstruction: a typed, read-only view of XLA's protobuf, references resolved.
 

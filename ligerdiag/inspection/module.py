@@ -224,7 +224,7 @@ def _list_sources(subject: ModuleFiles | Path) -> tuple[Path, ...]:
 
 
 def join_inspections(inspections: list[Inspection]) -> Inspection:
-    """What all say of one compilation: verdicts as `combination` joins them; a finding that one lacks is left out."""
+    """What all say of one compilation: verdicts as `comparison` joins them; a finding that one lacks is left out."""
     first, *others = inspections
     outputs = join_outputs([one.outputs for one in inspections])
     if not others or (outputs == first.outputs and all(_keys(o) == _keys(first) for o in others)):

@@ -5,7 +5,7 @@
    do from the cache, and what it adds is its own and goes with it.
 3. Questions come on stdin, answers go into files; to what was stdout goes one line for each. What a library prints, up to
    the message of an abort, goes to stderr, a file of the parent's.
-4. It ends with its parent (see `parent_process`).
+4. It ends with its parent (see `ending`).
 """
 
 import os

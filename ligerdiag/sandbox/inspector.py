@@ -4,7 +4,7 @@
    next module gets another process.
 2. A module that ends the process could not be analysed, with the reason; the other modules stand.
 3. Each process has a folder of its own, for its answers and all else that it writes, which goes with it.
-4. Nothing that the process says is believed without a look: each answer is checked against its type (`records`).
+4. Nothing that the process says is believed without a look: each answer is checked against its type (`codec`).
 """
 
 import os

@@ -15,7 +15,7 @@ Toolchains: the jax, plugin, jax-triton and triton that compile, and the environ
 2. XLA takes ptxas and nvlink from PATH, and a system's older CUDA there refuses the PTX of a newer Triton: the
    environment's own binaries come first. If it has none, those of a CUDA installation may be used: see `ptxas`.
 3. JAX's compilation cache would leave no dump behind, so it is off. A thread of numpy would make a fork unsafe, see
-   `worker_template`.
+   `loop`.
 4. A worker runs ligerdiag's own source, whichever interpreter it has. If ligerdiag is an installed package, another
    toolchain's worker finds it through a folder that holds nothing else: beside the package lies another jax.
 5. A worker starts only with those folders of the user's PYTHONPATH that hold installed packages, and only under our own

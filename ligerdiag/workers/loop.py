@@ -15,11 +15,11 @@ Worker side: takes one job per line and answers each with one line, in workers o
 1. Jobs and answers go over the socket that was standard input at the start. All output of the program, JAX or XLA
    during a job, up to the message of an abort, goes to the job's log.
 2. When memory runs out, the operating system is asked to kill the worker and not its parent.
-3. A worker ends with its parent (see `parent_process`). The processes that it started are in its process group and end
+3. A worker ends with its parent (see `ending`). The processes that it started are in its process group and end
    with it.
 4. A worker that dies leaves no core file.
 5. A process that has only done its imports is a template: it forks a worker whenever the parent asks for one, so that
-   no worker inherits side effects of another one's cases; see `worker_template`. If a fork is not safe, the process is
+   no worker inherits side effects of another one's cases; see `loop`. If a fork is not safe, the process is
    a worker itself, and the parent starts another process for the next one.
 6. A worker takes the cases of one source only. It refuses any other: the parent then asks another worker.
 """

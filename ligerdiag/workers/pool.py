@@ -4,7 +4,7 @@
    than the given number.
 2. A job that a worker dies of, or that takes too long, fails alone; the next job gets another worker.
 3. A worker takes the jobs of one source only, as a case can change the process that it runs in; another source gets
-   another worker, see `worker_starts`. A worker whose answer cannot be read, or that sends more than one answer, is
+   another worker, see `starts`. A worker whose answer cannot be read, or that sends more than one answer, is
    ended.
 4. `close` ends all workers at once, busy ones too: their jobs fail, and what they left in progress is removed.
 """

@@ -4,7 +4,7 @@
    parent can end the worker together with the processes that it started (ptxas, or processes that run a kernel's grid).
 2. It is isolated: `-P`, no PYTHONPATH except what ligerdiag itself needs (see `toolchain`), and a folder of its own as
    current folder. Files in the user's current folder, such as a `pickle.py` in a dump, are never imported. The paths
-   that a user's case needs are added when the case is imported (see `case_loader`).
+   that a user's case needs are added when the case is imported (see `loader`).
 """
 
 import json

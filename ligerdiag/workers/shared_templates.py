@@ -4,7 +4,7 @@
    starts a template when it is first asked for one of its kind. A run whose LIGERDIAG_TEMPLATES names the socket asks there.
    The socket belongs into a folder that nobody else may enter.
 2. A kind is an interpreter, a module, and all environment variables but those that each worker has for itself; see
-   `worker_template`.
+   `loop`.
 3. Who asks sends what a template is sent, one byte with three descriptors, and behind it the kind. The worker answers.
    Where no fork is to be had, the descriptors are closed, and whoever asked makes a template of its own.
 4. Of templates whose workers have all ended, those are kept that were asked for last.

@@ -1,6 +1,6 @@
-"""Parent side: starts workers that nothing has touched before, isolated as `worker_process` (2) says.
+"""Parent side: starts workers that nothing has touched before, isolated as `process` (2) says.
 
-1. The first process does the slow imports, once, and is the template that forks every worker; see `worker_template`.
+1. The first process does the slow imports, once, and is the template that forks every worker; see `loop`.
 2. Where it says that it cannot be forked, it is the worker, and the next one is a process of its own again.
 3. Where another process keeps templates for many runs, a fork of those is taken; see `shared_templates`.
 """

@@ -9,7 +9,7 @@ itself, so:
     somebody's name: it is nobody's operation, and says nothing.
 (4) What is nobody's operation, by (2), (3) or for want of a tag, may still be a carrier of what a kernel overwrites: of its
     opcode and sizes (in a partitioned module: no larger), with a footprint within the carrier's. An output that would be
-    worse if it were is unknown (see `unidentified`).
+    worse if it were is unknown (see `unknown_propagation`).
 Two operations of one opcode, size and footprint that have each other's tags are not told apart.
 """
 

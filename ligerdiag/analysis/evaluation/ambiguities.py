@@ -15,7 +15,7 @@ unknown):
       meant what was overwritten or what it was made from is no longer to be seen.
   (3) CONSTANT: the overwritten value is computed from constants alone. MLIR computes such values itself and makes one of
       those that are equal: whatever depends on a constant may be meant to depend on the overwritten one.
-  (4) AMBIGUOUS: an instruction of the optimized module may be one of several operations (see `retag`), and would be wrong,
+  (4) AMBIGUOUS: an instruction of the optimized module may be one of several operations (`provenance`), and would be wrong,
       or carry the original, as one of them.
   (5) UNSURE: an instruction of the optimized module is wrong if it is the author's operation, and right if a pass made it.
   (6) NO_METADATA: nothing that carries the overwritten value's original is found again in the optimized module, by any name.

@@ -9,11 +9,11 @@ differs from one time to the next only by what the fusion reads, where
   (3) no kernel is called inside, and there is no computation further in;
   (4) no label starts inside.
 A fusion of (1), (2) and (3) has a summary; whoever asks has to know about (4) and what the fusion is given. All other
-fusions are followed instruction by instruction (see `fused`).
+fusions are followed instruction by instruction (see `fusions`).
 
 Inside a fusion: dependence sets of each fused instruction, so that the outputs of one fusion are told apart.
 
-Most fusions need not be followed so: see `fusion_summaries`.
+Most fusions need not be followed so: see `fusions`.
 """
 
 from collections.abc import Mapping

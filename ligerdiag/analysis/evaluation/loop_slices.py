@@ -14,7 +14,7 @@ Slices of an array that a loop takes one after another, so that no iteration tou
 XLA lets a kernel work on a slice of a larger array in place, by a fusion of the call with `dynamic-slice`. The slices of a
 loop are apart where (1) the start in one dimension is the loop's counter, and all others are constants; (2) a slice is no
 longer there than the counter's step; (3) the last one ends within the array, so that none is moved to fit.
-What the counter is, the loop itself says (`loop_counters`).
+What the counter is, the loop itself says (`loop_slices`).
 """
 
 from collections.abc import Sequence

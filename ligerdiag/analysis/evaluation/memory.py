@@ -120,7 +120,7 @@ class ActualWrite:
     partial: bool = False
     """The kernel gets a part of the slice only (an address inside it)."""
     apart: bool = False
-    """That part is another one in each iteration of the loop around the call (see `iteration_slices`)."""
+    """That part is another one in each iteration of the loop around the call (see `loop_slices`)."""
 
     @property
     def call(self) -> HloInstruction:

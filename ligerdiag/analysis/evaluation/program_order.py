@@ -7,7 +7,7 @@
   (3) A kernel's hidden write changes the storage of its operand, for everyone who reads it later.
   (4) The program as written says itself, by snapshots, which value is meant where autodiff reads one (see
       `compile.intent`). In a program that MLIR has folded, an operation that autodiff derived from the value before the
-      write is taken to read it as it was (see `residuals`).
+      write is taken to read it as it was (see `ambiguities`).
   (5) Loops run to a fixpoint; what a loop's predicate depends on, its results depend on.
   (6) In a program that MLIR has folded, what cannot be told is marked (see `ambiguities`).
   (7) The edges of a shard_map take and return all its values at once; each result is its own operand's.

@@ -3,8 +3,8 @@
   `verdicts`             the front door: takes both evaluations, hands out a record for every output; `judge`
   `reads`                the same for every read of an overwritten value; `judge_reads`
   `comparison`           the definitions of stale, clobbered, latent, unknown and fresh
-  `combination`          one verdict out of several: of several programs, or of several schedules
+  `comparison`          one verdict out of several: of several programs, or of several schedules
 Behind these: where a wrong value begins (`first_divergence`, `operand_divergence`), which outputs it reaches and who is
 blamed (`blame`, `output_reachability`, `blamed_reads`), what cannot be told (`ambiguity_search`, `unknown_propagation`,
-`schedule_alone`), and how that is said (`unknown_notes`).
+`schedule_alone`), and how that is said (`output_sentences`).
 """

@@ -1,7 +1,7 @@
 """Where it is decided that a read is stale: what each read of an overwritten value gets, against what its author means.
 
 A *read* is a scheduled instruction that reads what a kernel overwrites, reads what that was copied from, or computes the
-value anew (see `value_readers`). It is
+value anew (see `def_use`). It is
   stale      when it gets what stood there before the kernel, and what the kernel wrote is meant;
   clobbered  when it gets what the kernel wrote, and what stood there before is meant;
   unknown    when either of the two is not known;

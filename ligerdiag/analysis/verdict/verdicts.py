@@ -6,7 +6,7 @@ In this order, each step with a definition of its own:
       `operand_divergence`
   (3) `blame`               make outputs worse whose own sets agree, and name the reads where it begins;
   (4) `ambiguity_search`,   what cannot be told
-      `unidentified`,
+      `unknown_propagation`,
       `unknown_propagation` makes outputs unknown, and takes back who was blamed for them.
 Without the program as written, `schedule_alone` takes the place of (1) to (4). `reads` judges every read of an overwritten
 value from these verdicts, so that no read contradicts the output that it makes wrong.

@@ -1,7 +1,7 @@
 """The price of each mitigation: one program with each measure against its hidden write, from none to another algorithm.
 
-1. The rungs are the case's siblings in its own table (`siblings`); a case without siblings has two: as it is, and with
-   all its readers tied (`automatic_rungs`).
+1. The rungs are the case's siblings in its own table (see `mitigation_variants`); a case without
+   siblings has two: as it is, and with all its readers tied.
 2. Memory is that of one device, by XLA's buffer assignment: arguments, outputs and temporaries, shared bytes counted
    once. Memory and instructions are given relative to the rung that has the least.
 3. The cheapest right rung has every output fresh and no known loss of precision. Of several it is the fastest on the

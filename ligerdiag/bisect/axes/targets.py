@@ -3,7 +3,7 @@
 1. The case is compiled and judged for every target. Targets with equal verdicts are a group; the first target is in the
    first one.
 2. The first target of each other group is compared with the first target: both are compiled once more with a snapshot after
-   every pass, see `parting`.
+   every pass, see `first_divergent_pass`.
 """
 
 from collections.abc import Sequence

@@ -18,7 +18,7 @@ from threading import Lock
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, cast
 
-import cloudpickle
+import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 
 from ligerdiag.compile.cases.function_file import find_reference, list_unimportable
 from ligerdiag.compile.cases.rebuild import (

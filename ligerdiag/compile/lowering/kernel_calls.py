@@ -13,11 +13,11 @@ others cannot be dropped.
 
 A bind without an equation is no missing call if
 
-5. it is the function's under a `custom_vjp` or `custom_jvp` whose rule took its place: see `replaced_calls`, or
+5. it is the function's under a `custom_vjp` or `custom_jvp` whose rule took its place: see `call_forms`, or
 6. it was traced for shapes alone, by `jax.eval_shape`, and the program has the call by the same line.
 
 For a missing call that has outputs, its overwritten operands decide whether it was called for its effect: see
-`lone_calls`.
+`call_forms`.
 """
 
 import inspect

@@ -1,7 +1,7 @@
 """Follows a kernel's Triton IR for all programs of a launch at once, as far as its numbers do not come from memory.
 
 1. Values are those of `index_values`; `active` says which programs are at an operation. Control that is known splits the
-   programs; control that depends on data is followed both ways (`launch_trace`, 2).
+   programs; control that depends on data is followed both ways (`trace`, 2).
 2. A loop whose number of rounds is known is run round by round, each program its own number of rounds. Any other loop
    is followed once, with Unknown for the values that it carries round.
 3. Blocks of a function are followed as a tree from its entry to each return.

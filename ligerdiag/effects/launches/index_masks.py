@@ -2,7 +2,7 @@
 
 Truth values of a kernel: how comparisons make them, how they are joined, and what they select.
 
-Sources as in `index_arithmetic`.
+Sources as in `memory`.
 """
 
 from math import prod

@@ -2,7 +2,7 @@
 
 Follows a launch to find what would happen if two of the kernel's buffers were the same bytes.
 
-1. A read counts as sure if `launch_trace` says so, if it is no part of an atomic operation, and if the program itself
+1. A read counts as sure if `trace` says so, if it is no part of an atomic operation, and if the program itself
     has not written the bytes before: then it would read back its own.
 2. A kernel that may make one program wait for another (an atomic whose result is used, a loop round loads that ends
     when memory says so) may order its accesses to shared bytes: for such a kernel nothing is surely shared.
