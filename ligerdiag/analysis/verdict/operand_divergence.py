@@ -6,8 +6,8 @@ surely the author's own are held against what each of them is meant to depend on
 
   (1) An operand is recognised by its tag: the instruction itself, or what a fusion's parameter stands for, through bitcasts
       and get-tuple-elements, carries the tag of the operation that the operand is meant to come from.
-  (2) Twins (`reaching_definitions`) are one operation to XLA, and so are an operation and what only reshapes its result: an operand
-      with the tag of either is recognised, too.
+  (2) Twins (`reaching_definitions`) are one operation to XLA, and so are an operation and what only reshapes its result:
+      an operand with the tag of either is recognised, too.
   (3) The operands of a commutative operation may be exchanged; it is wrong only if it is so either way.
 An operand that is not recognised says nothing; an operation with an operand of another operation is left alone.
 """
