@@ -13,7 +13,6 @@ from junitparser import JUnitXml, TestCase
 
 from tests.scheduling import COSTS, find_group
 
-LEAST_SECONDS = 0.05
 ROOT = Path(__file__).parents[1]
 
 
@@ -55,7 +54,7 @@ def _find_file(test: TestCase) -> str:
 def main(junit: Path) -> int:
     """Returns the exit code."""
     seconds, tests = add_up(junit)
-    costs = {group: round(cost, 1) for group, cost in sorted(seconds.items()) if cost >= LEAST_SECONDS}
+    costs = {group: round(cost, 1) for group, cost in sorted(seconds.items())}
     COSTS.write_text(json.dumps(costs, indent=1) + "\n", encoding="utf-8")
     sys.stdout.write(render_rooms(seconds, tests))
     return 0

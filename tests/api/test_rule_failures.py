@@ -11,7 +11,7 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.cli.exit_codes import ExitCode, FailOn, compute_exit_code
 from ligerdiag.compile.service import compile_cases, discover_cases
 from ligerdiag.hlo.xla_pb2 import HloProto
-from ligerdiag.inspection.artifact import artifact as inspection
+from ligerdiag.inspection import artifact as inspection
 from ligerdiag.inspection.module import InspectionRequest, ModuleInspector
 from ligerdiag.judgement.conclusion import conclude
 from ligerdiag.model.report import CheckReport, Status

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 from jaxlib.mlir import ir
 
-from ligerdiag.compile.lowering.lowering import tags as locations
+from ligerdiag.compile.lowering import tags as locations
 from ligerdiag.compile.lowering.tags import walk_operations
 
 
