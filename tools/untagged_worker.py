@@ -17,7 +17,7 @@ def prepare() -> Answerer:
     import jax
 
     from ligerdiag.compile import worker
-    from ligerdiag.compile.lowering.lowering import compile_job, lower_case
+    from ligerdiag.compile.lowering import compile_job, lower_case
 
     answer = worker.prepare()
     compile_job.lower_case = partial(lower_case, tagged=False)
