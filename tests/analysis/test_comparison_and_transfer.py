@@ -107,6 +107,11 @@ def test_unknown_covers_all_that_the_write_may_touch_and_nothing_else(reason: st
     assert compare(OTHER, OTHER, **{reason: True}) == "fresh"
 
 
+def test_who_wants_the_original_of_a_write_that_is_nowhere_found_may_not_get_it() -> None:
+    assert compare(ORIGINAL, 0, undecided=True) == "unknown"
+    assert compare(ORIGINAL, 0) == "fresh"
+
+
 def test_the_worst_write_decides() -> None:
     comparison = Comparison((make_write(0), make_write(1)), SPACE, frozenset(), frozenset())
     found = comparison.compare(FRESH | OTHER, FRESH | AFTER)

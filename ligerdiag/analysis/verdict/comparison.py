@@ -9,8 +9,8 @@ For each hidden write W and value v, with I its intended set and A its actual on
              hold the original: two readers want the value, one from before and one from after, and both get the latter
   latent     neither, and a read on the way was lucky: nothing but the schedule's order makes it right
   unknown    neither stale nor clobbered, and a read on the way races with the kernel: what it sees is up to the hardware;
-             or W is a kernel of unknown effect and touches v at all; or where W hits memory could not be told; or ORIG(W)
-             is in I and not in A, FRESH(W) is in A, and nothing was seen to hold the original: it may be there unseen
+             or W is a kernel of unknown effect and touches v at all; or where W hits memory could not be told, and v is
+             touched or wants the original; or ORIG(W) is in I and not in A, FRESH(W) is in A, and nothing was seen to hold the original: it may be there unseen
   fresh      otherwise
 The worst over all W is the value's verdict. An output's may be worse than that of its value, see `blame`.
 
@@ -189,7 +189,9 @@ class Comparison:
             verdict = Verdict.LATENT
         else:
             verdict = Verdict.FRESH
-        if write.unknown or write.index in self.undecided:
+        is_undecided = write.index in self.undecided
+        if write.unknown or is_undecided:
+            is_touched = is_touched or (is_undecided and original)
             verdict = Verdict.UNKNOWN if is_touched or verdict is not Verdict.FRESH else Verdict.FRESH
         return None if verdict is Verdict.FRESH else Cause(write.index, verdict, lucky, tuple(raced))
 
