@@ -10,7 +10,8 @@ For each hidden write W and value v, with I its intended set and A its actual on
   latent     neither, and a read on the way was lucky: nothing but the schedule's order makes it right
   unknown    neither stale nor clobbered, and a read on the way races with the kernel: what it sees is up to the hardware;
              or W is a kernel of unknown effect and touches v at all; or where W hits memory could not be told, and v is
-             touched or wants the original; or ORIG(W) is in I and not in A, FRESH(W) is in A, and nothing was seen to hold the original: it may be there unseen
+             touched or wants the original; or ORIG(W) is in I and not in A, FRESH(W) is in A, and nothing was seen to hold
+             the original: it may be there unseen
   fresh      otherwise
 The worst over all W is the value's verdict. An output's may be worse than that of its value, see `blame`.
 
