@@ -103,7 +103,7 @@ def find_linear(
 def _find_bound(module: HloModule, predicate: HloInstruction, element: int) -> int | None:
     """The largest value of the element with which the loop goes on."""
     fusions: tuple[HloInstruction, ...] = ()
-    while predicate.opcode in ("fusion", "copy", "bitcast"):
+    while predicate.opcode == "fusion" or predicate.opcode in _SAME:
         if predicate.opcode == "fusion":
             fusions = (*fusions, predicate)
             predicate = module.computations[predicate.called_computations[0]].root
