@@ -216,7 +216,10 @@ def inspect_input(folder: Path, translator: Translator, cache: Cache) -> str:
 
 @contextmanager
 def limits() -> Iterator[None]:
-    """The process may not grow beyond MEMORY; `watched` ends what takes longer than SECONDS."""
+    """The process may not grow by more than MEMORY; `watched` ends what takes longer than SECONDS.
+
+    A process that has no room left for a thread's first step waits for it without end, hence no bound below what it has.
+    """
 
     def ring(number: int, frame: object) -> None:
         raise Hang
@@ -224,7 +227,8 @@ def limits() -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     numbers = (signal.SIGUSR1, signal.SIGVTALRM)
     before = [signal.signal(number, ring) for number in numbers]
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, hard))
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY, hard))
     try:
         yield
     finally:
