@@ -44,6 +44,8 @@ class LoadedModule:
     optimized: HloModule
     programs: tuple[HloModule, ...]
     """The module before optimizations: none where there is none, several where its order is not known."""
+    is_numbered: bool
+    """The ids of the programs' instructions rise in the order in which they were written; HLO text has no ids."""
     buffers: BufferAssignment | None
     notes: tuple[str, ...]
     """Notes on files that could not be read, one line each."""
@@ -75,12 +77,22 @@ def load_module(files: ModuleFiles, translate: Translate) -> LoadedModule:
         if buffers is None and files.buffers:
             buffers = _read_buffers(files.buffers, optimized, notes)
         programs: tuple[HloModule, ...] = ()
+        is_numbered = True
         if files.program:
             try:
-                programs, _ = _read_first(files.program, lambda path: _parse_programs(path, translate), notes)
+                (programs, is_numbered), _ = _read_first(
+                    files.program, lambda path: _parse_programs(path, translate), notes
+                )
             except ArtifactError as error:
                 notes.append(str(error))
-    return LoadedModule(files=files, optimized=optimized, programs=programs, buffers=buffers, notes=tuple(notes))
+    return LoadedModule(
+        files=files,
+        optimized=optimized,
+        programs=programs,
+        is_numbered=is_numbered,
+        buffers=buffers,
+        notes=tuple(notes),
+    )
 
 
 def _parse(path: Path, translate: Translate) -> tuple[HloModule, BufferAssignment | None]:
@@ -93,17 +105,18 @@ def _parse(path: Path, translate: Translate) -> tuple[HloModule, BufferAssignmen
         raise ArtifactError(f"`{path.name}`: {error}") from error
 
 
-def _parse_programs(path: Path, translate: Translate) -> tuple[HloModule, ...]:
+def _parse_programs(path: Path, translate: Translate) -> tuple[tuple[HloModule, ...], bool]:
+    """Returns the programs that the file may stand for, and `LoadedModule.is_numbered`."""
     data = read_content(path)
     if _require_module(path, data) is not Form.TEXT:
-        return (_parse(path, translate)[0],)
+        return (_parse(path, translate)[0],), True
     translated = translate(data, path.name)
     module = parse_hlo_module(translated)
     if is_tagged(module):
-        return (module,)
+        return (module,), False
     proto = HloModuleProto()
     proto.ParseFromString(translated)
-    return tuple(parse_module(ordered) for ordered in make_program_orders(proto))
+    return tuple(parse_module(ordered) for ordered in make_program_orders(proto)), False
 
 
 def _require_module(path: Path, data: bytes) -> Form:

@@ -106,6 +106,8 @@ class Compilation:
     """The launches with their command buffers; None if XLA wrote none or they could not be read."""
     command_order: CommandOrder | None = None
     """What order its command buffers keep, by XLA's flags; None where these are not known."""
+    is_numbered: bool = True
+    """The ids of the program's instructions rise in the order in which they were written; HLO text has no ids."""
     is_foreign: bool = True
     """It came from elsewhere: tags count as far as the operands agree with them (see `belief`). Else our worker put them."""
 
@@ -337,7 +339,9 @@ def _compute_context(
 
 def _are_tags_used(compilation: Compilation, program: HloModule) -> bool:
     """Whether the tags in its names are believed to be those that our worker gave the program's operations."""
-    return is_tagged(program) and (not compilation.is_foreign or are_in_order(program))
+    return is_tagged(program) and (
+        not compilation.is_foreign or are_in_order(program, is_numbered=compilation.is_numbered)
+    )
 
 
 def _list_contradictions(

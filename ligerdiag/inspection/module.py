@@ -193,6 +193,7 @@ class ModuleInspector:
                 name=loaded.files.id,
                 program=program,
                 as_written=False,
+                is_numbered=loaded.is_numbered,
                 optimized=loaded.optimized,
                 buffers=loaded.buffers,
                 output_names=(),

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from ligerdiag.analysis.explain.drift import Drift, NeighbourhoodPair
 from ligerdiag.codec import JsonObject
-from ligerdiag.judgement.answers import Bisection, BisectionRow, ComparedSide, Difference, DifferenceReport
+from ligerdiag.judgement.bisection import Bisection, BisectionRow
+from ligerdiag.judgement.difference import ComparedSide, Difference, DifferenceReport
 from ligerdiag.model.findings import SourceLine
 from ligerdiag.model.report import SCHEMA_VERSION
 from ligerdiag.model.schedule_view import Neighbourhood, Reader

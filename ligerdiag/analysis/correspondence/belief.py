@@ -113,16 +113,17 @@ class Belief:
         return bool(path) and (path[-1] < 0 or bool(self.find_operations(optimized, instruction)))
 
 
-def are_in_order(program: HloModule) -> bool:
-    """Whether the tags rise in each computation, one StableHLO operation after the other, and none is before its operands.
+def are_in_order(program: HloModule, *, is_numbered: bool = True) -> bool:
+    """Returns whether the tags rise in each computation, one StableHLO operation after the other, and none is before its
+    operands. Constants come first, wherever they are used.
 
-    Constants come first, wherever they are used.
+    is_numbered: the instructions' ids say their order. HLO text has none: only operands speak there.
     """
-    footprints = compute_footprints(program, number_kernels(program))
+    footprints = compute_footprints(program, number_kernels(program)) if is_numbered else None
     return all(_is_in_order(program, computation, footprints) for computation in program.computations.values())
 
 
-def _is_in_order(program: HloModule, computation: HloComputation, footprints: Mapping[int, Footprint]) -> bool:
+def _is_in_order(program: HloModule, computation: HloComputation, footprints: Mapping[int, Footprint] | None) -> bool:
     keys: dict[int, int] = {}
     last = 0
     for one in computation.instructions:
@@ -131,6 +132,8 @@ def _is_in_order(program: HloModule, computation: HloComputation, footprints: Ma
         if path and before > path[-1]:
             return False
         keys[one.id] = path[-1] if path else before
+    if footprints is None:
+        return True
     for one in sorted(computation.instructions, key=lambda one: one.id):
         if one.id in program.tags and one.opcode not in _NOT_OPERATIONS and footprints.get(one.id):
             if keys[one.id] < last:

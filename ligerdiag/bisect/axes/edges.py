@@ -21,7 +21,7 @@ from ligerdiag.bisect.search.searches import Completeness, Knobs, MinimalSets, M
 from ligerdiag.bisect.search.trial import BisectOptions, Draft, Outcome, Trial
 from ligerdiag.errors import CaseError
 from ligerdiag.inspection.artifact import WrittenOperand
-from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
+from ligerdiag.judgement.bisection import Axis, Bisection, BisectionRow
 from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.source_text import compute_place
 from ligerdiag.text import count_of, join_words
