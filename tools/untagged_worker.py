@@ -17,7 +17,8 @@ def prepare() -> Answerer:
     import jax
 
     from ligerdiag.compile import worker
-    from ligerdiag.compile.lowering import compile_job, lower_case
+    from ligerdiag.compile.lowering import compile_job
+    from ligerdiag.compile.lowering.lowering import lower_case
 
     answer = worker.prepare()
     compile_job.lower_case = partial(lower_case, tagged=False)
