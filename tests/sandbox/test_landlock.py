@@ -80,11 +80,11 @@ subprocess.run(['sh', '-c', 'cat y > z'], check=True, stdout=subprocess.DEVNULL)
 
 def test_no_process_outside_gets_its_signals(ours: Path) -> None:
     code = """
-from ligerdiag.sandbox import landlock
+from ligerdiag.sandbox import confinement
 import ctypes
 own_child = subprocess.Popen(['sleep', '60'])
 own_child.kill()
-print(own_child.wait(), landlock.find_version(ctypes.CDLL(None)))
+print(own_child.wait(), confinement.find_version(ctypes.CDLL(None)))
 os.kill(os.getppid(), 0)
 """
     done = run(code, ours, ours.with_name("own"))
