@@ -26,6 +26,7 @@ class Visit:
 
     def __init__(self, browser: "Browser", **options: object) -> None:
         self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
+        self.context.set_default_timeout(600_000)  # guards against a hang; a busy machine may take minutes
         self.page = self.context.new_page()
         self.complaints: list[str] = []
         self.requests: list[str] = []
