@@ -118,8 +118,7 @@ class KernelCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """The origin of an artifact: program, target and toolchain. Another case with the very same program shares the
-    artifact."""
+    """The origin of an artifact: program, target and toolchain."""
 
     format_version: int
     key: str

@@ -153,6 +153,8 @@ def remove_stale_folders_once() -> None:
 
 
 _KEY = re.compile(r"[0-9a-f]{64}")
+_PROGRAM_DIGITS = 40
+"""Of a key; 160 bits do not collide by chance."""
 
 
 def find_artifact(artifacts: Path, key: str, not_before: float = 0.0) -> Artifact | None:
@@ -169,12 +171,30 @@ def find_artifact(artifacts: Path, key: str, not_before: float = 0.0) -> Artifac
         return None
 
 
+def join_key(program: str, names: str) -> str:
+    """Returns a key that begins with the program's hash and ends with that of the names; both have 64 digits."""
+    return program[:_PROGRAM_DIGITS] + names[_PROGRAM_DIGITS:]
+
+
+def get_program(key: str) -> str:
+    """Returns the part of a key that artifacts of one program share."""
+    return key[:_PROGRAM_DIGITS]
+
+
+def find_same_program(artifacts: Path, key: str, not_before: float = 0.0) -> Artifact | None:
+    """Returns a whole artifact of the same program under other names, the first by its key; see `find_artifact`."""
+    if not _KEY.fullmatch(key):
+        return None
+    keys = sorted(path.name for path in artifacts.glob(f"{get_program(key)}*"))
+    return next((found for one in keys if (found := find_artifact(artifacts, one, not_before)) is not None), None)
+
+
 @contextmanager
 def hold_key(artifacts: Path, key: str) -> Generator[None]:
-    """Holds the key's lock; waits for the process that has it."""
+    """Holds the lock of the key's program; waits for the process that has it."""
     locks = artifacts.parent / "locks"
     locks.mkdir(parents=True, exist_ok=True)
-    with (locks / f"{key}.lock").open("w") as file:
+    with (locks / f"{get_program(key)}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

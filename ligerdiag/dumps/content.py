@@ -127,6 +127,8 @@ _STABLEHLO = re.compile(rb"#loc|module(?:\s*@|\s*\{|\s+attributes\b)")
 _UTF8_MARK, _UTF16_MARKS = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")
 _MODULE_LINE = re.compile(rb"^[ \t>]*HloModule[ \t]", re.MULTILINE)
 _QUOTED = re.compile(rb"^[ \t]*(?:>[ \t]?)+", re.MULTILINE)
+_HLO_LINE = re.compile(rb"^[ \t]*(?:ENTRY[ \t]|(?:ROOT[ \t]+)?%?[\w.-]+[ \t]*=[ \t]|.*\{[ \t\r]*$)", re.MULTILINE)
+_ENTRY = re.compile(rb"^[ \t]*ENTRY[ \t]", re.MULTILINE)
 _UNPRINTABLE = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
 
@@ -190,7 +192,8 @@ def unpack(data: bytes) -> bytes:
 def strip_paste(data: bytes) -> bytes:
     """HLO text without a byte order mark, quotation marks before each line, and what stands before and after the module.
 
-    Any other data stays as it is.
+    Any other data stays as it is. So do lines of HLO after the last closed computation: the text was cut off within them,
+    and without them a computation that another one calls would pass for the entry.
     """
     bare = data.removeprefix(_UTF8_MARK)
     if data.startswith(_UTF16_MARKS):
@@ -207,7 +210,12 @@ def strip_paste(data: bytes) -> bytes:
         text = _QUOTED.sub(b"", text)
     end = max(text.rfind(b"\n}"), text.rfind(b"\n }"))
     rest = text[end + 1 :].partition(b"\n")[2] if end >= 0 else b""
-    return text[: len(text) - len(rest)] if rest.strip() else text
+    return text[: len(text) - len(rest)] if rest.strip() and not _HLO_LINE.search(rest) else text
+
+
+def has_entry(text: bytes) -> bool:
+    """Returns whether HLO text says which computation is its entry. XLA's parser takes the last one where it does not."""
+    return _ENTRY.search(text) is not None
 
 
 def compute_form(data: bytes) -> Form:

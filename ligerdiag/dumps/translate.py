@@ -7,6 +7,7 @@ from typing import Self
 
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.artifacts.store import ScratchFolder
+from ligerdiag.dumps.content import has_entry
 from ligerdiag.dumps.text_worker import TextRequest, make_text_job
 from ligerdiag.errors import ArtifactError, CompileError, LigerdiagError
 from ligerdiag.toolchains.toolchain import current_toolchain
@@ -58,6 +59,8 @@ class Translator:
             data.decode("utf-8")
         except UnicodeDecodeError as error:
             raise ArtifactError(f"`{name}` is no HLO text: {error.reason} at byte {error.start}") from error
+        if not has_entry(data):
+            raise ArtifactError(f"`{name}` has no ENTRY computation: it is cut off, or a part of a module")
         pool, scratch = self._start(len(data))
         text, proto = scratch / "module.txt", scratch / "module.pb"
         seconds = self._timeout or TEXT_BASE_SECONDS + TEXT_SECONDS_PER_BYTE * len(data)

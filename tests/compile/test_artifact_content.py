@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.artifacts.artifact import Artifact
+from ligerdiag.artifacts.store import get_program
 from ligerdiag.compile.service import CompileResult
 from ligerdiag.hlo.module import parse_tag_path
 from ligerdiag.hlo.parse import load_hlo
@@ -97,7 +98,10 @@ def test_the_other_call_of_that_program_is_in_it(doubling: Results) -> None:
 
 
 def test_the_same_program_is_compiled_once(doubling: Results) -> None:
-    assert artifact_of(doubling, "step").directory == artifact_of(doubling, "again[same-True]").directory
+    step, again = (artifact_of(doubling, name) for name in ("step", "again[same-True]"))
+    assert (step.provenance.case_id, again.provenance.case_id) == ("step", "again[same-True]")
+    assert get_program(step.provenance.key) == get_program(again.provenance.key)
+    assert step.provenance.compile_seconds == again.provenance.compile_seconds
 
 
 def test_tagging_does_not_change_what_is_executed() -> None:

@@ -279,3 +279,37 @@ def test_a_folder_without_init_below_a_package_is_imported_anew_for_each_source(
         for name in ("one", "two"):
             (case,) = discover_cases([f"package/inner/{name}.py"], pool=single, directory=tmp_path)
             assert case.id == "mine"
+
+
+TWINS = (
+    MINE.replace("CASE = Case", "CASES = [Case").rstrip()
+    + ",\n    Case(name='twin', function=helper.f, args=(Arg(shape=(4,)),))]\n"
+)
+
+
+def compile_twins(folder: Path, cache: Path, target: Target, *order: str) -> dict[str, dict[str, bytes]]:
+    """Files of the two cases' artifacts, compiled one after the other, without what was measured."""
+    found: dict[str, dict[str, bytes]] = {}
+    with Pool(cache=Cache(cache), jobs=1) as pool:
+        cases = {case.id: case for case in discover_cases(["mine.py"], pool=pool, directory=folder)}
+        for name in order:
+            (result,) = compile_cases([cases[name]], [target], pool=pool)
+            assert result.artifact is not None, result.error
+            assert result.artifact.provenance.case_id == name
+            files = {path.name: path.read_bytes() for path in result.artifact.directory.iterdir()}
+            made = {key: value for key, value in json.loads(files["provenance.json"]).items() if "_seconds" not in key}
+            found[name] = files | {"manifest.json": b"", "provenance.json": json.dumps(made).encode()}
+    return found
+
+
+def test_cases_of_one_program_have_artifacts_of_their_own_names_in_any_order(project: Path, h100: Target) -> None:
+    (project / "mine.py").write_text(TWINS)
+    one = compile_twins(project, project / "one", h100, "mine", "twin")
+    other = compile_twins(project, project / "other", h100, "twin", "mine")
+    assert one == other
+    assert one["mine"]["optimized.hlo.pb"] == one["twin"]["optimized.hlo.pb"]
+    seconds = {
+        json.loads(path.read_text())["compile_seconds"]
+        for path in (project / "one").glob("artifacts/*/provenance.json")
+    }
+    assert len(seconds) == 1, "the program was compiled twice"

@@ -12,6 +12,8 @@ from ligerdiag.errors import ArtifactError
 from ligerdiag.untrusted_files import SMALL_UNPACKED_BYTES
 
 TEXT = b"HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n"
+CALLED = b"HloModule m\n\nc {\n  ROOT p = f32[] parameter(0)\n}\n\n"
+ENTRY = b"ENTRY e {\n  q = f32[] parameter(0)\n  ROOT r = f32[] call(q), to_apply=c\n}\n"
 PACKED = gzip.compress(TEXT, mtime=0)
 
 
@@ -127,13 +129,29 @@ def test_what_a_paste_adds_to_hlo_text_is_taken_away(pasted: bytes, tmp_path: Pa
     [
         TEXT,
         TEXT[:-4],
+        CALLED + ENTRY[:40],
+        CALLED + b"ENTRY e {",
+        CALLED + b"  ROOT p = f32[] parameter(0)",
+        CALLED + ENTRY[:-3] + b"\n  q = f32",
         b"BufferAssignment:\nallocation 0\nHloModule m\n}\nrest",
         b"\x0a\x07\x12\x05\nHloModule m\n}\nrest",
         b"// a > b\n" + TEXT.replace(b"m\n", b"m, entry_computation_layout={()->f32[]}\n"),
         b"\xff\xfe",
         "no module".encode("utf-16"),
     ],
-    ids=("text", "cut off", "buffers", "protobuf", "comment", "only a mark", "utf-16 of something else"),
+    ids=(
+        "text",
+        "cut off",
+        "in its entry",
+        "at its entry",
+        "without a head",
+        "in a line",
+        "buffers",
+        "protobuf",
+        "comment",
+        "only a mark",
+        "utf-16 of something else",
+    ),
 )
 def test_what_is_no_paste_says_the_same(data: bytes) -> None:
     stripped = strip_paste(data)

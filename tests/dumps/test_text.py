@@ -107,11 +107,12 @@ def test_text_without_tags_says_nothing_that_the_order_could_change(
     [
         (b"HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n", "no HLO text that jaxlib can parse"),
         (b"HloModule m\n\nENTRY e {\n  ROOT p = f32[] nonsense(q)\n}\n", "no HLO text that jaxlib can parse"),
+        (b"HloModule m\n\nc {\n  ROOT p = f32[] parameter(0)\n}\n", "`x.txt` has no ENTRY computation: it is cut off"),
         (b"HloModule m, " + b"{" * 200_000, "x.txt"),
         (b"HloModule m\n\nENTRY e {\n  ROOT p = " + b"(" * 300_000 + b"\n}\n", "x.txt"),
         (b"HloModule m \xff\xfe", "no HLO text"),
     ],
-    ids=("cut off", "no opcode", "braces", "deep", "no UTF-8"),
+    ids=("cut off", "no opcode", "no entry", "braces", "deep", "no UTF-8"),
 )
 def test_what_cannot_be_parsed_is_one_line_and_the_next_text_is_parsed(
     text: bytes, said: str, dumps: Path, translator: Translator

@@ -1,13 +1,13 @@
-"""Worker side: makes the artifact of one case, free of what only tells how many modules the process had before.
+"""Worker side: makes the artifact of one case.
 
-Worker side: makes the artifact of one case.
-
-1. The key is a hash of everything that decides the contents of the files: the program (StableHLO with tags and
+1. The key begins with a hash of everything that decides what is compiled: the program (StableHLO with tags and
    locations), its names, its calls, target, toolchain, flags, ties, the environment and the settings of JAX at that
-   time, and ligerdiag's own source for it.
-2. An artifact does not depend on what the worker had compiled before, except for the measured seconds.
-3. A complete artifact with that key is reused, whichever process made it. Otherwise it is made in a directory of its
-   own and moved into place when it is complete.
+   time, and ligerdiag's own source for it. It ends with a hash of the names that the artifact bears: of its case, file,
+   target and toolchain.
+2. An artifact does not depend on what the worker or the cache had before, except for the measured seconds.
+3. A complete artifact with that key is reused, whichever process made it. So are the files of one whose key begins in
+   the same way: another case has the very same program. Otherwise the artifact is made in a directory of its own and
+   moved into place when it is complete.
 """
 
 import json
@@ -15,7 +15,7 @@ import shutil
 import sys
 import traceback
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
@@ -28,17 +28,19 @@ from ligerdiag.artifacts.artifact import (
     FORMAT_VERSION,
     KERNEL_CALLS,
     LOG,
+    MANIFEST,
     OPTIMIZED,
     PROVENANCE,
     READERS,
     THUNKS,
     UNOPTIMIZED,
+    Artifact,
     Provenance,
     render_kernel_calls,
     render_provenance,
 )
 from ligerdiag.artifacts.call_records import Placement, compute_placements, render_kernel_launch, render_readers
-from ligerdiag.artifacts.store import find_artifact, hold_key, keep_artifact
+from ligerdiag.artifacts.store import find_artifact, find_same_program, hold_key, join_key, keep_artifact
 from ligerdiag.compile.cases.loader import CaseLoader
 from ligerdiag.compile.lowering.kernel_calls import find_live_tags, settle_calls
 from ligerdiag.compile.lowering.lowering import LoweredCase, lower_case
@@ -138,7 +140,9 @@ def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> Comp
     with hold_key(store, key):
         reused = find_artifact(store, key, request.not_before) is not None
         if not reused:
-            make_artifact(request, program, key, log, begin)
+            same = find_same_program(store, key, request.not_before)
+            if same is None or not _copy_artifact(same, request, key):
+                make_artifact(request, program, key, log, begin)
             keep_artifact(Path(request.scratch), store, key)
     return CompileAnswer(key=key, reused=reused, dependencies=loader.compute_dependencies())
 
@@ -161,7 +165,31 @@ def compute_key(request: CompileRequest, program: LoweredCase) -> str:
         [render_kernel_launch(launch) for launch in program.launches],
         program.text,
     )
-    return sha256(json.dumps(parts).encode()).hexdigest()
+    names = (request.case_id, str(request.source), request.target, request.toolchain)
+    return join_key(*(sha256(json.dumps(part).encode()).hexdigest() for part in (parts, names)))
+
+
+def _copy_artifact(same: Artifact, request: CompileRequest, key: str) -> bool:
+    """Fills the request's scratch directory with the files of an artifact of the same program, under the request's names.
+
+    Returns whether that worked: another process may remove the artifact at any time.
+    """
+    directory = Path(request.scratch)
+    try:
+        shutil.copytree(same.directory, directory, ignore=shutil.ignore_patterns(MANIFEST))
+    except OSError:
+        shutil.rmtree(directory, ignore_errors=True)
+        return False
+    provenance = replace(
+        same.provenance,
+        key=key,
+        case_id=request.case_id,
+        source=str(request.source),
+        target=request.target,
+        toolchain=request.toolchain,
+    )
+    (directory / PROVENANCE).write_text(render_provenance(provenance), encoding="utf-8")
+    return True
 
 
 def make_artifact(request: CompileRequest, program: LoweredCase, key: str, log: Path, begin: int = 0) -> Any:

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from ligerdiag.artifacts.artifact import PROVENANCE, Artifact, compute_file_sha256
 from ligerdiag.artifacts.cache import REPLAYS, Cache
+from ligerdiag.artifacts.store import get_program
 from ligerdiag.codec import FieldError, read_float, read_int, read_object
 from ligerdiag.compile.service import CompileEvent
 from ligerdiag.errors import LigerdiagError, describe_error
@@ -130,11 +131,11 @@ class Results:
         )
 
     def _ask(self, case: CaseSpec, artifact: Artifact, rows: bool) -> dict[str, object]:
-        key = {"artifact": artifact.provenance.key, "draws": case.draws}
+        key = {"artifact": get_program(artifact.provenance.key), "draws": case.draws}
         return {"question": "replay", **key, "rows": rows, **self._circumstances}
 
     def _ask_for_estimate(self, artifact: Artifact, cores: int) -> dict[str, object]:
-        key = {"artifact": artifact.provenance.key, "cores": cores}
+        key = {"artifact": get_program(artifact.provenance.key), "cores": cores}
         return {"question": "estimate", **key, **self._circumstances}
 
 
@@ -163,7 +164,7 @@ SLACK = 4 << 30
 
 type OnReplayEvent = Callable[[CompileEvent], None]
 type ReplayKey = tuple[str, str]
-"""Artifact's key, and what is drawn."""
+"""The part of an artifact's key that is its program's, and what is drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,7 +331,7 @@ def _estimate(artifact: Artifact, cores: int, results: Results) -> tuple[float, 
 
 
 def _compute_key(task: ReplayTask) -> ReplayKey:
-    return task.artifact.provenance.key, task.case.draws
+    return get_program(task.artifact.provenance.key), task.case.draws
 
 
 def _make_event(event: str, task: ReplayTask, done: int, total: int, *, cached: bool = False) -> CompileEvent:
