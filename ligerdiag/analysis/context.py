@@ -19,7 +19,7 @@ from ligerdiag.analysis.evaluation.memory_uses import Accesses, find_accesses
 from ligerdiag.analysis.evaluation.order import compute_logical_times
 from ligerdiag.analysis.evaluation.program_order import Intended
 from ligerdiag.analysis.evaluation.schedule_order import ScheduleEvaluation
-from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations
+from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations, find_unrelated
 from ligerdiag.analysis.races import find_concurrency, mark_races
 from ligerdiag.analysis.value_flow import FollowedWrites, follow_writes
 from ligerdiag.analysis.verdict.reads import judge_reads
@@ -168,6 +168,8 @@ def compute_context(
                 carried=compute_carried(optimized, carriers, candidates, space),
             )
             intended = run.run_intended()
+        if retagged is None and belief is None and not folded:
+            run = replace(run, unrelated=find_unrelated(intended, matching, space))
         wanted = frozenset(path for path, tagged in intended.tagged.items() if tagged.labels)
         actual = run.run_actual(wanted | candidates.keys())
     pair = EvaluatedPair(

@@ -82,6 +82,8 @@ class Evaluations:
     races: tuple[Race, ...] = ()
     carried: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
     """Instruction id in the optimized module to the ORIG labels that start there."""
+    unrelated: Mapping[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
+    """See `find_unrelated`."""
 
     def is_own(self, path: TagPath, instruction: HloInstruction) -> bool:
         """Whether an instruction of the optimized module surely is the author's operation or a clone of it."""
@@ -125,8 +127,37 @@ class Evaluations:
             marked=join_marks(marked or {}, others),
             raced=in_flight,
             carried=self.carried,
+            unrelated=self.unrelated,
             sights=sights,
         ).run()
+
+
+def find_unrelated(intended: Intended, matching: Matching, space: LabelSpace) -> Mapping[int, tuple[Labels, ...]]:
+    """Returns, for each call in the optimized module, the ORIG labels that its operands cannot have, operand by operand.
+
+    XLA keeps the data flow that it knows. An operand that has to do with a write neither before nor after it, in the
+    program, does not depend on what stood there: an operation that carries the original in the schedule was joined with
+    one of the operand's own (two products with a factor in common, the halo of two shards).
+    """
+    found: dict[int, tuple[Labels, ...]] = {}
+    for call, writes in matching.by_call.items():
+        given = [intended.operands.get(write.index) for write in writes if write.index not in matching.ambiguous]
+        if not given or len(given) < len(writes) or None in given:
+            continue
+        operands = [0] * max(len(one) for one in given if one is not None)
+        for one in given:
+            operands = [known | new for known, new in zip(operands, one or (), strict=False)]
+        found[call] = tuple([_list_untouched(labels, space) for labels in operands])
+    return found
+
+
+def _list_untouched(labels: Labels, space: LabelSpace) -> Labels:
+    """All ORIG labels of the writes that a set has no label of."""
+    originals = 0
+    for write in range(space.writes):
+        if not labels & (space.all_fresh(write) | space.all_original(write)):
+            originals |= space.all_original(write)
+    return originals
 
 
 def is_named_after(path: TagPath, instruction: HloInstruction) -> bool:

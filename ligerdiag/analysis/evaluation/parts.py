@@ -5,12 +5,13 @@ several all-reduces, and slices the result apart again. Without pieces every res
   (1) A concatenation has a piece for each operand.
   (2) A slice inside one piece has that piece's set.
   (3) Elementwise operations, transposes, broadcasts, reductions over other dimensions, and products over other dimensions
-      keep the pieces; what else they read is added to each.
+      keep the pieces; what else they read is added to each. So do bitcasts and reshapes where each piece stays whole.
   (4) Everything else forgets them: its set is the union.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from ligerdiag.analysis.evaluation.labels import Labels
 from ligerdiag.hlo.module import HloInstruction
@@ -71,6 +72,8 @@ def follow_parts(instruction: HloInstruction, operands: Sequence[PartedValue]) -
     match instruction.opcode:
         case "slice":
             return _slice(instruction, shape, parts)
+        case "bitcast" | "reshape":
+            return _reinterpret(instruction, shape, parts)
         case "transpose":
             return parts.placed(shape, list(instruction.proto.dimensions).index(parts.dimension))
         case "broadcast":
@@ -115,6 +118,37 @@ def _slice(instruction: HloInstruction, shape: tuple[int, ...], parts: Parts) ->
             found |= labels
         return found
     return Parts(shape, parts.dimension, tuple([l for l, _ in inside]), tuple([labels for _, labels in inside]))
+
+
+def _reinterpret(instruction: HloInstruction, shape: tuple[int, ...], parts: Parts) -> PartedValue | None:
+    """The same elements in another shape: pieces stay as long as they are whole rows of some dimension of it.
+
+    A reshape keeps the order of the elements by their indices, a bitcast that in memory.
+    """
+    if 0 in shape:
+        return None
+    before, after = list(range(len(parts.shape))), list(range(len(shape)))
+    if instruction.opcode == "bitcast":
+        before = _list_major_to_minor(instruction.operands[0], parts.shape)
+        after = _list_major_to_minor(instruction, shape)
+    place = before.index(parts.dimension)
+    repeats = prod(parts.shape[d] for d in before[:place])
+    row = prod(parts.shape[d] for d in before[place + 1 :])
+    for number, dimension in enumerate(after):
+        new_row = prod(shape[d] for d in after[number + 1 :])
+        fits = (
+            prod(shape[d] for d in after[:number]) == repeats and shape[dimension] * new_row == parts.limits[-1] * row
+        )
+        if fits and all(limit * row % new_row == 0 for limit in parts.limits):
+            limits = tuple([limit * row // new_row for limit in parts.limits])
+            return Parts(shape, dimension, limits, parts.labels)
+    return None
+
+
+def _list_major_to_minor(instruction: HloInstruction, shape: tuple[int, ...]) -> list[int]:
+    """Dimensions as they lie in memory; of an array without a layout, XLA's default."""
+    minor_to_major = list(instruction.shape.layout.minor_to_major)
+    return minor_to_major[::-1] if len(minor_to_major) == len(shape) else list(range(len(shape)))
 
 
 def _find_dot_dimension(dot: HloInstruction, side: int, dimension: int) -> int | None:

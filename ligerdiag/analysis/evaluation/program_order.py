@@ -65,6 +65,8 @@ class Intended:
     """Per leaf of the entry root, in order."""
     tagged: Mapping[TagPath, TaggedSet]
     """Every operation that computes and has a tag."""
+    operands: Mapping[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
+    """Hidden write to what its kernel's operands hold when it is called, each in all iterations together."""
 
 
 def compute_intended(
@@ -132,6 +134,8 @@ class _Evaluation:
     """Tag paths of the calls that hidden writes are of."""
     _carrying: frozenset[int] = field(init=False)
     """Ids of the carriers, by whatever path of calls."""
+    _given: dict[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
+    """See `Intended.operands`."""
 
     def __post_init__(self) -> None:
         self._carrying = frozenset([number for _, number in self.carriers.instructions])
@@ -151,7 +155,7 @@ class _Evaluation:
                 labels |= self.space.original(write)
             arguments.append(self.allocate(parameter.shape, labels))
         root = self.run(self.module.entry, arguments, (), 0)
-        return Intended(tuple(self.read_leaves(self.module.entry.root, root)), self.tagged)
+        return Intended(tuple(self.read_leaves(self.module.entry.root, root)), self.tagged, self._given)
 
     def allocate(self, shape: ShapeProto, labels: Labels) -> StoredValue:
         """New storage of this shape, every leaf with the same set."""
@@ -245,6 +249,9 @@ class _Evaluation:
         sets = [(one | doubts) & certain for one in self._read_as_it_was(call, operands)]
         # the call itself reads what it overwrites, folded or not
         transfer = transfer_call(self.effects_of(call), sets, own, self.space)
+        for write in own:
+            known = self._given.get(write.index, (0,) * len(sets))
+            self._given[write.index] = tuple([one | new for one, new in zip(known, sets, strict=False)])
         for number, dropped, added in transfer.written:
             write = next(w for w in own if w.operand == number)
             for index in list_leaves(operands[number]):

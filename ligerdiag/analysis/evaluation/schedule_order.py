@@ -51,6 +51,8 @@ class ScheduleEvaluation:
     """Instruction id, scheduled or fused, to marks that its results get."""
     carried: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
     """Instruction id to the ORIG labels that start there (see `carriers`)."""
+    unrelated: Mapping[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
+    """Id of a call to the ORIG labels that its operands cannot have, operand by operand."""
     sights: bool = True
     """Sightings are wanted; without them, an evaluation is about its outputs."""
     raced: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
@@ -298,10 +300,14 @@ class ScheduleEvaluation:
     def call_fused(self, call: HloInstruction, operands: list[Labels]) -> Labels:
         """Run a custom call, (6): hidden writes change memory; returns the set of its results."""
         own = self.writes.get(call.id, ())
+        unrelated = self.unrelated.get(call.id, ())
+        if len(unrelated) == len(operands):
+            operands = [labels & ~foreign for labels, foreign in zip(operands, unrelated, strict=True)]
         operands = forget_other_slices(operands, own, self._by_call.get(call.id, ()), self.space)
         transfer = transfer_call(self.effects_of(call), operands, own, self.space)
         for (_, dropped, added), write in zip(transfer.written, own, strict=True):
             self._met.add(write.index)
+            dropped |= unrelated[write.operand] if len(unrelated) == len(operands) else 0
             if operands[write.operand] & self.space.all_original(write.index):
                 self._traced.add(write.index)
             for actual in self._by_call.get(call.id, ()):
