@@ -301,18 +301,20 @@ class ScheduleEvaluation:
         """Run a custom call, (6): hidden writes change memory; returns the set of its results."""
         own = self.writes.get(call.id, ())
         unrelated = self.unrelated.get(call.id, ())
-        if len(unrelated) == len(operands):
-            operands = [labels & ~foreign for labels, foreign in zip(operands, unrelated, strict=True)]
+        if len(unrelated) != len(operands):
+            unrelated = (0,) * len(operands)
+        operands = [labels & ~foreign for labels, foreign in zip(operands, unrelated, strict=True)]
         operands = forget_other_slices(operands, own, self._by_call.get(call.id, ()), self.space)
         transfer = transfer_call(self.effects_of(call), operands, own, self.space)
         for (_, dropped, added), write in zip(transfer.written, own, strict=True):
             self._met.add(write.index)
-            dropped |= unrelated[write.operand] if len(unrelated) == len(operands) else 0
             if operands[write.operand] & self.space.all_original(write.index):
                 self._traced.add(write.index)
             for actual in self._by_call.get(call.id, ()):
                 if actual.call is call and actual.write == write.index:
-                    self.memory.overwrite(actual, dropped, added | self.marked.get(call.id, 0))
+                    self.memory.overwrite(
+                        actual, dropped | unrelated[write.operand], added | self.marked.get(call.id, 0)
+                    )
         return transfer.results
 
     def _start_async(self, instruction: HloInstruction, frames: Frames, level: int) -> None:
