@@ -87,7 +87,7 @@ class Operation:
     index: int
     """Its own index in the function."""
     text: str
-    """Its line of the printed module; empty if it is unknown, and for operations with regions."""
+    """Its line of the printed module, the first line where it has regions; empty if it is unknown."""
     callee: str
     """Of `tt.call`: the function's name. Empty otherwise."""
     assembly: str
@@ -149,6 +149,7 @@ def parse_ttir(source: bytes) -> TtirModule:
     module.walk(handles.append)
     lines, places = _align(module, handles)
     reader = _Reader(handles, lines, places)
+    reader.add_first_lines(libtriton.print_module(module))
     functions: dict[str, Function] = {}
     for handle in handles:
         if handle.get_name() == "tt.func":
@@ -212,6 +213,28 @@ class _Reader:
             self._members[number].append(position)
             blocks = self._regions[number].blocks
             self._block_of[position] = numbers.setdefault(block.id(), len(blocks) - 1)
+
+    def add_first_lines(self, text: str) -> None:
+        """Of operations with regions, which are printed before what they hold; of none where the text does not fit."""
+        before: list[int] = []
+        pending = [
+            position
+            for position, handle in reversed(list(enumerate(self._handles)))
+            if handle.get_name() == "tt.func" and not handle.get_num_operands()
+        ]
+        while pending:
+            position = pending.pop()
+            handle = self._handles[position]
+            if handle.get_num_regions() and handle.get_name() != "tt.func":
+                before.append(position)
+            inner = [
+                member
+                for number in range(handle.get_num_regions())
+                for member in self._members[handle.get_region(number).id()]
+            ]
+            pending.extend(reversed(inner))
+        lines = libtriton.align_first_lines(text, [self._handles[position].get_name() for position in before])
+        self._lines = {**self._lines, **dict(zip(before, lines, strict=False))}
 
     def read_function(self, handle: libtriton.MlirOperation) -> Function:
         types: dict[int, str] = {}

@@ -1,0 +1,332 @@
+"""The launch's memory: loads and stores of all programs of a batch, checked against each argument's bounds.
+
+1. A window of regular steps is a view of the argument's bytes; anything else is gathered element by element.
+2. An element outside of its argument is noted; a load of it gives zero, and a store to it is dropped.
+3. Of several lanes that store to one address, the last one's value stays, as in Triton's own interpreter.
+4. What a store overwrites is kept until the batch is done: a batch whose programs turn out to meet is taken back.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Literal
+
+import numpy as np
+
+from ligerdiag.effects.ttir.module import Operation
+from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.triton_ir.outcome import OutOfBounds
+from ligerdiag.replay.triton_ir.values import REGION_BITS, Active, DType, Sum, to_array
+from ligerdiag.replay.triton_ir.windows import Window, find_box, find_window, make_address
+
+FEW_ELEMENTS = 64
+"""Of a program's window: below it, programs at irregular distances are gathered together rather than one by one."""
+
+type Kind = Literal["load", "store", "atomic"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Buffer:
+    """The bytes of one argument."""
+
+    data: Array
+    """u8[bytes], of the caller's own memory."""
+    address: int
+    """Where they lie in this process."""
+
+
+def make_buffer(array: Array) -> Buffer:
+    """Returns the bytes of an array that may be overwritten; raises ValueError for one that may not."""
+    if not array.flags.c_contiguous:
+        raise ValueError("Expected a contiguous array")
+    data = array.reshape(-1).view(np.uint8)
+    return Buffer(data=data, address=array.ctypes.data)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Access:
+    """What one operation accessed, once."""
+
+    kind: Kind
+    operation: Operation
+    width: int
+    """Bytes of an element."""
+    window: Window | None
+    argument: int
+    programs: Array
+    """i64[n]: numbers within the batch; of a window, of those that share the one start the first and the last."""
+    offsets: Array
+    """i64[n]: byte offsets from the argument's start, where `window` is None; of no meaning otherwise."""
+
+
+@dataclass(slots=True, eq=False)
+class Journal:
+    """What a batch did beside computing; dropped where the batch is taken back."""
+
+    accesses: list[Access] = field(default_factory=list[Access])
+    outside: list[OutOfBounds] = field(default_factory=list[OutOfBounds])
+    overwritten: list[tuple[Array, Array | None, Array]] = field(
+        default_factory=list[tuple[Array, Array | None, Array]]
+    )
+    """View, places in it, and what stood there."""
+    printed: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    failed: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    used_atomics: bool = False
+
+    def take_back(self) -> None:
+        """Restores the memory."""
+        for view, places, old in reversed(self.overwritten):
+            if places is None:
+                view[...] = old
+            else:
+                view[places] = old
+
+
+class Memory:
+    """Arguments by number, and access to them by address."""
+
+    def __init__(self, buffers: Sequence[Buffer | None], watched: frozenset[int]) -> None:
+        """watched: the arguments whose accesses are noted."""
+        self.buffers, self._watched = tuple(buffers), watched
+        self.journal = Journal()
+        self.keeps_overwritten = True
+        self.numbers = np.zeros(1, np.int64)
+        """Of the programs of the batch, in the grid."""
+
+    def load(
+        self, op: Operation, address: Array | Sum, mask: Array | None, other: Array | None, dtype: DType, active: Active
+    ) -> Array:
+        """Returns the elements, of dtype; `other` (zero where None) where the mask is false."""
+        storage = np.dtype(np.uint8) if dtype == np.bool_ else dtype
+        window = self._find_window(address, mask, active, storage.itemsize)
+        if window == "nothing":
+            shape = np.broadcast_shapes(address.shape, (1,) if mask is None else mask.shape)
+            return _fill(shape, other, dtype)
+        if window is None:
+            return self._gather(op, address, mask, other, dtype, active)
+        self._note(op, "load", storage.itemsize, window, active)
+        views = self._view(window, storage)
+        programs = window.programs
+        subset = programs is not None and (window.starts.size > 1 or mask is not None)
+        size = self.numbers.size if subset else window.starts.size
+        rank = address.ndim - 1
+        shape = np.broadcast_shapes(address.shape[1:], (1,) * rank if mask is None else mask.shape[1:])
+        if not subset and window.counts == shape and len(views) == 1:
+            return views[0].copy() if dtype != np.bool_ else views[0] != 0
+        out = _fill((size, *shape), other if mask is not None else None, dtype)
+        place = tuple(slice(first, first + count) for first, count in zip(window.corner, window.counts, strict=True))
+        if len(views) == 1:
+            out[(programs if subset and programs is not None else slice(None), *place)] = views[0]
+        else:
+            for row, view in zip(range(size) if programs is None else programs, views, strict=True):
+                out[(row, *place)] = view[0]
+        return out
+
+    def store(self, op: Operation, address: Array | Sum, value: Array, mask: Array | None, active: Active) -> None:
+        """Writes the elements where the mask is true."""
+        if value.dtype == np.bool_:
+            value = value.astype(np.uint8)
+        width = value.dtype.itemsize
+        if address.shape[0] == 1 and self.numbers.size > 1:  # all programs at one place: the last one's value stays
+            last = self.numbers.size - 1 if active is None else int(np.flatnonzero(active)[-1])
+            masks_differ = mask is not None and mask.shape[0] > 1
+            if not masks_differ:
+                value = value[last : last + 1] if value.shape[0] > 1 else value
+        window = self._find_window(address, mask, active, width)
+        if window == "nothing":
+            return
+        spread = any(own > 1 and there == 1 for own, there in zip(value.shape, address.shape, strict=True))
+        if window is None or spread:
+            self._scatter(op, address, value, mask, active)
+            return
+        self._note(op, "store", width, window, active)
+        place = tuple(
+            slice(first, first + count) if own > 1 else slice(None)
+            for first, count, own in zip(window.corner, window.counts, value.shape[1:], strict=True)
+        )
+        rows = window.programs if window.programs is not None and value.shape[0] > 1 else slice(None)
+        source = value[rows][(slice(None), *place)]
+        views = self._view(window, value.dtype)
+        for number, view in enumerate(views):
+            if self.keeps_overwritten:
+                self.journal.overwritten.append((view, None, view.copy()))
+            view[...] = source if len(views) == 1 else source[number if source.shape[0] > 1 else 0]
+
+    def _find_window(
+        self, address: Array | Sum, mask: Array | None, active: Active, width: int
+    ) -> Window | Literal["nothing"] | None:
+        box = find_box(mask, active, address.ndim - 1)
+        if box is None:
+            return None
+        if box.is_empty:
+            return "nothing"
+        window = find_window(address, box)
+        if window is None or not 0 <= window.argument < len(self.buffers):
+            return None
+        buffer = self.buffers[window.argument]
+        low, high = window.get_ends(width)
+        if buffer is None or low < 0 or high > buffer.data.size:
+            return None
+        if window.find_stride() is None and prod(window.counts) < FEW_ELEMENTS:
+            return None
+        return window
+
+    def _view(self, window: Window, dtype: DType) -> list[Array]:
+        """One view [programs, *counts], or one [1, *counts] for each program."""
+        buffer = self.buffers[window.argument]
+        assert buffer is not None
+        stride = window.find_stride()
+        if stride is not None:
+            shape = (window.starts.size, *window.counts)
+            starts, strides = [int(window.starts[0])], (stride, *window.steps)
+        else:
+            shape = (1, *window.counts)
+            starts, strides = [int(start) for start in window.starts], (0, *window.steps)
+        return [np.ndarray(shape, dtype, buffer.data.data, start, strides) for start in starts]
+
+    def _note(self, op: Operation, kind: Kind, width: int, window: Window, active: Active) -> None:
+        if window.argument not in self._watched:
+            return
+        count = self.numbers.size
+        programs = window.programs
+        if programs is None:
+            programs = np.arange(count) if active is None else np.flatnonzero(active)
+        if window.starts.size == 1 and programs.size > 1:
+            programs = programs[[0, -1]]
+        self.journal.accesses.append(
+            Access(
+                kind=kind,
+                operation=op,
+                width=width,
+                window=window,
+                argument=window.argument,
+                programs=programs,
+                offsets=window.starts,
+            )
+        )
+
+    def reach(
+        self, op: Operation, kind: Kind, address: Array | Sum, mask: Array | None, active: Active, width: int, shape: tuple[int, ...]
+    ) -> tuple[tuple[int, ...], list[tuple[int, Array, Array]]]:
+        """Returns the shape [programs, *block], at least `shape`, and for each argument its number, the lanes and their byte offsets.
+
+        Lanes are flat numbers in the shape, ascending. Elements outside of their argument are noted and left out.
+        """
+        addresses = to_array(address)
+        rank = addresses.ndim - 1
+        shape = np.broadcast_shapes(addresses.shape, shape, (1,) if mask is None else mask.shape)
+        shape = (self.numbers.size, *shape[1:])
+        chosen = np.ones((1,) * (rank + 1), bool) if mask is None else mask
+        if active is not None:
+            chosen = chosen & active.reshape(-1, *(1,) * rank)
+        if bool(chosen.all()):
+            lanes = np.arange(prod(shape))
+            found = np.broadcast_to(addresses, shape).reshape(-1)
+        else:
+            lanes = np.flatnonzero(np.broadcast_to(chosen, shape))
+            found = np.broadcast_to(addresses, shape).reshape(-1)[lanes]
+        arguments = ((found + (1 << (REGION_BITS - 1))) >> REGION_BITS) - 1
+        parts: list[tuple[int, Array, Array]] = []
+        if not found.size:
+            return shape, parts
+        first = int(arguments[0])
+        numbers = [first] if bool((arguments == first).all()) else [int(n) for n in np.unique(arguments)]
+        per_program = prod(shape[1:])
+        for number in numbers:
+            own = slice(None) if len(numbers) == 1 else arguments == number
+            lane, offsets = lanes[own], found[own] - make_address(number)
+            buffer = self.buffers[number] if 0 <= number < len(self.buffers) else None
+            size = buffer.data.size if buffer is not None else 0
+            inside = (offsets >= 0) & (offsets <= size - width)
+            if not bool(inside.all()):
+                self._note_outside(op, kind, number if buffer is not None else None, width, lane, offsets, ~inside, shape)
+                lane, offsets = lane[inside], offsets[inside]
+            if not lane.size or buffer is None:
+                continue
+            if number in self._watched:
+                self.journal.accesses.append(
+                    Access(
+                        kind=kind,
+                        operation=op,
+                        width=width,
+                        window=None,
+                        argument=number,
+                        programs=lane // per_program,
+                        offsets=offsets,
+                    )
+                )
+            parts.append((number, lane, offsets))
+        return shape, parts
+
+    def _note_outside(
+        self,
+        op: Operation,
+        kind: Kind,
+        argument: int | None,
+        width: int,
+        lanes: Array,
+        offsets: Array,
+        outside: Array,
+        shape: tuple[int, ...],
+    ) -> None:
+        first = int(np.flatnonzero(outside)[0])
+        self.journal.outside.append(
+            OutOfBounds(
+                argument=argument,
+                kind=kind,
+                first_byte=int(offsets[first]),
+                width=width,
+                count=int(np.count_nonzero(outside)),
+                program=int(self.numbers[int(lanes[first]) // prod(shape[1:])]),
+                place=op.place,
+            )
+        )
+
+    def view_elements(self, argument: int, offsets: Array, dtype: DType) -> tuple[Array, Array]:
+        """Returns an array over the argument, and the places in it of the elements at the offsets.
+
+        Where the offsets are no multiples of the element's size, the array is of bytes, and a place is a row of them.
+        """
+        buffer = self.buffers[argument]
+        if buffer is None:
+            raise NotCoveredError("an access through a null pointer")
+        width = dtype.itemsize
+        if width == 1 or not bool((offsets % width).any()):
+            whole = buffer.data[: buffer.data.size // width * width].view(dtype)
+            return whole, offsets // width
+        return buffer.data, offsets[:, np.newaxis] + np.arange(width)
+
+    def _gather(
+        self, op: Operation, address: Array | Sum, mask: Array | None, other: Array | None, dtype: DType, active: Active
+    ) -> Array:
+        storage = np.dtype(np.uint8) if dtype == np.bool_ else dtype
+        shape, parts = self.reach(op, "load", address, mask, active, storage.itemsize, (1,))
+        out = _fill(shape, other if mask is not None else None, dtype)
+        flat = out.reshape(-1)
+        for argument, lanes, offsets in parts:
+            whole, places = self.view_elements(argument, offsets, storage)
+            found = whole[places]
+            flat[lanes] = found if places.ndim == 1 else np.ascontiguousarray(found).view(storage)[:, 0]
+        return out
+
+    def _scatter(self, op: Operation, address: Array | Sum, value: Array, mask: Array | None, active: Active) -> None:
+        shape, parts = self.reach(op, "store", address, mask, active, value.dtype.itemsize, value.shape)
+        flat = np.broadcast_to(value, shape).reshape(-1)
+        for argument, lanes, offsets in parts:
+            self.write(argument, offsets, flat[lanes])
+
+    def write(self, argument: int, offsets: Array, values: Array) -> None:
+        """Writes elements, in order, at byte offsets that are inside of the argument."""
+        whole, places = self.view_elements(argument, offsets, values.dtype)
+        if self.keeps_overwritten:
+            self.journal.overwritten.append((whole, places, whole[places]))
+        whole[places] = values if places.ndim == 1 else values.reshape(-1, 1).view(np.uint8)
+
+
+def _fill(shape: tuple[int, ...], other: Array | None, dtype: DType) -> Array:
+    if other is None:
+        return np.zeros(shape, dtype)
+    shape = np.broadcast_shapes(shape, other.shape)
+    out = np.empty(shape, dtype)
+    out[...] = other
+    return out
