@@ -34,7 +34,7 @@ class GridOptions:
     """Of programs; x changes fastest."""
     programs: Sequence[int] | None = None
     """Linear numbers (x + width * (y + height * z)) of the programs that run; all where None."""
-    batch_bytes: int = 4 << 20
+    batch_bytes: int = 8 << 20
     """About so many bytes for the largest values of the programs of a batch; small enough for a core's cache is fast."""
     records_meetings: bool = True
     """Whether bytes that several programs touch are looked for; where not, batches of programs that might meet are wrong."""
