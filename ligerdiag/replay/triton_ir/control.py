@@ -74,6 +74,23 @@ class Frame:
             self.values[number] = value if old is None or active is None else select_programs(active, value, old)
 
 
+class _Captured(dict[int, Value]):
+    """The values of a combining function: its own, and scalars from around it, each for its program's elements."""
+
+    def __init__(self, outer: dict[int, Value], programs: int, size: int) -> None:
+        super().__init__()
+        self._outer, self._programs, self._size = outer, programs, size
+
+    def __missing__(self, number: int) -> Value:
+        array = to_array(self._outer[number])
+        if array.ndim > 1:
+            raise NotCoveredError("a combining function that takes a tensor from around it")
+        if array.size > 1:
+            array = np.repeat(np.broadcast_to(array, (self._programs,)), self._size // self._programs)
+        self[number] = array
+        return array
+
+
 def narrow_active(active: Active, gate: Array, programs: int) -> Active:
     """Returns the active programs where the condition holds."""
     chosen = np.broadcast_to(gate, (programs,))
@@ -307,7 +324,8 @@ class Evaluator:
         region = instruction.regions[0]
 
         def combine(values: Sequence[Array]) -> Sequence[Array]:
-            inner = Frame(frame.code, {}, values[0].size, frame.depth, None)
+            size = values[0].size
+            inner = Frame(frame.code, _Captured(frame.values, frame.programs, size), size, frame.depth, None)
             return [to_array(value) for value in self._run_region(inner, region, values, None)]
 
         values = frame.take(op.operands)

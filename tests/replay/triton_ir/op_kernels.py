@@ -20,8 +20,14 @@ def integers(x, y, o, N: tl.constexpr):
     tl.store(o + 7 * n + i, tl.maximum(a, b))
     tl.store(o + 8 * n + i, tl.where(a < b, a, b))
     tl.store(o + 9 * n + i, (a == b).to(a.dtype) + (a >= b).to(a.dtype) * 2)
-    tl.store(o + 10 * n + i, ~a)
-    tl.store(o + 11 * n + i, -a)
+
+
+@triton.jit
+def negations(x, o, N: tl.constexpr):
+    i = tl.arange(0, N)
+    a = tl.load(x + i)
+    tl.store(o + i, ~a)
+    tl.store(o + N + i, -a)
 
 
 @triton.jit
@@ -59,8 +65,15 @@ def floats(x, y, o, N: tl.constexpr):
     tl.store(o + 4 * n + i, tl.where(a > b, a, -b))
     tl.store(o + 5 * n + i, tl.where((a != b) & (a <= 1.0), tl.abs(a), b * 2.5))
     tl.store(o + 6 * n + i, tl.where((a == b) | (a >= b), 1.0, 0.0))
-    tl.store(o + 7 * n + i, tl.clamp(a, -0.5, 0.75))
-    tl.store(o + 8 * n + i, a % b)
+    tl.store(o + 7 * n + i, a % b)
+
+
+@triton.jit
+def clamps(x, o, N: tl.constexpr):
+    i = tl.arange(0, N)
+    a = tl.load(x + i)
+    tl.store(o + i, tl.clamp(a, -0.5, 0.75))
+    tl.store(o + N + i, tl.maximum(tl.minimum(a, 0.5), -0.25))
 
 
 @triton.jit
@@ -206,7 +219,7 @@ def catenated(x, o, N: tl.constexpr):
 def flips(x, o, N: tl.constexpr):
     i = tl.arange(0, N)
     a = tl.load(x + i)
-    tl.store(o + i, tl.flip(a))
+    tl.store(o + i, tl.flip(a, 0))
     tl.store(o + N + i, tl.sort(a))
 
 

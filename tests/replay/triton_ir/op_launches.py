@@ -43,7 +43,9 @@ def _make() -> dict[str, Launch]:
     for dtype in (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint32):
         name = np.dtype(dtype).name
         x, y = _extremes(dtype, 96 * 1), _extremes(dtype, 96)[::-1].copy()
-        add("integers", name, (3,), {"N": 32}, x=x, y=y, o=_zeros(12 * 96, dtype=dtype))
+        add("integers", name, (3,), {"N": 32}, x=x, y=y, o=_zeros(10 * 96, dtype=dtype))
+        if np.dtype(dtype).kind == "i":
+            add("negations", name, constants={"N": 64}, x=_extremes(dtype, 64), o=_zeros(128, dtype=dtype))
         bits = 8 * np.dtype(dtype).itemsize
         shift = _random.integers(0, bits, 64).astype(dtype)
         add("shifts", name, constants={"N": 64}, x=_extremes(dtype, 64), y=shift, o=_zeros(128, dtype=dtype))
@@ -57,11 +59,10 @@ def _make() -> dict[str, Launch]:
         x[:6] = np.nan, np.inf, -np.inf, 0, -0.0, 1
         y[3:9] = np.nan, 2, 0, 1, np.inf, -0.0
         y[10:20] = x[10:20]
-        add("floats", name, (3,), {"N": 32}, x=x, y=y, o=_zeros(9 * 96, dtype=dtype))
-    for dtype in (np.float32, np.float64):
-        name = np.dtype(dtype).name
-        add("functions", name, constants={"N": 64}, x=_floats(64, dtype=dtype, scale=4), o=_zeros(14 * 64, dtype=dtype))
-        add("error_function", name, constants={"N": 64}, x=_floats(64, dtype=dtype), o=_zeros(64, dtype=dtype))
+        add("floats", name, (3,), {"N": 32}, x=x, y=y, o=_zeros(8 * 96, dtype=dtype))
+        add("clamps", name, constants={"N": 64}, x=_floats(64, dtype=dtype), o=_zeros(128, dtype=dtype))
+    add("functions", constants={"N": 64}, x=_floats(64, scale=4), o=_zeros(14 * 64))
+    add("error_function", constants={"N": 64}, x=_floats(64), o=_zeros(64))
     add("casts", "down", constants={"N": 64}, x=_floats(64, scale=100), o=_zeros(64, dtype=np.float16), p=_zeros(64, dtype=np.int32))
     add("casts", "up", constants={"N": 64}, x=_integers(-128, 127, 64, dtype=np.int8), o=_zeros(64), p=_zeros(64, dtype=np.int64))
     add("casts", "unsigned", constants={"N": 64}, x=_extremes(np.uint32, 64), o=_zeros(64), p=_zeros(64, dtype=np.int64))
