@@ -30,6 +30,8 @@ _DEFINITION = re.compile(r"^(#loc\d*) = loc\((.*)\)$", re.MULTILINE)
 _PART = re.compile(r'"((?:[^"\\]|\\.)*)":(\d{1,9}):\d+|(#loc\d*)')
 _LIBRARY = ("/site-packages/", "/dist-packages/", "/lib/python3")
 _MOST_PARTS = 64
+_OWN_TEXT = "/proc/self/fd/"
+"""Where `libtriton` parses from: the place of an operation that has none of its own."""
 
 
 def parse_places(text: str, lines: Sequence[str]) -> tuple[SourceLine | None, ...]:
@@ -52,6 +54,8 @@ def _find_place(line: str, definitions: Mapping[str, str]) -> SourceLine | None:
             inner.append(definitions.get(name, "") if name else f'"{file}":{number}:0')
         if len(inner) == 1 and inner[0].startswith('"') and _PART.fullmatch(inner[0]):
             file, number, _ = inner[0].rsplit(":", 2)
+            if file.startswith(f'"{_OWN_TEXT}'):
+                continue
             found.append(SourceLine(file=file[1:-1], line=int(number)))
         else:
             pending += reversed(inner)

@@ -10,7 +10,18 @@ from ligerdiag.effects.ttir.module import Function, Operation
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.atomics import prepare_update
 from ligerdiag.replay.triton_ir.memory import Memory
-from ligerdiag.replay.triton_ir.values import Active, BlockPointer, DType, Sum, Value, add_address, find_dtype, parse_type, to_array
+from ligerdiag.replay.triton_ir.values import (
+    Active,
+    BlockPointer,
+    DType,
+    Sum,
+    Value,
+    add_address,
+    find_dtype,
+    parse_type,
+    to_array,
+)
+
 
 def make_pointer(op: Operation, function: Function, values: Sequence[Value]) -> BlockPointer:
     """Evaluates `tt.make_tensor_ptr` and `tt.make_tensor_descriptor`."""
@@ -112,7 +123,11 @@ def access_descriptor(
     block, rows = kind.shape, None
     if op.name.endswith(("gather", "scatter")):
         rows = indices[0]
-        row_shape = next(parse_type(function.types[o]).shape for o in op.operands[1:] if parse_type(function.types[o]).element == "i32" and parse_type(function.types[o]).shape)
+        row_shape = next(
+            parse_type(function.types[o]).shape
+            for o in op.operands[1:]
+            if parse_type(function.types[o]).element == "i32" and parse_type(function.types[o]).shape
+        )
         block = (row_shape[0], kind.shape[1])
         rows = np.broadcast_to(rows, (rows.shape[0], row_shape[0]))
         starts = [indices[1], indices[1]]
@@ -151,5 +166,3 @@ def _find_source(op: Operation, function: Function) -> int:
 
 def _take_source(op: Operation, function: Function, rest: Sequence[Array]) -> Array:
     return rest[op.operands[1:].index(_find_source(op, function))]
-
-

@@ -17,17 +17,21 @@ from ligerdiag.replay.triton_ir.shaping import SHAPING
 
 PURE: dict[str, Prepare] = {**INTEGERS, **FLOATS, **CONVERSIONS, **FUNCTIONS, **SHAPING, **PRODUCTS}
 """Operations whose results depend on their operands alone."""
-_REMOVABLE = frozenset(PURE) | frozenset(CONSTANTS) | {
-    "tt.addptr",
-    "tt.advance",
-    "tt.make_tensor_ptr",
-    "tt.make_tensor_descriptor",
-    "tt.get_program_id",
-    "tt.get_num_programs",
-    "tt.load",
-    "tt.reduce",
-    "tt.scan",
-}
+_REMOVABLE = (
+    frozenset(PURE)
+    | frozenset(CONSTANTS)
+    | {
+        "tt.addptr",
+        "tt.advance",
+        "tt.make_tensor_ptr",
+        "tt.make_tensor_descriptor",
+        "tt.get_program_id",
+        "tt.get_num_programs",
+        "tt.load",
+        "tt.reduce",
+        "tt.scan",
+    }
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -124,7 +128,9 @@ def _find_live(function: Function) -> frozenset[int]:
         for op in reversed(function.operations):
             if op.index in live:
                 continue
-            inside_dropped = op.parent >= 0 and op.parent not in live and function.operations[op.parent].name in _REMOVABLE
+            inside_dropped = (
+                op.parent >= 0 and op.parent not in live and function.operations[op.parent].name in _REMOVABLE
+            )
             if inside_dropped:
                 continue
             if op.name not in _REMOVABLE or any(result in needed for result in op.results):
@@ -143,5 +149,3 @@ def prepare_pure(op: Operation, function: Function) -> Compute:
     if op.name not in PURE:
         raise NotCoveredError(op.name)
     return PURE[op.name](op, function)
-
-

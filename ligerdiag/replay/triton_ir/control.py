@@ -35,7 +35,7 @@ from ligerdiag.replay.triton_ir.values import (
 
 MOST_CALLS = 64
 MOST_PRINTED = 1000
-MOST_WAITING = 10_000
+MOST_WAITING = 1000
 """Rounds of a loop with atomic operations that a batch of several programs may make: one may wait for another."""
 
 
@@ -225,9 +225,7 @@ class Evaluator:
                 results = self._reach(frame, instruction, active)
         frame.put(op.results, results, active)
 
-    def _run_region(
-        self, frame: Frame, region: Region, values: Sequence[Value], active: Active
-    ) -> list[Value]:
+    def _run_region(self, frame: Frame, region: Region, values: Sequence[Value], active: Active) -> list[Value]:
         merges, frame.merges = frame.merges, False
         for number, value in zip(region.arguments, values, strict=True):
             frame.values[number] = value
@@ -308,7 +306,7 @@ class Evaluator:
             self._check_rounds(rounds)
             if rounds > MOST_WAITING and frame.programs > 1 and self._memory.journal.used_atomics:
                 raise WaitingError
-            if rounds > 100 * MOST_WAITING and self._memory.journal.used_atomics:
+            if rounds > 20 * MOST_WAITING and self._memory.journal.used_atomics:
                 raise NotCoveredError("a program that waits for another one")
             carried = self._run_region(frame, after, handed, running)
 
@@ -365,9 +363,12 @@ class Evaluator:
         numbers = self._memory.numbers
         if op.name == "tt.get_num_programs" or self._grid[axis] == 1:
             return np.array([self._grid[axis] if op.name == "tt.get_num_programs" else 0], np.int32)
-        return (numbers, numbers // width, numbers // (width * height))[axis].astype(np.int64).__mod__(
-            self._grid[axis]
-        ).astype(np.int32)
+        return (
+            (numbers, numbers // width, numbers // (width * height))[axis]
+            .astype(np.int64)
+            .__mod__(self._grid[axis])
+            .astype(np.int32)
+        )
 
     def _access(
         self, memory: Memory, instruction: Instruction, function: Function, values: list[Value], active: Active
@@ -448,4 +449,3 @@ _TERMINATORS = frozenset(
     }
 )
 _SILENT = frozenset({"gpu.barrier", "ttg.barrier", "tt.debug_barrier", "llvm.intr.assume", "ttg.local_barrier"})
-

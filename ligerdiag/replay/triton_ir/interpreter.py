@@ -23,13 +23,14 @@ from ligerdiag.replay.triton_ir.code import Library
 from ligerdiag.replay.triton_ir.control import Evaluator, WaitingError
 from ligerdiag.replay.triton_ir.meetings import (
     MOST_RUNS,
+    Sites,
     Traffic,
     add_traffic,
     describe_meeting,
     find_meetings,
     make_traffic,
 )
-from ligerdiag.replay.triton_ir.memory import Access, Buffer, Journal, Memory, make_buffer
+from ligerdiag.replay.triton_ir.memory import Buffer, Journal, Memory, make_buffer
 from ligerdiag.replay.triton_ir.outcome import Argument, Descriptor, GridOptions, GridOutcome, Meeting, OutOfBounds
 from ligerdiag.replay.triton_ir.values import BlockPointer, Value, ValueType, parse_type
 from ligerdiag.replay.triton_ir.windows import make_address
@@ -60,8 +61,9 @@ def run_grid(
 class _Seen:
     """Observations of the batches that are done."""
 
-    accesses: list[Access] = field(default_factory=list[Access])
-    traffic: Traffic | None = None
+    sites: Sites = field(default_factory=Sites)
+    traffic: list[Traffic] = field(default_factory=list[Traffic])
+    runs: int = 0
     known: bool = True
     meetings: list[Meeting] = field(default_factory=list[Meeting])
     outside: dict[tuple[int, str, int | None], OutOfBounds] = field(
@@ -128,7 +130,7 @@ class _Launch:
                 raise NotCoveredError("a program that waits for another one") from None
             traffic = None
         else:
-            traffic = make_traffic(memory.journal.accesses, len(self._seen.accesses), self._buffers, numbers)
+            traffic = make_traffic(memory.journal.accesses, self._seen.sites, self._buffers, numbers)
             meets = not is_alone and bool(find_meetings(traffic))
         if meets:
             memory.journal.take_back()
@@ -149,17 +151,18 @@ class _Launch:
             seen.outside[key] = one if old is None else _join_outside(old, one)
         if traffic is None or not seen.known:
             return
-        seen.accesses += journal.accesses
-        seen.traffic = traffic if seen.traffic is None else add_traffic(seen.traffic, traffic)
-        if sum(len(runs) for runs in (seen.traffic.reads, seen.traffic.writes, seen.traffic.atomics)) > MOST_RUNS:
-            seen.known, seen.traffic = False, None
+        seen.traffic.append(traffic)
+        seen.runs += len(traffic.reads) + len(traffic.writes) + len(traffic.atomics)
+        if seen.runs > MOST_RUNS:
+            seen.known = False
+            seen.traffic.clear()
 
     def _conclude(self) -> GridOutcome:
         seen = self._seen
         meetings: list[Meeting] = []
-        if seen.traffic is not None:
-            found = find_meetings(seen.traffic)
-            meetings = [describe_meeting(meeting, seen.accesses, self._buffers) for meeting in found[:MOST_MEETINGS]]
+        if seen.traffic:
+            found = find_meetings(add_traffic(seen.traffic))
+            meetings = [describe_meeting(meeting, seen.sites, self._buffers) for meeting in found[:MOST_MEETINGS]]
         return GridOutcome(
             used_atomics=seen.used_atomics,
             meeting=tuple(meetings) or None,
@@ -245,5 +248,3 @@ def _find_largest(functions: Iterable[Function]) -> int:
             if kind.shape:
                 sizes.append(prod(kind.shape) * (kind.dtype.itemsize if kind.dtype is not None else 8))
     return max(sizes)
-
-

@@ -258,5 +258,3 @@ FUNCTIONS: dict[str, Prepare] = {
 
 def _refuse(op: Operation) -> Compute:
     raise NotCoveredError(op.name)
-
-

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ligerdiag.effects.ttir.module import Operation
 from ligerdiag.replay.interpreter.scope import Array
 from ligerdiag.replay.triton_ir.memory import Access, Buffer
 from ligerdiag.replay.triton_ir.outcome import Meeting
@@ -25,12 +26,12 @@ MOST_EXAMPLES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Runs:
-    """Run k: bytes start[k] to stop[k] (excluded) of program[k], by access[k]. All i64[runs]."""
+    """Run k: bytes start[k] to stop[k] (excluded) of program[k], by the operation site[k]. All i64[runs]."""
 
     start: Array
     stop: Array
     program: Array
-    access: Array
+    site: Array
 
     def __len__(self) -> int:
         return self.start.size
@@ -38,7 +39,7 @@ class Runs:
     def pick(self, chosen: Array) -> "Runs":
         """Returns these runs."""
         return Runs(
-            start=self.start[chosen], stop=self.stop[chosen], program=self.program[chosen], access=self.access[chosen]
+            start=self.start[chosen], stop=self.stop[chosen], program=self.program[chosen], site=self.site[chosen]
         )
 
 
@@ -46,16 +47,16 @@ def concatenate(parts: Sequence[Runs]) -> Runs:
     """Returns all runs."""
     if not parts:
         none = np.zeros(0, np.int64)
-        return Runs(start=none, stop=none, program=none, access=none)
+        return Runs(start=none, stop=none, program=none, site=none)
     return Runs(
         start=np.concatenate([part.start for part in parts]),
         stop=np.concatenate([part.stop for part in parts]),
         program=np.concatenate([part.program for part in parts]),
-        access=np.concatenate([part.access for part in parts]),
+        site=np.concatenate([part.site for part in parts]),
     )
 
 
-def make_runs(access: Access, number: int, buffer: Buffer, programs: Array) -> Runs:
+def make_runs(access: Access, site: int, buffer: Buffer, programs: Array) -> Runs:
     """Returns the runs of one access; programs: numbers in the grid, of the batch's."""
     if access.window is None:
         start, length = access.offsets, access.width
@@ -67,7 +68,7 @@ def make_runs(access: Access, number: int, buffer: Buffer, programs: Array) -> R
         owners = np.broadcast_to(rows[:, np.newaxis], start.shape).reshape(-1)
         start = start.reshape(-1)
     start = start + buffer.address
-    runs = Runs(start=start, stop=start + length, program=programs[owners], access=np.full(start.size, number))
+    runs = Runs(start=start, stop=start + length, program=programs[owners], site=np.full(start.size, site))
     return merge(runs)
 
 
@@ -87,32 +88,30 @@ def _expand(window: Window, width: int) -> tuple[Array, int]:
     return start, length
 
 
-def merge(runs: Runs) -> Runs:
-    """Returns runs that do not overlap within a program."""
+def merge(runs: Runs, *, by_site: bool = True) -> Runs:
+    """Returns runs that do not overlap within a program, or within what one operation accesses for a program."""
     if len(runs) < 2:
         return runs
-    order = np.lexsort((runs.start, runs.program))
+    order = np.lexsort((runs.start, runs.site, runs.program) if by_site else (runs.start, runs.program))
     runs = runs.pick(order)
-    new = np.ones(len(runs), bool)
-    # No run of one program reaches into the next program's: their starts are told apart by the program itself.
     same = runs.program[1:] == runs.program[:-1]
-    reach = _accumulate_stops(runs)
-    new[1:] = ~same | (runs.start[1:] > reach[:-1])
-    first = np.flatnonzero(new)
+    if by_site:
+        same &= runs.site[1:] == runs.site[:-1]
+    reach = _accumulate_stops(runs, np.cumsum(np.r_[0, ~same]))
+    first = np.flatnonzero(np.r_[True, ~same | (runs.start[1:] > reach[:-1])])
     last = np.r_[first[1:], len(runs)] - 1
-    return Runs(start=runs.start[first], stop=reach[last], program=runs.program[first], access=runs.access[first])
+    return Runs(start=runs.start[first], stop=reach[last], program=runs.program[first], site=runs.site[first])
 
 
-def _accumulate_stops(runs: Runs) -> Array:
-    """The furthest stop so far, within each program; runs are in order of program and start."""
-    program = np.cumsum(np.r_[0, runs.program[1:] != runs.program[:-1]])
+def _accumulate_stops(runs: Runs, group: Array) -> Array:
+    """The furthest stop so far, within each group; groups are numbered one after the other."""
     low = int(runs.start.min())
     span = int(runs.stop.max()) - low + 1
-    if span < (1 << 62) // (int(program[-1]) + 1):
-        return np.maximum.accumulate(runs.stop - low + program * span) - program * span + low
+    if span < (1 << 62) // (int(group[-1]) + 1):
+        return np.maximum.accumulate(runs.stop - low + group * span) - group * span + low
     stops = runs.stop.copy()
     for place in range(1, stops.size):
-        if program[place] == program[place - 1]:
+        if group[place] == group[place - 1]:
             stops[place] = max(stops[place], stops[place - 1])
     return stops
 
@@ -126,108 +125,146 @@ class Traffic:
     atomics: Runs
 
 
+type Site = tuple[str, int, Operation]
+"""Kind of the access, argument, and operation."""
+
+
+class Sites:
+    """The operations that accessed something, by number."""
+
+    def __init__(self) -> None:
+        self.all: list[Site] = []
+        self._numbers: dict[tuple[str, int, int], int] = {}
+
+    def find(self, access: Access) -> int:
+        """Returns the number of an access's operation."""
+        key = (access.kind, access.argument, id(access.operation))
+        if key not in self._numbers:
+            self._numbers[key] = len(self.all)
+            self.all.append((access.kind, access.argument, access.operation))
+        return self._numbers[key]
+
+
 def make_traffic(
-    accesses: Sequence[Access], first: int, buffers: Sequence[Buffer | None], programs: Array
+    accesses: Sequence[Access], sites: Sites, buffers: Sequence[Buffer | None], programs: Array
 ) -> Traffic:
-    """Returns the runs of a batch's accesses, which have the numbers from `first` on."""
+    """Returns the runs of a batch's accesses."""
     parts: dict[str, list[Runs]] = {"load": [], "store": [], "atomic": []}
-    for number, access in enumerate(accesses, first):
+    for access in accesses:
         buffer = buffers[access.argument]
         assert buffer is not None
-        parts[access.kind].append(make_runs(access, number, buffer, programs))
+        parts[access.kind].append(make_runs(access, sites.find(access), buffer, programs))
     reads, writes, atomics = (merge(concatenate(parts[kind])) for kind in ("load", "store", "atomic"))
     return Traffic(reads=reads, writes=writes, atomics=atomics)
 
 
-def find_meetings(traffic: Traffic) -> list[tuple[int, int, int, int, int, int]]:
-    """Returns some meetings: the access that writes, the other, their programs, and the first and the last byte but one."""
-    found: list[tuple[int, int, int, int, int, int]] = []
-    writes = _sort(traffic.writes)
-    found += _meet_within(writes)
-    atomics = _sort(traffic.atomics)
-    for writers, others in ((writes, traffic.atomics), (writes, traffic.reads), (atomics, traffic.reads)):
-        found += _meet(writers, others)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlap:
+    """Bytes start to stop (excluded), in this process, that `writer` writes and `other` accesses: programs of the grid."""
+
+    start: int
+    stop: int
+    writer: int
+    other: int
+    writes: Runs
+    others: Runs
+    """What was looked through, for the operations."""
+
+
+def find_meetings(traffic: Traffic) -> list[Overlap]:
+    """Returns some meetings; none only where there are none."""
+    writes, atomics = (
+        runs.pick(np.argsort(runs.start, kind="stable"))
+        for runs in (merge(runs, by_site=False) for runs in (traffic.writes, traffic.atomics))
+    )
+    found = _meet_within(writes, traffic.writes)
+    for writers, by_site, others in (
+        (writes, traffic.writes, traffic.atomics),
+        (writes, traffic.writes, traffic.reads),
+        (atomics, traffic.atomics, traffic.reads),
+    ):
+        found += _meet(writers, by_site, others)
     return found
 
 
-def _sort(runs: Runs) -> Runs:
-    return runs.pick(np.argsort(runs.start, kind="stable"))
-
-
-def _meet_within(runs: Runs) -> list[tuple[int, int, int, int, int, int]]:
+def _meet_within(runs: Runs, by_site: Runs) -> list[Overlap]:
+    """runs: by start, those of one program apart from each other."""
     if len(runs) < 2:
         return []
     reach = np.maximum.accumulate(runs.stop)
     late = np.flatnonzero(runs.start[1:] < reach[:-1]) + 1
-    found: list[tuple[int, int, int, int, int, int]] = []
+    found: list[Overlap] = []
     for place in late[:MOST_EXAMPLES]:
-        before = np.flatnonzero(runs.stop[:place] > runs.start[place])
-        found.append(_describe(runs, int(before[-1]), runs, int(place)))
+        before = int(np.flatnonzero(runs.stop[:place] > runs.start[place])[-1])
+        found.append(_describe(runs, before, runs, int(place), by_site, by_site))
     return found
 
 
-def _meet(writers: Runs, others: Runs) -> list[tuple[int, int, int, int, int, int]]:
-    """writers: by start; several may overlap only where that is a meeting of its own, or where they are atomic."""
+def _meet(writers: Runs, by_site: Runs, others: Runs) -> list[Overlap]:
+    """writers: by start, those of one program apart from each other.
+
+    Where they are all apart, the writers between `low` and `high` are those that a run overlaps, and no others.
+    """
     if not len(writers) or not len(others):
         return []
-    reach = np.maximum.accumulate(writers.stop)
-    low = np.searchsorted(reach, others.start, "right")
+    low = np.searchsorted(np.maximum.accumulate(writers.stop), others.start, "right")
     high = np.searchsorted(writers.start, others.stop, "left")
     touched = np.flatnonzero(low < high)
-    if not touched.size:
-        return []
     changes = np.cumsum(np.r_[0, writers.program[1:] != writers.program[:-1]])
     first, last = low[touched], high[touched] - 1
     differs = (writers.program[first] != others.program[touched]) | (changes[last] != changes[first])
-    found: list[tuple[int, int, int, int, int, int]] = []
-    for place in np.flatnonzero(differs)[: 4 * MOST_EXAMPLES]:
+    found: list[Overlap] = []
+    for place in np.flatnonzero(differs):
         other = int(touched[place])
-        for writer in range(int(first[place]), int(last[place]) + 1):
-            overlaps = writers.start[writer] < others.stop[other] and others.start[other] < writers.stop[writer]
-            if overlaps and writers.program[writer] != others.program[other]:
-                found.append(_describe(writers, writer, others, other))
-                break
+        span = slice(int(first[place]), int(last[place]) + 1)
+        overlaps = (writers.stop[span] > others.start[other]) & (writers.program[span] != others.program[other])
+        if overlaps.any():
+            writer = span.start + int(overlaps.argmax())
+            found.append(_describe(writers, writer, others, other, by_site, others))
         if len(found) >= MOST_EXAMPLES:
             break
     return found
 
 
-def _describe(writers: Runs, writer: int, others: Runs, other: int) -> tuple[int, int, int, int, int, int]:
-    return (
-        int(writers.access[writer]),
-        int(others.access[other]),
-        int(writers.program[writer]),
-        int(others.program[other]),
-        max(int(writers.start[writer]), int(others.start[other])),
-        min(int(writers.stop[writer]), int(others.stop[other])),
+def _describe(writers: Runs, writer: int, others: Runs, other: int, writes: Runs, accesses: Runs) -> Overlap:
+    return Overlap(
+        start=max(int(writers.start[writer]), int(others.start[other])),
+        stop=min(int(writers.stop[writer]), int(others.stop[other])),
+        writer=int(writers.program[writer]),
+        other=int(others.program[other]),
+        writes=writes,
+        others=accesses,
     )
 
 
-def describe_meeting(
-    meeting: tuple[int, int, int, int, int, int], accesses: Sequence[Access], buffers: Sequence[Buffer | None]
-) -> Meeting:
+def describe_meeting(overlap: Overlap, sites: Sites, buffers: Sequence[Buffer | None]) -> Meeting:
     """Returns what is said of a meeting."""
-    one, two, writer, other, start, stop = meeting
-    write, touch = accesses[one], accesses[two]
-    buffer = buffers[write.argument]
+    write = sites.all[_find_site(overlap.writes, overlap.writer, overlap)]
+    other = sites.all[_find_site(overlap.others, overlap.other, overlap)]
+    buffer = buffers[write[1]]
     return Meeting(
-        argument=write.argument,
-        other_argument=touch.argument,
-        writer=writer,
-        other=other,
-        other_writes=touch.kind != "load",
-        first_byte=start - (buffer.address if buffer is not None else 0),
-        bytes=stop - start,
-        has_atomics="atomic" in (write.kind, touch.kind),
-        place=write.operation.place,
-        other_place=touch.operation.place,
+        argument=write[1],
+        other_argument=other[1],
+        writer=overlap.writer,
+        other=overlap.other,
+        other_writes=other[0] != "load",
+        first_byte=overlap.start - (buffer.address if buffer is not None else 0),
+        bytes=overlap.stop - overlap.start,
+        has_atomics="atomic" in (write[0], other[0]),
+        place=write[2].place,
+        other_place=other[2].place,
     )
 
 
-def add_traffic(one: Traffic, two: Traffic) -> Traffic:
-    """Returns both; their programs are different ones."""
+def _find_site(runs: Runs, program: int, overlap: Overlap) -> int:
+    found = (runs.program == program) & (runs.start < overlap.stop) & (runs.stop > overlap.start)
+    return int(runs.site[int(found.argmax())])
+
+
+def add_traffic(parts: Sequence[Traffic]) -> Traffic:
+    """Returns all of it; the parts are of different programs."""
     return Traffic(
-        reads=concatenate((one.reads, two.reads)),
-        writes=concatenate((one.writes, two.writes)),
-        atomics=concatenate((one.atomics, two.atomics)),
+        reads=concatenate([part.reads for part in parts]),
+        writes=concatenate([part.writes for part in parts]),
+        atomics=concatenate([part.atomics for part in parts]),
     )

@@ -206,7 +206,14 @@ class Memory:
         )
 
     def reach(
-        self, op: Operation, kind: Kind, address: Array | Sum, mask: Array | None, active: Active, width: int, shape: tuple[int, ...]
+        self,
+        op: Operation,
+        kind: Kind,
+        address: Array | Sum,
+        mask: Array | None,
+        active: Active,
+        width: int,
+        shape: tuple[int, ...],
     ) -> tuple[tuple[int, ...], list[tuple[int, Array, Array]]]:
         """Returns the shape [programs, *block], at least `shape`, and for each argument its number, the lanes and their byte offsets.
 
@@ -239,7 +246,9 @@ class Memory:
             size = buffer.data.size if buffer is not None else 0
             inside = (offsets >= 0) & (offsets <= size - width)
             if not bool(inside.all()):
-                self._note_outside(op, kind, number if buffer is not None else None, width, lane, offsets, ~inside, shape)
+                self._note_outside(
+                    op, kind, number if buffer is not None else None, width, lane, offsets, ~inside, shape
+                )
                 lane, offsets = lane[inside], offsets[inside]
             if not lane.size or buffer is None:
                 continue

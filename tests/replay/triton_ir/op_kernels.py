@@ -254,7 +254,9 @@ def tiles(x, y, o, m, n, k, M: tl.constexpr, K: tl.constexpr, N: tl.constexpr):
     for start in range(0, tl.cdiv(k, K)):
         inner = start * K + tl.arange(0, K)
         a = tl.load(x + row[:, None] * k + inner[None, :], mask=(row[:, None] < m) & (inner[None, :] < k), other=0.0)
-        b = tl.load(y + inner[:, None] * n + column[None, :], mask=(inner[:, None] < k) & (column[None, :] < n), other=0.0)
+        b = tl.load(
+            y + inner[:, None] * n + column[None, :], mask=(inner[:, None] < k) & (column[None, :] < n), other=0.0
+        )
         total = tl.dot(a, b, total, input_precision="ieee")
     tl.store(o + row[:, None] * n + column[None, :], total, mask=(row[:, None] < m) & (column[None, :] < n))
 

@@ -66,7 +66,9 @@ def run_launch(
     module, entry = build_launch(file, launch, optimized=optimized)
     arguments = launch.copy()
     names = [name for name in _get_names(file, launch) if name in arguments]
-    outcome = run_grid(module, entry, [arguments[name] for name in names], launch.grid, options=options or GridOptions())
+    outcome = run_grid(
+        module, entry, [arguments[name] for name in names], launch.grid, options=options or GridOptions()
+    )
     return arguments, outcome
 
 
