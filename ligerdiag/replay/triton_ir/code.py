@@ -1,19 +1,18 @@
 """A function's operations, made ready to be evaluated: without what nothing depends on, attributes read once."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from ligerdiag.effects.ttir.libtriton import parse_successors
 from ligerdiag.effects.ttir.module import Function, Operation, TtirModule
 from ligerdiag.replay.interpreter.scope import NotCoveredError
-from ligerdiag.replay.triton_ir.constants import CONSTANTS
-from ligerdiag.replay.triton_ir.conversions import CONVERSIONS
-from ligerdiag.replay.triton_ir.floats import FLOATS
-from ligerdiag.replay.triton_ir.integers import INTEGERS, Compute, Prepare
-from ligerdiag.replay.triton_ir.mathematics import FUNCTIONS
-from ligerdiag.replay.triton_ir.products import PRODUCTS
-from ligerdiag.replay.triton_ir.shaping import SHAPING
+from ligerdiag.replay.triton_ir.operations.constants import CONSTANTS
+from ligerdiag.replay.triton_ir.operations.conversions import CONVERSIONS
+from ligerdiag.replay.triton_ir.operations.floats import FLOATS
+from ligerdiag.replay.triton_ir.operations.integers import INTEGERS, Compute, Prepare
+from ligerdiag.replay.triton_ir.operations.mathematics import FUNCTIONS
+from ligerdiag.replay.triton_ir.operations.products import PRODUCTS
+from ligerdiag.replay.triton_ir.operations.shaping import SHAPING
 
 PURE: dict[str, Prepare] = {**INTEGERS, **FLOATS, **CONVERSIONS, **FUNCTIONS, **SHAPING, **PRODUCTS}
 """Operations whose results depend on their operands alone."""

@@ -8,94 +8,32 @@
 4. A combining function of a reduction is run with elements for programs, and reaches no memory.
 """
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
-from ligerdiag.effects.ttir.libtriton import parse_width, parse_word
-from ligerdiag.effects.ttir.module import Function, Operation
+from ligerdiag.effects.ttir.module import Operation
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
-from ligerdiag.replay.triton_ir import block_pointers, reductions
-from ligerdiag.replay.triton_ir.atomics import compare_and_swap, prepare_update
-from ligerdiag.replay.triton_ir.code import PURE, Code, Instruction, Library, Region, prepare_pure
-from ligerdiag.replay.triton_ir.constants import CONSTANTS
-from ligerdiag.replay.triton_ir.memory import Memory
+from ligerdiag.replay.triton_ir.accesses.memory import Memory
+from ligerdiag.replay.triton_ir.code import PURE, Instruction, Library, Region, prepare_pure
+from ligerdiag.replay.triton_ir.frames import Captured, Frame, LocatedError, narrow_active, say_place
+from ligerdiag.replay.triton_ir.operations import reductions
+from ligerdiag.replay.triton_ir.operations.constants import CONSTANTS
+from ligerdiag.replay.triton_ir.reach import reach
 from ligerdiag.replay.triton_ir.values import (
     Active,
-    BlockPointer,
-    Sum,
     Value,
-    add_address,
-    parse_type,
     select_programs,
     to_array,
 )
 
 MOST_CALLS = 64
-MOST_PRINTED = 1000
 MOST_WAITING = 1000
 """Rounds of a loop with atomic operations that a batch of several programs may make: one may wait for another."""
 
 
-class LocatedError(NotCoveredError):
-    """A NotCoveredError that says its line already."""
-
-
 class WaitingError(Exception):
     """A program of the batch seems to wait for another one."""
-
-
-@dataclass(slots=True, eq=False)
-class Frame:
-    """One activation of a function."""
-
-    code: Code
-    values: dict[int, Value]
-    programs: int
-    depth: int
-    memory: Memory | None
-    """None in a combining function."""
-    merges: bool = False
-    """Whether this block has run before."""
-    returned: list[tuple[Active, list[Value]]] = field(default_factory=list[tuple[Active, list[Value]]])
-
-    def take(self, numbers: Sequence[int]) -> list[Value]:
-        """Returns these values."""
-        return [self.values[number] for number in numbers]
-
-    def put(self, numbers: Sequence[int], values: Sequence[Value], active: Active) -> None:
-        """Sets these values, of the active programs where the block has run before."""
-        if len(numbers) != len(values):
-            raise NotCoveredError("an operation with another number of results than it gives")
-        for number, value in zip(numbers, values, strict=True):
-            old = self.values.get(number) if self.merges and active is not None else None
-            self.values[number] = value if old is None or active is None else select_programs(active, value, old)
-
-
-class _Captured(dict[int, Value]):
-    """The values of a combining function: its own, and scalars from around it, each for its program's elements."""
-
-    def __init__(self, outer: dict[int, Value], programs: int, size: int) -> None:
-        super().__init__()
-        self._outer, self._programs, self._size = outer, programs, size
-
-    def __missing__(self, number: int) -> Value:
-        array = to_array(self._outer[number])
-        if array.ndim > 1:
-            raise NotCoveredError("a combining function that takes a tensor from around it")
-        if array.size > 1:
-            array = np.repeat(np.broadcast_to(array, (self._programs,)), self._size // self._programs)
-        self[number] = array
-        return array
-
-
-def narrow_active(active: Active, gate: Array, programs: int) -> Active:
-    """Returns the active programs where the condition holds."""
-    chosen = np.broadcast_to(gate, (programs,))
-    chosen = chosen if active is None else chosen & active
-    return None if bool(chosen.all()) else chosen
 
 
 def _has_any(active: Active) -> bool:
@@ -192,11 +130,11 @@ class Evaluator:
         except LocatedError:
             raise
         except NotCoveredError as error:
-            raise LocatedError(f"{error}{_say_place(op)}") from error
+            raise LocatedError(f"{error}{say_place(op)}") from error
         except (ValueError, TypeError, IndexError, KeyError, AttributeError, ArithmeticError) as error:
             name = op.name if op is not None else "an operation"
             raise LocatedError(
-                f"{name} ({type(error).__name__}: {' '.join(str(error).split())[:160]}){_say_place(op)}"
+                f"{name} ({type(error).__name__}: {' '.join(str(error).split())[:160]}){say_place(op)}"
             ) from error
         return []
 
@@ -222,7 +160,7 @@ class Evaluator:
             case name if name in _SILENT:
                 results: Sequence[Value] = []
             case _:
-                results = self._reach(frame, instruction, active)
+                results = reach(frame, instruction, self._memory.numbers, self._grid, active)
         frame.put(op.results, results, active)
 
     def _run_region(self, frame: Frame, region: Region, values: Sequence[Value], active: Active) -> list[Value]:
@@ -323,7 +261,7 @@ class Evaluator:
 
         def combine(values: Sequence[Array]) -> Sequence[Array]:
             size = values[0].size
-            inner = Frame(frame.code, _Captured(frame.values, frame.programs, size), size, frame.depth, None)
+            inner = Frame(frame.code, Captured(frame.values, frame.programs, size), size, frame.depth, None)
             return [to_array(value) for value in self._run_region(inner, region, values, None)]
 
         values = frame.take(op.operands)
@@ -333,107 +271,6 @@ class Evaluator:
             instruction.memo = reductions.find_ufunc(self._library.module, function, op)
         apply = reductions.reduce if op.name == "tt.reduce" else reductions.scan
         return list(apply(op, function, instruction.memo, values, combine))
-
-    def _reach(self, frame: Frame, instruction: Instruction, active: Active) -> list[Value]:
-        """Evaluates operations on addresses, memory and the grid."""
-        op, function = instruction.op, frame.code.function
-        values = frame.take(op.operands)
-        match op.name:
-            case "tt.get_program_id" | "tt.get_num_programs":
-                return [self._get_grid_number(op)]
-            case "tt.addptr":
-                width = parse_width(parse_type(function.types[op.results[0]]).pointee)
-                if width is None or isinstance(values[0], BlockPointer) or isinstance(values[1], BlockPointer):
-                    raise NotCoveredError("tt.addptr of a type whose size is not known")
-                return [add_address(values[0], values[1], width)]
-            case "tt.make_tensor_ptr" | "tt.make_tensor_descriptor":
-                return [block_pointers.make_pointer(op, function, values)]
-            case "tt.advance":
-                return [block_pointers.advance(values[0], values[1:])]
-        memory = frame.memory
-        if memory is None:
-            raise NotCoveredError(f"{op.name} in a combining function")
-        return self._access(memory, instruction, function, values, active)
-
-    def _get_grid_number(self, op: Operation) -> Array:
-        axis = "xyz".find(parse_word(op.text, op.name) or "?")
-        if axis < 0:
-            raise NotCoveredError(f"{op.name} without its axis")
-        width, height, _ = self._grid
-        numbers = self._memory.numbers
-        if op.name == "tt.get_num_programs" or self._grid[axis] == 1:
-            return np.array([self._grid[axis] if op.name == "tt.get_num_programs" else 0], np.int32)
-        return (
-            (numbers, numbers // width, numbers // (width * height))[axis]
-            .astype(np.int64)
-            .__mod__(self._grid[axis])
-            .astype(np.int32)
-        )
-
-    def _access(
-        self, memory: Memory, instruction: Instruction, function: Function, values: list[Value], active: Active
-    ) -> list[Value]:
-        op = instruction.op
-        match op.name, values:
-            case "tt.load", [BlockPointer() as pointer, *_]:
-                return [block_pointers.load_block(memory, op, function, active, pointer)]
-            case "tt.load", [address, *rest]:
-                dtype = parse_type(function.types[op.results[0]]).get_dtype()
-                arrays = [to_array(value) for value in rest]
-                mask, other = (*arrays, None, None)[:2]
-                return [memory.load(op, _get_address(address), mask, other, dtype, active)]
-            case "tt.store", [BlockPointer() as pointer, value, *_]:
-                block_pointers.store_block(memory, op, function, active, pointer, to_array(value))
-                return []
-            case "tt.store", [address, value, *rest]:
-                mask = to_array(rest[0]) if rest else None
-                memory.store(op, _get_address(address), to_array(value), mask, active)
-                return []
-            case "tt.atomic_rmw", [address, value, *rest]:
-                if instruction.memo is None:
-                    instruction.memo = prepare_update(op)
-                mask = to_array(rest[0]) if rest else None
-                return [instruction.memo(memory, active, _get_address(address), to_array(value), mask)]
-            case "tt.atomic_cas", [address, expected, value]:
-                pair = to_array(expected), to_array(value)
-                return [compare_and_swap(memory, op, active, _get_address(address), *pair)]
-            case name, _ if name.startswith("tt.descriptor_"):
-                found = block_pointers.access_descriptor(memory, op, function, active, values)
-                return [] if found is None else [found]
-            case "tt.print" | "tt.assert", _:
-                self._say(memory, op, function, values, active)
-                return []
-            case name, _:
-                raise NotCoveredError(name)
-
-    def _say(self, memory: Memory, op: Operation, function: Function, values: list[Value], active: Active) -> None:
-        """Evaluates `tt.print` and `tt.assert`, program by program."""
-        match = re.search(r'"((?:[^"\\]|\\.)*)"', op.text)
-        text = match[1] if match else ""
-        programs = range(memory.numbers.size) if active is None else np.flatnonzero(active)
-        arrays = [
-            np.broadcast_to(array, (memory.numbers.size, *parse_type(function.types[operand]).shape))
-            for array, operand in zip((to_array(value) for value in values), op.operands, strict=True)
-        ]
-        journal = memory.journal
-        for program in programs:
-            number = int(memory.numbers[int(program)])
-            if op.name == "tt.assert":
-                if not bool(arrays[0][program].all()):
-                    journal.failed.append((number, f"program {number}: {text}{_say_place(op)}"))
-            elif len(journal.printed) < MOST_PRINTED:
-                parts = [np.array2string(np.asarray(array[program]), threshold=64) for array in arrays]
-                journal.printed.append((number, f"program {number}:{text}{' '.join(parts)}"))
-
-
-def _get_address(value: Value) -> Array | Sum:
-    if isinstance(value, BlockPointer):
-        raise NotCoveredError("an access through a block pointer")
-    return value
-
-
-def _say_place(op: Operation | None) -> str:
-    return f" ({op.place.file}:{op.place.line})" if op is not None and op.place is not None else ""
 
 
 _TERMINATORS = frozenset(

@@ -19,9 +19,7 @@ from ligerdiag.effects.access import Access as Effect
 from ligerdiag.effects.ttir.module import Function, TtirModule
 from ligerdiag.effects.ttir.pointer_flow import compute_argument_effects
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
-from ligerdiag.replay.triton_ir.code import Library
-from ligerdiag.replay.triton_ir.control import Evaluator, WaitingError
-from ligerdiag.replay.triton_ir.meetings import (
+from ligerdiag.replay.triton_ir.accesses.meetings import (
     MOST_RUNS,
     Sites,
     Traffic,
@@ -30,10 +28,12 @@ from ligerdiag.replay.triton_ir.meetings import (
     find_meetings,
     make_traffic,
 )
-from ligerdiag.replay.triton_ir.memory import Buffer, Journal, Memory, make_buffer
+from ligerdiag.replay.triton_ir.accesses.memory import Buffer, Journal, Memory, make_buffer
+from ligerdiag.replay.triton_ir.accesses.windows import make_address
+from ligerdiag.replay.triton_ir.code import Library
+from ligerdiag.replay.triton_ir.control import Evaluator, WaitingError
 from ligerdiag.replay.triton_ir.outcome import Argument, Descriptor, GridOptions, GridOutcome, Meeting, OutOfBounds
 from ligerdiag.replay.triton_ir.values import BlockPointer, Value, ValueType, parse_type
-from ligerdiag.replay.triton_ir.windows import make_address
 
 DEFAULT = GridOptions()
 MOST_PROGRAMS = 1 << 26

@@ -9,7 +9,7 @@
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
@@ -244,7 +244,7 @@ def scale_lazily(value: Sum, factor: int, dtype: DType) -> Sum | None:
     return Sum(tuple(term * factor for term in value.terms), dtype, min(ends), max(ends))
 
 
-def reshape_terms(value: Value, change: Any) -> Array | Sum:
+def reshape_terms(value: Value, change: Callable[[Array], Array]) -> Array | Sum:
     """Returns the value with a function applied to the array, or to each term of the sum."""
     if isinstance(value, Sum):
         return Sum(tuple(change(term) for term in value.terms), value.dtype, value.low, value.high)

@@ -7,7 +7,7 @@ import numpy as np
 from ligerdiag.effects.ttir.libtriton import parse_integer, parse_integers
 from ligerdiag.effects.ttir.module import Function, Operation
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
-from ligerdiag.replay.triton_ir.integers import Compute, Prepare
+from ligerdiag.replay.triton_ir.operations.integers import Compute, Prepare, on_one
 from ligerdiag.replay.triton_ir.values import Value, fill, parse_type, reshape_terms, to_array
 
 
@@ -17,7 +17,7 @@ def _splat(op: Operation, function: Function) -> Compute:
     def change(array: Array) -> Array:
         return array.reshape(array.shape[0], *(1,) * rank)
 
-    return lambda value: reshape_terms(value, change)
+    return on_one(lambda value: reshape_terms(value, change))
 
 
 def _unsplat(op: Operation, function: Function) -> Compute:
@@ -26,7 +26,7 @@ def _unsplat(op: Operation, function: Function) -> Compute:
     def change(array: Array) -> Array:
         return array.reshape(array.shape[0], -1)[:, 0]
 
-    return lambda value: reshape_terms(value, change)
+    return on_one(lambda value: reshape_terms(value, change))
 
 
 def _expand_dims(op: Operation, function: Function) -> Compute:
@@ -34,13 +34,17 @@ def _expand_dims(op: Operation, function: Function) -> Compute:
     axis = parse_integer(op.text, "axis")
     if axis is None:
         raise NotCoveredError("tt.expand_dims without its axis")
-    return lambda value: reshape_terms(value, lambda array: np.expand_dims(array, axis + 1))
+
+    def change(array: Array) -> Array:
+        return np.expand_dims(array, axis + 1)
+
+    return on_one(lambda value: reshape_terms(value, change))
 
 
 def _keep(op: Operation, function: Function) -> Compute:
     """A broadcast: an axis that is 1 long stays so."""
     del op, function
-    return lambda value: value
+    return on_one(lambda value: value)
 
 
 def _trans(op: Operation, function: Function) -> Compute:
@@ -49,23 +53,30 @@ def _trans(op: Operation, function: Function) -> Compute:
     if order is None:
         raise NotCoveredError("tt.trans without its order")
     axes = (0, *(axis + 1 for axis in order))
-    return lambda value: reshape_terms(value, lambda array: array.transpose(axes))
+
+    def change(array: Array) -> Array:
+        return array.transpose(axes)
+
+    return on_one(lambda value: reshape_terms(value, change))
 
 
 def _reshape(op: Operation, function: Function) -> Compute:
     source = parse_type(function.types[op.operands[0]]).shape
     target = parse_type(function.types[op.results[0]]).shape
     if source == target:
-        return lambda value: value
+        return on_one(lambda value: value)
 
     def change(array: Array) -> Array:
         if array.size == array.shape[0]:
             return array.reshape(array.shape[0], *(1,) * len(target))
         return fill_to(array, source).reshape(array.shape[0], *target)
 
+    def move(array: Array) -> Array:
+        return _move_ones(array, source, target)
+
     def compute(value: Value) -> Value:
         if [size for size in source if size != 1] == [size for size in target if size != 1]:
-            return reshape_terms(value, lambda array: _move_ones(array, source, target))
+            return reshape_terms(value, move)
         return change(to_array(value))
 
     return compute
@@ -148,7 +159,7 @@ def _histogram(op: Operation, function: Function) -> Compute:
         counted = np.ones((1, size), bool) if mask is None else fill_to(to_array(mask), (size,))
         array, counted = _match_programs(array, counted)
         counted = counted & (array >= 0) & (array < bins)
-        places = np.where(counted, array, 0).astype(np.int64) + bins * np.arange(array.shape[0])[:, np.newaxis]
+        places: Array = np.where(counted, array, 0).astype(np.int64) + bins * np.arange(array.shape[0])[:, np.newaxis]
         counts = np.bincount(places[counted], minlength=bins * array.shape[0])
         return counts.reshape(-1, bins).astype(dtype)
 

@@ -17,7 +17,7 @@ import numpy as np
 from ligerdiag.effects.ttir.libtriton import parse_integer
 from ligerdiag.effects.ttir.module import Function, Operation, TtirModule
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
-from ligerdiag.replay.triton_ir.shaping import fill_to
+from ligerdiag.replay.triton_ir.operations.shaping import fill_to
 from ligerdiag.replay.triton_ir.values import DType, Value, is_float, is_narrow, parse_type, to_array
 
 type Combine = Callable[[Sequence[Array]], Sequence[Array]]
@@ -79,7 +79,7 @@ def reduce(op: Operation, function: Function, name: str, values: Sequence[Value]
         (array,) = arrays
         if array.dtype == np.bool_ and ufunc in (np.add, np.multiply):
             ufunc = np.bitwise_xor if ufunc is np.add else np.bitwise_and
-        found = ufunc.reduce(array, axis=axis, **({"dtype": array.dtype} if ufunc in (np.add, np.multiply) else {}))
+        found: Any = ufunc.reduce(array, axis=axis, dtype=array.dtype)
         return [np.asarray(found, array.dtype)]
     moved = [np.moveaxis(array, axis, -1) for array in arrays]
     while moved[0].shape[-1] > 1:

@@ -22,6 +22,21 @@ type Prepare = Callable[[Operation, Function], Compute]
 """Reads the operation's attributes once."""
 
 
+def on_one(function: Callable[[Value], Any]) -> Compute:
+    """Returns the function, which computes one operand."""
+    return function
+
+
+def on_two(function: Callable[[Value, Value], Any]) -> Compute:
+    """Returns the function, which computes two operands."""
+    return function
+
+
+def on_three(function: Callable[[Value, Value, Value], Any]) -> Compute:
+    """Returns the function, which computes three operands."""
+    return function
+
+
 def view_unsigned(array: Array) -> Array:
     """Returns the same bits as an unsigned integer."""
     return array if array.dtype == np.bool_ else array.view(f"u{array.dtype.itemsize}")
@@ -93,7 +108,7 @@ def take_remainder(left: Array, right: Array) -> Array:
 
 def _divide_unsigned(left: Array, right: Array) -> Array:
     zero = right == 0
-    return np.where(zero, ~np.zeros((), right.dtype), left // np.where(zero, right.dtype.type(1), right))
+    return np.where(zero, np.iinfo(right.dtype).max, left // np.where(zero, right.dtype.type(1), right))
 
 
 def _take_unsigned_remainder(left: Array, right: Array) -> Array:
@@ -203,6 +218,11 @@ def _add_with_carry(left: Value, right: Value) -> tuple[Array, Array]:
     return total, view_unsigned(total) < view_unsigned(a)
 
 
+def _count_bits(value: Value) -> Array:
+    array = to_array(value)
+    return np.bitwise_count(view_unsigned(array)).astype(array.dtype)
+
+
 def _always(compute: Compute) -> Prepare:
     def prepare(op: Operation, function: Function) -> Compute:
         parse_type(function.types[op.results[0]]).get_dtype()
@@ -238,6 +258,6 @@ INTEGERS: dict[str, Prepare] = {
     "arith.mului_extended": _always(_extended(False)),
     "arith.addui_extended": _always(_add_with_carry),
     "tt.mulhiui": _always(_multiply_high(False)),
-    "math.absi": _always(lambda value: np.abs(to_array(value))),
-    "math.ctpop": _always(lambda value: np.bitwise_count(view_unsigned(to_array(value))).astype(to_array(value).dtype)),
+    "math.absi": _always(on_one(lambda value: np.abs(to_array(value)))),
+    "math.ctpop": _always(on_one(_count_bits)),
 }

@@ -14,8 +14,8 @@ import numpy as np
 
 from ligerdiag.effects.ttir.module import Function, Operation
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
-from ligerdiag.replay.triton_ir.floats import narrow, round_to_odd, widen
-from ligerdiag.replay.triton_ir.integers import Compute, Prepare, view_signed, view_unsigned
+from ligerdiag.replay.triton_ir.operations.floats import narrow, round_to_odd, widen
+from ligerdiag.replay.triton_ir.operations.integers import Compute, Prepare, on_one, view_signed, view_unsigned
 from ligerdiag.replay.triton_ir.values import DType, Sum, Value, is_float, is_narrow, parse_type, to_array
 
 
@@ -61,12 +61,12 @@ def _cut(op: Operation, function: Function) -> Compute:
 
 def _cast_index(op: Operation, function: Function) -> Compute:
     dtype = _get_dtype(op, function)
-    return lambda value: to_array(value).astype(dtype)
+    return on_one(lambda value: to_array(value).astype(dtype))
 
 
 def _cast_index_unsigned(op: Operation, function: Function) -> Compute:
     dtype = _get_dtype(op, function)
-    return lambda value: view_unsigned(to_array(value)).astype(f"u{dtype.itemsize}").view(dtype)
+    return on_one(lambda value: view_unsigned(to_array(value)).astype(f"u{dtype.itemsize}").view(dtype))
 
 
 def to_integer(array: Array, dtype: DType, *, signed: bool) -> Array:
@@ -85,7 +85,7 @@ def to_integer(array: Array, dtype: DType, *, signed: bool) -> Array:
 def _float_to_integer(signed: bool) -> Prepare:
     def prepare(op: Operation, function: Function) -> Compute:
         dtype = _get_dtype(op, function)
-        return lambda value: to_integer(to_array(value), dtype, signed=signed)
+        return on_one(lambda value: to_integer(to_array(value), dtype, signed=signed))
 
     return prepare
 
@@ -198,7 +198,7 @@ def _cut_to_float(op: Operation, function: Function) -> Compute:
     dtype = _get_dtype(op, function)
     if not is_float(dtype):
         raise NotCoveredError(f"arith.truncf to {dtype}")
-    return lambda value: convert_float(to_array(value), dtype)
+    return on_one(lambda value: convert_float(to_array(value), dtype))
 
 
 CONVERSIONS: dict[str, Prepare] = {

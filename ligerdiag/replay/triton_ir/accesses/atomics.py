@@ -4,6 +4,7 @@ A program's result is what stood there when its turn came; elements that are mas
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,9 @@ import numpy as np
 from ligerdiag.effects.ttir.libtriton import parse_word
 from ligerdiag.effects.ttir.module import Operation
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
-from ligerdiag.replay.triton_ir.floats import narrow, widen
-from ligerdiag.replay.triton_ir.integers import view_unsigned
-from ligerdiag.replay.triton_ir.memory import Memory
+from ligerdiag.replay.triton_ir.accesses.memory import Memory
+from ligerdiag.replay.triton_ir.operations.floats import narrow, widen
+from ligerdiag.replay.triton_ir.operations.integers import view_unsigned
 from ligerdiag.replay.triton_ir.values import Active, Sum, is_narrow
 
 
@@ -61,7 +62,9 @@ def compare_and_swap(
 ) -> Array:
     """Evaluates a `tt.atomic_cas`; bits are compared."""
     shape = np.broadcast_shapes(address.shape, expected.shape, value.shape)
-    joined = np.empty(np.broadcast_shapes(shape, (memory.numbers.size, *(1,) * (len(shape) - 1))), _pair(value.dtype))
+    joined: Any = np.empty(
+        np.broadcast_shapes(shape, (memory.numbers.size, *(1,) * (len(shape) - 1))), _pair(value.dtype)
+    )
     joined["expected"], joined["value"] = expected, value
 
     def combine(old: Array, new: Array) -> Array:
@@ -106,7 +109,7 @@ def _update(
         turn[order] = np.arange(places.size) - np.repeat(starts, np.diff(np.r_[starts, places.size]))
         by_turn = np.argsort(turn, kind="stable")
         bounds = np.searchsorted(turn[by_turn], np.arange(int(turn.max()) + 2))
-        for first, last in zip(bounds[:-1], bounds[1:], strict=True):
+        for first, last in pairwise(bounds):
             chosen = by_turn[first:last]
             old = whole[places[chosen]]
             flat[lanes[chosen]] = old

@@ -6,21 +6,31 @@
    guessed.
 """
 
+import importlib
+import math
 import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.special
 
 from ligerdiag.effects.ttir.module import Function, Operation
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
-from ligerdiag.replay.triton_ir.conversions import to_integer
-from ligerdiag.replay.triton_ir.floats import clear_sign, fma, narrow, unary, widen
-from ligerdiag.replay.triton_ir.integers import Compute, Prepare
-from ligerdiag.replay.triton_ir.values import Value, is_float, parse_type, to_array
+from ligerdiag.replay.triton_ir.operations.conversions import to_integer
+from ligerdiag.replay.triton_ir.operations.floats import clear_sign, fma, narrow, unary, widen
+from ligerdiag.replay.triton_ir.operations.integers import Compute, Prepare, on_one, on_three
+from ligerdiag.replay.triton_ir.values import DType, Value, is_float, parse_type, to_array
 
-_special: Any = scipy.special
+
+def _special(name: str, *, in_double: bool = True) -> Callable[[Array], Array]:
+    """SciPy's function of this name; imported when it is called: the import is slow, and seldom needed."""
+
+    def compute(array: Array) -> Array:
+        function: Any = getattr(importlib.import_module("scipy.special"), name)
+        return np.asarray(function(array.astype(np.float64) if in_double else array)).astype(array.dtype)
+
+    return compute
+
 
 type _Real = Callable[[Array], Array]
 
@@ -41,6 +51,12 @@ def _sinpi(x: Array) -> Array:
 def _cospi(x: Array) -> Array:
     wide = np.abs(np.remainder(x.astype(np.float64), 2.0) - 1.0)  # cos(pi x) = -cos(pi (x - 1))
     return np.where(wide == 0.5, 0.0, -np.cos(np.pi * wide)).astype(x.dtype)
+
+
+def _take_ieee_remainder(x: Array, y: Array) -> Array:
+    return np.fromiter(map(math.remainder, x.reshape(-1), np.broadcast_to(y, x.shape).reshape(-1)), float).reshape(
+        x.shape
+    )
 
 
 def _in_double(function: Callable[..., Any]) -> Callable[..., Array]:
@@ -70,8 +86,8 @@ _UNARY: dict[str, _Real] = {
     "log2": np.log2,
     "log10": np.log10,
     "log1p": np.log1p,
-    "erf": _special.erf,
-    "erfc": _special.erfc,
+    "erf": _special("erf", in_double=False),
+    "erfc": _special("erfc", in_double=False),
     "sqrt": np.sqrt,
     "rsqrt": _rsqrt,
     "cbrt": np.cbrt,
@@ -91,19 +107,19 @@ _LIBDEVICE_UNARY: dict[str, _Real] = {
     "rcbrt": lambda x: x.dtype.type(1) / np.cbrt(x),
     "sinpi": _sinpi,
     "cospi": _cospi,
-    "lgamma": _in_double(_special.gammaln),
-    "tgamma": _in_double(_special.gamma),
-    "erfinv": _in_double(_special.erfinv),
-    "erfcinv": _in_double(_special.erfcinv),
-    "erfcx": _in_double(_special.erfcx),
-    "normcdf": _in_double(_special.ndtr),
-    "normcdfinv": _in_double(_special.ndtri),
-    "j0": _in_double(_special.j0),
-    "j1": _in_double(_special.j1),
-    "y0": _in_double(_special.y0),
-    "y1": _in_double(_special.y1),
-    "cyl_bessel_i0": _in_double(_special.i0),
-    "cyl_bessel_i1": _in_double(_special.i1),
+    "lgamma": _special("gammaln"),
+    "tgamma": _special("gamma"),
+    "erfinv": _special("erfinv"),
+    "erfcinv": _special("erfcinv"),
+    "erfcx": _special("erfcx"),
+    "normcdf": _special("ndtr"),
+    "normcdfinv": _special("ndtri"),
+    "j0": _special("j0"),
+    "j1": _special("j1"),
+    "y0": _special("y0"),
+    "y1": _special("y1"),
+    "cyl_bessel_i0": _special("i0"),
+    "cyl_bessel_i1": _special("i1"),
     "logb": lambda x: np.where(np.isinf(x), np.inf, np.where(x == 0, -np.inf, np.frexp(x)[1] - 1)).astype(x.dtype),
     "saturate": lambda x: np.fmin(np.fmax(x, x.dtype.type(0)), x.dtype.type(1)),
     "frcp_rn": lambda x: x.dtype.type(1) / x,
@@ -125,7 +141,7 @@ _LIBDEVICE_BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "fast_pow": np.power,
     "atan2": np.arctan2,
     "fmod": np.fmod,
-    "remainder": _in_double(lambda x, y: x - y * np.rint(x / y)),
+    "remainder": _in_double(_take_ieee_remainder),
     "hypot": np.hypot,
     "rhypot": lambda x, y: x.dtype.type(1) / np.hypot(x, y),
     "copysign": np.copysign,
@@ -170,11 +186,9 @@ def _prepare_libdevice(op: Operation, function: Function) -> Compute:
         if count == 1 and name in _LIBDEVICE_UNARY and is_float(dtype):
             return unary(_LIBDEVICE_UNARY[name])(op, function)
         if count == 1 and name in _TESTS:
-            test = _TESTS[name]
-            return lambda value, test=test: test(widen(to_array(value))).astype(dtype)
+            return _test(_TESTS[name], dtype)
         if count == 1 and name[:2] == "ll" and name[2:] in _ROUNDED:
-            rounded = _ROUNDED[name[2:]]
-            return lambda value, rounded=rounded: to_integer(rounded(widen(to_array(value))), dtype, signed=True)
+            return _round_to_integer(_ROUNDED[name[2:]], dtype)
         if count == 2 and name in _LIBDEVICE_BINARY and is_float(dtype):
             return _on_two(_LIBDEVICE_BINARY[name], op, function)
         if count == 2 and name in ("powi", "ldexp", "scalbn"):
@@ -182,10 +196,18 @@ def _prepare_libdevice(op: Operation, function: Function) -> Compute:
         if count == 2 and name in ("min", "max", "umin", "umax", "llmin", "llmax") and not is_float(dtype):
             return _on_integers(name)
         if count == 3 and name in ("fma", "fma_rn"):
-            return lambda x, y, z: fma(to_array(x), to_array(y), to_array(z), dtype)
+            return on_three(lambda x, y, z: fma(to_array(x), to_array(y), to_array(z), dtype))
         if count == 1 and name in ("popc", "popcll", "clz", "clzll", "brev", "brevll", "ffs", "ffsll"):
             return _on_bits(name.removesuffix("ll"), op, function)
     raise NotCoveredError(f"the external function `{symbol[:60]}`")
+
+
+def _test(function: Callable[[Array], Array], dtype: DType) -> Compute:
+    return on_one(lambda value: function(widen(to_array(value))).astype(dtype))
+
+
+def _round_to_integer(function: Callable[[Array], Array], dtype: DType) -> Compute:
+    return on_one(lambda value: to_integer(function(widen(to_array(value))), dtype, signed=True))
 
 
 def _on_two(compute: Callable[[Array, Array], Array], op: Operation, function: Function) -> Compute:
@@ -231,9 +253,9 @@ def _on_bits(name: str, op: Operation, function: Function) -> Compute:
         bits = np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
         if name == "popc":
             return np.bitwise_count(bits).astype(dtype)
-        places = bits[..., np.newaxis] >> np.arange(width, dtype=bits.dtype) & bits.dtype.type(1)
+        places: Array = bits[..., np.newaxis] >> np.arange(width, dtype=bits.dtype) & bits.dtype.type(1)
         if name == "brev":
-            weights = bits.dtype.type(1) << np.arange(width - 1, -1, -1).astype(bits.dtype)
+            weights: Array = bits.dtype.type(1) << np.arange(width - 1, -1, -1).astype(bits.dtype)
             return (places * weights).sum(-1, dtype=bits.dtype).view(dtype)
         if name == "clz":
             return np.where(bits == 0, width, places[..., ::-1].argmax(-1)).astype(dtype)

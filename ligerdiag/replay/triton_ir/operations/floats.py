@@ -15,7 +15,7 @@ import numpy as np
 from ligerdiag.effects.ttir.libtriton import parse_word
 from ligerdiag.effects.ttir.module import Function, Operation
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
-from ligerdiag.replay.triton_ir.integers import Compute, Prepare
+from ligerdiag.replay.triton_ir.operations.integers import Compute, Prepare, on_one, on_two
 from ligerdiag.replay.triton_ir.values import DType, Value, is_narrow, parse_type, to_array
 
 
@@ -68,8 +68,8 @@ def _binary(function: Callable[[Array, Array], Array]) -> Prepare:
     def prepare(op: Operation, types: Function) -> Compute:
         dtype = parse_type(types.types[op.results[0]]).get_dtype()
         if not is_narrow(dtype):
-            return lambda left, right: function(to_array(left), to_array(right))
-        return lambda left, right: narrow(function(widen(to_array(left)), widen(to_array(right))), dtype)
+            return on_two(lambda left, right: function(to_array(left), to_array(right)))
+        return on_two(lambda left, right: narrow(function(widen(to_array(left)), widen(to_array(right))), dtype))
 
     return prepare
 
@@ -92,14 +92,14 @@ def unary(function: Callable[[Array], Array]) -> Prepare:
 def _negate(op: Operation, types: Function) -> Compute:
     dtype = parse_type(types.types[op.results[0]]).get_dtype()
     sign = np.array(1 << (8 * dtype.itemsize - 1), f"u{dtype.itemsize}")
-    return lambda value: (to_array(value).view(sign.dtype) ^ sign).view(dtype)
+    return on_one(lambda value: (to_array(value).view(sign.dtype) ^ sign).view(dtype))
 
 
 def clear_sign(op: Operation, types: Function) -> Compute:
     """Prepares `math.absf`."""
     dtype = parse_type(types.types[op.results[0]]).get_dtype()
     rest = np.array((1 << (8 * dtype.itemsize - 1)) - 1, f"u{dtype.itemsize}")
-    return lambda value: (to_array(value).view(rest.dtype) & rest).view(dtype)
+    return on_one(lambda value: (to_array(value).view(rest.dtype) & rest).view(dtype))
 
 
 _ORDERED: dict[str, Callable[[Array, Array], Array]] = {
@@ -115,24 +115,25 @@ _ORDERED: dict[str, Callable[[Array, Array], Array]] = {
 def _compare(op: Operation, function: Function) -> Compute:
     predicate = parse_word(op.text, "arith.cmpf")
 
-    def are_unordered(a: Array, b: Array) -> Array:
-        return np.isnan(a) | np.isnan(b)
-
-    match predicate[:1], predicate[1:]:
-        case "o", name if name in _ORDERED:
-            comparison = _ORDERED[name]
-            found = comparison if name != "ne" else lambda a, b: (a != b) & ~are_unordered(a, b)
-        case "u", name if name in _ORDERED:
-            inner = _ORDERED[name]
-            found = inner if name == "ne" else lambda a, b: inner(a, b) | are_unordered(a, b)
-        case _ if predicate == "ord":
-            found = lambda a, b: ~are_unordered(a, b)  # noqa: E731
-        case _ if predicate == "uno":
-            found = are_unordered
-        case _:
-            raise NotCoveredError(f"arith.cmpf {predicate}")
+    kind, name = predicate[:1], predicate[1:]
+    if predicate not in ("ord", "uno") and (kind not in ("o", "u") or name not in _ORDERED):
+        raise NotCoveredError(f"arith.cmpf {predicate}")
     del function
-    return lambda left, right: found(widen(to_array(left)), widen(to_array(right)))
+
+    def compare(left: Value, right: Value) -> Array:
+        a, b = widen(to_array(left)), widen(to_array(right))
+        if predicate in ("ord", "uno"):
+            return _are_unordered(a, b) if predicate == "uno" else ~_are_unordered(a, b)
+        found = _ORDERED[name](a, b)
+        if kind == "o":
+            return found & ~_are_unordered(a, b) if name == "ne" else found
+        return found if name == "ne" else found | _are_unordered(a, b)
+
+    return compare
+
+
+def _are_unordered(left: Array, right: Array) -> Array:
+    return np.isnan(left) | np.isnan(right)
 
 
 def _prepare_fma(op: Operation, types: Function) -> Compute:

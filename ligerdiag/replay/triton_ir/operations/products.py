@@ -14,9 +14,9 @@ import numpy as np
 
 from ligerdiag.effects.ttir.module import Function, Operation
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
-from ligerdiag.replay.triton_ir.floats import narrow, widen
-from ligerdiag.replay.triton_ir.integers import Compute, Prepare
-from ligerdiag.replay.triton_ir.shaping import fill_to
+from ligerdiag.replay.triton_ir.operations.floats import narrow, widen
+from ligerdiag.replay.triton_ir.operations.integers import Compute, Prepare
+from ligerdiag.replay.triton_ir.operations.shaping import fill_to
 from ligerdiag.replay.triton_ir.values import DType, Value, is_float, parse_type, to_array
 
 _PRECISION = re.compile(r"inputPrecision = (\w+)")
