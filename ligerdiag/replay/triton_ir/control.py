@@ -1,10 +1,11 @@
 """Evaluates functions for all programs of a batch: control flow, and the operations that reach beyond their operands.
 
-1. `active` says which programs are at an operation. Where a condition differs between programs, both ways are run, each for
-   its own programs, and what they hand on is put together. Values of programs that are not at an operation have no meaning.
+1. `active` says which programs are at an operation. Where a condition differs between programs, both ways are run,
+   each for its own programs, and what they hand on is put together. Values of programs that are not at an operation
+   have no meaning.
 2. A loop whose bounds agree runs once for all programs; any other one until no program is left in it.
-3. Of a function with several blocks, the first block that programs wait at runs next. A block that runs again leaves the
-   values of programs that have been there before.
+3. Of a function with several blocks, the first block that programs wait at runs next. A block that runs again leaves
+   the values of programs that have been there before.
 4. A combining function of a reduction is run with elements for programs, and reaches no memory.
 """
 

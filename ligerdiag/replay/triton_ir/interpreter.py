@@ -1,9 +1,10 @@
 """Evaluates a launch of a kernel's Triton IR in NumPy.
 
-1. Programs run in batches, in the order of the grid (x changes fastest) or its reverse. A batch is as many programs as make
-   the largest block of the kernel fill `batch_bytes`.
-2. After each batch the bytes that its programs accessed are held against each other. Where programs meet (`meetings`), the
-   batch is taken back and its programs run one by one, in order; so every outcome is that of one order of whole programs.
+1. Programs run in batches, in the order of the grid (x changes fastest) or its reverse. A batch is as many programs
+   as make the largest block of the kernel fill `batch_bytes`.
+2. After each batch the bytes that its programs accessed are held against each other. Where programs meet
+   (`meetings`), the batch is taken back and its programs run one by one, in order; so every outcome is that of one
+   order of whole programs.
 3. Only arguments that the kernel may write, and those that share memory with them, are looked at for meetings.
 4. Of meetings across batches only a report is made: batches follow each other anyway.
 """

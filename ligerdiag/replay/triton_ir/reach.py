@@ -9,10 +9,10 @@ from ligerdiag.effects.ttir.module import Function, Operation
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.accesses import block_pointers
 from ligerdiag.replay.triton_ir.accesses.atomics import compare_and_swap, prepare_update
-from ligerdiag.replay.triton_ir.accesses.memory import Memory
+from ligerdiag.replay.triton_ir.accesses.memory import Memory, Target
 from ligerdiag.replay.triton_ir.code import Instruction
 from ligerdiag.replay.triton_ir.frames import Frame, say_place
-from ligerdiag.replay.triton_ir.values import Active, BlockPointer, Sum, Value, add_address, parse_type, to_array
+from ligerdiag.replay.triton_ir.values import Active, BlockPointer, Value, add_address, parse_type, to_array
 
 MOST_PRINTED = 1000
 
@@ -38,6 +38,8 @@ def reach(
             return [block_pointers.make_pointer(op, function, values)]
         case "tt.advance":
             return [block_pointers.advance(values[0], values[1:])]
+        case _:
+            pass
     memory = frame.memory
     if memory is None:
         raise NotCoveredError(f"{op.name} in a combining function")
@@ -65,29 +67,29 @@ def _access(
     op = instruction.op
     match op.name, values:
         case "tt.load", [BlockPointer() as pointer, *_]:
-            return [block_pointers.load_block(memory, op, function, active, pointer)]
+            return [block_pointers.load_block(memory, op, function, pointer, active)]
         case "tt.load", [address, *rest]:
             dtype = parse_type(function.types[op.results[0]]).get_dtype()
             arrays = [to_array(value) for value in rest]
             mask, other = (*arrays, None, None)[:2]
-            return [memory.load(op, _get_address(address), mask, other, dtype, active)]
-        case "tt.store", [BlockPointer() as pointer, value, *_]:
-            block_pointers.store_block(memory, op, function, active, pointer, to_array(value))
+            return [memory.load(_make_target(op, address, mask, active), other, dtype)]
+        case "tt.store", [BlockPointer(), _, *_]:
+            block_pointers.store_block(memory, op, function, values, active)
             return []
         case "tt.store", [address, value, *rest]:
             mask = to_array(rest[0]) if rest else None
-            memory.store(op, _get_address(address), to_array(value), mask, active)
+            memory.store(_make_target(op, address, mask, active), to_array(value))
             return []
         case "tt.atomic_rmw", [address, value, *rest]:
             if instruction.memo is None:
                 instruction.memo = prepare_update(op)
             mask = to_array(rest[0]) if rest else None
-            return [instruction.memo(memory, active, _get_address(address), to_array(value), mask)]
+            return [instruction.memo(memory, _make_target(op, address, mask, active), to_array(value))]
         case "tt.atomic_cas", [address, expected, value]:
             pair = to_array(expected), to_array(value)
-            return [compare_and_swap(memory, op, active, _get_address(address), *pair)]
+            return [compare_and_swap(memory, _make_target(op, address, None, active), *pair)]
         case name, _ if name.startswith("tt.descriptor_"):
-            found = block_pointers.access_descriptor(memory, op, function, active, values)
+            found = block_pointers.access_descriptor(memory, op, function, values, active)
             return [] if found is None else [found]
         case "tt.print" | "tt.assert", _:
             _say(memory, op, function, values, active)
@@ -116,7 +118,7 @@ def _say(memory: Memory, op: Operation, function: Function, values: list[Value],
             journal.printed.append((number, f"program {number}:{text}{' '.join(parts)}"))
 
 
-def _get_address(value: Value) -> Array | Sum:
-    if isinstance(value, BlockPointer):
+def _make_target(op: Operation, address: Value, mask: Array | None, active: Active) -> Target:
+    if isinstance(address, BlockPointer):
         raise NotCoveredError("an access through a block pointer")
-    return value
+    return Target(operation=op, address=address, mask=mask, active=active)

@@ -1,9 +1,10 @@
 """Values of Triton IR for all programs of a batch: types, arrays, and sums that are not computed until they are needed.
 
-1. A value of type `tensor<AxBxT>` is an array of shape [programs, A, B], a scalar one of shape [programs]. An axis along
-   which all elements are the same may be 1 long, the axis of programs among them: broadcasting is NumPy's.
-2. A pointer is an address, an i64: argument number n has the addresses around (n + 1) * 2**44. So pointers can be selected
-   among, loaded, stored, and turned into integers like any number, and an access says which argument it is of.
+1. A value of type `tensor<AxBxT>` is an array of shape [programs, A, B], a scalar one of shape [programs]. An axis
+   along which all elements are the same may be 1 long, the axis of programs among them: broadcasting is NumPy's.
+2. A pointer is an address, an i64: argument number n has the addresses around (n + 1) * 2**44. So pointers can be
+   selected among, loaded, stored, and turned into integers like any number, and an access says which argument it is
+   of.
 3. A `Sum` is an array of integers or addresses as terms that are added up when somebody needs the elements: a row's
    address and the columns' offsets stay apart, and a load sees that it is of consecutive bytes.
 """

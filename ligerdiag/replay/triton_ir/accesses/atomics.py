@@ -1,4 +1,5 @@
-"""`tt.atomic_rmw` and `tt.atomic_cas`: programs in their order, each program's lanes in their order, whatever the semantics.
+"""`tt.atomic_rmw` and `tt.atomic_cas`: programs in their order, each program's lanes in their order, whatever the
+semantics.
 
 A program's result is what stood there when its turn came; elements that are masked out give zero.
 """
@@ -12,10 +13,10 @@ import numpy as np
 from ligerdiag.effects.ttir.libtriton import parse_word
 from ligerdiag.effects.ttir.module import Operation
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
-from ligerdiag.replay.triton_ir.accesses.memory import Memory
+from ligerdiag.replay.triton_ir.accesses.memory import Memory, Target
 from ligerdiag.replay.triton_ir.operations.floats import narrow, widen
 from ligerdiag.replay.triton_ir.operations.integers import view_unsigned
-from ligerdiag.replay.triton_ir.values import Active, Sum, is_narrow
+from ligerdiag.replay.triton_ir.values import is_narrow
 
 
 def _exchange(old: Array, new: Array) -> Array:
@@ -37,14 +38,14 @@ _KINDS: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
-def prepare_update(op: Operation, kind: str = "") -> Callable[..., Array]:
-    """Returns what evaluates this `tt.atomic_rmw` on a memory: address, value and mask to the old values."""
+def prepare_update(op: Operation, kind: str = "") -> Callable[[Memory, Target, Array], Array]:
+    """Returns what evaluates this `tt.atomic_rmw`: a memory, where, and the value to the old values."""
     kind = kind or parse_word(op.text, "tt.atomic_rmw")
     function = _KINDS.get(kind)
     if function is None:
         raise NotCoveredError(f"tt.atomic_rmw {kind}")
 
-    def compute(memory: Memory, active: Active, address: Array | Sum, value: Array, mask: Array | None) -> Array:
+    def compute(memory: Memory, target: Target, value: Array) -> Array:
         def combine(old: Array, new: Array) -> Array:
             if kind.startswith("u"):
                 return function(view_unsigned(old), view_unsigned(new)).view(old.dtype)
@@ -52,16 +53,14 @@ def prepare_update(op: Operation, kind: str = "") -> Callable[..., Array]:
                 return narrow(function(widen(old), widen(new)), old.dtype)
             return function(old, new)
 
-        return _update(memory, op, active, address, mask, value, combine)
+        return _update(memory, target, value, combine)
 
     return compute
 
 
-def compare_and_swap(
-    memory: Memory, op: Operation, active: Active, address: Array | Sum, expected: Array, value: Array
-) -> Array:
+def compare_and_swap(memory: Memory, target: Target, expected: Array, value: Array) -> Array:
     """Evaluates a `tt.atomic_cas`; bits are compared."""
-    shape = np.broadcast_shapes(address.shape, expected.shape, value.shape)
+    shape = target.get_shape(expected, value)
     joined: Any = np.empty(
         np.broadcast_shapes(shape, (memory.numbers.size, *(1,) * (len(shape) - 1))), _pair(value.dtype)
     )
@@ -72,26 +71,18 @@ def compare_and_swap(
         same = old.view(bits) == np.ascontiguousarray(new["expected"]).view(bits)
         return np.where(same, new["value"], old)
 
-    return _update(memory, op, active, address, None, joined, combine)
+    return _update(memory, target, joined, combine)
 
 
 def _pair(dtype: Any) -> Any:
     return np.dtype([("expected", dtype), ("value", dtype)])
 
 
-def _update(
-    memory: Memory,
-    op: Operation,
-    active: Active,
-    address: Array | Sum,
-    mask: Array | None,
-    value: Array,
-    combine: Callable[[Array, Array], Array],
-) -> Array:
+def _update(memory: Memory, target: Target, value: Array, combine: Callable[[Array, Array], Array]) -> Array:
     """Rounds of at most one update for each address, in order, until all are done."""
     memory.journal.used_atomics = True
     dtype = value.dtype if value.dtype.names is None else value.dtype["value"]
-    shape, parts = memory.reach(op, "atomic", address, mask, active, dtype.itemsize, value.shape)
+    shape, parts = memory.reach(target, "atomic", dtype.itemsize, value)
     result = np.zeros(shape, dtype)
     flat = result.reshape(-1)
     values = np.broadcast_to(value, shape).reshape(-1)

@@ -9,7 +9,7 @@ from ligerdiag.effects.ttir.libtriton import parse_integers, parse_word
 from ligerdiag.effects.ttir.module import Function, Operation
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.accesses.atomics import prepare_update
-from ligerdiag.replay.triton_ir.accesses.memory import Memory
+from ligerdiag.replay.triton_ir.accesses.memory import Memory, Target
 from ligerdiag.replay.triton_ir.values import (
     Active,
     BlockPointer,
@@ -52,6 +52,7 @@ def reach_block(
     block: Sequence[int],
     checked: Sequence[int],
     width: int,
+    *,
     rows: Array | None = None,
 ) -> tuple[Array | Sum, Array | None]:
     """Returns addresses and mask, [programs, *block]; `rows` stands for the first axis' coordinates of a gather."""
@@ -85,7 +86,7 @@ def _get_padding(dtype: DType, rank: int, pads_nan: bool) -> Array:
     return np.full((1,) * (rank + 1), np.nan if pads_nan else 0).astype(dtype)
 
 
-def load_block(memory: Memory, op: Operation, function: Function, active: Active, pointer: Value) -> Array:
+def load_block(memory: Memory, op: Operation, function: Function, pointer: Value, active: Active) -> Array:
     """Evaluates a `tt.load` of a block pointer."""
     assert isinstance(pointer, BlockPointer)
     kind = parse_type(function.types[op.operands[0]])
@@ -94,25 +95,24 @@ def load_block(memory: Memory, op: Operation, function: Function, active: Active
     match = re.search(r"padding = (\d+)", op.text)
     address, mask = reach_block(pointer, pointer.offsets, kind.shape, checked, dtype.itemsize)
     other = _get_padding(dtype, len(kind.shape), match is not None and match[1] == "2")
-    return memory.load(op, address, mask, other, dtype, active)
+    return memory.load(Target(operation=op, address=address, mask=mask, active=active), other, dtype)
 
 
-def store_block(
-    memory: Memory, op: Operation, function: Function, active: Active, pointer: Value, value: Array
-) -> None:
+def store_block(memory: Memory, op: Operation, function: Function, values: Sequence[Value], active: Active) -> None:
     """Evaluates a `tt.store` through a block pointer."""
+    pointer, value = values[0], to_array(values[1])
     assert isinstance(pointer, BlockPointer)
     kind = parse_type(function.types[op.operands[0]])
     checked = parse_integers(op.text, "boundaryCheck") or ()
     address, mask = reach_block(pointer, pointer.offsets, kind.shape, checked, value.dtype.itemsize)
-    memory.store(op, address, value, mask, active)
+    memory.store(Target(operation=op, address=address, mask=mask, active=active), value)
 
 
 _REDUCTIONS = {"add": "fadd", "min": "min", "max": "max", "and": "and", "or": "or", "xor": "xor"}
 
 
 def access_descriptor(
-    memory: Memory, op: Operation, function: Function, active: Active, values: Sequence[Value]
+    memory: Memory, op: Operation, function: Function, values: Sequence[Value], active: Active
 ) -> Array | None:
     """Evaluates `tt.descriptor_*`: all axes are checked."""
     kind = parse_type(function.types[op.operands[0]])
@@ -135,10 +135,11 @@ def access_descriptor(
         starts = indices
     if len(starts) != len(block):
         raise NotCoveredError(f"{op.name} of another rank than its descriptor")
-    address, mask = reach_block(pointer, starts, block, range(len(block)), dtype.itemsize, rows)
+    address, mask = reach_block(pointer, starts, block, range(len(block)), dtype.itemsize, rows=rows)
+    target = Target(operation=op, address=address, mask=mask, active=active)
     pads = isinstance(pointer, BlockPointer) and pointer.pads_nan
     if loads:
-        found = memory.load(op, address, mask, _get_padding(dtype, len(block), pads), dtype, active)
+        found = memory.load(target, _get_padding(dtype, len(block), pads), dtype)
         result = parse_type(function.types[op.results[0]]).shape
         full = np.broadcast_to(found, (found.shape[0], *block))
         return full.reshape(full.shape[0], *result)
@@ -150,9 +151,9 @@ def access_descriptor(
         if word not in _REDUCTIONS:
             raise NotCoveredError(f"tt.descriptor_reduce {word}")
         name = "add" if word == "add" and dtype.kind == "i" else _REDUCTIONS[word]
-        prepare_update(op, name)(memory, active, address, source, mask)
+        prepare_update(op, name)(memory, target, source)
         return None
-    memory.store(op, address, source, mask, active)
+    memory.store(target, source)
     return None
 
 

@@ -1,11 +1,11 @@
 """Do programs touch each other's bytes?
 
-1. A run is consecutive bytes that one program accessed, at their place in this process, whatever the argument: arguments may
-   share memory.
-2. Programs meet where one writes a byte that another one reads or writes. Two atomic accesses do not meet; an atomic one and
-   another do.
-3. Of a read that is the same for all programs of a batch, only the first and the last program are noted: if the writer is one
-   of them, the other meets it.
+1. A run is consecutive bytes that one program accessed, at their place in this process, whatever the argument:
+   arguments may share memory.
+2. Programs meet where one writes a byte that another one reads or writes. Two atomic accesses do not meet; an atomic
+   one and another do.
+3. Of a read that is the same for all programs of a batch, only the first and the last program are noted: if the
+   writer is one of them, the other meets it.
 """
 
 from collections.abc import Sequence
@@ -196,7 +196,7 @@ def _meet_within(runs: Runs, by_site: Runs) -> list[Overlap]:
     found: list[Overlap] = []
     for place in late[:MOST_EXAMPLES]:
         before = int(np.flatnonzero(runs.stop[:place] > runs.start[place])[-1])
-        found.append(_describe(runs, before, runs, int(place), by_site, by_site))
+        found.append(_describe((runs, before), (runs, int(place)), by_site, by_site))
     return found
 
 
@@ -220,13 +220,14 @@ def _meet(writers: Runs, by_site: Runs, others: Runs) -> list[Overlap]:
         overlaps = (writers.stop[span] > others.start[other]) & (writers.program[span] != others.program[other])
         if overlaps.any():
             writer = span.start + int(overlaps.argmax())
-            found.append(_describe(writers, writer, others, other, by_site, others))
+            found.append(_describe((writers, writer), (others, other), by_site, others))
         if len(found) >= MOST_EXAMPLES:
             break
     return found
 
 
-def _describe(writers: Runs, writer: int, others: Runs, other: int, writes: Runs, accesses: Runs) -> Overlap:
+def _describe(one: tuple[Runs, int], two: tuple[Runs, int], writes: Runs, accesses: Runs) -> Overlap:
+    (writers, writer), (others, other) = one, two
     return Overlap(
         start=max(int(writers.start[writer]), int(others.start[other])),
         stop=min(int(writers.stop[writer]), int(others.stop[other])),

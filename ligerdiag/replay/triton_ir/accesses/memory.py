@@ -1,7 +1,8 @@
 """The launch's memory: loads and stores of all programs of a batch, checked against each argument's bounds.
 
 1. A window of regular steps is a view of the argument's bytes; anything else is gathered element by element.
-2. An element outside of its argument is noted; a load of it gives zero, and a store to it is dropped.
+2. An element outside of its argument is noted; a load of it gives what a masked one gives, and a store to it is
+   dropped.
 3. Of several lanes that store to one address, the last one's value stays, as in Triton's own interpreter.
 4. What a store overwrites is kept until the batch is done: a batch whose programs turn out to meet is taken back.
 """
@@ -82,6 +83,31 @@ class Journal:
                 view[places] = old
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Target:
+    """Where an operation accesses memory."""
+
+    operation: Operation
+    address: Array | Sum
+    """[programs, *block]"""
+    mask: Array | None
+    """bool, of the address' rank; all where None."""
+    active: Active
+
+    def get_shape(self, *others: Array | None) -> tuple[int, ...]:
+        """Returns the shape of the address, the mask and the others together."""
+        shapes = [array.shape for array in (self.mask, *others) if array is not None]
+        return np.broadcast_shapes(self.address.shape, *shapes)
+
+    def get_place(self, window: Window, shape: tuple[int, ...]) -> tuple[slice, ...]:
+        """Returns where the window lies in a block of that shape: everywhere along axes that its elements share."""
+        own = self.get_shape()
+        return tuple(
+            slice(first, first + count) if size > 1 and there > 1 else slice(None)
+            for first, count, size, there in zip(window.corner, window.counts, own[1:], shape[1:], strict=True)
+        )
+
+
 class Memory:
     """Arguments by number, and access to them by address."""
 
@@ -93,74 +119,63 @@ class Memory:
         self.numbers = np.zeros(1, np.int64)
         """Of the programs of the batch, in the grid."""
 
-    def load(
-        self, op: Operation, address: Array | Sum, mask: Array | None, other: Array | None, dtype: DType, active: Active
-    ) -> Array:
+    def load(self, target: Target, other: Array | None, dtype: DType) -> Array:
         """Returns the elements, of dtype; `other` (zero where None) where the mask is false."""
+        other = other if target.mask is not None else None
         storage = np.dtype(np.uint8) if dtype == np.bool_ else dtype
-        window = self._find_window(address, mask, active, storage.itemsize)
+        window = self._find_window(target, storage.itemsize)
         if window == "nothing":
-            shape = np.broadcast_shapes(address.shape, (1,) if mask is None else mask.shape)
-            return _fill(shape, other, dtype)
+            return _fill(target.get_shape(other), other, dtype)
         if window is None:
-            return self._gather(op, address, mask, other, dtype, active)
-        self._note(op, "load", storage.itemsize, window, active)
+            return self._gather(target, other, dtype)
+        self._note(target, "load", storage.itemsize, window)
         views = self._view(window, storage)
         programs = window.programs
-        subset = programs is not None and (window.starts.size > 1 or mask is not None)
-        size = self.numbers.size if subset else window.starts.size
-        rank = address.ndim - 1
-        shape = np.broadcast_shapes(address.shape[1:], (1,) * rank if mask is None else mask.shape[1:])
-        if not subset and window.counts == shape and len(views) == 1:
+        subset = programs is not None and (window.starts.size > 1 or target.mask is not None)
+        shape = (self.numbers.size if subset else window.starts.size, *target.get_shape(other)[1:])
+        if not subset and window.counts == shape[1:] and len(views) == 1:
             return views[0].copy() if dtype != np.bool_ else views[0] != 0
-        out = _fill((size, *shape), other if mask is not None else None, dtype)
-        place = tuple(slice(first, first + count) for first, count in zip(window.corner, window.counts, strict=True))
+        out = _fill(shape, other, dtype)
+        place = target.get_place(window, out.shape)
         if len(views) == 1:
             out[(programs if subset and programs is not None else slice(None), *place)] = views[0]
         else:
-            for row, view in zip(range(size) if programs is None else programs, views, strict=True):
+            for row, view in zip(range(out.shape[0]) if programs is None else programs, views, strict=True):
                 out[(row, *place)] = view[0]
         return out
 
-    def store(self, op: Operation, address: Array | Sum, value: Array, mask: Array | None, active: Active) -> None:
+    def store(self, target: Target, value: Array) -> None:
         """Writes the elements where the mask is true."""
         if value.dtype == np.bool_:
             value = value.astype(np.uint8)
-        width = value.dtype.itemsize
-        if address.shape[0] == 1 and self.numbers.size > 1:  # all programs at one place: the last one's value stays
+        address, mask, active = target.address, target.mask, target.active
+        is_shared = address.shape[0] == 1 and self.numbers.size > 1 and (mask is None or mask.shape[0] == 1)
+        if is_shared and value.shape[0] > 1:  # the last program's value stays
             last = self.numbers.size - 1 if active is None else int(np.flatnonzero(active)[-1])
-            masks_differ = mask is not None and mask.shape[0] > 1
-            if not masks_differ:
-                value = value[last : last + 1] if value.shape[0] > 1 else value
-        window = self._find_window(address, mask, active, width)
+            value = value[last : last + 1]
+        window = self._find_window(target, value.dtype.itemsize)
         if window == "nothing":
             return
         spread = any(own > 1 and there == 1 for own, there in zip(value.shape, address.shape, strict=True))
         if window is None or spread:
-            self._scatter(op, address, value, mask, active)
+            self._scatter(target, value)
             return
-        self._note(op, "store", width, window, active)
-        place = tuple(
-            slice(first, first + count) if own > 1 else slice(None)
-            for first, count, own in zip(window.corner, window.counts, value.shape[1:], strict=True)
-        )
+        self._note(target, "store", value.dtype.itemsize, window)
         rows = window.programs if window.programs is not None and value.shape[0] > 1 else slice(None)
-        source = value[rows][(slice(None), *place)]
+        source = value[rows][(slice(None), *target.get_place(window, value.shape))]
         views = self._view(window, value.dtype)
         for number, view in enumerate(views):
             if self.keeps_overwritten:
                 self.journal.overwritten.append((view, None, view.copy()))
             view[...] = source if len(views) == 1 else source[number if source.shape[0] > 1 else 0]
 
-    def _find_window(
-        self, address: Array | Sum, mask: Array | None, active: Active, width: int
-    ) -> Window | Literal["nothing"] | None:
-        box = find_box(mask, active, address.ndim - 1)
+    def _find_window(self, target: Target, width: int) -> Window | Literal["nothing"] | None:
+        box = find_box(target.mask, target.active, target.address.ndim - 1)
         if box is None:
             return None
         if box.is_empty:
             return "nothing"
-        window = find_window(address, box)
+        window = find_window(target.address, box)
         if window is None or not 0 <= window.argument < len(self.buffers):
             return None
         buffer = self.buffers[window.argument]
@@ -184,19 +199,19 @@ class Memory:
             starts, strides = [int(start) for start in window.starts], (0, *window.steps)
         return [np.ndarray(shape, dtype, buffer.data.data, start, strides) for start in starts]
 
-    def _note(self, op: Operation, kind: Kind, width: int, window: Window, active: Active) -> None:
+    def _note(self, target: Target, kind: Kind, width: int, window: Window) -> None:
         if window.argument not in self._watched:
             return
         count = self.numbers.size
         programs = window.programs
         if programs is None:
-            programs = np.arange(count) if active is None else np.flatnonzero(active)
+            programs = np.arange(count) if target.active is None else np.flatnonzero(target.active)
         if window.starts.size == 1 and programs.size > 1:
             programs = programs[[0, -1]]
         self.journal.accesses.append(
             Access(
                 kind=kind,
-                operation=op,
+                operation=target.operation,
                 width=width,
                 window=window,
                 argument=window.argument,
@@ -206,24 +221,17 @@ class Memory:
         )
 
     def reach(
-        self,
-        op: Operation,
-        kind: Kind,
-        address: Array | Sum,
-        mask: Array | None,
-        active: Active,
-        width: int,
-        shape: tuple[int, ...],
+        self, target: Target, kind: Kind, width: int, *others: Array | None
     ) -> tuple[tuple[int, ...], list[tuple[int, Array, Array]]]:
-        """Returns the shape [programs, *block], at least `shape`, and for each argument its number, the lanes and their byte offsets.
+        """Returns the shape [programs, *block], and for each argument its number, the lanes and their byte offsets.
 
         Lanes are flat numbers in the shape, ascending. Elements outside of their argument are noted and left out.
+        others: values whose shape counts, too.
         """
-        addresses = to_array(address)
+        addresses, active = to_array(target.address), target.active
         rank = addresses.ndim - 1
-        shape = np.broadcast_shapes(addresses.shape, shape, (1,) if mask is None else mask.shape)
-        shape = (self.numbers.size, *shape[1:])
-        chosen = np.ones((1,) * (rank + 1), bool) if mask is None else mask
+        shape = (self.numbers.size, *target.get_shape(*others)[1:])
+        chosen = np.ones((1,) * (rank + 1), bool) if target.mask is None else target.mask
         if active is not None:
             chosen = chosen & active.reshape(-1, *(1,) * rank)
         if bool(chosen.all()):
@@ -246,8 +254,16 @@ class Memory:
             size = buffer.data.size if buffer is not None else 0
             inside = (offsets >= 0) & (offsets <= size - width)
             if not bool(inside.all()):
-                self._note_outside(
-                    op, kind, number if buffer is not None else None, width, lane, offsets, ~inside, shape
+                self.journal.outside.append(
+                    OutOfBounds(
+                        argument=number if buffer is not None else None,
+                        kind=kind,
+                        first_byte=int(offsets[~inside][0]),
+                        width=width,
+                        count=int(np.count_nonzero(~inside)),
+                        program=int(self.numbers[int(lane[~inside][0]) // per_program]),
+                        place=target.operation.place,
+                    )
                 )
                 lane, offsets = lane[inside], offsets[inside]
             if not lane.size or buffer is None:
@@ -256,7 +272,7 @@ class Memory:
                 self.journal.accesses.append(
                     Access(
                         kind=kind,
-                        operation=op,
+                        operation=target.operation,
                         width=width,
                         window=None,
                         argument=number,
@@ -266,30 +282,6 @@ class Memory:
                 )
             parts.append((number, lane, offsets))
         return shape, parts
-
-    def _note_outside(
-        self,
-        op: Operation,
-        kind: Kind,
-        argument: int | None,
-        width: int,
-        lanes: Array,
-        offsets: Array,
-        outside: Array,
-        shape: tuple[int, ...],
-    ) -> None:
-        first = int(np.flatnonzero(outside)[0])
-        self.journal.outside.append(
-            OutOfBounds(
-                argument=argument,
-                kind=kind,
-                first_byte=int(offsets[first]),
-                width=width,
-                count=int(np.count_nonzero(outside)),
-                program=int(self.numbers[int(lanes[first]) // prod(shape[1:])]),
-                place=op.place,
-            )
-        )
 
     def view_elements(self, argument: int, offsets: Array, dtype: DType) -> tuple[Array, Array]:
         """Returns an array over the argument, and the places in it of the elements at the offsets.
@@ -305,12 +297,10 @@ class Memory:
             return whole, offsets // width
         return buffer.data, offsets[:, np.newaxis] + np.arange(width)
 
-    def _gather(
-        self, op: Operation, address: Array | Sum, mask: Array | None, other: Array | None, dtype: DType, active: Active
-    ) -> Array:
+    def _gather(self, target: Target, other: Array | None, dtype: DType) -> Array:
         storage = np.dtype(np.uint8) if dtype == np.bool_ else dtype
-        shape, parts = self.reach(op, "load", address, mask, active, storage.itemsize, (1,))
-        out = _fill(shape, other if mask is not None else None, dtype)
+        shape, parts = self.reach(target, "load", storage.itemsize, other)
+        out = _fill(shape, other, dtype)
         flat = out.reshape(-1)
         for argument, lanes, offsets in parts:
             whole, places = self.view_elements(argument, offsets, storage)
@@ -318,8 +308,8 @@ class Memory:
             flat[lanes] = found if places.ndim == 1 else np.ascontiguousarray(found).view(storage)[:, 0]
         return out
 
-    def _scatter(self, op: Operation, address: Array | Sum, value: Array, mask: Array | None, active: Active) -> None:
-        shape, parts = self.reach(op, "store", address, mask, active, value.dtype.itemsize, value.shape)
+    def _scatter(self, target: Target, value: Array) -> None:
+        shape, parts = self.reach(target, "store", value.dtype.itemsize, value)
         flat = np.broadcast_to(value, shape).reshape(-1)
         for argument, lanes, offsets in parts:
             self.write(argument, offsets, flat[lanes])

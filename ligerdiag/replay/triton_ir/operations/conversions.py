@@ -1,7 +1,7 @@
 """Conversions between element types.
 
-1. A float to an integer truncates; what is out of range becomes the nearest end of the range, NaN 0, as on a GPU (in LLVM
-   it is a poison value).
+1. A float to an integer truncates; what is out of range becomes the nearest end of the range, NaN 0, as on a GPU (in
+   LLVM it is a poison value).
 2. A float to a narrower one rounds to nearest even, or to zero where `rounding = rtz` says so. To f8, `tt.fp_to_fp`
    saturates, as a GPU does.
 3. i1 to a float: true is 1 unsigned, -1 signed.

@@ -2,8 +2,8 @@
 
 1. Arithmetic of i1 is that of one bit; a true i1 is -1 where it is signed.
 2. A shift by the width or more gives 0, or the sign: what a GPU's shift does (a poison value in LLVM).
-3. A division by zero gives all ones, and so does the remainder the dividend: what a GPU's division does (undefined in LLVM).
-   The smallest number divided by -1 wraps.
+3. A division by zero gives all ones, and so does the remainder the dividend: what a GPU's division does (undefined in
+   LLVM). The smallest number divided by -1 wraps.
 """
 
 from collections.abc import Callable

@@ -1,9 +1,9 @@
 """`tt.dot`: products of blocks.
 
-1. The factors are exact in f32 (bf16, f16, f8) and so are their products; sums are f32, in the order of NumPy's matrix
-   product, as is the sum with the accumulator; the result is rounded to the accumulator's dtype at the end.
-2. f32 factors with `inputPrecision = tf32` lose the 13 low bits of their mantissas, which tensor cores do not look at; with
-   `tf32x3` and `ieee` they keep them.
+1. The factors are exact in f32 (bf16, f16, f8) and so are their products; sums are f32, in the order of NumPy's
+   matrix product, as is the sum with the accumulator; the result is rounded to the accumulator's dtype at the end.
+2. f32 factors with `inputPrecision = tf32` lose the 13 low bits of their mantissas, which tensor cores do not look
+   at; with `tf32x3` and `ieee` they keep them.
 3. Products of i8 are exact, and sums wrap.
 """
 

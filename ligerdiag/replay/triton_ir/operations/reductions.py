@@ -1,9 +1,10 @@
 """`tt.reduce`, `tt.scan` and `tt.map_elementwise`: a function of scalars over an axis or over all elements.
 
-1. A sum in f32, f64 or integers over one operand is NumPy's: pairwise along the last axis, one after the other along another,
-   as in Triton's own interpreter. Minima, maxima, products of integers and bitwise operations have no order to speak of.
-2. Any other reduction is a tree that combines neighbours, level by level: elements 0 and 1, 2 and 3, ..., an odd one left over
-   waits for the next level. Elements keep their order, so that the function need not be commutative.
+1. A sum in f32, f64 or integers over one operand is NumPy's: pairwise along the last axis, one after the other along
+   another, as in Triton's own interpreter. Minima, maxima, products of integers and bitwise operations have no order
+   to speak of.
+2. Any other reduction is a tree that combines neighbours, level by level: elements 0 and 1, 2 and 3, ..., an odd one
+   left over waits for the next level. Elements keep their order, so that the function need not be commutative.
 3. A scan combines element after element, from the end where it is reversed.
 4. The function is run with the elements as its programs.
 """

@@ -1,6 +1,7 @@
 """Shapes: operations that move elements and compute nothing."""
 
 import re
+from typing import Any
 
 import numpy as np
 
@@ -159,7 +160,9 @@ def _histogram(op: Operation, function: Function) -> Compute:
         counted = np.ones((1, size), bool) if mask is None else fill_to(to_array(mask), (size,))
         array, counted = _match_programs(array, counted)
         counted = counted & (array >= 0) & (array < bins)
-        places: Array = np.where(counted, array, 0).astype(np.int64) + bins * np.arange(array.shape[0])[:, np.newaxis]
+        places: Any = (
+            np.asarray(np.where(counted, array, 0), np.int64) + bins * np.arange(array.shape[0])[:, np.newaxis]
+        )
         counts = np.bincount(places[counted], minlength=bins * array.shape[0])
         return counts.reshape(-1, bins).astype(dtype)
 
