@@ -182,6 +182,20 @@ def align_lines(text: str, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def align_first_lines(text: str, names: Sequence[str]) -> tuple[str, ...]:
+    """For each operation with regions, by name in the order of the text, the line that opens its first region; () where
+    the text does not fit."""
+    wanted = set(names)
+    lines: list[str] = []
+    found: list[str] = []
+    for line in text.splitlines():
+        match = _OPERATION.match(line) if line.endswith("{") else None
+        if match is not None and match[1] in wanted:
+            lines.append(line)
+            found.append(match[1])
+    return tuple(lines) if found == list(names) else ()
+
+
 def parse_successors(line: str) -> tuple[int, ...]:
     """Numbers of the blocks that a branch names, in its order; `^bb3` is block 3 of the function, 0 its entry."""
     return tuple(int(number) for number in re.findall(r"\^bb(\d+)", _STRING.sub("", line)))

@@ -30,6 +30,8 @@ _DEFINITION = re.compile(r"^(#loc\d*) = loc\((.*)\)$", re.MULTILINE)
 _PART = re.compile(r'"((?:[^"\\]|\\.)*)":(\d{1,9}):\d+|(#loc\d*)')
 _LIBRARY = ("/site-packages/", "/dist-packages/", "/lib/python3")
 _MOST_PARTS = 64
+_OWN_TEXT = "/proc/self/fd/"
+"""Where `libtriton` parses from: the place of an operation that has none of its own."""
 
 
 def parse_places(text: str, lines: Sequence[str]) -> tuple[SourceLine | None, ...]:
@@ -52,6 +54,8 @@ def _find_place(line: str, definitions: Mapping[str, str]) -> SourceLine | None:
             inner.append(definitions.get(name, "") if name else f'"{file}":{number}:0')
         if len(inner) == 1 and inner[0].startswith('"') and _PART.fullmatch(inner[0]):
             file, number, _ = inner[0].rsplit(":", 2)
+            if file.startswith(f'"{_OWN_TEXT}'):
+                continue
             found.append(SourceLine(file=file[1:-1], line=int(number)))
         else:
             pending += reversed(inner)
@@ -87,7 +91,7 @@ class Operation:
     index: int
     """Its own index in the function."""
     text: str
-    """Its line of the printed module; empty if it is unknown, and for operations with regions."""
+    """Its line of the printed module, the first line where it has regions; empty if it is unknown."""
     callee: str
     """Of `tt.call`: the function's name. Empty otherwise."""
     assembly: str
@@ -149,6 +153,7 @@ def parse_ttir(source: bytes) -> TtirModule:
     module.walk(handles.append)
     lines, places = _align(module, handles)
     reader = _Reader(handles, lines, places)
+    reader.add_first_lines(libtriton.print_module(module))
     functions: dict[str, Function] = {}
     for handle in handles:
         if handle.get_name() == "tt.func":
@@ -212,6 +217,28 @@ class _Reader:
             self._members[number].append(position)
             blocks = self._regions[number].blocks
             self._block_of[position] = numbers.setdefault(block.id(), len(blocks) - 1)
+
+    def add_first_lines(self, text: str) -> None:
+        """Of operations with regions, which are printed before what they hold; of none where the text does not fit."""
+        before: list[int] = []
+        pending = [
+            position
+            for position, handle in reversed(list(enumerate(self._handles)))
+            if handle.get_name() == "tt.func" and not handle.get_num_operands()
+        ]
+        while pending:
+            position = pending.pop()
+            handle = self._handles[position]
+            if handle.get_num_regions() and handle.get_name() != "tt.func":
+                before.append(position)
+            inner = [
+                member
+                for number in range(handle.get_num_regions())
+                for member in self._members[handle.get_region(number).id()]
+            ]
+            pending.extend(reversed(inner))
+        lines = libtriton.align_first_lines(text, [self._handles[position].get_name() for position in before])
+        self._lines = {**self._lines, **dict(zip(before, lines, strict=False))}
 
     def read_function(self, handle: libtriton.MlirOperation) -> Function:
         types: dict[int, str] = {}

@@ -1,0 +1,1 @@
+"""Evaluates Triton IR in NumPy, all programs of a launch together."""

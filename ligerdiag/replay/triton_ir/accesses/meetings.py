@@ -1,0 +1,271 @@
+"""Do programs touch each other's bytes?
+
+1. A run is consecutive bytes that one program accessed, at their place in this process, whatever the argument:
+   arguments may share memory.
+2. Programs meet where one writes a byte that another one reads or writes. Two atomic accesses do not meet; an atomic
+   one and another do.
+3. Of a read that is the same for all programs of a batch, only the first and the last program are noted: if the
+   writer is one of them, the other meets it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ligerdiag.effects.ttir.module import Operation
+from ligerdiag.replay.interpreter.scope import Array
+from ligerdiag.replay.triton_ir.accesses.memory import Access, Buffer
+from ligerdiag.replay.triton_ir.accesses.windows import Window
+from ligerdiag.replay.triton_ir.outcome import Meeting
+
+MOST_RUNS = 1 << 23
+"""Of a launch; beyond, meetings across batches are not known."""
+MOST_EXAMPLES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Runs:
+    """Run k: bytes start[k] to stop[k] (excluded) of program[k], by the operation site[k]. All i64[runs]."""
+
+    start: Array
+    stop: Array
+    program: Array
+    site: Array
+
+    def __len__(self) -> int:
+        return self.start.size
+
+    def pick(self, chosen: Array) -> "Runs":
+        """Returns these runs."""
+        return Runs(
+            start=self.start[chosen], stop=self.stop[chosen], program=self.program[chosen], site=self.site[chosen]
+        )
+
+
+def concatenate(parts: Sequence[Runs]) -> Runs:
+    """Returns all runs."""
+    if not parts:
+        none = np.zeros(0, np.int64)
+        return Runs(start=none, stop=none, program=none, site=none)
+    return Runs(
+        start=np.concatenate([part.start for part in parts]),
+        stop=np.concatenate([part.stop for part in parts]),
+        program=np.concatenate([part.program for part in parts]),
+        site=np.concatenate([part.site for part in parts]),
+    )
+
+
+def make_runs(access: Access, site: int, buffer: Buffer, programs: Array) -> Runs:
+    """Returns the runs of one access; programs: numbers in the grid, of the batch's."""
+    if access.window is None:
+        start, length = access.offsets, access.width
+        owners = access.programs
+    else:
+        start, length = _expand(access.window, access.width)
+        rows = access.programs
+        start = np.broadcast_to(start, (rows.size, start.shape[1]))
+        owners = np.broadcast_to(rows[:, np.newaxis], start.shape).reshape(-1)
+        start = start.reshape(-1)
+    start = start + buffer.address
+    runs = Runs(start=start, stop=start + length, program=programs[owners], site=np.full(start.size, site))
+    return merge(runs)
+
+
+def _expand(window: Window, width: int) -> tuple[Array, int]:
+    """Returns the starts of runs, [programs, runs], and their length."""
+    start, length = window.starts[:, np.newaxis], width
+    axes = sorted(
+        (abs(step), step, count) for step, count in zip(window.steps, window.counts, strict=True) if count > 1 and step
+    )
+    for distance, step, count in axes:
+        if step < 0:
+            start = start + step * (count - 1)
+        if distance <= length:
+            length = distance * (count - 1) + length
+        else:
+            start = (start[:, :, np.newaxis] + distance * np.arange(count)).reshape(start.shape[0], -1)
+    return start, length
+
+
+def merge(runs: Runs, *, by_site: bool = True) -> Runs:
+    """Returns runs that do not overlap within a program, or within what one operation accesses for a program."""
+    if len(runs) < 2:
+        return runs
+    order = np.lexsort((runs.start, runs.site, runs.program) if by_site else (runs.start, runs.program))
+    runs = runs.pick(order)
+    same = runs.program[1:] == runs.program[:-1]
+    if by_site:
+        same &= runs.site[1:] == runs.site[:-1]
+    reach = _accumulate_stops(runs, np.cumsum(np.r_[0, ~same]))
+    first = np.flatnonzero(np.r_[True, ~same | (runs.start[1:] > reach[:-1])])
+    last = np.r_[first[1:], len(runs)] - 1
+    return Runs(start=runs.start[first], stop=reach[last], program=runs.program[first], site=runs.site[first])
+
+
+def _accumulate_stops(runs: Runs, group: Array) -> Array:
+    """The furthest stop so far, within each group; groups are numbered one after the other."""
+    low = int(runs.start.min())
+    span = int(runs.stop.max()) - low + 1
+    if span < (1 << 62) // (int(group[-1]) + 1):
+        return np.maximum.accumulate(runs.stop - low + group * span) - group * span + low
+    stops = runs.stop.copy()
+    for place in range(1, stops.size):
+        if group[place] == group[place - 1]:
+            stops[place] = max(stops[place], stops[place - 1])
+    return stops
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Traffic:
+    """Runs of some programs, by what they are."""
+
+    reads: Runs
+    writes: Runs
+    atomics: Runs
+
+
+type Site = tuple[str, int, Operation]
+"""Kind of the access, argument, and operation."""
+
+
+class Sites:
+    """The operations that accessed something, by number."""
+
+    def __init__(self) -> None:
+        self.all: list[Site] = []
+        self._numbers: dict[tuple[str, int, int], int] = {}
+
+    def find(self, access: Access) -> int:
+        """Returns the number of an access's operation."""
+        key = (access.kind, access.argument, id(access.operation))
+        if key not in self._numbers:
+            self._numbers[key] = len(self.all)
+            self.all.append((access.kind, access.argument, access.operation))
+        return self._numbers[key]
+
+
+def make_traffic(
+    accesses: Sequence[Access], sites: Sites, buffers: Sequence[Buffer | None], programs: Array
+) -> Traffic:
+    """Returns the runs of a batch's accesses."""
+    parts: dict[str, list[Runs]] = {"load": [], "store": [], "atomic": []}
+    for access in accesses:
+        buffer = buffers[access.argument]
+        assert buffer is not None
+        parts[access.kind].append(make_runs(access, sites.find(access), buffer, programs))
+    reads, writes, atomics = (merge(concatenate(parts[kind])) for kind in ("load", "store", "atomic"))
+    return Traffic(reads=reads, writes=writes, atomics=atomics)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlap:
+    """Bytes start to stop (excluded), in this process, that `writer` writes and `other` accesses: programs of the grid."""
+
+    start: int
+    stop: int
+    writer: int
+    other: int
+    writes: Runs
+    others: Runs
+    """What was looked through, for the operations."""
+
+
+def find_meetings(traffic: Traffic) -> list[Overlap]:
+    """Returns some meetings; none only where there are none."""
+    writes, atomics = (
+        runs.pick(np.argsort(runs.start, kind="stable"))
+        for runs in (merge(runs, by_site=False) for runs in (traffic.writes, traffic.atomics))
+    )
+    found = _meet_within(writes, traffic.writes)
+    for writers, by_site, others in (
+        (writes, traffic.writes, traffic.atomics),
+        (writes, traffic.writes, traffic.reads),
+        (atomics, traffic.atomics, traffic.reads),
+    ):
+        found += _meet(writers, by_site, others)
+    return found
+
+
+def _meet_within(runs: Runs, by_site: Runs) -> list[Overlap]:
+    """runs: by start, those of one program apart from each other."""
+    if len(runs) < 2:
+        return []
+    reach = np.maximum.accumulate(runs.stop)
+    late = np.flatnonzero(runs.start[1:] < reach[:-1]) + 1
+    found: list[Overlap] = []
+    for place in late[:MOST_EXAMPLES]:
+        before = int(np.flatnonzero(runs.stop[:place] > runs.start[place])[-1])
+        found.append(_describe((runs, before), (runs, int(place)), by_site, by_site))
+    return found
+
+
+def _meet(writers: Runs, by_site: Runs, others: Runs) -> list[Overlap]:
+    """writers: by start, those of one program apart from each other.
+
+    Where they are all apart, the writers between `low` and `high` are those that a run overlaps, and no others.
+    """
+    if not len(writers) or not len(others):
+        return []
+    low = np.searchsorted(np.maximum.accumulate(writers.stop), others.start, "right")
+    high = np.searchsorted(writers.start, others.stop, "left")
+    touched = np.flatnonzero(low < high)
+    changes = np.cumsum(np.r_[0, writers.program[1:] != writers.program[:-1]])
+    first, last = low[touched], high[touched] - 1
+    differs = (writers.program[first] != others.program[touched]) | (changes[last] != changes[first])
+    found: list[Overlap] = []
+    for place in np.flatnonzero(differs):
+        other = int(touched[place])
+        span = slice(int(first[place]), int(last[place]) + 1)
+        overlaps = (writers.stop[span] > others.start[other]) & (writers.program[span] != others.program[other])
+        if overlaps.any():
+            writer = span.start + int(overlaps.argmax())
+            found.append(_describe((writers, writer), (others, other), by_site, others))
+        if len(found) >= MOST_EXAMPLES:
+            break
+    return found
+
+
+def _describe(one: tuple[Runs, int], two: tuple[Runs, int], writes: Runs, accesses: Runs) -> Overlap:
+    (writers, writer), (others, other) = one, two
+    return Overlap(
+        start=max(int(writers.start[writer]), int(others.start[other])),
+        stop=min(int(writers.stop[writer]), int(others.stop[other])),
+        writer=int(writers.program[writer]),
+        other=int(others.program[other]),
+        writes=writes,
+        others=accesses,
+    )
+
+
+def describe_meeting(overlap: Overlap, sites: Sites, buffers: Sequence[Buffer | None]) -> Meeting:
+    """Returns what is said of a meeting."""
+    write = sites.all[_find_site(overlap.writes, overlap.writer, overlap)]
+    other = sites.all[_find_site(overlap.others, overlap.other, overlap)]
+    buffer = buffers[write[1]]
+    return Meeting(
+        argument=write[1],
+        other_argument=other[1],
+        writer=overlap.writer,
+        other=overlap.other,
+        other_writes=other[0] != "load",
+        first_byte=overlap.start - (buffer.address if buffer is not None else 0),
+        bytes=overlap.stop - overlap.start,
+        has_atomics="atomic" in (write[0], other[0]),
+        place=write[2].place,
+        other_place=other[2].place,
+    )
+
+
+def _find_site(runs: Runs, program: int, overlap: Overlap) -> int:
+    found = (runs.program == program) & (runs.start < overlap.stop) & (runs.stop > overlap.start)
+    return int(runs.site[int(found.argmax())])
+
+
+def add_traffic(parts: Sequence[Traffic]) -> Traffic:
+    """Returns all of it; the parts are of different programs."""
+    return Traffic(
+        reads=concatenate([part.reads for part in parts]),
+        writes=concatenate([part.writes for part in parts]),
+        atomics=concatenate([part.atomics for part in parts]),
+    )

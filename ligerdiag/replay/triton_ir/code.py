@@ -1,0 +1,150 @@
+"""A function's operations, made ready to be evaluated: without what nothing depends on, attributes read once."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ligerdiag.effects.ttir.libtriton import parse_successors
+from ligerdiag.effects.ttir.module import Function, Operation, TtirModule
+from ligerdiag.replay.interpreter.scope import NotCoveredError
+from ligerdiag.replay.triton_ir.operations.constants import CONSTANTS
+from ligerdiag.replay.triton_ir.operations.conversions import CONVERSIONS
+from ligerdiag.replay.triton_ir.operations.floats import FLOATS
+from ligerdiag.replay.triton_ir.operations.integers import INTEGERS, Compute, Prepare
+from ligerdiag.replay.triton_ir.operations.mathematics import FUNCTIONS
+from ligerdiag.replay.triton_ir.operations.products import PRODUCTS
+from ligerdiag.replay.triton_ir.operations.shaping import SHAPING
+
+PURE: dict[str, Prepare] = {**INTEGERS, **FLOATS, **CONVERSIONS, **FUNCTIONS, **SHAPING, **PRODUCTS}
+"""Operations whose results depend on their operands alone."""
+_REMOVABLE = (
+    frozenset(PURE)
+    | frozenset(CONSTANTS)
+    | {
+        "tt.addptr",
+        "tt.advance",
+        "tt.make_tensor_ptr",
+        "tt.make_tensor_descriptor",
+        "tt.get_program_id",
+        "tt.get_num_programs",
+        "tt.load",
+        "tt.reduce",
+        "tt.scan",
+    }
+)
+
+
+@dataclass(slots=True, eq=False)
+class Instruction:
+    """One operation."""
+
+    op: Operation
+    compute: Compute | None
+    """Of a pure operation, read at its first evaluation."""
+    regions: tuple["Region", ...]
+    memo: Any = None
+    """What its evaluation keeps for the next one."""
+
+
+@dataclass(slots=True, eq=False)
+class Region:
+    """A region of one block."""
+
+    arguments: tuple[int, ...]
+    body: list[Instruction]
+    """The last one is the terminator."""
+
+
+@dataclass(slots=True, eq=False)
+class Code:
+    """One function."""
+
+    function: Function
+    blocks: list[Region]
+    successors: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+    """By the index of a branch."""
+
+
+class Library:
+    """The functions of a module, each made ready when it is first called."""
+
+    def __init__(self, module: TtirModule) -> None:
+        self.module = module
+        self._codes: dict[str, Code] = {}
+
+    def get(self, name: str) -> Code:
+        """Returns the function; raises NotCoveredError where the module has none of that name."""
+        if name not in self._codes:
+            function = self.module.functions.get(name)
+            if function is None or not function.blocks:
+                raise NotCoveredError(f"a call of `{name}`, which the module does not hold")
+            if not self.module.has_lines:
+                raise NotCoveredError("a module whose printed form could not be matched with its operations")
+            self._codes[name] = _make_code(function)
+        return self._codes[name]
+
+
+def _make_code(function: Function) -> Code:
+    live = _find_live(function)
+    code = Code(
+        function=function,
+        blocks=[
+            Region(arguments=block.arguments, body=_make_body(function, -1, 0, number, live))
+            for number, block in enumerate(function.blocks)
+        ],
+    )
+    for op in function.operations:
+        if op.name in ("cf.br", "cf.cond_br"):
+            code.successors[op.index] = parse_successors(op.text)
+    return code
+
+
+def _make_body(function: Function, parent: int, region: int, block: int, live: frozenset[int]) -> list[Instruction]:
+    return [
+        Instruction(op, None, _make_regions(function, op, live))
+        for op in function.get_operations(parent, region, block)
+        if op.index in live
+    ]
+
+
+def _make_regions(function: Function, op: Operation, live: frozenset[int]) -> tuple[Region, ...]:
+    if any(len(blocks) > 1 for blocks in op.regions):
+        raise NotCoveredError(f"{op.name} with a region of several blocks")
+    return tuple(
+        Region(
+            arguments=blocks[0].arguments if blocks else (),
+            body=_make_body(function, op.index, number, 0, live) if blocks else [],
+        )
+        for number, blocks in enumerate(op.regions)
+    )
+
+
+def _find_live(function: Function) -> frozenset[int]:
+    """Operations that write, end a block, or compute what such an operation takes."""
+    live: set[int] = set()
+    needed: set[int] = set()
+    while True:
+        before = len(live)
+        for op in reversed(function.operations):
+            if op.index in live:
+                continue
+            inside_dropped = (
+                op.parent >= 0 and op.parent not in live and function.operations[op.parent].name in _REMOVABLE
+            )
+            if inside_dropped:
+                continue
+            if op.name not in _REMOVABLE or any(result in needed for result in op.results):
+                live.add(op.index)
+                needed.update(op.operands)
+        if len(live) == before:
+            return frozenset(live)
+
+
+def prepare_pure(op: Operation, function: Function) -> Compute:
+    """Returns what computes a pure operation; raises NotCoveredError for one that is in no table."""
+    if op.name in CONSTANTS:
+        value = CONSTANTS[op.name](op, function)
+        value.flags.writeable = False
+        return lambda: value
+    if op.name not in PURE:
+        raise NotCoveredError(op.name)
+    return PURE[op.name](op, function)

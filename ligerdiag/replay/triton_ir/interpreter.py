@@ -1,0 +1,251 @@
+"""Evaluates a launch of a kernel's Triton IR in NumPy.
+
+1. Programs run in batches, in the order of the grid (x changes fastest) or its reverse. A batch is as many programs
+   as make the largest block of the kernel fill `batch_bytes`.
+2. After each batch the bytes that its programs accessed are held against each other. Where programs meet
+   (`meetings`), the batch is taken back and its programs run one by one, in order; so every outcome is that of one
+   order of whole programs.
+3. Only arguments that the kernel may write, and those that share memory with them, are looked at for meetings.
+4. Of meetings across batches only a report is made: batches follow each other anyway.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ligerdiag.effects.access import Access as Effect
+from ligerdiag.effects.ttir.module import Function, TtirModule
+from ligerdiag.effects.ttir.pointer_flow import compute_argument_effects
+from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.triton_ir.accesses.meetings import (
+    MOST_RUNS,
+    Sites,
+    Traffic,
+    add_traffic,
+    describe_meeting,
+    find_meetings,
+    make_traffic,
+)
+from ligerdiag.replay.triton_ir.accesses.memory import Buffer, Journal, Memory, make_buffer
+from ligerdiag.replay.triton_ir.accesses.windows import make_address
+from ligerdiag.replay.triton_ir.code import Library
+from ligerdiag.replay.triton_ir.control import Evaluator, WaitingError
+from ligerdiag.replay.triton_ir.outcome import Argument, Descriptor, GridOptions, GridOutcome, Meeting, OutOfBounds
+from ligerdiag.replay.triton_ir.values import BlockPointer, Value, ValueType, parse_type
+
+DEFAULT = GridOptions()
+MOST_PROGRAMS = 1 << 26
+MOST_IN_BATCH = 1 << 14
+MOST_MEETINGS = 64
+
+
+def run_grid(
+    module: TtirModule,
+    entry: str,
+    arguments: Sequence[Argument],
+    grid: tuple[int, int, int],
+    *,
+    options: GridOptions = DEFAULT,
+) -> GridOutcome:
+    """Runs programs of the kernel `entry`; arrays among the arguments are overwritten.
+
+    arguments: one for each of the function's, in order: a C-contiguous array for a pointer, a number for a scalar. Arrays
+    may share memory. Raises NotCoveredError, then what stands in the arrays has no meaning.
+    """
+    return _Launch(module, entry, arguments, grid, options).run()
+
+
+@dataclass(slots=True, eq=False)
+class _Seen:
+    """Observations of the batches that are done."""
+
+    sites: Sites = field(default_factory=Sites)
+    traffic: list[Traffic] = field(default_factory=list[Traffic])
+    runs: int = 0
+    known: bool = True
+    meetings: list[Meeting] = field(default_factory=list[Meeting])
+    outside: dict[tuple[int, str, int | None], OutOfBounds] = field(
+        default_factory=dict[tuple[int, str, int | None], OutOfBounds]
+    )
+    printed: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    failed: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    used_atomics: bool = False
+    sequential: int = 0
+
+
+class _Launch:
+    def __init__(
+        self,
+        module: TtirModule,
+        entry: str,
+        arguments: Sequence[Argument],
+        grid: tuple[int, int, int],
+        options: GridOptions,
+    ) -> None:
+        function = module.functions.get(entry)
+        if function is None or not function.blocks:
+            raise NotCoveredError(f"a kernel `{entry}` that its module does not hold")
+        if len(arguments) != len(function.arguments):
+            raise NotCoveredError(f"kernel `{entry}`: {len(arguments)} arguments for {len(function.arguments)}")
+        if min(grid) < 1 or prod(grid) > MOST_PROGRAMS:
+            raise NotCoveredError(f"a grid of {grid[0]} x {grid[1]} x {grid[2]} programs")
+        self._entry, self._grid, self._options = entry, grid, options
+        self._buffers = [_find_buffer(argument) for argument in arguments]
+        self._values = [
+            _make_argument(number, argument, parse_type(function.types[value]))
+            for number, (argument, value) in enumerate(zip(arguments, function.arguments, strict=True))
+        ]
+        watched = _find_watched(module, entry, self._buffers) if options.records_meetings else frozenset[int]()
+        self._memory = Memory(self._buffers, watched)
+        self._evaluator = Evaluator(Library(module), self._memory, grid, options.most_rounds)
+        self._batch = max(1, min(MOST_IN_BATCH, options.batch_bytes // _find_largest(module.functions.values())))
+        self._seen = _Seen()
+
+    def run(self) -> GridOutcome:
+        numbers = np.arange(prod(self._grid), dtype=np.int64)
+        if self._options.programs is not None:
+            numbers = np.asarray(self._options.programs, np.int64).reshape(-1)
+            if numbers.size and (numbers.min() < 0 or numbers.max() >= prod(self._grid)):
+                raise ValueError("Expected programs of the grid")
+        if self._options.order == "reverse":
+            numbers = numbers[::-1]
+        with np.errstate(all="ignore"):
+            for first in range(0, numbers.size, self._batch):
+                self._run_batch(numbers[first : first + self._batch])
+            return self._conclude()
+
+    def _run_batch(self, numbers: Array) -> None:
+        """See 2 above."""
+        memory = self._memory
+        is_alone = numbers.size == 1
+        memory.numbers, memory.journal = numbers, Journal()
+        memory.keeps_overwritten = not is_alone and self._options.records_meetings
+        try:
+            self._evaluator.run(self._entry, self._values)
+        except WaitingError:
+            meets = True
+            if is_alone:
+                raise NotCoveredError("a program that waits for another one") from None
+            traffic = None
+        else:
+            traffic = make_traffic(memory.journal.accesses, self._seen.sites, self._buffers, numbers)
+            meets = not is_alone and bool(find_meetings(traffic))
+        if meets:
+            memory.journal.take_back()
+            self._seen.sequential += numbers.size
+            for number in range(numbers.size):
+                self._run_batch(numbers[number : number + 1])
+            return
+        self._commit(memory.journal, traffic)
+
+    def _commit(self, journal: Journal, traffic: Traffic | None) -> None:
+        seen = self._seen
+        seen.used_atomics |= journal.used_atomics
+        seen.printed += journal.printed
+        seen.failed += journal.failed
+        for one in journal.outside:
+            key = (one.place.line if one.place is not None else 0, one.kind, one.argument)
+            old = seen.outside.get(key)
+            seen.outside[key] = one if old is None else _join_outside(old, one)
+        if traffic is None or not seen.known:
+            return
+        seen.traffic.append(traffic)
+        seen.runs += len(traffic.reads) + len(traffic.writes) + len(traffic.atomics)
+        if seen.runs > MOST_RUNS:
+            seen.known = False
+            seen.traffic.clear()
+
+    def _conclude(self) -> GridOutcome:
+        seen = self._seen
+        meetings: list[Meeting] = []
+        if seen.traffic:
+            found = find_meetings(add_traffic(seen.traffic))
+            meetings = [describe_meeting(meeting, seen.sites, self._buffers) for meeting in found[:MOST_MEETINGS]]
+        return GridOutcome(
+            used_atomics=seen.used_atomics,
+            meeting=tuple(meetings) or None,
+            meetings_known=seen.known and self._options.records_meetings,
+            out_of_bounds=tuple(seen.outside.values()),
+            printed=tuple(line for _, line in sorted(seen.printed, key=lambda pair: pair[0])),
+            failed_asserts=tuple(line for _, line in sorted(seen.failed, key=lambda pair: pair[0])),
+            sequential_programs=seen.sequential,
+        )
+
+
+def _join_outside(old: OutOfBounds, new: OutOfBounds) -> OutOfBounds:
+    first = min(old, new, key=lambda one: one.program)
+    return OutOfBounds(
+        argument=first.argument,
+        kind=first.kind,
+        first_byte=first.first_byte,
+        width=first.width,
+        count=old.count + new.count,
+        program=first.program,
+        place=first.place,
+    )
+
+
+def _find_buffer(argument: Argument) -> Buffer | None:
+    if isinstance(argument, Descriptor):
+        return make_buffer(argument.array)
+    return make_buffer(argument) if isinstance(argument, np.ndarray) else None
+
+
+def _make_argument(number: int, argument: Argument, kind: ValueType) -> Value:
+    """Returns an argument's value, the same for all programs."""
+    if isinstance(argument, Descriptor):
+        sizes = [tuple(np.array([size], np.int64) for size in sizes) for sizes in (argument.shape, argument.strides)]
+        return BlockPointer(
+            base=np.array([make_address(number)], np.int64),
+            shape=sizes[0],
+            strides=sizes[1],
+            offsets=(np.zeros(1, np.int32),) * len(argument.shape),
+            pads_nan=argument.padding_nan,
+        )
+    if kind.pointee:
+        if not kind.is_pointer or kind.shape:
+            raise NotCoveredError(f"an argument of type {kind.text[:80]} that is no descriptor")
+        if argument is not None and not isinstance(argument, np.ndarray):
+            raise NotCoveredError("a number for a pointer")
+        return np.array([make_address(number) if argument is not None else 0], np.int64)
+    if argument is None or isinstance(argument, np.ndarray):
+        raise NotCoveredError(f"a buffer for an argument of type {kind.text[:80]}")
+    dtype = kind.get_dtype()
+    if dtype.kind == "i":
+        bits = 8 * dtype.itemsize
+        wrapped: Any = np.array([int(argument) & ((1 << bits) - 1)], f"u{dtype.itemsize}")
+        return wrapped.view(dtype)
+    return np.array([argument]).astype(dtype)
+
+
+def _find_watched(module: TtirModule, entry: str, buffers: Sequence[Buffer | None]) -> frozenset[int]:
+    """See 3 above."""
+    effects = compute_argument_effects(module, entry)
+    written = [
+        buffer
+        for buffer, access in zip(buffers, effects.accesses, strict=True)
+        if buffer is not None and access not in (Effect.NONE, Effect.READ)
+    ]
+    return frozenset(
+        number
+        for number, buffer in enumerate(buffers)
+        if buffer is not None
+        and any(
+            buffer.address < other.address + other.data.size and other.address < buffer.address + buffer.data.size
+            for other in written
+        )
+    )
+
+
+def _find_largest(functions: Iterable[Function]) -> int:
+    """Bytes of the largest block of a kernel, per program."""
+    sizes = [8]
+    for function in functions:
+        for text in function.types.values():
+            kind = parse_type(text)
+            if kind.shape:
+                sizes.append(prod(kind.shape) * (kind.dtype.itemsize if kind.dtype is not None else 8))
+    return max(sizes)

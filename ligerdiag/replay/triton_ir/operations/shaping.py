@@ -1,0 +1,184 @@
+"""Shapes: operations that move elements and compute nothing."""
+
+import re
+from typing import Any
+
+import numpy as np
+
+from ligerdiag.effects.ttir.libtriton import parse_integer, parse_integers
+from ligerdiag.effects.ttir.module import Function, Operation
+from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.triton_ir.operations.integers import Compute, Prepare, on_one
+from ligerdiag.replay.triton_ir.values import Value, fill, parse_type, reshape_terms, to_array
+
+
+def _splat(op: Operation, function: Function) -> Compute:
+    rank = len(parse_type(function.types[op.results[0]]).shape)
+
+    def change(array: Array) -> Array:
+        return array.reshape(array.shape[0], *(1,) * rank)
+
+    return on_one(lambda value: reshape_terms(value, change))
+
+
+def _unsplat(op: Operation, function: Function) -> Compute:
+    del op, function
+
+    def change(array: Array) -> Array:
+        return array.reshape(array.shape[0], -1)[:, 0]
+
+    return on_one(lambda value: reshape_terms(value, change))
+
+
+def _expand_dims(op: Operation, function: Function) -> Compute:
+    del function
+    axis = parse_integer(op.text, "axis")
+    if axis is None:
+        raise NotCoveredError("tt.expand_dims without its axis")
+
+    def change(array: Array) -> Array:
+        return np.expand_dims(array, axis + 1)
+
+    return on_one(lambda value: reshape_terms(value, change))
+
+
+def _keep(op: Operation, function: Function) -> Compute:
+    """A broadcast: an axis that is 1 long stays so."""
+    del op, function
+    return on_one(lambda value: value)
+
+
+def _trans(op: Operation, function: Function) -> Compute:
+    del function
+    order = parse_integers(op.text, "order")
+    if order is None:
+        raise NotCoveredError("tt.trans without its order")
+    axes = (0, *(axis + 1 for axis in order))
+
+    def change(array: Array) -> Array:
+        return array.transpose(axes)
+
+    return on_one(lambda value: reshape_terms(value, change))
+
+
+def _reshape(op: Operation, function: Function) -> Compute:
+    source = parse_type(function.types[op.operands[0]]).shape
+    target = parse_type(function.types[op.results[0]]).shape
+    if source == target:
+        return on_one(lambda value: value)
+
+    def change(array: Array) -> Array:
+        if array.size == array.shape[0]:
+            return array.reshape(array.shape[0], *(1,) * len(target))
+        return fill_to(array, source).reshape(array.shape[0], *target)
+
+    def move(array: Array) -> Array:
+        return _move_ones(array, source, target)
+
+    def compute(value: Value) -> Value:
+        if [size for size in source if size != 1] == [size for size in target if size != 1]:
+            return reshape_terms(value, move)
+        return change(to_array(value))
+
+    return compute
+
+
+def _move_ones(array: Array, source: tuple[int, ...], target: tuple[int, ...]) -> Array:
+    kept = iter([own for own, size in zip(array.shape[1:], source, strict=True) if size != 1])
+    return array.reshape(array.shape[0], *(1 if size == 1 else next(kept) for size in target))
+
+
+def fill_to(array: Array, shape: tuple[int, ...]) -> Array:
+    """Returns the array with all elements of a block of this shape; a view where it can be."""
+    return array if array.shape[1:] == shape else fill(array, shape)
+
+
+def _get_shape(op: Operation, function: Function, operand: int = 0) -> tuple[int, ...]:
+    return parse_type(function.types[op.operands[operand]]).shape
+
+
+def _match_programs(*arrays: Array) -> list[Array]:
+    programs = max(array.shape[0] for array in arrays)
+    return [np.broadcast_to(array, (programs, *array.shape[1:])) for array in arrays]
+
+
+def _join(op: Operation, function: Function) -> Compute:
+    shape = _get_shape(op, function)
+
+    def compute(left: Value, right: Value) -> Array:
+        pair = _match_programs(fill_to(to_array(left), shape), fill_to(to_array(right), shape))
+        return np.stack(pair, axis=-1)
+
+    return compute
+
+
+def _split(op: Operation, function: Function) -> Compute:
+    shape = _get_shape(op, function)
+
+    def compute(value: Value) -> tuple[Array, Array]:
+        array = fill_to(to_array(value), shape)
+        return array[..., 0], array[..., 1]
+
+    return compute
+
+
+def _cat(op: Operation, function: Function) -> Compute:
+    shapes = [_get_shape(op, function, operand) for operand in range(2)]
+
+    def compute(left: Value, right: Value) -> Array:
+        pair = [fill_to(to_array(value), shape) for value, shape in zip((left, right), shapes, strict=True)]
+        return np.concatenate(_match_programs(*pair), axis=1)
+
+    return compute
+
+
+def _gather(op: Operation, function: Function) -> Compute:
+    axis = parse_integer(op.text, "axis")
+    shape, indexed = _get_shape(op, function), _get_shape(op, function, 1)
+    if axis is None:
+        match = re.search(r"axis = (\d+)", op.text)
+        if match is None:
+            raise NotCoveredError("tt.gather without its axis")
+        axis = int(match[1])
+    along = axis + 1
+
+    def compute(source: Value, indices: Value) -> Array:
+        array, index = _match_programs(fill_to(to_array(source), shape), fill_to(to_array(indices), indexed))
+        inside = (index >= 0) & (index < array.shape[along])
+        found = np.take_along_axis(array, np.where(inside, index, 0).astype(np.int64), axis=along)
+        return np.where(inside, found, found.dtype.type(0))
+
+    return compute
+
+
+def _histogram(op: Operation, function: Function) -> Compute:
+    (size,), (bins,) = _get_shape(op, function), parse_type(function.types[op.results[0]]).shape
+    dtype = parse_type(function.types[op.results[0]]).get_dtype()
+
+    def compute(source: Value, mask: Value | None = None) -> Array:
+        array = fill_to(to_array(source), (size,))
+        counted = np.ones((1, size), bool) if mask is None else fill_to(to_array(mask), (size,))
+        array, counted = _match_programs(array, counted)
+        counted = counted & (array >= 0) & (array < bins)
+        places: Any = (
+            np.asarray(np.where(counted, array, 0), np.int64) + bins * np.arange(array.shape[0])[:, np.newaxis]
+        )
+        counts = np.bincount(places[counted], minlength=bins * array.shape[0])
+        return counts.reshape(-1, bins).astype(dtype)
+
+    return compute
+
+
+SHAPING: dict[str, Prepare] = {
+    "tt.splat": _splat,
+    "tt.unsplat": _unsplat,
+    "tt.expand_dims": _expand_dims,
+    "tt.broadcast": _keep,
+    "tt.trans": _trans,
+    "tt.reshape": _reshape,
+    "tt.join": _join,
+    "tt.split": _split,
+    "tt.cat": _cat,
+    "tt.gather": _gather,
+    "tt.histogram": _histogram,
+}

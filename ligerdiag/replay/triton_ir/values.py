@@ -1,0 +1,292 @@
+"""Values of Triton IR for all programs of a batch: types, arrays, and sums that are not computed until they are needed.
+
+1. A value of type `tensor<AxBxT>` is an array of shape [programs, A, B], a scalar one of shape [programs]. An axis
+   along which all elements are the same may be 1 long, the axis of programs among them: broadcasting is NumPy's.
+2. A pointer is an address, an i64: argument number n has the addresses around (n + 1) * 2**44. So pointers can be
+   selected among, loaded, stored, and turned into integers like any number, and an access says which argument it is
+   of.
+3. A `Sum` is an array of integers or addresses as terms that are added up when somebody needs the elements: a row's
+   address and the columns' offsets stay apart, and a load sees that it is of consecutive bytes.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ligerdiag.effects.ttir.libtriton import parse_element, parse_pointee, parse_shape
+from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+
+type DType = np.dtype[Any]
+
+MOST_ELEMENTS = 1 << 22
+"""Of a tensor; Triton's own limit is 2**20."""
+
+REGION_BITS = 44
+"""Addresses of an argument: 2 above."""
+
+_DTYPES: dict[str, DType] = {
+    "i1": np.dtype(np.bool_),
+    "i8": np.dtype(np.int8),
+    "i16": np.dtype(np.int16),
+    "i32": np.dtype(np.int32),
+    "i64": np.dtype(np.int64),
+    "index": np.dtype(np.int64),
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64),
+    "f8E5M2": np.dtype(ml_dtypes.float8_e5m2),
+    "f8E4M3FN": np.dtype(ml_dtypes.float8_e4m3fn),
+    "f8E5M2FNUZ": np.dtype(ml_dtypes.float8_e5m2fnuz),
+    "f8E4M3FNUZ": np.dtype(ml_dtypes.float8_e4m3fnuz),
+    "f8E4M3B11FNUZ": np.dtype(ml_dtypes.float8_e4m3b11fnuz),
+}
+_NARROW = frozenset(dtype for name, dtype in _DTYPES.items() if name.startswith(("f8", "bf16", "f16")))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueType:
+    """A type of Triton IR."""
+
+    text: str
+    shape: tuple[int, ...]
+    """() of a scalar; the block's of a block pointer or tensor descriptor."""
+    element: str
+    dtype: DType | None
+    """Of an element, i64 of a pointer; None of block pointers, descriptors, and types that are not covered."""
+    pointee: str
+    """Type of one element that is pointed to; empty where the type is no pointer."""
+
+    @property
+    def is_pointer(self) -> bool:
+        """Whether the elements are addresses."""
+        return bool(self.pointee) and self.dtype is not None
+
+    def get_dtype(self) -> DType:
+        """Returns the elements' dtype; raises NotCoveredError for a type without."""
+        if self.dtype is None:
+            raise NotCoveredError(f"a value of type {self.text[:80]}")
+        return self.dtype
+
+
+@lru_cache(maxsize=4096)
+def parse_type(text: str) -> ValueType:
+    """Returns the type that MLIR prints like this; raises NotCoveredError for tensors that are absurdly large."""
+    shape, element = parse_shape(text), parse_element(text)
+    if prod(shape) > MOST_ELEMENTS:
+        raise NotCoveredError(f"a tensor of {prod(shape)} elements")
+    pointee = parse_pointee(text)
+    is_block = "tensordesc" in element or "tensor<" in element
+    dtype = None if is_block else np.dtype(np.int64) if element.startswith("!tt.ptr") else _DTYPES.get(element)
+    return ValueType(text=text, shape=shape, element=element, dtype=dtype, pointee=pointee)
+
+
+def find_dtype(element: str) -> DType:
+    """Returns the dtype of an element type such as `bf16` or `!tt.ptr<f32>`; raises NotCoveredError."""
+    if element.startswith("!tt.ptr"):
+        return np.dtype(np.int64)
+    if element not in _DTYPES:
+        raise NotCoveredError(f"elements of type {element[:80]}")
+    return _DTYPES[element]
+
+
+def is_float(dtype: DType) -> bool:
+    """Whether the dtype is a floating point one, narrow ones included."""
+    return dtype.kind == "f" or dtype in _NARROW
+
+
+def is_narrow(dtype: DType) -> bool:
+    """Whether arithmetic in this dtype is arithmetic in f32, rounded."""
+    return dtype in _NARROW
+
+
+@dataclass(slots=True, eq=False)
+class Sum:
+    """An array of integers that is the sum of terms; see 3 above."""
+
+    terms: tuple[Array, ...]
+    """i64, of one rank."""
+    dtype: DType
+    """The sum does not overflow it."""
+    low: int
+    """No element is below."""
+    high: int
+    """No element is above."""
+    _array: Array | None = field(default=None)
+
+    @property
+    def ndim(self) -> int:
+        """Rank of the array, with the axis of programs."""
+        return self.terms[0].ndim
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the array that the terms add up to."""
+        return np.broadcast_shapes(*(term.shape for term in self.terms))
+
+    def to_array(self) -> Array:
+        """Returns the sum."""
+        if self._array is None:
+            total = self.terms[0]
+            for term in self.terms[1:]:
+                total = total + term
+            self._array = total.astype(self.dtype, copy=False)
+        return self._array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BlockPointer:
+    """What `tt.make_tensor_ptr` and `tt.make_tensor_descriptor` return; sizes and strides are of shape [programs]."""
+
+    base: Array
+    """Address."""
+    shape: tuple[Array, ...]
+    strides: tuple[Array, ...]
+    """In elements."""
+    offsets: tuple[Array, ...]
+    """In elements; of a descriptor zeros."""
+    pads_nan: bool = False
+    """Of a descriptor: what stands outside of the tensor."""
+
+
+type Value = Array | Sum | BlockPointer
+type Active = Array | None
+"""bool[programs]: the programs that are at an operation; None where all are."""
+
+
+def to_array(value: Value) -> Array:
+    """Returns the elements."""
+    if isinstance(value, Sum):
+        return value.to_array()
+    if isinstance(value, BlockPointer):
+        raise NotCoveredError("arithmetic with a block pointer")
+    return value
+
+
+_INT64 = np.dtype(np.int64)
+_LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
+
+
+def add_address(address: Array | Sum, offset: Array | Sum, width: int) -> Array | Sum:
+    """Returns address + width * offset, modulo 2**64."""
+    small = isinstance(address, np.ndarray) and isinstance(offset, np.ndarray) and offset.size <= max(256, address.size)
+    if small:
+        return to_array(address) + to_array(offset).astype(np.int64) * width
+    terms = list(_get_terms(address))
+    for term in _get_terms(offset):
+        _add_term(terms, term * width if width != 1 else term)
+    if len(terms) > 6:
+        terms = [sum(terms[1:], start=terms[0])]
+    return Sum(tuple(terms), _INT64, _LOWEST, _HIGHEST)
+
+
+def _get_terms(value: Array | Sum) -> tuple[Array, ...]:
+    return value.terms if isinstance(value, Sum) else (value.astype(np.int64, copy=False),)
+
+
+def _add_term(terms: list[Array], term: Array) -> None:
+    for place, other in enumerate(terms):
+        if other.shape == term.shape or term.size == 1:
+            terms[place] = other + term
+            return
+    terms.append(term)
+
+
+def add_lazily(left: Array | Sum, right: Array | Sum, dtype: DType, sign: int = 1) -> Array | Sum:
+    """Returns left + sign * right, of integers, as a Sum where that is smaller and does not overflow."""
+    one = left if isinstance(left, Sum) else None
+    two = right if isinstance(right, Sum) else None
+    if one is None and two is None:
+        x, y = left.shape, right.shape
+        size = prod(np.broadcast_shapes(x, y))
+        if size <= 256 or size in (prod(x), prod(y)):
+            return _add(to_array(left), to_array(right), sign)
+    a, b = one or make_sum(left), two or make_sum(right)
+    low = a.low + (b.low if sign > 0 else -b.high)
+    high = a.high + (b.high if sign > 0 else -b.low)
+    limits = np.iinfo(dtype)
+    if low < limits.min or high > limits.max:
+        return _add(to_array(left), to_array(right), sign)
+    terms = list(a.terms)
+    for term in b.terms:
+        _add_term(terms, term if sign > 0 else -term)
+    if len(terms) > 6:
+        return Sum((sum(terms[1:], start=terms[0]),), dtype, low, high)
+    return Sum(tuple(terms), dtype, low, high)
+
+
+def _add(left: Array, right: Array, sign: int) -> Array:
+    result: Array = left + right if sign > 0 else left - right
+    return result
+
+
+def make_sum(value: Array | Sum) -> Sum:
+    """Returns the integers as a sum of one term."""
+    if isinstance(value, Sum):
+        return value
+    wide = value.astype(np.int64, copy=False)
+    if not wide.size:
+        return Sum((wide,), value.dtype, 0, 0)
+    return Sum((wide,), value.dtype, int(wide.min()), int(wide.max()))
+
+
+def scale_lazily(value: Sum, factor: int, dtype: DType) -> Sum | None:
+    """Returns the product with a number, or None where it might overflow."""
+    ends = (value.low * factor, value.high * factor)
+    limits = np.iinfo(dtype)
+    if min(ends) < limits.min or max(ends) > limits.max:
+        return None
+    return Sum(tuple(term * factor for term in value.terms), dtype, min(ends), max(ends))
+
+
+def reshape_terms(value: Value, change: Callable[[Array], Array]) -> Array | Sum:
+    """Returns the value with a function applied to the array, or to each term of the sum."""
+    if isinstance(value, Sum):
+        return Sum(tuple(change(term) for term in value.terms), value.dtype, value.low, value.high)
+    return change(to_array(value))
+
+
+def select_programs(chosen: Array, new: Value, old: Value) -> Value:
+    """Returns `new` for the programs where `chosen`, bool[programs], is true, and `old` for the others."""
+    if new is old:
+        return new
+    if isinstance(new, BlockPointer) and isinstance(old, BlockPointer):
+        pairs = [
+            [_choose(chosen, a, b) for a, b in zip(one, two, strict=True)]
+            for one, two in ((new.shape, old.shape), (new.strides, old.strides), (new.offsets, old.offsets))
+        ]
+        return BlockPointer(
+            base=_choose(chosen, new.base, old.base),
+            shape=tuple(pairs[0]),
+            strides=tuple(pairs[1]),
+            offsets=tuple(pairs[2]),
+            pads_nan=new.pads_nan,
+        )
+    return _choose(chosen, to_array(new), to_array(old))
+
+
+def _choose(chosen: Array, new: Array, old: Array) -> Array:
+    if new is old:
+        return new
+    condition = chosen.reshape(-1, *(1,) * (max(new.ndim, old.ndim) - 1))
+    result: Array = np.where(condition, new, old)
+    return result
+
+
+def fill(value: Array, shape: Sequence[int]) -> Array:
+    """Returns the array broadcast to [programs, *shape], whatever its number of programs is."""
+    return np.broadcast_to(value, (value.shape[0], *shape))
+
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"')
+
+
+def strip_strings(text: str) -> str:
+    """Returns an operation's text without what stands in quotes."""
+    return _STRING.sub('""', text)

@@ -1,0 +1,76 @@
+"""Kernels turned to Triton IR by Triton itself, and run by `run_grid`."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ligerdiag.effects.ttir.module import TtirModule, parse_ttir
+from ligerdiag.replay.triton_ir.interpreter import run_grid
+from ligerdiag.replay.triton_ir.outcome import GridOptions, GridOutcome
+from tests.replay.triton_ir.oracle import NAMES, Launch, load_kernels
+
+_SCALARS = {int: "i32", float: "fp32", bool: "i1"}
+
+
+@cache
+def _load(file: Path) -> Any:
+    return load_kernels(file)
+
+
+def build_ttir(kernel: Any, signature: dict[str, str], constants: dict[str, Any], *, optimized: bool = False) -> bytes:
+    """Returns the Triton IR of a kernel, unless `optimized` as the frontend makes it."""
+    from triton._C.libtriton import ir
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler.compiler import ASTSource, make_backend
+
+    target = GPUTarget("cuda", 90, 32)
+    backend = make_backend(target)
+    options = backend.parse_options({})
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    source = ASTSource(
+        kernel,
+        {name: signature.get(name, "constexpr") for name in kernel.arg_names},
+        {(kernel.arg_names.index(name),): value for name, value in constants.items()},
+    )
+    module = source.make_ir(
+        target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context
+    )
+    if optimized:
+        stages: dict[str, Any] = {}
+        backend.add_stages(stages, options, source.language)
+        module = stages["ttir"](module, {})
+    return str(module).encode()
+
+
+def build_launch(file: Path, launch: Launch, *, optimized: bool = False) -> tuple[TtirModule, str]:
+    """Returns the module of a launch's kernel, and the kernel's name in it."""
+    kernel = getattr(_load(file), launch.kernel)
+    signature = {
+        name: f"*{NAMES[value.dtype.name]}"
+        if isinstance(value, np.ndarray) and value.ndim
+        else _SCALARS.get(type(value)) or NAMES[value.dtype.name]
+        for name, value in launch.arguments.items()
+    }
+    module = parse_ttir(build_ttir(kernel, signature, launch.constants, optimized=optimized))
+    return module, next(name for name in module.functions if name.endswith(launch.kernel))
+
+
+def run_launch(
+    file: Path, launch: Launch, *, optimized: bool = False, options: GridOptions | None = None
+) -> tuple[dict[str, Any], GridOutcome]:
+    """Returns the arguments afterwards, and what was seen."""
+    module, entry = build_launch(file, launch, optimized=optimized)
+    arguments = launch.copy()
+    names = [name for name in _get_names(file, launch) if name in arguments]
+    outcome = run_grid(
+        module, entry, [arguments[name] for name in names], launch.grid, options=options or GridOptions()
+    )
+    return arguments, outcome
+
+
+def _get_names(file: Path, launch: Launch) -> list[str]:
+    return getattr(_load(file), launch.kernel).arg_names
