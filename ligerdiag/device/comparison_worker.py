@@ -35,9 +35,7 @@ from ligerdiag.replay.runs.case_run import compute_reference, compute_tolerances
 from ligerdiag.workers.loop import Answerer, serve
 
 
-def compare_with_replay(
-    case: Case, artifact: Artifact, results: Path, *, draws: int, processes: int
-) -> ComparisonAnswer:
+def compare_with_replay(case: Case, artifact: Artifact, results: Path, *, draws: int) -> ComparisonAnswer:
     """Returns the device's results of each draw against program order and against the replay of its artifact."""
     library: Any = jax
     errors: dict[str, list[float]] = {}
@@ -47,10 +45,8 @@ def compare_with_replay(
     distances: dict[str, float] = {}
     try:
         programs = load_programs(artifact)
-        with (
-            KernelRunner(artifact.kernel_launches, processes=processes, round_to_nearest=True) as runner,
-            np.errstate(all="ignore"),
-        ):
+        runner = KernelRunner()
+        with np.errstate(all="ignore"):
             for draw in range(draws):
                 arguments = [np.asarray(leaf) for leaf in library.tree.leaves(draw_arguments(case, draw))]
                 runs = replay_programs(programs, artifact, arguments, runner)
@@ -114,7 +110,7 @@ def prepare() -> Answerer:
         case = loader.find_case(request.source, request.case_id)
         artifact = load_artifact(Path(request.artifact))
         results = Path(request.results)
-        compared = compare_with_replay(case, artifact, results, draws=request.draws, processes=request.processes)
+        compared = compare_with_replay(case, artifact, results, draws=request.draws)
         return render_answer(compared)
 
     return answer

@@ -133,7 +133,6 @@ class ComparisonRequest:
     artifact: str
     results: str
     draws: int
-    processes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +187,6 @@ def parse_comparison_request(job: Json) -> ComparisonRequest:
         artifact=read_str(request, "artifact"),
         results=read_str(request, "results"),
         draws=read_int(request, "draws"),
-        processes=read_int(request, "processes"),
     )
 
 

@@ -144,7 +144,6 @@ class _Bench:
                 artifact=str(artifact.directory),
                 results=asked.results,
                 draws=asked.draws,
-                processes=count_cores(),
             )
             compared = self.replays.submit(make_comparison_job(request, self.options.timeout)).result()
             if compared.outputs:

@@ -160,6 +160,12 @@ def carries_kernel(target: str) -> bool:
     return target in _KERNEL_PARSERS
 
 
+def parse_configurations(target: str, backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
+    """Returns the launches that a call to `target` may do, () where it carries no kernel; raises ArtifactError."""
+    parse = _KERNEL_PARSERS.get(target)
+    return () if parse is None else parse(backend_config)
+
+
 def compute_call_effects(
     *, target: str, backend_config: bytes, operands: int, outputs: int, sizes: Sequence[int | None] = ()
 ) -> CallEffects:
@@ -170,11 +176,10 @@ def compute_call_effects(
     For a target that carries a kernel this imports Triton and gives its MLIR parser the payload's bytes: a hostile
     payload can kill the process. `isolated` does the same in another one.
     """
-    parse = _KERNEL_PARSERS.get(target)
-    if parse is None:
+    if not carries_kernel(target):
         return compute_listed_effects(target=target, backend_config=backend_config, operands=operands, outputs=outputs)
     try:
-        calls = parse(backend_config)
+        calls = parse_configurations(target, backend_config)
     except ArtifactError as error:
         return create_unknown_effects(kernel=target, operands=operands, outputs=outputs, reason=str(error))
     from ligerdiag.effects.kernel_effects import compute_kernel_effects

@@ -83,6 +83,8 @@ class Parameter:
     """Number of bytes of the buffer that the launcher sets to zero before the kernel runs."""
     value: int | None = None
     """Of a scalar that is an integer or a truth value."""
+    number: int | float | None = None
+    """Of any scalar."""
     is_descriptor: bool = False
     """Whether the buffer is passed as a tensor descriptor."""
 
@@ -171,6 +173,7 @@ def _read_parameter(parameter: triton_call_pb2.TritonKernelCall.Parameter) -> Pa
         case None:
             raise ArtifactError("the payload holds a parameter of a kind that is not known")
         case "bool_" | "i32" | "u32" | "i64" | "u64" as kind:
-            return Parameter(is_buffer=False, value=int(getattr(parameter, kind)))
-        case _:
-            return Parameter(is_buffer=False)
+            value = int(getattr(parameter, kind))
+            return Parameter(is_buffer=False, value=value, number=value)
+        case kind:
+            return Parameter(is_buffer=False, number=float(getattr(parameter, kind)))

@@ -1,35 +1,31 @@
-"""Runs the kernels of an artifact on bytes, from their own Python source, and says what was seen of each launch.
-
-Observes a kernel while it runs: what it leaves unwritten, and whether the order of its programs matters.
+"""Runs the kernels of a program on bytes, from the Triton IR that their calls carry, and says what was seen of each launch.
 
 (1) An output with bytes of its own is filled with a canary before the launch. An element that still holds the canary
     afterwards was not written. If a kernel could have written that very value, another canary has to agree.
 (2) A launch races when its results change as the programs of the grid run last to first, or when an operand and the
     output in its place get bytes of their own. The latter says nothing about a kernel that writes through the operand.
+    Programs that touch none of each other's bytes have the same results in any order.
 (3) If atomics were used, the order of the programs may show in the rounding, and that alone is no race.
-
-Runs the kernels of an artifact on bytes, from their own Python source, and says what was seen of each.
-
-The process must have had TRITON_INTERPRET=1 in its environment before triton was imported.
 """
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from ligerdiag.artifacts.call_records import KernelLaunch
+from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.model.findings import LaunchNumbers
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
-from ligerdiag.replay.kernels.grid import AtomicsError, Ran, count_programs, run_programs
-from ligerdiag.replay.kernels.grid_pool import GridPool, copy_buffers, do_share, find_kernel
+from ligerdiag.replay.kernels.buffers import copy_buffers, do_share
+from ligerdiag.replay.kernels.launch import Launch, compute_payload_key, read_launches
+from ligerdiag.replay.triton_ir.outcome import GridOptions, GridOutcome
 
-type Run = Callable[[Sequence[Array], Sequence[int] | None], Ran]
-"""Runs programs, all of them where None, on operands and outputs."""
+type Run = Callable[[Sequence[Array], GridOptions], GridOutcome]
+"""Runs the programs of a launch on operands and outputs."""
+
+FORWARD, BACKWARD = GridOptions(), GridOptions(order="reverse")
 
 ATOMIC_ROUNDING = 64
 """Units of the last place by which results may differ as atomic additions come in another order."""
@@ -43,7 +39,7 @@ gives."""
 class Watch:
     """One launch under observation."""
 
-    launch: KernelLaunch
+    launch: Launch
     operands: int
     fresh: tuple[int, ...]
     """Numbers of the outputs that are watched: neither zeroed nor sharing bytes with any other buffer."""
@@ -51,8 +47,7 @@ class Watch:
     def prepare(self, buffers: Sequence[Array], *, other: bool = False) -> None:
         """Zeroes the buffers that the launcher zeroes and fills the watched ones with a canary; other: with the other
         canary."""
-        for output in self.launch.zeroed:
-            buffers[self.operands + output].view(np.uint8)[...] = 0
+        self.launch.zero(buffers)
         for output in self.fresh:
             bits = _view_bits(buffers[self.operands + output])
             bits[...] = _make_canary(bits, other)
@@ -68,13 +63,14 @@ class Watch:
         return found
 
 
-def make_watch(launch: KernelLaunch, operands: Sequence[Array], outputs: Sequence[Array]) -> Watch:
+def make_watch(launch: Launch, operands: Sequence[Array], outputs: Sequence[Array]) -> Watch:
     """See 1 above for what is watched."""
     buffers = (*operands, *outputs)
+    zeroed = {number - len(operands) for number, _ in launch.zeroed}
     fresh = tuple(
         number
         for number, output in enumerate(outputs)
-        if number not in launch.zeroed
+        if number not in zeroed
         and output.size
         and sum(do_share(output, other) for other in buffers) == 1  # with itself
     )
@@ -98,7 +94,7 @@ def settle_truth_values(buffers: Sequence[Array]) -> None:
 
 
 def find_races(
-    watch: Watch, before: Sequence[Array], after: Sequence[Array], ran: Ran, run: Run
+    watch: Watch, before: Sequence[Array], after: Sequence[Array], ran: GridOutcome, run: Run
 ) -> Mapping[int, float]:
     """operand_number to the relative difference of the results, see 2 above; `before` is unprepared.
 
@@ -110,21 +106,20 @@ def find_races(
     if not written:
         return {}
     races: dict[int, float] = {}
-    programs = count_programs(watch.launch)
-    if programs > 1:
+    if ran.meeting is not None or not ran.meetings_known:
         again = copy_buffers(before)
         watch.prepare(again)
-        run(again, range(programs - 1, -1, -1))
-        differences = [_compute_difference(x, y, ran.atomics) for x, y in zip(again, after, strict=True)]
+        run(again, BACKWARD)
+        differences = [_compute_difference(x, y, ran.used_atomics) for x, y in zip(again, after, strict=True)]
         own = {i: differences[i] for i in written if differences[i]}
         races = own or dict.fromkeys(written, max(differences)) if any(differences) else {}
     if any(sharing.values()):
         apart = (*copy_buffers(before[: watch.operands]), *copy_buffers(before[watch.operands :]))
         watch.prepare(apart)
-        run(apart, None)
+        run(apart, FORWARD)
         through_operand = {i for i in operands if sharing[i] and not _are_equal(before[i], apart[i])}
         told = [o for o in outputs if not any(o in sharing[i] for i in through_operand)]
-        difference = max((_compute_difference(apart[o], after[o], ran.atomics) for o in told), default=0.0)
+        difference = max((_compute_difference(apart[o], after[o], ran.used_atomics) for o in told), default=0.0)
         for i in operands:
             if difference and sharing[i] and i not in through_operand:
                 races[i] = max(races.get(i, 0.0), difference)
@@ -166,16 +161,14 @@ def _get_epsilon(array: Array) -> float:
     return float(library.finfo(array.dtype).eps)
 
 
-SECONDS_PER_BYTE = 7e-8
-"""Of all buffers: the interpreter goes over each element a few times."""
-SECONDS_PER_PROGRAM = 1.5e-3
-SPLIT_SECONDS = 3.0
-"""From this estimate on, starting processes costs less than it saves."""
+SECONDS_PER_BYTE = 2e-8
+"""Of all buffers: each element is loaded, computed with a few times and stored."""
+SECONDS_PER_PROGRAM = 2e-5
 
 
-def estimate_seconds(launch: KernelLaunch, buffer_bytes: int) -> float:
-    """Returns a rough estimate of one core's seconds for the launch; buffer_bytes: of operands and outputs together."""
-    return SECONDS_PER_BYTE * buffer_bytes + SECONDS_PER_PROGRAM * count_programs(launch)
+def estimate_seconds(programs: int, buffer_bytes: int) -> float:
+    """Returns a rough estimate of one core's seconds for a launch; buffer_bytes: of operands and outputs together."""
+    return SECONDS_PER_BYTE * buffer_bytes + SECONDS_PER_PROGRAM * programs
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -190,68 +183,46 @@ class _Seen:
 
 
 class KernelRunner:
-    """Runs kernels by the payloads of their custom calls.
+    """Runs the kernels of custom calls.
 
-    processes: how many may share the programs of a launch that is estimated to take split_seconds or more.
     check_seconds, checks: races are looked for where one run is estimated to take at most so long, in so many launches of
-    each call. round_to_nearest: f32 to bf16 as a GPU does it, see `narrow_floats`.
+    each call.
     """
 
-    def __init__(
-        self,
-        launches: Sequence[KernelLaunch],
-        *,
-        processes: int = 1,
-        check_seconds: float = 0.5,
-        checks: int = 2,
-        split_seconds: float = SPLIT_SECONDS,
-        round_to_nearest: bool = False,
-    ) -> None:
-        self._launches: Mapping[str, KernelLaunch] = {launch.payload: launch for launch in launches}
-        self._kernels: dict[str, Any] = {}
+    def __init__(self, *, check_seconds: float = 0.5, checks: int = 2) -> None:
+        self._launches: dict[str, tuple[Launch, ...]] = {}
         self._seen: dict[str, _Seen] = {}
-        self._unsplit: set[str] = set()
         self._check_seconds, self._checks = check_seconds, checks
-        self._round_to_nearest, self._split_seconds = round_to_nearest, split_seconds
-        self._pool = GridPool(processes) if processes > 1 and hasattr(os, "memfd_create") else None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def launch(
-        self, payload: str, operands: Sequence[Array], outputs: Sequence[Array], *, instruction: str = ""
+        self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
     ) -> None:
-        """Runs the kernel on these bytes: flat contiguous arrays in the order of the call's buffers.
+        """Runs the call's kernel on these bytes: flat contiguous arrays in the order of the call's buffers.
 
-        Operands and outputs may share memory; what the kernel writes, it writes there, also to operands. `instruction`
-        names the call in `numbers`; nothing is watched where it is empty. Raises NotCoveredError.
+        Operands and outputs may share memory; what the kernel writes, it writes there, also to operands. watched: what is
+        seen of it goes to `numbers`. Raises NotCoveredError.
         """
-        launch = self._find_launch(payload)
         buffers = (*operands, *outputs)
-        watch = make_watch(launch, operands, outputs if instruction else ())
-        if not instruction:
+        launch, *others = self._find_launches(call, len(buffers))
+        watch = make_watch(launch, operands, outputs if watched else ())
+        before = copy_buffers(buffers) if others else ()
+        if not watched:
             watch.prepare(buffers)
-            self._run(launch, buffers, None)
+            launch.run(buffers, FORWARD)
+            _compare_configurations(watch, others, before, buffers)
             return
-        seen = self._seen.setdefault(instruction, _Seen(kernel=launch.kernel))
+        seen = self._seen.setdefault(call.name, _Seen(kernel=launch.kernel))
         seen.launches += 1
         size = sum(buffer.nbytes for buffer in buffers)
-        check = seen.checked < self._checks and estimate_seconds(launch, size) <= self._check_seconds
-        before = copy_buffers(buffers) if check else ()
+        check = seen.checked < self._checks and estimate_seconds(launch.programs, size) <= self._check_seconds
+        before = before or (copy_buffers(buffers) if check else ())
         watch.prepare(buffers)
-        ran = self._run(launch, buffers, None)
+        ran = launch.run(buffers, FORWARD)
+        _compare_configurations(watch, others, before, buffers)
         self._note_unwritten(watch, seen, buffers, before)
         if check:
             seen.checked += 1
-            races = find_races(
-                watch, before, buffers, ran, lambda copies, programs: self._run(launch, copies, programs)
-            )
-            for operand, difference in races.items():
+            for operand, difference in find_races(watch, before, buffers, ran, launch.run).items():
                 seen.racing[operand] = max(seen.racing.get(operand, 0.0), difference)
         settle_truth_values([outputs[number] for number in watch.fresh])
 
@@ -269,30 +240,11 @@ class KernelRunner:
             for instruction, seen in self._seen.items()
         )
 
-    def close(self) -> None:
-        """Ends the processes, if any were started."""
-        if self._pool is not None:
-            self._pool.close()
-
-    def _find_launch(self, payload: str) -> KernelLaunch:
-        launch = self._launches.get(payload)
-        if launch is None:
-            raise NotCoveredError("a kernel call whose launch the artifact does not hold")
-        if payload not in self._kernels:
-            self._kernels[payload] = find_kernel(launch)
-        return launch
-
-    def _run(self, launch: KernelLaunch, buffers: Sequence[Array], programs: Sequence[int] | None) -> Ran:
-        size = sum(buffer.nbytes for buffer in buffers)
-        split = self._pool is not None and programs is None and launch.payload not in self._unsplit
-        if self._pool is not None and split and estimate_seconds(launch, size) >= self._split_seconds:
-            try:
-                self._pool.run(launch, buffers, round_to_nearest=self._round_to_nearest)
-                return Ran(atomics=False)
-            except AtomicsError:
-                self._unsplit.add(launch.payload)
-        kernel = self._kernels[launch.payload]
-        return run_programs(launch, kernel, buffers, programs, round_to_nearest=self._round_to_nearest)
+    def _find_launches(self, call: HloInstruction, buffers: int) -> tuple[Launch, ...]:
+        key = compute_payload_key(call)
+        if key not in self._launches:
+            self._launches[key] = read_launches(call, buffers)
+        return self._launches[key]
 
     def _note_unwritten(self, watch: Watch, seen: _Seen, buffers: Sequence[Array], before: Sequence[Array]) -> None:
         """Keeps the worst launch of each output."""
@@ -300,7 +252,7 @@ class KernelRunner:
         if found and before:
             again = copy_buffers(before)
             watch.prepare(again, other=True)
-            self._run(watch.launch, again, None)
+            watch.launch.run(again, FORWARD)
             confirmed = watch.find_unwritten(again, other=True)
             found = {output: mask & confirmed[output] for output, mask in found.items() if output in confirmed}
         for output, mask in found.items():
@@ -308,3 +260,17 @@ class KernelRunner:
             count = int(mask.sum())
             if count > seen.unwritten.get(output, (0, 0))[0] and (before or not needs_confirmation(buffer)):
                 seen.unwritten[output] = (count, buffer.size)
+
+
+def _compare_configurations(
+    watch: Watch, others: Sequence[Launch], before: Sequence[Array], after: Sequence[Array]
+) -> None:
+    """NotCoveredError where the configurations of an autotuned kernel have different results."""
+    for other in others:
+        again = copy_buffers(before)
+        watch.prepare(again)
+        other.run(again, FORWARD)
+        if any(_compute_difference(x, y, atomics=True) for x, y in zip(after, again, strict=True)):
+            raise NotCoveredError(
+                f"kernel `{other.kernel}` is autotuned, and its configurations have different results"
+            )

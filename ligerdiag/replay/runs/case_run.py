@@ -1,7 +1,7 @@
 """One case on numbers: program order, isolated memory and the schedule on its own bytes, compared output by output.
 
 The three runs get the same arguments, drawn as the case says. Program order gives the intended result; a case's
-`reference` tests program order itself. Runs in a process that was started with TRITON_INTERPRET=1 and where JAX
+`reference` tests program order itself. Runs in a process where JAX
 computes on the CPU.
 """
 
@@ -66,21 +66,18 @@ class CaseRuns:
     """See `Replay.unreached`."""
 
 
-def replay_case(case: Case, artifact: Artifact, *, processes: int, rows: bool) -> Replay:
+def replay_case(case: Case, artifact: Artifact, *, rows: bool) -> Replay:
     """Replays the case's artifact. Limits of coverage are in the record and are not raised.
 
-    processes: how many may share the programs of a kernel's grid. rows: count fresh and stale rows.
+    rows: count fresh and stale rows.
     Raises LigerdiagError when the artifact cannot be read or the case's arguments or reference cannot be computed.
     """
     started = perf_counter()
     programs = load_programs(artifact)
     arguments = [np.asarray(leaf) for leaf in jax.tree.leaves(draw_arguments(case))]
     try:
-        with (
-            KernelRunner(artifact.kernel_launches, processes=processes, round_to_nearest=True) as runner,
-            np.errstate(all="ignore"),
-        ):
-            replay = _replay(programs, artifact, arguments, runner, rows)
+        with np.errstate(all="ignore"):
+            replay = _replay(programs, artifact, arguments, KernelRunner(), rows)
     except NotCoveredError as error:
         return Replay(state=ReplayState.NOT_COVERED, reason=str(error), seconds=perf_counter() - started)
     record, intended = replay

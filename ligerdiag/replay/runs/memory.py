@@ -27,6 +27,7 @@ from ligerdiag.hlo.shape import TOKEN, ShapeIndex, is_tuple
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.replay.interpreter.dtypes import get_dimensions, get_dtype
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError, Value
+from ligerdiag.replay.kernels.launch import compute_payload_key
 from ligerdiag.replay.runs.program import Kernels
 
 
@@ -150,24 +151,26 @@ class RememberedKernels:
     """Digest to the content of each buffer after the launch; None for one that did not change."""
     _size: int = 0
 
-    def launch(self, payload: str, operands: Sequence[Array], outputs: Sequence[Array], *, instruction: str) -> None:
+    def launch(
+        self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
+    ) -> None:
         """See `Kernels.launch`."""
         buffers = (*operands, *outputs)
         if sum(buffer.nbytes for buffer in buffers) < WORTHWHILE:
-            self.runner.launch(payload, operands, outputs, instruction=instruction)
+            self.runner.launch(call, operands, outputs, watched=watched)
             return
-        digest = _compute_digest(payload, operands, outputs)
+        digest = _compute_digest(compute_payload_key(call), operands, outputs)
         kept = self._kept.get(digest)
-        if instruction:
-            self._watched[instruction] += 1
-        if kept is not None and not 0 < self._watched[instruction] <= WATCHED:
+        if watched:
+            self._watched[call.name] += 1
+        if kept is not None and not (watched and self._watched[call.name] <= WATCHED):
             self.hits += 1
             for buffer, content in zip(buffers, kept, strict=True):
                 if content is not None:
                     buffer[...] = content
             return
         before = [np.array(operand) for operand in operands]
-        self.runner.launch(payload, operands, outputs, instruction=instruction)
+        self.runner.launch(call, operands, outputs, watched=watched)
         after: list[Array | None] = [
             None if np.array_equal(_get_bytes(old), _get_bytes(new)) else np.array(new)
             for old, new in zip(before, operands, strict=True)

@@ -23,7 +23,6 @@ beforehand.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Protocol
 
 import numpy as np
@@ -125,10 +124,12 @@ _TOGETHER = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CONTROL_FLOW, T
 class Kernels(Protocol):
     """The interface of an object that can run a kernel on bytes; see `kernels.KernelRunner`."""
 
-    def launch(self, payload: str, operands: Sequence[Array], outputs: Sequence[Array], *, instruction: str) -> None:
-        """Runs the kernel with that payload on flat arrays, which it overwrites as it likes.
+    def launch(
+        self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
+    ) -> None:
+        """Runs the kernel of a custom call on flat arrays, which it overwrites as it likes.
 
-        instruction: under which name the launch is watched; empty when it is not.
+        watched: what is seen of the launch is kept, under the call's name.
         """
         ...
 
@@ -149,17 +150,6 @@ def run_program(
     run = _Run(module, kernels, isolated, devices, watch)
     root = run.run(module.entry, [Cell(argument) for argument in arguments])
     return tuple([cell.array for cell in list_cells(root)])
-
-
-_PALLAS = "__gpu$xla.gpu.triton"
-
-
-def compute_payload_key(call: HloInstruction) -> str:
-    """Returns the key under which the artifact keeps how this kernel was launched; NotCoveredError where it cannot keep
-    that."""
-    if call.proto.custom_call_target == _PALLAS:
-        raise NotCoveredError("a Pallas kernel: Triton's interpreter runs Triton's own Python source, and it has none")
-    return sha256(call.proto.backend_config).hexdigest()
 
 
 @dataclass(slots=True, eq=False)
@@ -267,7 +257,7 @@ class _Run:
         for index, shape in shapes:
             operand = shared.get(index)
             outputs.append(buffers[operand] if operand is not None else _allocate(shape))
-        self.kernels.launch(compute_payload_key(call), buffers, outputs, instruction="")
+        self.kernels.launch(call, buffers, outputs, watched=False)
         for number, (cell, buffer) in enumerate(zip(cells, buffers, strict=True)):
             if number not in shared.values() and not self.isolated and not _is_equal(cell.array, buffer):
                 cell.array = buffer.reshape(cell.array.shape)

@@ -25,7 +25,7 @@ from ligerdiag.replay.interpreter.evaluate import Evaluator, choose_branch, is_t
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError, Value
 from ligerdiag.replay.runs.collectives import COLLECTIVES, exchange
 from ligerdiag.replay.runs.memory import DeviceMemory
-from ligerdiag.replay.runs.program import Kernels, compute_payload_key
+from ligerdiag.replay.runs.program import Kernels
 
 _PLACES = having(Trait.LAUNCHES_NOTHING, Trait.HANDS_ON)
 """Opcodes that name a place of something that stands there already."""
@@ -209,7 +209,7 @@ class ScheduleRunner:
         memory = self._memories[device]
         operands = [memory.view_flat(operand, (), operand.shape) for operand in call.operands]
         outputs = [memory.view_flat(call, index, shape) for index, shape in iterate_leaf_shapes(call.shape)]
-        self.kernels.launch(compute_payload_key(call), operands, outputs, instruction=call.name)
+        self.kernels.launch(call, operands, outputs, watched=True)
 
     def _store_constant(self, device: int, constant: HloInstruction) -> None:
         memory = self._memories[device]

@@ -17,13 +17,11 @@ Estimates a replay's time and memory, from the modules alone.
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import cast
 
 from ligerdiag.artifacts.artifact import Artifact
-from ligerdiag.artifacts.call_records import KernelLaunch
 from ligerdiag.effects.call import carries_kernel
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.buffers import BufferAssignment
@@ -33,6 +31,7 @@ from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.shape import DTYPE_NAMES, count_elements, is_tuple, render_shape
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.replay.interpreter.dtypes import get_dtype
+from ligerdiag.replay.kernels.launch import count_programs
 from ligerdiag.replay.runs.memory import REMEMBERED_BYTES
 
 _SAME_VALUE = having(Trait.KEEPS_SCALAR)
@@ -155,7 +154,7 @@ def estimate(
     others = 2 * written.other_seconds + devices * scheduled.other_seconds
     remembered = min(written.kernel_bytes + devices * scheduled.kernel_bytes, REMEMBERED_BYTES)
     return Estimate(
-        seconds=(launches + flops / FLOPS) / max(cores, 1) + others,
+        seconds=launches + flops / FLOPS / max(cores, 1) + others,
         bytes=devices * count_allocated_bytes(buffers) + _count_live_bytes(program) + remembered,
         notes=tuple(notes),
     )
@@ -168,24 +167,20 @@ def estimate_artifact(artifact: Artifact, cores: int) -> Estimate:
     optimized, buffers = load_hlo(artifact.optimized)
     if buffers is None:
         raise ArtifactError(f"`{artifact.optimized}` holds no buffer assignment")
-    launches = {launch.payload: launch for launch in artifact.kernel_launches}
     return estimate(
         program,
         optimized,
         buffers,
-        kernel_seconds=lambda call: compute_kernel_seconds(call, launches),
+        kernel_seconds=compute_kernel_seconds,
         devices=artifact.provenance.devices,
         cores=cores,
     )
 
 
-def compute_kernel_seconds(call: HloInstruction, launches: Mapping[str, KernelLaunch]) -> float:
-    """Returns the cost of one launch in Triton's interpreter; `launches` by payload. If the launch is not known, it
-    counts as one program."""
-    launch = launches.get(sha256(call.proto.backend_config).hexdigest())
-    programs = math.prod(launch.grid) if launch is not None and not launch.trouble else 1
+def compute_kernel_seconds(call: HloInstruction) -> float:
+    """Returns the cost of one launch. If its grid is not known, it counts as one program."""
     elements = sum(_count_elements(o.shape) for o in call.operands) + _count_elements(call.shape)
-    return programs * PROGRAM_SECONDS + elements * KERNEL_ELEMENT_SECONDS
+    return count_programs(call) * PROGRAM_SECONDS + elements * KERNEL_ELEMENT_SECONDS
 
 
 def count_allocated_bytes(buffers: BufferAssignment) -> int:

@@ -172,8 +172,6 @@ class ReplayRequest:
     case_id: str
     artifact: str
     """Its directory."""
-    processes: int
-    """Number of processes that may share the programs of a kernel's grid."""
     rows: bool
     """Whether fresh and stale rows are counted."""
 
@@ -205,7 +203,6 @@ def parse_replay_request(job: Json) -> ReplayRequest:
         source=parse_source(read_object(request, "source")),
         case_id=read_str(request, "case_id"),
         artifact=read_str(request, "artifact"),
-        processes=read_int(request, "processes"),
         rows=read_bool(request, "rows"),
     )
 

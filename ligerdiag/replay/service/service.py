@@ -247,7 +247,7 @@ def _replay_each(
             module=REPLAY_WORKER,
             environment=compute_environment(threads),
         ) as pool:
-            yield from _run(plans, pool, options, threads, results)
+            yield from _run(plans, pool, options, results)
 
 
 def explain_refusal(artifact: Artifact, options: ReplayOptions, *, cache: Cache, toolchain: Toolchain) -> str:
@@ -258,14 +258,13 @@ def explain_refusal(artifact: Artifact, options: ReplayOptions, *, cache: Cache,
 
 
 def compute_environment(threads: int) -> dict[str, str]:
-    """Returns the further environment of a replay worker, beside a compile worker's. Triton reads it during its
-    import."""
+    """Returns the further environment of a replay worker, beside a compile worker's."""
     numbers = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
-    return {"TRITON_INTERPRET": "1", "JAX_PLATFORMS": "cpu", **numbers}
+    return {"JAX_PLATFORMS": "cpu", **numbers}
 
 
 def _run(
-    plans: Sequence[tuple[ReplayTask, _Plan]], pool: Pool, options: ReplayOptions, threads: int, results: Results
+    plans: Sequence[tuple[ReplayTask, _Plan]], pool: Pool, options: ReplayOptions, results: Results
 ) -> Iterator[ReplayTask | tuple[ReplayTask, Replay]]:
     jobs = [
         make_replay_job(
@@ -273,7 +272,6 @@ def _run(
                 source=task.case.source,
                 case_id=task.case.id,
                 artifact=str(task.artifact.directory),
-                processes=threads,
                 rows=options.rows,
             ),
             max(options.timeout, LONGEST * plan.seconds) if options.bounds.full else options.timeout,

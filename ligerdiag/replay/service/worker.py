@@ -32,7 +32,7 @@ def prepare() -> Answerer:
         case = loader.find_case(request.source, request.case_id)
         artifact = load_artifact(Path(request.artifact))
         try:
-            replay = replay_case(case, artifact, processes=request.processes, rows=request.rows)
+            replay = replay_case(case, artifact, rows=request.rows)
         except NotCoveredError as error:
             replay = Replay(state=ReplayState.NOT_COVERED, reason=str(error))
         except (LigerdiagError, MemoryError):

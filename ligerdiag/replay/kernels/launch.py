@@ -1,0 +1,140 @@
+"""Launches as the payload of a custom call describes them: the kernel's Triton IR, its grid and what each argument gets.
+
+1. Each parameter that is an array or a tensor descriptor takes the next buffer of the call, operands first, then outputs
+   (see `effects.kernel_effects`). Buffers that are left over have no pointer: they share bytes with an operand.
+2. A launcher that autotunes runs each configuration and keeps the fastest. Which one that is, no payload says: the first
+   one counts, as long as all have the same results.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ligerdiag.effects.call import parse_configurations
+from ligerdiag.effects.payload import LaunchConfiguration, Parameter
+from ligerdiag.effects.ttir.module import TtirModule, parse_ttir
+from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.triton_ir.interpreter import run_grid
+from ligerdiag.replay.triton_ir.outcome import GridOptions, GridOutcome
+
+_NUMBERS: dict[str, Any] = {
+    "i1": np.bool_,
+    "i8": np.int8,
+    "i16": np.int16,
+    "i32": np.int32,
+    "i64": np.int64,
+    "f32": np.float32,
+    "f64": np.float64,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Launch:
+    """One configuration of a kernel call."""
+
+    kernel: str
+    module: TtirModule
+    grid: tuple[int, int, int]
+    arguments: tuple[int | Any, ...]
+    """For each argument of the kernel: the number of its buffer, or a NumPy scalar."""
+    zeroed: tuple[tuple[int, int], ...]
+    """(number of a buffer, bytes) that the launcher sets to zero first."""
+
+    @property
+    def programs(self) -> int:
+        """Programs of the grid."""
+        return prod(self.grid)
+
+    def run(self, buffers: Sequence[Array], options: GridOptions) -> GridOutcome:
+        """Runs the kernel on flat buffers, operands, then outputs; it overwrites them. Raises NotCoveredError."""
+        given = [buffers[one] if type(one) is int else one for one in self.arguments]
+        try:
+            return run_grid(self.module, self.kernel, given, self.grid, options=options)
+        except NotCoveredError as error:
+            raise NotCoveredError(f"kernel `{self.kernel}`: {error}") from error
+
+    def zero(self, buffers: Sequence[Array]) -> None:
+        """Sets to zero what the launcher sets to zero."""
+        for number, size in self.zeroed:
+            buffers[number].view(np.uint8)[:size] = 0
+
+
+def compute_payload_key(call: HloInstruction) -> str:
+    """Returns the key of a kernel call's launches: a hash of what it carries."""
+    return sha256(call.proto.custom_call_target.encode() + b"\0" + call.proto.backend_config).hexdigest()
+
+
+def read_launches(call: HloInstruction, buffers: int) -> tuple[Launch, ...]:
+    """Returns one launch for each configuration. buffers: how many the call has. Raises NotCoveredError."""
+    target = call.proto.custom_call_target
+    try:
+        configurations = parse_configurations(target, call.proto.backend_config)
+    except ArtifactError as error:
+        raise NotCoveredError(f"`{call.name}`: {error}") from error
+    if not configurations:
+        raise NotCoveredError(f"a call of `{target}`, which carries no Triton IR")
+    modules: dict[bytes, TtirModule] = {}
+    return tuple([_read_launch(one, buffers, modules) for one in configurations])
+
+
+def count_programs(call: HloInstruction) -> int:
+    """Returns the programs that the call launches, 1 where it is not known."""
+    try:
+        configurations = parse_configurations(call.proto.custom_call_target, call.proto.backend_config)
+    except ArtifactError:
+        return 1
+    return max((prod(one.grid) for one in configurations), default=1)
+
+
+def _read_launch(configuration: LaunchConfiguration, buffers: int, modules: dict[bytes, TtirModule]) -> Launch:
+    kernel = configuration.function
+    try:
+        if configuration.mlir not in modules:
+            modules[configuration.mlir] = parse_ttir(configuration.mlir)
+    except ArtifactError as error:
+        raise NotCoveredError(f"kernel `{kernel}`: {error}") from error
+    module = modules[configuration.mlir]
+    function = module.functions.get(kernel)
+    if function is None:
+        raise NotCoveredError(f"kernel `{kernel}`: its module does not hold it")
+    types = [function.types[value] for value in function.arguments]
+    parameters = configuration.parameters or tuple([Parameter(is_buffer=True)] * len(types))
+    if len(parameters) != len(types):
+        raise NotCoveredError(f"kernel `{kernel}`: {len(types)} arguments for {len(parameters)} parameters")
+    if not all(configuration.grid):
+        raise NotCoveredError(f"kernel `{kernel}`: an empty grid")
+    arguments: list[int | Any] = []
+    zeroed: list[tuple[int, int]] = []
+    taken = 0
+    for parameter, text in zip(parameters, types, strict=True):
+        if parameter.is_descriptor:
+            raise NotCoveredError(f"kernel `{kernel}`: a tensor descriptor that the launcher makes")
+        if not parameter.is_buffer:
+            arguments.append(_make_scalar(kernel, parameter, text))
+            continue
+        if parameter.bytes_to_zero:
+            zeroed.append((taken, parameter.bytes_to_zero))
+        arguments.append(taken)
+        taken += 1
+    if taken > buffers:
+        raise NotCoveredError(f"kernel `{kernel}`: {taken} buffers where the call has {buffers}")
+    return Launch(
+        kernel=kernel, module=module, grid=configuration.grid, arguments=tuple(arguments), zeroed=tuple(zeroed)
+    )
+
+
+def _make_scalar(kernel: str, parameter: Parameter, text: str) -> Any:
+    kind = _NUMBERS.get(text)
+    if kind is None or parameter.number is None:
+        raise NotCoveredError(f"kernel `{kernel}`: a scalar of type {text}")
+    if isinstance(parameter.number, int) and kind not in (np.float32, np.float64, np.bool_):
+        width = 8 * np.dtype(kind).itemsize
+        wrapped = parameter.number & ((1 << width) - 1)
+        return np.array(wrapped, f"u{width // 8}").view(kind)[()]
+    return kind(parameter.number)
