@@ -201,3 +201,14 @@ def unaligned(x, o, N: tl.constexpr):
 def through_integer(x, o):
     address = x.to(tl.int64) + 8
     tl.store(o, tl.load(address.to(tl.pointer_type(tl.int32))))
+
+
+@triton.jit
+def one_for_all(x, o, n, N: tl.constexpr):
+    """One address for all lanes, under masks that let all, some, and the first lane through."""
+    i = tl.arange(0, N)
+    place = x + tl.program_id(0) + tl.zeros((N,), tl.int32)
+    o += tl.program_id(0) * 3 * N
+    tl.store(o + i, tl.load(place, mask=i < n * N, other=0.5))
+    tl.store(o + N + i, tl.load(place, mask=i < n + 1, other=0.5))
+    tl.store(o + 2 * N + i, tl.load(place, mask=i < n, other=0.5))

@@ -264,3 +264,12 @@ def test_prints_and_asserts() -> None:
     )
     assert outcome.printed == ("program 0: p: 0", "program 1: p: 1")
     assert outcome.failed_asserts == ("program 1: only one",)
+
+
+@pytest.mark.parametrize("optimized", [False, True])
+def test_one_address_for_all_lanes(optimized: bool) -> None:
+    arguments = {"x": np.array([3, 4], np.float32), "o": np.zeros(24, np.float32), "n": 1}
+    launch = Launch(kernel="one_for_all", arguments=arguments, constants={"N": 4}, grid=(2, 1, 1))
+    found = run_launch(FILE, launch, optimized=optimized)[0]["o"]
+    assert found.reshape(2, 3, 4)[0].tolist() == [[3, 3, 3, 3], [3, 3, 0.5, 0.5], [3, 0.5, 0.5, 0.5]]
+    assert found.reshape(2, 3, 4)[1].tolist() == [[4, 4, 4, 4], [4, 4, 0.5, 0.5], [4, 0.5, 0.5, 0.5]]

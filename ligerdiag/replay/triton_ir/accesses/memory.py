@@ -99,12 +99,12 @@ class Target:
         shapes = [array.shape for array in (self.mask, *others) if array is not None]
         return np.broadcast_shapes(self.address.shape, *shapes)
 
-    def get_place(self, window: Window, shape: tuple[int, ...]) -> tuple[slice, ...]:
-        """Returns where the window lies in a block of that shape: everywhere along axes that its elements share."""
-        own = self.get_shape()
+    @staticmethod
+    def get_place(window: Window, shape: tuple[int, ...]) -> tuple[slice, ...]:
+        """Returns where the window lies in a block of that shape [programs, *block]."""
         return tuple(
-            slice(first, first + count) if size > 1 and there > 1 else slice(None)
-            for first, count, size, there in zip(window.corner, window.counts, own[1:], shape[1:], strict=True)
+            slice(None) if first is None or size == 1 else slice(first, first + count)
+            for first, count, size in zip(window.corner, window.counts, shape[1:], strict=True)
         )
 
 

@@ -36,8 +36,8 @@ class Window:
     """Per axis of the block the elements that are accessed; 1 along an axis that all elements share."""
     steps: tuple[int, ...]
     """Per axis the bytes from one element to the next."""
-    corner: tuple[int, ...]
-    """Per axis the coordinate of the first element that is accessed."""
+    corner: tuple[int | None, ...]
+    """Per axis the coordinate of the first element that is accessed; None where one element stands for the whole axis."""
 
     def get_ends(self, width: int) -> tuple[int, int]:
         """Returns the first byte of all programs, and the first behind them."""
@@ -128,18 +128,19 @@ def find_window(address: Array | Sum, box: Box) -> Window | None:
         else:
             line = lines[along - 1]
             lines[along - 1] = term.reshape(-1) if line is None else line + term.reshape(-1)
-    counts, steps, corner = [1] * rank, [0] * rank, [0] * rank
+    counts, steps = [1] * rank, [0] * rank
+    corner: list[int | None] = [None] * rank
     for axis, line in enumerate(lines):
         first, count = box.corner[axis], box.counts[axis]
         if line is None:
-            counts[axis], corner[axis] = (1, 0) if first is None or count is None else (count, first)
+            counts[axis], corner[axis] = count if count is not None else 1, first
             continue
         corner[axis] = first or 0
         counts[axis] = line.size if count is None else count
         steps[axis] = int(line[1] - line[0])
         if line.size > 2 and not bool((np.diff(line) == steps[axis]).all()):
             return None
-        starts = starts + (line[0] + corner[axis] * steps[axis])
+        starts = starts + (line[0] + (first or 0) * steps[axis])
     if box.programs is not None and starts.size > 1:
         starts = starts[box.programs]
     argument = find_argument(int(starts.min()))

@@ -240,22 +240,27 @@ def _on_integers(name: str) -> Compute:
     return apply
 
 
+def _view_bits(array: Array) -> Array:
+    return array.view(f"u{array.dtype.itemsize}")
+
+
 def _on_bits(name: str, op: Operation, function: Function) -> Compute:
     dtype = parse_type(function.types[op.results[0]]).get_dtype()
 
     def apply(value: Value) -> Array:
         array = to_array(value)
         width = 8 * array.dtype.itemsize
-        bits: Any = np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
+        bits = _view_bits(array)
         if name == "popc":
             return np.bitwise_count(bits).astype(dtype)
         places = bits[..., np.newaxis] >> np.arange(width, dtype=bits.dtype) & bits.dtype.type(1)
         if name == "brev":
-            weights = bits.dtype.type(1) << np.arange(width - 1, -1, -1).astype(bits.dtype)
+            weights: Array = np.array([1 << place for place in range(width - 1, -1, -1)], bits.dtype)
             return (places * weights).sum(-1, dtype=bits.dtype).view(dtype)
         if name == "clz":
-            return np.where(bits == 0, width, places[..., ::-1].argmax(-1)).astype(dtype)
-        return np.where(bits == 0, 0, places.argmax(-1) + 1).astype(dtype)
+            leading: Any = places[..., ::-1].argmax(-1)
+            return np.asarray(np.where(bits == 0, width, leading), dtype)
+        return np.asarray(np.where(bits == 0, 0, places.argmax(-1) + 1), dtype)
 
     return apply
 

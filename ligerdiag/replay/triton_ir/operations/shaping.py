@@ -1,7 +1,6 @@
 """Shapes: operations that move elements and compute nothing."""
 
 import re
-from typing import Any
 
 import numpy as np
 
@@ -160,9 +159,8 @@ def _histogram(op: Operation, function: Function) -> Compute:
         counted = np.ones((1, size), bool) if mask is None else fill_to(to_array(mask), (size,))
         array, counted = _match_programs(array, counted)
         counted = counted & (array >= 0) & (array < bins)
-        places: Any = (
-            np.asarray(np.where(counted, array, 0), np.int64) + bins * np.arange(array.shape[0])[:, np.newaxis]
-        )
+        picked: Array = np.where(counted, array, array.dtype.type(0))
+        places = picked.astype(np.int64) + bins * np.arange(array.shape[0], dtype=np.int64)[:, np.newaxis]
         counts = np.bincount(places[counted], minlength=bins * array.shape[0])
         return counts.reshape(-1, bins).astype(dtype)
 
