@@ -1,14 +1,22 @@
-"""Kernels for the runner's tests, and `run`, which is called in a process with TRITON_INTERPRET=1."""
+"""Kernels for the runner's tests, and `run`, which runs one from the custom call that jax-triton would make of it."""
 
+import importlib
+import zlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import triton
 import triton.language as tl
 
-from ligerdiag.artifacts.call_records import KernelLaunch, compute_source_sha256
+from ligerdiag.effects import triton_call_pb2
+from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.model.findings import LaunchNumbers
 from ligerdiag.replay.kernels.kernels import KernelRunner
+from tests.hlo.building import Builder
+from tests.replay.triton_ir.oracle import NAMES
+from tests.replay.triton_ir.run import build_ttir
 
 
 @triton.jit
@@ -126,22 +134,62 @@ def fail_late_kernel(x_ptr, o_ptr, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     tl.store(x_ptr + row * BLOCK + tl.arange(0, BLOCK), 1.0)
     if row == tl.num_programs(0) - 1:
-        tl.store(o_ptr, tl.inline_asm_elementwise("", "=r", [], dtype=tl.int32, is_pure=True, pack=1))
+        tl.store(o_ptr, tl.inline_asm_elementwise("mov.b32 $0, 7;", "=r", [], dtype=tl.int32, is_pure=True, pack=1))
 
 
-def make_launch(kernel: str, grid: Any, operands: int, outputs: int, **fields: Any) -> KernelLaunch:
+_FIELDS = {"i1": "bool_", "i32": "i32", "u32": "u32", "i64": "i64", "u64": "u64", "fp32": "f32", "fp64": "f64"}
+
+
+def make_call(
+    kernel: str,
+    operands: Sequence[Any],
+    outputs: Sequence[Any],
+    *,
+    grid: Sequence[int],
+    constants: Mapping[str, Any] | None = None,
+    scalars: Mapping[str, tuple[str, float]] | None = None,
+    zeroed: Sequence[int] = (),
+    configurations: int = 1,
+) -> HloInstruction:
+    """The custom call of the kernel of this module, or of the one with that dotted name.
+
+    scalars: name of a parameter to its type and value. zeroed: numbers of outputs that the launcher sets to zero first.
+    """
     module, _, name = kernel.rpartition(".")
-    found: Any = __import__(module, fromlist=[name]) if module else __import__(__name__, fromlist=[name])
-    function = getattr(found, name)
-    record: dict[str, Any] = {
-        "payload": name, "kernel": name, "module": found.__name__, "file": found.__file__, "qualname": name,
-        "source": compute_source_sha256(function.fn), "scalars": (), "constants": {}, "zeroed": (), "aliases": {},
-        "grid": (*grid, 1, 1)[:3], "operands": operands, "outputs": outputs,
-    }  # fmt: skip
-    record |= fields
-    scalars = {scalar.position for scalar in record["scalars"]}
-    pointers = [n for n in range(operands + outputs + len(scalars)) if n not in scalars]
-    return KernelLaunch(**({"pointers": tuple(pointers)} | record))
+    function = getattr(importlib.import_module(module or __name__), name)
+    constants, scalars = constants or {}, scalars or {}
+    buffers = iter([*operands, *outputs])
+    signature: dict[str, str] = {}
+    call = triton_call_pb2.TritonKernelCall()
+    taken = 0
+    for parameter in function.arg_names:
+        if parameter in scalars:
+            kind, value = scalars[parameter]
+            signature[parameter] = kind
+            setattr(call.parameters.add(), _FIELDS[kind], value)
+        elif parameter not in constants:
+            buffer = next(buffers)
+            signature[parameter] = f"*{NAMES[buffer.dtype.name]}"
+            size = buffer.nbytes if taken - len(operands) in zeroed else 0
+            call.parameters.add().array.bytes_to_zero = size
+            taken += 1
+    text = build_ttir(function, signature, dict(constants)).decode()
+    call.kernel.ttir, call.kernel.kernel_name = text, name
+    call.grid_0, call.grid_1, call.grid_2 = (*grid, 1, 1)[:3]
+    payload = triton_call_pb2.TritonAnyKernelCall(kernel_call=call)
+    if configurations > 1:
+        configs = [triton_call_pb2.TritonAutotunedKernelCall.Config(kernel_call=call)] * configurations
+        payload = triton_call_pb2.TritonAnyKernelCall(
+            autotuned_kernel_call=triton_call_pb2.TritonAutotunedKernelCall(configs=configs)
+        )
+    return make_custom_call("triton_kernel_call", zlib.compress(payload.SerializeToString()))
+
+
+def make_custom_call(target: str, backend_config: bytes) -> HloInstruction:
+    builder = Builder()
+    made = builder.add(builder.computation("entry"), "custom-call")
+    made.custom_call_target, made.backend_config = target, backend_config
+    return parse_hlo(builder.bytes())[0].entry.root
 
 
 def run(
@@ -149,23 +197,23 @@ def run(
     operands: Any,
     outputs: Any,
     *,
-    grid: Any,
     share: dict[int, int] | None = None,
     times: int = 1,
-    instruction: str = "call.1",
+    watched: bool = True,
     runner: dict[str, Any] | None = None,
     **fields: Any,
 ) -> tuple[list[np.ndarray], list[np.ndarray], tuple[LaunchNumbers, ...]]:
-    """Runs the kernel of this module, or the one with that dotted name; output `share[i]` stands in operand i.
+    """Runs the kernel; output `share[i]` stands in operand i.
 
-    Returns operands and outputs as the kernel left them, and what was seen. `runner` goes to the KernelRunner.
+    Returns operands and outputs as the kernel left them, and what was seen. `runner` goes to the KernelRunner, `fields` to
+    `make_call`.
     """
-    launch = make_launch(kernel, grid, len(operands), len(outputs), **fields)
+    call = make_call(kernel, operands, outputs, **fields)
     operands = [np.array(operand) for operand in operands]
     outputs = [np.array(output) for output in outputs]
     for operand, output in (share or {}).items():
         outputs[output] = operands[operand]
-    with KernelRunner([launch], **runner or {}) as opened:
-        for _ in range(times):
-            opened.launch(launch.payload, operands, outputs, instruction=instruction)
-        return operands, outputs, opened.numbers()
+    opened = KernelRunner(**runner or {})
+    for _ in range(times):
+        opened.launch(call, operands, outputs, watched=watched)
+    return operands, outputs, opened.numbers()

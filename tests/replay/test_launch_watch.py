@@ -1,4 +1,4 @@
-"""What is seen of a kernel while it runs: elements that it leaves unwritten, and races, in a process that interprets it."""
+"""What is seen of a kernel while it runs: elements that it leaves unwritten, and races."""
 
 from typing import Any
 
@@ -6,108 +6,96 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.replay.conftest import BLOCK, ROWS, Call, draw
+from tests.replay.conftest import BLOCK, ROWS, draw
 from tests.replay.interpreted_kernels import run
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int32, np.int8, np.bool_])
-def test_what_a_kernel_leaves_unwritten_is_counted(interpreted: Call, dtype: Any) -> None:
+def test_what_a_kernel_leaves_unwritten_is_counted(dtype: Any) -> None:
     x = draw().astype(dtype)
-    _, (out,), (seen,) = interpreted(
-        run, "half_kernel", [x], [np.zeros_like(x)], grid=(ROWS,), constants={"BLOCK": BLOCK}
-    )
+    _, (out,), (seen,) = run("half_kernel", [x], [np.zeros_like(x)], grid=(ROWS,), constants={"BLOCK": BLOCK})
     assert seen.unwritten == {0: (x.size // 2, x.size)}
     assert np.array_equal(out[::2], x[::2])
     assert dtype is not np.bool_ or set(out.view(np.uint8).tolist()) <= {0, 1}
 
 
-def test_what_holds_the_canary_because_it_was_written_is_not_unwritten(interpreted: Call) -> None:
+def test_what_holds_the_canary_because_it_was_written_is_not_unwritten() -> None:
     x = np.full(BLOCK, 0xA5, np.uint8)
-    _, (out,), (seen,) = interpreted(
-        run, "convert_kernel", [x], [np.zeros_like(x)], grid=(1,), constants={"BLOCK": BLOCK}
-    )
+    _, (out,), (seen,) = run("convert_kernel", [x], [np.zeros_like(x)], grid=(1,), constants={"BLOCK": BLOCK})
     assert np.array_equal(out, x)
     assert seen.unwritten == {}
-    *_, (half,) = interpreted(run, "half_kernel", [x], [x], grid=(1,), constants={"BLOCK": BLOCK})
+    *_, (half,) = run("half_kernel", [x], [x], grid=(1,), constants={"BLOCK": BLOCK})
     assert half.unwritten == {0: (BLOCK // 2, BLOCK)}
-    *_, (unsure,) = interpreted(
-        run, "convert_kernel", [x], [x], grid=(1,), constants={"BLOCK": BLOCK}, runner={"checks": 0}
-    )
+    *_, (unsure,) = run("convert_kernel", [x], [x], grid=(1,), constants={"BLOCK": BLOCK}, runner={"checks": 0})
     assert (unsure.unwritten, unsure.checked) == ({}, 0)
 
 
-def test_a_zeroed_output_is_zeroed_and_not_watched(interpreted: Call) -> None:
+def test_a_zeroed_output_is_zeroed_and_not_watched() -> None:
     x = draw()
-    _, (out,), (seen,) = interpreted(
-        run, "half_kernel", [x], [np.ones_like(x)], grid=(ROWS,), constants={"BLOCK": BLOCK}, zeroed=(0,)
+    _, (out,), (seen,) = run(
+        "half_kernel", [x], [np.ones_like(x)], grid=(ROWS,), constants={"BLOCK": BLOCK}, zeroed=(0,)
     )
     assert seen.unwritten == {}
     assert not out[1::2].any()
 
 
-def test_a_kernel_that_reads_its_neighbours_row_in_place_is_racing(interpreted: Call) -> None:
+def test_a_kernel_that_reads_its_neighbours_row_in_place_is_racing() -> None:
     x = draw()
     constants = {"BLOCK": BLOCK, "ROWS": ROWS}
-    (out, *_), _, (seen,) = interpreted(
-        run, "neighbour_kernel", [x], [x], grid=(ROWS,), share={0: 0}, constants=constants
-    )
+    (out, *_), _, (seen,) = run("neighbour_kernel", [x], [x], grid=(ROWS,), share={0: 0}, constants=constants)
     rows = x.reshape(ROWS, BLOCK)
     wanted = rows + np.roll(rows, -1, axis=0)
     assert np.array_equal(out.reshape(ROWS, BLOCK)[:-1], wanted[:-1])
     assert seen.racing.keys() == {0}
     # run backwards, every row but one is another sum
     assert 0.1 < seen.racing[0] <= 2
-    *_, (apart,) = interpreted(run, "neighbour_kernel", [x], [x], grid=(ROWS,), constants=constants)
+    *_, (apart,) = run("neighbour_kernel", [x], [x], grid=(ROWS,), constants=constants)
     assert apart.racing == {}
 
 
-def test_a_kernel_that_overwrites_only_its_own_elements_is_safe(interpreted: Call) -> None:
+def test_a_kernel_that_overwrites_only_its_own_elements_is_safe() -> None:
     x = draw()
     for kernel in ("convert_kernel", "through_operand_kernel"):
-        *_, (seen,) = interpreted(run, kernel, [x], [x], grid=(1,), share={0: 0}, constants={"BLOCK": ROWS * BLOCK})
+        *_, (seen,) = run(kernel, [x], [x], grid=(1,), share={0: 0}, constants={"BLOCK": ROWS * BLOCK})
         assert seen.checked == 1
         assert seen.racing == {}
 
 
-def test_an_alias_that_is_written_through_the_operand_says_nothing_of_another(interpreted: Call) -> None:
+def test_an_alias_that_is_written_through_the_operand_says_nothing_of_another() -> None:
     x = draw()
-    *_, (seen,) = interpreted(
-        run, "both_ways_kernel", [x, x], [x, x], grid=(ROWS,), share={0: 0, 1: 1}, constants={"BLOCK": BLOCK}
-    )
+    *_, (seen,) = run("both_ways_kernel", [x, x], [x, x], grid=(ROWS,), share={0: 0, 1: 1}, constants={"BLOCK": BLOCK})
     assert seen.checked == 1
     assert seen.racing == {}
 
 
-def test_reading_what_it_stored_itself_shows_on_bytes_that_are_not_shared(interpreted: Call) -> None:
+def test_reading_what_it_stored_itself_shows_on_bytes_that_are_not_shared() -> None:
     x = draw()
-    *_, (seen,) = interpreted(
-        run, "twice_over_kernel", [x], [x], grid=(ROWS,), share={0: 0}, constants={"BLOCK": BLOCK}
-    )
+    *_, (seen,) = run("twice_over_kernel", [x], [x], grid=(ROWS,), share={0: 0}, constants={"BLOCK": BLOCK})
     assert seen.racing.keys() == {0}
 
 
-def test_a_race_behind_everybodys_back_is_seen_too(interpreted: Call) -> None:
+def test_a_race_behind_everybodys_back_is_seen_too() -> None:
     x = draw()
-    *_, (seen,) = interpreted(
-        run, "neighbour_through_operand_kernel", [x], [np.zeros(ROWS, np.float32)], grid=(ROWS,),
+    *_, (seen,) = run(
+        "neighbour_through_operand_kernel", [x], [np.zeros(ROWS, np.float32)], grid=(ROWS,),
         constants={"BLOCK": BLOCK, "ROWS": ROWS},
     )  # fmt: skip
     assert seen.racing.keys() == {0}
 
 
-def test_the_rounding_of_atomic_additions_is_no_race(interpreted: Call) -> None:
+def test_the_rounding_of_atomic_additions_is_no_race() -> None:
     x, total = draw(64), np.array([0.125], np.float32)
-    *_, (seen,) = interpreted(run, "total_kernel", [x, total], [], grid=(64,), constants={"BLOCK": BLOCK})
+    *_, (seen,) = run("total_kernel", [x, total], [], grid=(64,), constants={"BLOCK": BLOCK})
     assert seen.racing == {}
     assert seen.checked == 1
 
 
-def test_only_the_first_launches_of_a_call_are_checked(interpreted: Call) -> None:
+def test_only_the_first_launches_of_a_call_are_checked() -> None:
     x = draw()
     keywords: Any = {"grid": (ROWS,), "constants": {"BLOCK": BLOCK}, "times": 5}
-    *_, (seen,) = interpreted(run, "double_kernel", [x], [x], runner={"checks": 3}, **keywords)
+    *_, (seen,) = run("double_kernel", [x], [x], runner={"checks": 3}, **keywords)
     assert (seen.launches, seen.checked) == (5, 3)
-    *_, (dear,) = interpreted(run, "double_kernel", [x], [x], runner={"check_seconds": 0.0}, **keywords)
+    *_, (dear,) = run("double_kernel", [x], [x], runner={"check_seconds": 0.0}, **keywords)
     assert (dear.launches, dear.checked) == (5, 0)
-    *_, nothing = interpreted(run, "double_kernel", [x], [x], instruction="", **keywords)
+    *_, nothing = run("double_kernel", [x], [x], watched=False, **keywords)
     assert nothing == ()

@@ -121,7 +121,7 @@ class HostArray:
 
 def _run(file: Path, given: Path, result: Path) -> None:
     import triton.language as tl
-    import triton.runtime.interpreter as interpreter
+    from triton.runtime import interpreter
 
     patch_tensor = interpreter._patch_lang_tensor
 
