@@ -1,7 +1,6 @@
 """`check`: compiles, judges, replays and runs every selected case, and compares it with a baseline or records one."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -25,7 +24,7 @@ from ligerdiag.device.service import require_gpu
 from ligerdiag.effects.declared import parse_declared
 from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.errors import InputError, LigerdiagError
-from ligerdiag.inspection.artifact import open_readers
+from ligerdiag.inspection.artifact import fork_readers
 from ligerdiag.judgement.baseline import Baseline, EntryKey, load_baseline, render_baseline
 from ligerdiag.judgement.conclusion import conclude
 from ligerdiag.judgement.expectation import parse_expectation, parse_expected_rules
@@ -44,6 +43,7 @@ from ligerdiag.toolchains.catalogue import Target, load_target
 from ligerdiag.toolchains.environments import provide_toolchain
 from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
 from ligerdiag.workers.pool import Pool
+from ligerdiag.workers.starts import Templates
 
 _SHOWN = 3
 
@@ -144,9 +144,13 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
     roots = None if options.source_roots is None else resolve_roots(options.source_roots)
     run = Run()
     suppressions = Suppressions(options.suppress)
-    with work_until_ended() as work:
-        _compile(run, options, targets, cache=cache, toolchain=toolchain, relay=relay)
-        for key, replay in _replay(run, options, cache, own, relay) if options.replay else ():
+    with work_until_ended() as work, Templates() as templates:
+        _compile(run, options, targets, cache=cache, toolchain=toolchain, templates=templates, relay=relay)
+        for key, replay in (
+            _replay(run, options, cache=cache, toolchain=own, templates=templates, relay=relay)
+            if options.replay
+            else ()
+        ):
             run.reports[key] = replace(run.reports[key], replay=replay)
         for key, device in run_on_devices(run, options, cache, tell) if options.device else ():
             run.reports[key] = replace(run.reports[key], device=device)
@@ -196,12 +200,13 @@ def _compile(
     *,
     cache: Cache,
     toolchain: Toolchain,
+    templates: Templates,
     relay: Callable[[CompileEvent], None],
 ) -> None:
     """Compiles and judges every case; the reports have no status yet."""
     with (
-        Pool(cache=cache, toolchain=toolchain, jobs=options.jobs, timeout=options.timeout) as pool,
-        open_readers(toolchain, cache) or nullcontext() as readers,
+        Pool(cache=cache, toolchain=toolchain, jobs=options.jobs, timeout=options.timeout, templates=templates) as pool,
+        fork_readers(toolchain, cache, templates) as readers,
     ):
         broken: list[tuple[Source, LigerdiagError]] = []
         cases = discover_cases(
@@ -273,8 +278,16 @@ def _require_expectation(case: CaseSpec) -> None:
 
 
 def _replay(
-    run: Run, options: CheckOptions, cache: Cache, toolchain: Toolchain, relay: Callable[[CompileEvent], None]
+    run: Run,
+    options: CheckOptions,
+    *,
+    cache: Cache,
+    toolchain: Toolchain,
+    templates: Templates,
+    relay: Callable[[CompileEvent], None],
 ) -> Iterator[tuple[RunKey, Replay]]:
     how = make_replay_options(options)
-    for task, replay in replay_artifacts(run.tasks, how, cache=cache, toolchain=toolchain, on_event=relay):
+    for task, replay in replay_artifacts(
+        run.tasks, how, cache=cache, toolchain=toolchain, on_event=relay, templates=templates
+    ):
         yield (task.case.source, task.case.id, task.target), replay

@@ -27,7 +27,7 @@ from ligerdiag.effects.access import Access
 from ligerdiag.effects.call import CustomCall
 from ligerdiag.effects.declared import Contradiction, DeclaredEffects
 from ligerdiag.effects.isolated import TIMEOUT as EFFECTS_TIMEOUT
-from ligerdiag.effects.isolated import CallEffectsReader
+from ligerdiag.effects.isolated import WORKER_MEMORY, CallEffectsReader
 from ligerdiag.effects.job import EFFECTS_WORKER
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.aliasing import build_must_alias_buffers, find_buffer_fault
@@ -44,7 +44,8 @@ from ligerdiag.model.schedule_view import Neighbourhood, ScheduleView
 from ligerdiag.rules.registry import check_all
 from ligerdiag.toolchains.toolchain import Toolchain
 from ligerdiag.untrusted_files import MAXIMUM_TEXT_BYTES, read_untrusted
-from ligerdiag.workers.pool import Pool
+from ligerdiag.workers.pool import COMPILE_WORKER, Pool
+from ligerdiag.workers.starts import Templates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,6 +256,20 @@ def open_readers(toolchain: Toolchain, cache: Cache) -> Pool | None:
     if toolchain.is_own:
         return None
     return Pool(cache=cache, toolchain=toolchain, jobs=1, timeout=EFFECTS_TIMEOUT, module=EFFECTS_WORKER)
+
+
+def fork_readers(toolchain: Toolchain, cache: Cache, templates: Templates) -> Pool:
+    """Returns the same, also with our own Triton, for a run that compiles: its workers are forks of a compile worker's."""
+    return Pool(
+        cache=cache,
+        toolchain=toolchain,
+        jobs=1,
+        timeout=EFFECTS_TIMEOUT,
+        memory_limit=WORKER_MEMORY,
+        module=EFFECTS_WORKER,
+        template=COMPILE_WORKER,
+        templates=templates,
+    )
 
 
 def _name_outputs(module: HloModule) -> tuple[str, ...]:

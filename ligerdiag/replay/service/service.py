@@ -41,7 +41,8 @@ from ligerdiag.replay.service.job import (
     render_replay,
 )
 from ligerdiag.toolchains.toolchain import Toolchain, compute_important_environment
-from ligerdiag.workers.pool import Pool, count_cores
+from ligerdiag.workers.pool import COMPILE_WORKER, Pool, count_cores
+from ligerdiag.workers.starts import Templates
 
 _MEMINFO = Path("/proc/meminfo")
 _CONTROL_GROUP = Path("/sys/fs/cgroup")
@@ -197,16 +198,26 @@ class _Plan:
 
 
 def replay_artifacts(
-    tasks: Sequence[ReplayTask], options: ReplayOptions, *, cache: Cache, toolchain: Toolchain, on_event: OnReplayEvent
+    tasks: Sequence[ReplayTask],
+    options: ReplayOptions,
+    *,
+    cache: Cache,
+    toolchain: Toolchain,
+    on_event: OnReplayEvent,
+    templates: Templates | None = None,
 ) -> Iterator[tuple[ReplayTask, Replay]]:
-    """Yields the replay of each task as it comes; what is in the cache comes first. Nothing of one case is raised."""
+    """Yields the replay of each task as it comes; what is in the cache comes first. Nothing of one case is raised.
+
+    templates: those of the run, if it has compiled.
+    """
     groups: dict[ReplayKey, list[ReplayTask]] = {}
     for task in tasks:
         groups.setdefault(_compute_key(task), []).append(task)
     cache.forget_hashes()
     results = Results(cache, toolchain)
     done = 0
-    for step in _replay_each([members[0] for members in groups.values()], options, cache, toolchain, results):
+    firsts = [members[0] for members in groups.values()]
+    for step in _replay_each(firsts, options, cache, results, toolchain=toolchain, templates=templates):
         if isinstance(step, ReplayTask):
             on_event(_make_event("started", step, done, len(tasks)))
             continue
@@ -218,7 +229,13 @@ def replay_artifacts(
 
 
 def _replay_each(
-    tasks: Sequence[ReplayTask], options: ReplayOptions, cache: Cache, toolchain: Toolchain, results: Results
+    tasks: Sequence[ReplayTask],
+    options: ReplayOptions,
+    cache: Cache,
+    results: Results,
+    *,
+    toolchain: Toolchain,
+    templates: Templates | None,
 ) -> Iterator[ReplayTask | tuple[ReplayTask, Replay]]:
     """Yields each task when its replay starts, and with its replay when that ends."""
     cores = options.jobs or count_cores()
@@ -245,6 +262,8 @@ def _replay_each(
             memory_limit=limit,
             module=REPLAY_WORKER,
             environment=compute_environment(threads),
+            templates=templates,
+            template=COMPILE_WORKER,
         ) as pool:
             yield from _run(plans, pool, options, threads, results)
 
