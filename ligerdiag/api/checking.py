@@ -1,18 +1,17 @@
 """`check`: compiles, judges, replays and runs every selected case, and compares it with a baseline or records one."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
 from ligerdiag.api.judging import (
     Run,
     RunKey,
-    describe_broken,
     expect_of,
     judge_result,
     make_replay_options,
     name_source,
+    refuse_source,
     run_on_devices,
 )
 from ligerdiag.api.options import CheckOptions, ignore_progress, list_declared
@@ -32,6 +31,7 @@ from ligerdiag.judgement.suppression_entry import SeenScope, compute_scope
 from ligerdiag.judgement.suppressions import Suppressions
 from ligerdiag.model.findings import Replay
 from ligerdiag.model.jobs import CaseSpec, Source
+from ligerdiag.model.judged import Inspection, Subject
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress, Status
 from ligerdiag.model.schedule_view import ScheduleFacts
 from ligerdiag.render.json import compute_version
@@ -64,9 +64,9 @@ def compute_facts(report: CaseReport) -> ScheduleFacts:
     return ScheduleFacts(outputs=report.outputs, neighbourhoods=report.neighbourhoods)
 
 
-def find_recorded(baseline: Baseline | None, report: CaseReport, toolchain: str) -> ScheduleFacts | None:
+def find_recorded(baseline: Baseline | None, subject: Subject, toolchain: str) -> ScheduleFacts | None:
     """Returns the baseline's entry for this compile; None if there is no baseline or no entry."""
-    return baseline.entries.get(_make_key(report, toolchain)) if baseline is not None else None
+    return baseline.entries.get(_make_key(subject, toolchain)) if baseline is not None else None
 
 
 def list_baseline_notes(
@@ -111,8 +111,8 @@ def list_recordable(report: CheckReport) -> tuple[CaseReport, ...]:
     return tuple(case for case in report.cases if case.status is not Status.ERROR)
 
 
-def _make_key(report: CaseReport, toolchain: str) -> EntryKey:
-    return EntryKey(case=report.id, target=report.target, toolchain=toolchain)
+def _make_key(case: CaseReport | Subject, toolchain: str) -> EntryKey:
+    return EntryKey(case=case.id, target=case.target, toolchain=toolchain)
 
 
 def _list(keys: Sequence[EntryKey]) -> str:
@@ -151,20 +151,26 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
             if options.replay
             else ()
         ):
-            run.reports[key] = replace(run.reports[key], replay=replay)
+            run.replays[key] = replay
         for key, device in run_on_devices(run, options, cache, tell) if options.device else ():
-            run.reports[key] = replace(run.reports[key], device=device)
+            run.devices[key] = device
     if work.ending is not None:
         run.mark_undone(work.ending, toolchain.name, replay=options.replay, device=options.device)
     interrupted = work.ending is not None
-    done = [
-        (key[0], replace(run.reports[key], source_roots=_list_roots(key[0], usual_root) if roots is None else roots))
-        for key in run.order
-        if key in run.reports
-    ]
     concluded = [
-        (source, conclude(report, suppressions, find_recorded(baseline, report, options.toolchain)))
-        for source, report in done
+        (
+            key[0],
+            conclude(
+                run.judged[key],
+                suppressions,
+                replay=run.replays.get(key),
+                device=run.devices.get(key),
+                recorded=find_recorded(baseline, run.judged[key].subject, options.toolchain),
+                source_roots=_list_roots(key[0], usual_root) if roots is None else roots,
+            ),
+        )
+        for key in run.order
+        if key in run.judged
     ]
     cases = tuple(report for _, report in concluded)
     notes = list_declared((*options.effects, *(one for task in run.tasks for one in parse_declared(task.case))))
@@ -203,7 +209,7 @@ def _compile(
     templates: Templates,
     relay: Callable[[CompileEvent], None],
 ) -> None:
-    """Compiles and judges every case; the reports have no status yet."""
+    """Compiles and judges every case."""
     with (
         Pool(cache=cache, toolchain=toolchain, jobs=options.jobs, timeout=options.timeout, templates=templates) as pool,
         fork_readers(toolchain, cache, templates) as readers,
@@ -236,15 +242,15 @@ def _compile(
         for source, error in broken:
             for target in targets:
                 key = (source, "", target.name)
-                run.order += () if key in run.reports else (key,)
-                run.reports[key] = describe_broken(name_source(source), target.name, toolchain.name, error, source)
+                run.order += () if key in run.judged else (key,)
+                run.judged[key] = refuse_source(name_source(source), target.name, toolchain.name, error, source)
         for result in compile_cases(cases, targets, pool=pool, refresh=options.refresh, on_event=relay):
             declared = (*options.effects, *parse_declared(result.case))
-            report = judge_result(
+            judged = judge_result(
                 result, toolchain.name, cache, declared, readers, neighbourhoods=is_compared, view=options.view
             )
-            run.reports[result.case.source, result.case.id, result.target] = report
-            if result.artifact is not None and not report.error:
+            run.judged[result.case.source, result.case.id, result.target] = judged
+            if result.artifact is not None and isinstance(judged.result, Inspection):
                 run.tasks.append(ReplayTask(case=result.case, target=result.target, artifact=result.artifact))
 
 
@@ -264,7 +270,7 @@ def _list_roots(source: Source, usual: str) -> tuple[str, ...]:
 def describe_refusal(options: CheckOptions, error: LigerdiagError) -> CheckReport:
     """Returns the report of a request that cannot be met, for programs that read reports and not the terminal."""
     what = ", ".join(str(selector) for selector in options.selectors) or "cases"
-    cases = tuple(describe_broken(what, target, options.toolchain, error) for target in options.targets)
+    cases = tuple(conclude(refuse_source(what, target, options.toolchain, error)) for target in options.targets)
     return CheckReport(cases=cases, targets=options.targets, toolchain=options.toolchain)
 
 

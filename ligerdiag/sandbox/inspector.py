@@ -30,10 +30,10 @@ from ligerdiag.inspection.module import (
     InspectionRequest,
     ModuleOutcome,
     compute_budget_seconds,
-    create_artifact_report,
-    create_module_report,
-    describe_error,
+    describe_artifact,
+    describe_module,
 )
+from ligerdiag.model.judged import refuse
 from ligerdiag.sandbox.messages import Done, Question, Ready, Setup, parse_message, render_message
 from ligerdiag.toolchains.toolchain import describe_interpreter, worker_environment
 from ligerdiag.untrusted_files import SANDBOX_ANSWER_BYTES, WALL_FACTOR, WALL_SECONDS, read_untrusted
@@ -87,26 +87,23 @@ class SandboxedInspector:
 
     def inspect_module(self, files: ModuleFiles) -> ModuleOutcome:
         """Judges a module of a dump. What goes wrong with it is in its report, the end of the process too."""
-        unknown = create_module_report(files)
+        subject = describe_module(files)
         try:
             outcome = self._ask(_make_absolute(files))
         except ChildEnded as end:
-            return ModuleOutcome(report=describe_error(unknown, _explain(files.id, end)))
-        report = outcome.report
-        return outcome if report is None else replace(outcome, report=replace(report, artifact=unknown.artifact))
+            return ModuleOutcome(judged=refuse(subject, _explain(files.id, end)))
+        return _rename(outcome, artifact=subject.artifact)
 
     def inspect_artifact(self, directory: Path) -> ModuleOutcome:
         """Judges an artifact. What goes wrong with it is in its report, the end of the process too."""
-        unknown, absolute = create_artifact_report(directory), directory.absolute()
+        subject, absolute = describe_artifact(directory), directory.absolute()
         try:
             outcome = self._ask(absolute)
         except ChildEnded as end:
-            return ModuleOutcome(report=describe_error(unknown, _explain(str(directory), end)))
-        report = outcome.report
-        if report is None:
-            return outcome
-        name = unknown.id if report.id == str(absolute) else report.id
-        return replace(outcome, report=replace(report, id=name, artifact=unknown.artifact))
+            return ModuleOutcome(judged=refuse(subject, _explain(str(directory), end)))
+        if outcome.judged is not None and outcome.judged.subject.id == str(absolute):
+            outcome = _rename(outcome, id=subject.id)
+        return _rename(outcome, artifact=subject.artifact)
 
     def _ask(self, subject: ModuleFiles | Path) -> ModuleOutcome:
         is_fresh = self._child is None or not self._child.is_ready
@@ -222,6 +219,13 @@ class _Child:
             log.seek(max(0, self._log.stat().st_size - _LOG_BYTES))
             lines = log.read().decode(errors="replace").strip().splitlines()
         return lines[-1].strip() if lines else ""
+
+
+def _rename(outcome: ModuleOutcome, **names: str) -> ModuleOutcome:
+    """Returns the outcome with names as the user wrote them: the process was asked with absolute paths."""
+    if outcome.judged is None:
+        return outcome
+    return replace(outcome, judged=replace(outcome.judged, subject=replace(outcome.judged.subject, **names)))
 
 
 def _make_absolute(files: ModuleFiles) -> ModuleFiles:

@@ -6,13 +6,15 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.codec import RecordError, decode_record, encode_record
+from ligerdiag.errors import CompileError
 from ligerdiag.inspection.module import ModuleOutcome
 from ligerdiag.model.findings import SourceLine, Verdict
+from ligerdiag.model.judged import Judged, Subject, refuse
 from ligerdiag.model.report import CaseReport, Status
 from ligerdiag.model.schedule_view import Fate, Neighbourhood
 from ligerdiag.sandbox.messages import Question, parse_message, render_message
 from tests.report.html.view_samples import make_view
-from tests.report.samples import LAUNCH, make_case, make_device, make_finding, make_replay
+from tests.report.samples import LAUNCH, make_case, make_device, make_finding, make_judged, make_replay
 
 CASES = (
     make_case(),
@@ -23,6 +25,18 @@ CASES = (
 
 def pass_on[A](kind: type[A], value: A) -> A:
     return decode_record(kind, json.loads(json.dumps(encode_record(value))))
+
+
+JUDGED = (
+    make_judged(view=make_view(), findings=(make_finding(),), expected={"y": "stale"}),
+    refuse(Subject(id="a", target="h100"), CompileError("aborted", "the log")),
+)
+
+
+@pytest.mark.parametrize("judged", JUDGED, ids=lambda judged: judged.subject.id)
+def test_a_judgement_comes_out_as_it_went_in(judged: Judged) -> None:
+    outcome = ModuleOutcome(judged=judged)
+    assert pass_on(ModuleOutcome, outcome) == outcome
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
@@ -49,8 +63,8 @@ def test_text_that_is_no_unicode_and_numbers_that_are_none_survive() -> None:
         (SourceLine, None),
         (Verdict, "good"),
         (Verdict, ["fresh"]),
-        (ModuleOutcome, {"report": None, "notes": "text", "is_idle": False, "is_over_budget": False}),
-        (ModuleOutcome, {"report": {}, "notes": [], "is_idle": False, "is_over_budget": False}),
+        (ModuleOutcome, {"judged": None, "notes": "text", "is_idle": False, "is_over_budget": False}),
+        (ModuleOutcome, {"judged": {}, "notes": [], "is_idle": False, "is_over_budget": False}),
         (tuple[str, str], ["a"]),
         (frozenset[int], ["a"]),
     ],

@@ -19,8 +19,7 @@ from ligerdiag.codec import Json
 from ligerdiag.effects.job import EFFECTS_WORKER
 from ligerdiag.errors import InputError
 from ligerdiag.inspection.artifact import inspect_artifact
-from ligerdiag.inspection.module import describe_inspection
-from ligerdiag.model.report import CaseReport, Status
+from ligerdiag.model.judged import Judged, Subject
 from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.workers.pool import Pool
 from tools.claims.json_damage import damage, damage_text
@@ -90,8 +89,8 @@ class CacheKind:
         made = artifact.provenance
         effects = None if root is None else root / EFFECTS
         inspection = inspect_artifact(artifact, effects_cache=effects, readers=self._readers)
-        report = CaseReport(id=made.case_id, target=made.target, toolchain=made.toolchain, status=Status.ERROR)
-        return describe(describe_inspection(report, inspection, 0.5))
+        subject = Subject(id=made.case_id, target=made.target, toolchain=made.toolchain)
+        return describe(Judged(subject=subject, result=inspection, seconds=0.5))
 
 
 def _take_part(root: Path, into: Path) -> Path:

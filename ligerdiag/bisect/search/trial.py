@@ -9,10 +9,10 @@ from time import perf_counter
 
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.effects.declared import DeclaredEffects
-from ligerdiag.inspection.artifact import WrittenOperand
 from ligerdiag.judgement.bisection import Axis, Bisection, BisectionRow
 from ligerdiag.model.findings import VERDICT_ORDER, Finding, Verdict
 from ligerdiag.model.jobs import CaseSpec, Variation
+from ligerdiag.model.judged import WrittenOperand
 from ligerdiag.model.report import Coverage
 from ligerdiag.replay.service.job import Bounds
 from ligerdiag.toolchains.catalogue import DEFAULT, Target
