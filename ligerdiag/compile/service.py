@@ -8,7 +8,7 @@ Both questions are answered from the cache's index where nothing has changed: wi
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache as remember
 from hashlib import sha256
 from pathlib import Path
@@ -16,7 +16,7 @@ from time import monotonic, time
 from typing import TYPE_CHECKING
 
 from ligerdiag.artifacts.artifact import FORMAT_VERSION, Artifact
-from ligerdiag.codec import FieldError, read_list, read_str
+from ligerdiag.codec import FieldError, encode_record, read_record, read_str
 from ligerdiag.compile.cases.selectors import Selector, choose_cases, parse_selectors
 from ligerdiag.errors import CompileError, InputError, LigerdiagError
 from ligerdiag.model.jobs import (
@@ -28,7 +28,6 @@ from ligerdiag.model.jobs import (
     Variation,
     make_compile_job,
     make_discover_job,
-    parse_cases,
 )
 from ligerdiag.model.report import Progress
 from ligerdiag.toolchains.catalogue import Target, drop_fields
@@ -128,7 +127,7 @@ def discover_cases(
                 on_broken(source, error)
                 continue
             found[source] = answer.cases
-            kept = {"cases": [asdict(case) for case in answer.cases]}
+            kept = {"cases": encode_record(answer.cases)}
             pool.cache.keep_answer(_ask_for_cases(pool, source), answer.dependencies, kept)
             tell(CompileEvent(phase="discover", event="finished", done=len(found), total=len(sources)))
     finally:
@@ -247,7 +246,7 @@ def _find_cases(pool: Pool, source: Source) -> tuple[CaseSpec, ...] | None:
     one."""
     answer = pool.cache.find_answer(_ask_for_cases(pool, source))
     try:
-        cases = None if answer is None else parse_cases(read_list(answer, "cases"))
+        cases = None if answer is None else read_record(tuple[CaseSpec, ...], answer, "cases")
     except FieldError:
         return None
     return None if cases is None else tuple(replace(case, source=source) for case in cases)
@@ -262,13 +261,13 @@ def _find_artifact(pool: Pool, case: CaseSpec, target: Target, variation: Variat
 
 
 def _ask_for_cases(pool: Pool, source: Source) -> dict[str, object]:
-    return {"question": "cases", "source": asdict(source), **_compute_circumstances(pool.toolchain)}
+    return {"question": "cases", "source": encode_record(source), **_compute_circumstances(pool.toolchain)}
 
 
 def _ask_for_artifact(pool: Pool, case: CaseSpec, target: Target, variation: Variation) -> dict[str, object]:
     return {
         "question": "artifact",
-        "source": asdict(case.source),
+        "source": encode_record(case.source),
         "case": case.id,
         "target": target.sha256,
         "flags": dict(variation.flags),

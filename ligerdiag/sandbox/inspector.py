@@ -23,7 +23,7 @@ from typing import Self
 
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.artifacts.store import ScratchFolder
-from ligerdiag.codec import RecordError
+from ligerdiag.codec import FieldError, parse_record
 from ligerdiag.dumps.find import ModuleFiles
 from ligerdiag.errors import ArtifactError, LigerdiagError
 from ligerdiag.inspection.module import (
@@ -34,7 +34,7 @@ from ligerdiag.inspection.module import (
     describe_module,
 )
 from ligerdiag.model.judged import refuse
-from ligerdiag.sandbox.messages import Done, Question, Ready, Setup, parse_message, render_message
+from ligerdiag.sandbox.messages import Done, Question, Ready, Setup, render_message
 from ligerdiag.toolchains.toolchain import describe_interpreter, worker_environment
 from ligerdiag.untrusted_files import SANDBOX_ANSWER_BYTES, WALL_FACTOR, WALL_SECONDS, read_untrusted
 
@@ -162,8 +162,8 @@ class _Child:
         try:
             data = read_untrusted(question.answer, SANDBOX_ANSWER_BYTES, follow=False)
             question.answer.unlink()
-            return parse_message(ModuleOutcome, data)
-        except (ArtifactError, OSError, RecordError) as error:
+            return parse_record(ModuleOutcome, data)
+        except (ArtifactError, OSError, FieldError) as error:
             raise ChildEnded(f"gave no answer: {error}") from error
 
     def end(self) -> None:
@@ -200,8 +200,8 @@ class _Child:
                 raise ChildEnded("gave an answer without end")
         line, _, self._buffer = self._buffer.partition(b"\n")
         try:
-            return parse_message(kind, line)
-        except RecordError as error:
+            return parse_record(kind, line)
+        except FieldError as error:
             raise ChildEnded(f"gave no answer: {error}") from error
 
     def _make_end(self) -> ChildEnded:
