@@ -1,8 +1,6 @@
 """The compiler's counter: which cases are there, their artifacts on these targets, and the steps of a compile as steps
 of the run.
 
-The compiler's counter: which cases are there, and their artifacts on these targets.
-
 Both questions are answered from the cache's index where nothing has changed: without a worker, without jax.
 """
 

@@ -1,7 +1,5 @@
 """The devices' counter: runs cases on this machine's GPUs, judges each by its own artifact, and has the runs compared.
 
-Runs cases on the GPUs of this machine, one after another, and has each run compared.
-
 1. The intended result comes from program order, replayed on the same inputs; if that is too large or not covered, from
    the case's own reference; otherwise the run decides nothing.
 2. A worker that dies or takes too long costs only its case. The devices' results are removed afterwards.

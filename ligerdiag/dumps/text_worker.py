@@ -3,8 +3,6 @@
 The parser is private to jaxlib, aborts the process for some inputs and knows no bounds: hence a process of its own. A
 schedule comes along: of `is_scheduled=true` the order of the lines is the order of the protobuf's sequences.
 
-Worker side: `python -m ligerdiag.dumps.text_worker` turns HLO text into protobuf, with jaxlib's own parser.
-
 The parser is private to jaxlib, aborts the process for some inputs and has no bounds: so it runs in a process of its
 own. The schedule is kept: with `is_scheduled=true` the order of the lines is the order of the protobuf's sequences.
 """

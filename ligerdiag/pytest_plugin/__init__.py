@@ -10,8 +10,6 @@ Hides a log of JAX in a test's own process that has nothing to do with the test.
    says why JAX does not use it.
 3. `LIGERDIAG_DEBUG` keeps it.
 
-For pytest: the fixture `schedule`, which checks a function in one line of a test, and a marker for cases.
-
 Every run of pytest in an environment with ligerdiag loads this file: slow imports wait until they are needed.
 """
 

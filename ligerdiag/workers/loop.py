@@ -1,7 +1,5 @@
 """Worker side: answers each job with one line, forks a worker for each socket it is sent, and ends with its parent.
 
-Worker side: a process with everything imported that forks a worker for each socket it is sent.
-
 1. A fork copies one thread alone: a lock that another thread holds stays locked for ever. So a process forks only while
    it has one thread and JAX has no backend, whose threads and devices a copy could not use.
 2. The parent sends one byte with three descriptors: the worker's socket, a pipe for how it ended, and its first log. On

@@ -1,8 +1,5 @@
 """Which readers a trivial operation has to tie to the kernel so that every output is right: all minimal sets.
 
-Finds the readers that a trivial operation has to tie to the kernel so that every output is right: all minimal sets
-of ties.
-
 1. The knobs are the readers of the values that a kernel overwrites without XLA's knowledge, in the program without
    ties.
 2. A set of ties is right when every output is fresh: an output that is right by luck does not count. Numbers confirm,

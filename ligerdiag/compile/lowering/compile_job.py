@@ -1,7 +1,5 @@
 """Worker side: makes the artifact of one case, free of what only tells how many modules the process had before.
 
-Worker side: makes the artifact of one case.
-
 1. The key is a hash of everything that decides the contents of the files: the program (StableHLO with tags and
    locations), its names, its calls, target, toolchain, flags, ties, the environment and the settings of JAX at that
    time, and ligerdiag's own source for it.

@@ -1,7 +1,5 @@
 """The mutated buffer as a band: contents in time, marks on it, labels; horizontal, and for a narrow page vertical.
 
-The mutated buffer as a horizontal band: contents in time, marks on it and on what hangs off it, labels that never meet.
-
 1. Every column has the same width, and all labels of a column stay within it.
 2. Reads of the bytes have their labels above the band. Reads of a copy, or of a value computed anew, are marks on lines
    below it, with their labels at the bottom.

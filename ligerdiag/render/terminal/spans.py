@@ -1,7 +1,5 @@
 """Styled text as data: a line is a tuple of spans, a span is printable text with the meaning that colours it.
 
-Styled text as data: a line is a tuple of spans, a span is printable text with the meaning that colours it.
-
 The layout here depends on no terminal library; `terminal` paints it.
 """
 
