@@ -41,7 +41,6 @@ def parse_object(text: str | bytes) -> Json:
 
 
 def as_object(value: object, name: str) -> Json:
-    """`value` as an object."""
     if not isinstance(value, dict):
         raise FieldError(f"expected an object for `{name}` but got {value!r:.60}")
     return cast("dict[str, Any]", value)
@@ -55,7 +54,6 @@ def as_list(value: object, name: str) -> list[object]:
 
 
 def as_str(value: object, name: str) -> str:
-    """`value` as a string."""
     if not isinstance(value, str):
         raise FieldError(f"expected a string for `{name}` but got {value!r:.60}")
     return value

@@ -1,6 +1,6 @@
 """`check`: compiles, judges, replays and runs every selected case, and compares it with a baseline or records one."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
 
@@ -18,7 +18,7 @@ from ligerdiag.api.options import CheckOptions, ignore_progress, list_declared
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.cases.function_file import list_own_folders, read_function_file
 from ligerdiag.compile.cases.selectors import find_root
-from ligerdiag.compile.service import CompileEvent, compile_cases, discover_cases, make_progress, make_toolchain_step
+from ligerdiag.compile.service import compile_cases, discover_cases, make_toolchain_step
 from ligerdiag.device.service import require_gpu
 from ligerdiag.effects.declared import parse_declared
 from ligerdiag.ending import Ending, work_until_ended
@@ -131,9 +131,6 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
     started = perf_counter()
     tell = on_progress or ignore_progress
 
-    def relay(event: CompileEvent) -> None:
-        tell(make_progress(event))
-
     if options.device:
         require_gpu(options.toolchain)
     baseline = load_baseline(options.baseline) if options.baseline is not None else None
@@ -145,11 +142,9 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
     run = Run()
     suppressions = Suppressions(options.suppress)
     with work_until_ended() as work, Templates() as templates:
-        _compile(run, options, targets, cache=cache, toolchain=toolchain, templates=templates, relay=relay)
+        _compile(run, options, targets, cache=cache, toolchain=toolchain, templates=templates, tell=tell)
         for key, replay in (
-            _replay(run, options, cache=cache, toolchain=own, templates=templates, relay=relay)
-            if options.replay
-            else ()
+            _replay(run, options, cache=cache, toolchain=own, templates=templates, tell=tell) if options.replay else ()
         ):
             run.replays[key] = replay
         for key, device in run_on_devices(run, options, cache, tell) if options.device else ():
@@ -207,7 +202,7 @@ def _compile(
     cache: Cache,
     toolchain: Toolchain,
     templates: Templates,
-    relay: Callable[[CompileEvent], None],
+    tell: OnProgress,
 ) -> None:
     """Compiles and judges every case."""
     with (
@@ -219,7 +214,7 @@ def _compile(
             options.selectors,
             pool=pool,
             refresh=options.refresh,
-            on_event=relay,
+            on_event=tell,
             on_broken=lambda source, error: broken.append((source, error)),
         )
         cases = tuple(expect_of(case, toolchain) for case in cases)
@@ -244,7 +239,7 @@ def _compile(
                 key = (source, "", target.name)
                 run.order += () if key in run.judged else (key,)
                 run.judged[key] = refuse_source(name_source(source), target.name, toolchain.name, error, source)
-        for result in compile_cases(cases, targets, pool=pool, refresh=options.refresh, on_event=relay):
+        for result in compile_cases(cases, targets, pool=pool, refresh=options.refresh, on_event=tell):
             declared = (*options.effects, *parse_declared(result.case))
             judged = judge_result(
                 result, toolchain.name, cache, declared, readers, neighbourhoods=is_compared, view=options.view
@@ -290,10 +285,10 @@ def _replay(
     cache: Cache,
     toolchain: Toolchain,
     templates: Templates,
-    relay: Callable[[CompileEvent], None],
+    tell: OnProgress,
 ) -> Iterator[tuple[RunKey, Replay]]:
     how = make_replay_options(options)
     for task, replay in replay_artifacts(
-        run.tasks, how, cache=cache, toolchain=toolchain, on_event=relay, templates=templates
+        run.tasks, how, cache=cache, toolchain=toolchain, on_event=tell, templates=templates
     ):
         yield (task.case.source, task.case.id, task.target), replay

@@ -208,7 +208,6 @@ def load_artifact(directory: Path) -> Artifact:
 
 
 def render_provenance(provenance: Provenance) -> str:
-    """JSON of the record."""
     return json.dumps(encode_record(provenance), indent=1) + "\n"
 
 

@@ -165,7 +165,6 @@ def _parse_launch(fields: Json) -> KernelLaunch:
 
 
 def render_kernel_launch(launch: KernelLaunch) -> Json:
-    """Returns the record as a JSON object."""
     return {
         "payload": launch.payload,
         "kernel": launch.kernel,
@@ -269,7 +268,6 @@ class Readers:
 
 
 def render_readers(readers: Readers) -> str:
-    """JSON of the records."""
     return json.dumps({"trouble": readers.trouble, "readers": encode_record(readers.found)}, indent=1) + "\n"
 
 

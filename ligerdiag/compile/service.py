@@ -11,7 +11,6 @@ from functools import cache as remember
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic, time
-from typing import TYPE_CHECKING
 
 from ligerdiag.artifacts.artifact import FORMAT_VERSION, Artifact
 from ligerdiag.codec import FieldError, encode_record, read_record, read_str
@@ -27,16 +26,11 @@ from ligerdiag.model.jobs import (
     make_compile_job,
     make_discover_job,
 )
-from ligerdiag.model.report import Progress
+from ligerdiag.model.report import OnProgress, Progress
 from ligerdiag.toolchains.catalogue import Target, drop_fields
 from ligerdiag.toolchains.toolchain import Toolchain, compute_important_environment
 from ligerdiag.workers.pool import Pool
 
-if TYPE_CHECKING:
-    from ligerdiag.compile.service import CompileEvent
-
-
-type OnCompileEvent = Callable[[CompileEvent], None]
 type OnBroken = Callable[[Source, LigerdiagError], None]
 """Called with a source whose cases cannot be found, and why."""
 
@@ -58,21 +52,6 @@ _PARTS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompileEvent:
-    """One step, told while it happens, in the thread that asked."""
-
-    phase: str
-    """`discover` or `compile`."""
-    event: str
-    """`started` or `finished`."""
-    done: int
-    total: int
-    case_id: str = ""
-    target: str = ""
-    cached: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CompileResult:
     """One case on one target: an artifact, or the reason why there is none."""
 
@@ -91,7 +70,7 @@ def discover_cases(
     pool: Pool,
     directory: Path | None = None,
     refresh: bool = False,
-    on_event: OnCompileEvent | None = None,
+    on_event: OnProgress | None = None,
     on_broken: OnBroken | None = None,
 ) -> tuple[CaseSpec, ...]:
     """Returns the cases that the selectors mean, each once, in their order.
@@ -111,7 +90,7 @@ def discover_cases(
     missing = [source for source in sources if source not in found]
     broken: set[Source] = set()
     tell = on_event or _ignore
-    tell(CompileEvent(phase="discover", event="started", done=len(found), total=len(sources)))
+    tell(Progress(phase="discover", event="started", done=len(found), total=len(sources)))
     futures = [(source, pool.submit(make_discover_job(DiscoverRequest(source=source)))) for source in missing]
     try:
         for source, future in futures:
@@ -127,7 +106,7 @@ def discover_cases(
             found[source] = answer.cases
             kept = {"cases": encode_record(answer.cases)}
             pool.cache.keep_answer(_ask_for_cases(pool, source), answer.dependencies, kept)
-            tell(CompileEvent(phase="discover", event="finished", done=len(found), total=len(sources)))
+            tell(Progress(phase="discover", event="finished", done=len(found), total=len(sources)))
     finally:
         for _, future in futures:
             future.cancel()
@@ -148,7 +127,7 @@ def compile_cases(
     pool: Pool,
     variation: Variation = _UNCHANGED,
     refresh: bool = False,
-    on_event: OnCompileEvent | None = None,
+    on_event: OnProgress | None = None,
 ) -> Iterator[CompileResult]:
     """Yields a result for each case on each target as it comes; what is in the cache comes first.
 
@@ -175,9 +154,7 @@ def compile_cases(
         else:
             case, target = step
             tell(
-                CompileEvent(
-                    phase="compile", event="started", done=done, total=total, case_id=case.id, target=target.name
-                )
+                Progress(phase="compile", event="started", done=done, total=total, case_id=case.id, target=target.name)
             )
 
 
@@ -288,9 +265,14 @@ def _compute_circumstances(toolchain: Toolchain) -> dict[str, object]:
 @remember
 def compute_compile_fingerprint() -> str:
     """Returns the sha256 of ligerdiag's own part in what an artifact holds, file names included."""
+    return compute_sources_sha256(_PARTS)
+
+
+def compute_sources_sha256(parts: Sequence[str]) -> str:
+    """Returns the sha256 of these files and folders of ligerdiag, file names included."""
     root = Path(__file__).parents[1]
     digest = sha256()
-    for part in _PARTS:
+    for part in parts:
         path = root / part
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             digest.update(f"{file.relative_to(root)}\n".encode())
@@ -298,8 +280,8 @@ def compute_compile_fingerprint() -> str:
     return digest.hexdigest()
 
 
-def _finished(result: CompileResult, done: int, total: int) -> CompileEvent:
-    return CompileEvent(
+def _finished(result: CompileResult, done: int, total: int) -> Progress:
+    return Progress(
         phase="compile",
         event="finished",
         done=done,
@@ -310,22 +292,8 @@ def _finished(result: CompileResult, done: int, total: int) -> CompileEvent:
     )
 
 
-def _ignore(event: CompileEvent) -> None:
+def _ignore(event: Progress) -> None:
     del event
-
-
-def make_progress(event: "CompileEvent", *, best: str = "") -> Progress:
-    """Returns the same step, with what a search knows so far."""
-    return Progress(
-        phase=event.phase,
-        event=event.event,
-        done=event.done,
-        total=event.total,
-        case_id=event.case_id,
-        target=event.target,
-        cached=event.cached,
-        best=best,
-    )
 
 
 def make_toolchain_step(step: str) -> Progress:

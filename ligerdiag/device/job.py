@@ -61,7 +61,6 @@ type DeviceArray = np.ndarray[Any, Any]
 
 
 def write_results(directory: Path, draw: int, results: Mapping[str, DeviceArray]) -> None:
-    """One file for this draw."""
     flat = {
         f"output{number}": np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         for number, array in enumerate(results.values())
@@ -161,12 +160,10 @@ def make_comparison_job(request: ComparisonRequest, timeout: float) -> Job[Compa
 
 
 def parse_device_request(job: Json) -> DeviceRequest:
-    """Returns the request of a device worker's job."""
     return read_record(DeviceRequest, job, "request")
 
 
 def parse_comparison_request(job: Json) -> ComparisonRequest:
-    """Returns the request of a comparison worker's job."""
     return read_record(ComparisonRequest, job, "request")
 
 

@@ -56,7 +56,6 @@ def make_text_job(request: TextRequest, name: str) -> Job[None]:
 
 
 def parse_text_request(job: Json) -> TextRequest:
-    """Returns the request of a text worker's job."""
     request = read_object(job, "request")
     return TextRequest(
         text=read_str(request, "text"), proto=read_str(request, "proto"), seconds=read_float(request, "seconds")

@@ -18,7 +18,6 @@ from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
 from time import monotonic
-from types import TracebackType
 from typing import Self
 
 from ligerdiag.artifacts.cache import Cache
@@ -62,9 +61,7 @@ class SandboxedInspector:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._drop()
         if self._scratch is not None:
             self._scratch.remove()

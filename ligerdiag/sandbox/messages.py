@@ -44,5 +44,4 @@ class Done:
 
 
 def render_message(record: object) -> str:
-    """Returns one line."""
     return json.dumps(encode_record(record)) + "\n"

@@ -18,7 +18,6 @@ from pathlib import Path
 from queue import SimpleQueue
 from shutil import rmtree
 from threading import Lock
-from types import TracebackType
 from typing import Self
 
 from ligerdiag.artifacts.cache import Cache, find_cache_root
@@ -101,9 +100,7 @@ class Pool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def submit[A](self, job: Job[A], on_start: Callable[[], None] | None = None) -> Future[A]:

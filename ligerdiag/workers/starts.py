@@ -149,11 +149,9 @@ class ForkedProcess:
         self._code: int | None = None
 
     def poll(self) -> int | None:
-        """As in `Process`."""
         return self._code if self._code is not None else self._read(0)
 
     def wait(self, timeout: float | None = None) -> int:
-        """As in `Process`."""
         end = None if timeout is None else monotonic() + timeout
         while self._code is None:
             self._read(None if end is None else max(0.0, end - monotonic()))

@@ -32,8 +32,6 @@ TABLE = Path(__file__).parent / "flags.toml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlagValue:
-    """One flag with one value."""
-
     name: str
     value: Flag
     family: str

@@ -39,8 +39,6 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """One file."""
-
     path: Path
     module: int
     number: int
@@ -158,7 +156,6 @@ class History:
 
     @property
     def last(self) -> Judgement | None:
-        """Returns the last judgement."""
         return self.moments[-1].after if self.moments else None
 
 

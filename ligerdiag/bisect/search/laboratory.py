@@ -17,20 +17,19 @@ Compiles, judges and replays trials, each at most once.
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from time import perf_counter
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Self
 
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.bisect.search.trial import Draft, Outcome, Trial, TrialKey
 from ligerdiag.compile.service import (
-    CompileEvent,
     CompileResult,
     compile_cases,
     discover_cases,
-    make_progress,
     make_toolchain_step,
 )
 from ligerdiag.effects.declared import DeclaredEffects, parse_declared
@@ -119,9 +118,7 @@ class Laboratory:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._lanes.close()
         for readers in self._readers.values():
             if readers is not None:
@@ -175,7 +172,6 @@ class Laboratory:
         return draft.finish(trials=self.trials, compiled=self.compiled, interrupted=interrupted)
 
     def try_one(self, trial: Trial) -> Outcome:
-        """Returns the outcome of the trial."""
         return self.try_all([trial])[0]
 
     def try_all(self, trials: Sequence[Trial]) -> tuple[Outcome, ...]:
@@ -275,8 +271,8 @@ class Laboratory:
             seconds=result.seconds + perf_counter() - started,
         )
 
-    def _relay(self, event: CompileEvent) -> None:
-        self.tell(make_progress(event, best=self.best))
+    def _relay(self, event: Progress) -> None:
+        self.tell(replace(event, best=self.best))
 
     def _tell_trial(self, event: str, trial: Trial, done: int, total: int, *, cached: bool = False) -> None:
         self.tell(

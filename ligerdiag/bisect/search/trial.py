@@ -121,8 +121,6 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The outcome of a trial."""
-
     trial: Trial
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
     """Output name to verdict, in the program's order; empty when there is an error."""

@@ -48,12 +48,10 @@ BLANK: Line = ()
 
 
 def verdict_style(verdict: Verdict) -> Style:
-    """Returns the style of the same name."""
     return Style(verdict.value)
 
 
 def severity_style(severity: Severity) -> Style:
-    """Returns the style of the same name."""
     return Style(severity.value)
 
 

@@ -14,21 +14,21 @@ Replay's counter: the numbers of these artifacts, from the cache or from replay 
 4. A worker that dies or takes too long costs its case alone.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import cache as remember
-from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 
 from ligerdiag.artifacts.artifact import PROVENANCE, Artifact, compute_file_sha256
 from ligerdiag.artifacts.cache import REPLAYS, Cache
 from ligerdiag.codec import FieldError, read_float, read_int, read_object
-from ligerdiag.compile.service import CompileEvent
+from ligerdiag.compile.service import compute_sources_sha256
 from ligerdiag.errors import LigerdiagError, describe_error
 from ligerdiag.model.findings import Replay, ReplayState
 from ligerdiag.model.jobs import CaseSpec
+from ligerdiag.model.report import OnProgress, Progress
 from ligerdiag.replay.service.job import (
     ALONE_SECONDS,
     Bounds,
@@ -142,14 +142,7 @@ class Results:
 @remember
 def compute_replay_fingerprint() -> str:
     """sha256 of ligerdiag's own part in the numbers."""
-    root = Path(__file__).parents[2]
-    digest = sha256()
-    for part in _PARTS:
-        path = root / part
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            digest.update(f"{file.relative_to(root)}\n".encode())
-            digest.update(file.read_bytes())
-    return digest.hexdigest()
+    return compute_sources_sha256(_PARTS)
 
 
 def _compute_versions() -> Mapping[str, str]:
@@ -162,7 +155,6 @@ LONGEST = 20.0
 SLACK = 4 << 30
 """Bytes that a worker may take above twice the estimate of its largest case."""
 
-type OnReplayEvent = Callable[[CompileEvent], None]
 type ReplayKey = tuple[str, str]
 """Artifact's key, and what is drawn."""
 
@@ -203,7 +195,7 @@ def replay_artifacts(
     *,
     cache: Cache,
     toolchain: Toolchain,
-    on_event: OnReplayEvent,
+    on_event: OnProgress,
     templates: Templates | None = None,
 ) -> Iterator[tuple[ReplayTask, Replay]]:
     """Yields the replay of each task as it comes; what is in the cache comes first. Nothing of one case is raised.
@@ -352,7 +344,7 @@ def _compute_key(task: ReplayTask) -> ReplayKey:
     return task.artifact.provenance.key, task.case.draws
 
 
-def _make_event(event: str, task: ReplayTask, done: int, total: int, *, cached: bool = False) -> CompileEvent:
-    return CompileEvent(
+def _make_event(event: str, task: ReplayTask, done: int, total: int, *, cached: bool = False) -> Progress:
+    return Progress(
         phase="replay", event=event, done=done, total=total, case_id=task.case.id, target=task.target, cached=cached
     )
