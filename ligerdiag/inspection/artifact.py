@@ -1,19 +1,19 @@
 """From an artifact's files to its inspection, and the workers that read its kernels."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Unpack
 
 from ligerdiag.artifacts.artifact import Artifact, Provenance
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.effects.isolated import TIMEOUT as EFFECTS_TIMEOUT
 from ligerdiag.effects.isolated import WORKER_MEMORY
 from ligerdiag.effects.job import EFFECTS_WORKER
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.parse import load_hlo, pause_collector
 from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence, parse_command_order, parse_thunks
-from ligerdiag.inspection.compilation import Compilation, inspect_compilation
+from ligerdiag.inspection.compilation import InspectionWords, inspect_compilation
+from ligerdiag.inspection.coverage import Compilation
 from ligerdiag.model.judged import Inspection
 from ligerdiag.toolchains.toolchain import Toolchain
 from ligerdiag.untrusted_files import MAXIMUM_TEXT_BYTES, read_untrusted
@@ -22,21 +22,10 @@ from ligerdiag.workers.starts import Templates
 
 
 @pause_collector()
-def inspect_artifact(
-    artifact: Artifact,
-    *,
-    effects_cache: Path | None,
-    declared: Sequence[DeclaredEffects] = (),
-    readers: Pool | None = None,
-    neighbourhoods: bool = False,
-    view: bool = False,
-    is_foreign: bool = False,
-) -> Inspection:
+def inspect_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: Unpack[InspectionWords]) -> Inspection:
     """Judges one artifact. Raises ArtifactError when one of its files cannot be read as the expected kind.
 
-    declared: what is believed of operands whose effects are unknown. readers: workers that read kernels with the Triton
-    that made them, where that is not ours; see `open_readers`. neighbourhoods: look at who reads what is overwritten, too.
-    view: compute what an HTML report draws. is_foreign: see `Compilation`.
+    is_foreign: see `Compilation`.
     """
     program, _ = load_hlo(artifact.program)
     optimized, buffers = load_hlo(artifact.optimized)
@@ -58,14 +47,7 @@ def inspect_artifact(
         command_order=_find_command_order(artifact.provenance),
         is_foreign=is_foreign,
     )
-    return inspect_compilation(
-        compilation,
-        effects_cache=effects_cache,
-        declared=declared,
-        readers=readers,
-        neighbourhoods=neighbourhoods,
-        view=view,
-    )
+    return inspect_compilation(compilation, **words)
 
 
 def _read_thunks(path: Path) -> tuple[ThunkSequence | None, tuple[str, ...]]:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Required, TypedDict, Unpack
 
 from ligerdiag.analysis.context import Context, compute_context, compute_context_without_program
 from ligerdiag.analysis.correspondence.belief import compute_belief
@@ -35,17 +36,23 @@ NO_BUFFERS = BufferAssignment(slices=(), definitions={}, overlapping={}, paramet
 """Nothing is looked up where no kernel writes anything."""
 
 
+class InspectionWords(TypedDict, total=False):
+    """Options of an inspection."""
+
+    effects_cache: Required[Path | None]
+    declared: Sequence[DeclaredEffects]
+    """Declared effects, believed of operands whose effects are unknown."""
+    readers: Pool | None
+    """Workers that read kernels with the Triton that made them; see `open_readers`."""
+    neighbourhoods: bool
+    """Look at who reads what is overwritten, too."""
+    view: bool
+    """Compute what an HTML report draws."""
+
+
 @pause_collector()
-def inspect_compilation(
-    compilation: Compilation,
-    *,
-    effects_cache: Path | None,
-    declared: Sequence[DeclaredEffects] = (),
-    readers: Pool | None = None,
-    neighbourhoods: bool = False,
-    view: bool = False,
-) -> Inspection:
-    """Judge one compilation; see `inspect_artifact`. Raises ArtifactError when its modules do not belong together."""
+def inspect_compilation(compilation: Compilation, **words: Unpack[InspectionWords]) -> Inspection:
+    """Judges one compilation. Raises ArtifactError when its modules do not belong together."""
     program, optimized = compilation.program, compilation.optimized
     names = compilation.output_names or _name_outputs(optimized)
     modules = (optimized,) if program is None else (program, optimized)
@@ -55,7 +62,9 @@ def inspect_compilation(
             raise ArtifactError(f"`{module.name}` has {leaves} outputs, the program {len(names)}")
     if program is not None:
         require_same_operands(program, optimized)
-    effects = CallEffectsReader(cache=effects_cache, declared=declared, readers=readers)
+    effects = CallEffectsReader(
+        cache=words["effects_cache"], declared=words.get("declared", ()), readers=words.get("readers")
+    )
     effects.read(*modules, others=[_describe(call, call.alone) for call in compilation.kernel_calls if call.alone])
     traced_calls = tuple(
         TracedKernel(
@@ -77,8 +86,8 @@ def inspect_compilation(
         context = replace(
             context, contradictions=_list_contradictions(context, effects), sites=find_sites(traced_calls)
         )
-        around = compute_neighbourhoods(context) if neighbourhoods else ()
-        drawn = compute_schedule_view(context) if view else None
+        around = compute_neighbourhoods(context) if words.get("neighbourhoods") else ()
+        drawn = compute_schedule_view(context) if words.get("view") else None
     except (AssertionError, IndexError, KeyError, ValueError, RecursionError, StopIteration) as fault:
         if os.environ.get("LIGERDIAG_DEBUG"):  # shows where the modules do not hang together
             raise
