@@ -34,6 +34,7 @@ from ligerdiag.toolchains.environments import (
 )
 from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain, describe_ptxas
 from ligerdiag.workers.pool import Pool
+from ligerdiag.workers.starts import Templates
 
 PROBE = Path(toolchain_module.__file__).parent / "probes" / "in_place.py"
 PROBE_TIMEOUT = 300.0
@@ -151,7 +152,11 @@ def _check_environment(spec: ToolchainSpec, directory: Path) -> Iterator[Toolcha
 
 
 def _try_out(toolchain: Toolchain, cache: Cache, target: Target) -> Iterator[ToolchainStep]:
-    with Pool(cache=cache, toolchain=toolchain, jobs=1, timeout=PROBE_TIMEOUT) as pool:
+    with (
+        Templates() as templates,
+        Pool(cache=cache, toolchain=toolchain, jobs=1, timeout=PROBE_TIMEOUT, templates=templates) as pool,
+        open_readers(toolchain, cache, templates) as readers,
+    ):
         try:
             cases: tuple[CaseSpec, ...] = discover_cases([str(PROBE)], pool=pool, directory=PROBE.parent)
             (result,) = compile_cases(cases, [target], pool=pool)
@@ -162,19 +167,15 @@ def _try_out(toolchain: Toolchain, cache: Cache, target: Target) -> Iterator[Too
             detail = f"for `{target.name}`: {describe_error(error)}"[:MAXIMUM_DETAIL]
             yield ToolchainStep(name="compile", state=StepState.BROKEN, detail=detail)
             return
-    assembler = describe_ptxas(toolchain.binaries, toolchain.versions)
-    yield ToolchainStep(
-        name="compile", state=StepState.WORKS, detail=f"for `{target.name}`, without a GPU; by {assembler}"
-    )
-    readers = open_readers(toolchain, cache)
-    try:
-        inspection = inspect_artifact(result.artifact, effects_cache=cache.root / "effects", readers=readers)
-    except LigerdiagError as error:
-        yield ToolchainStep(name="kernel", state=StepState.BROKEN, detail=describe_error(error))
-        return
-    finally:
-        if readers is not None:
-            readers.close()
+        assembler = describe_ptxas(toolchain.binaries, toolchain.versions)
+        yield ToolchainStep(
+            name="compile", state=StepState.WORKS, detail=f"for `{target.name}`, without a GPU; by {assembler}"
+        )
+        try:
+            inspection = inspect_artifact(result.artifact, effects_cache=cache.root / "effects", readers=readers)
+        except LigerdiagError as error:
+            yield ToolchainStep(name="kernel", state=StepState.BROKEN, detail=describe_error(error))
+            return
     unknown = [name for name, verdict in inspection.outputs.items() if verdict is Verdict.UNKNOWN]
     if unknown or inspection.coverage.hidden_writes != 1:
         reasons = [finding.message for finding in inspection.findings] or ["its write was not found"]

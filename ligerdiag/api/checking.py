@@ -23,7 +23,7 @@ from ligerdiag.device.service import require_gpu
 from ligerdiag.effects.declared import parse_declared
 from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.errors import InputError, LigerdiagError
-from ligerdiag.inspection.artifact import fork_readers
+from ligerdiag.inspection.artifact import open_readers
 from ligerdiag.judgement.baseline import Baseline, EntryKey, load_baseline, render_baseline
 from ligerdiag.judgement.conclusion import conclude
 from ligerdiag.judgement.expectation import parse_expectation, parse_expected_rules
@@ -31,7 +31,7 @@ from ligerdiag.judgement.suppression_entry import SeenScope, compute_scope
 from ligerdiag.judgement.suppressions import Suppressions
 from ligerdiag.model.findings import Replay
 from ligerdiag.model.jobs import CaseSpec, Source
-from ligerdiag.model.judged import Inspection, Subject
+from ligerdiag.model.judged import Identity, Inspection
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress, Status
 from ligerdiag.model.schedule_view import ScheduleFacts
 from ligerdiag.render.json import compute_version
@@ -64,9 +64,9 @@ def compute_facts(report: CaseReport) -> ScheduleFacts:
     return ScheduleFacts(outputs=report.outputs, neighbourhoods=report.neighbourhoods)
 
 
-def find_recorded(baseline: Baseline | None, subject: Subject, toolchain: str) -> ScheduleFacts | None:
+def find_recorded(baseline: Baseline | None, identity: Identity, toolchain: str) -> ScheduleFacts | None:
     """Returns the baseline's entry for this compile; None if there is no baseline or no entry."""
-    return baseline.entries.get(_make_key(subject, toolchain)) if baseline is not None else None
+    return baseline.entries.get(_make_key(identity, toolchain)) if baseline is not None else None
 
 
 def list_baseline_notes(
@@ -111,7 +111,7 @@ def list_recordable(report: CheckReport) -> tuple[CaseReport, ...]:
     return tuple(case for case in report.cases if case.status is not Status.ERROR)
 
 
-def _make_key(case: CaseReport | Subject, toolchain: str) -> EntryKey:
+def _make_key(case: CaseReport | Identity, toolchain: str) -> EntryKey:
     return EntryKey(case=case.id, target=case.target, toolchain=toolchain)
 
 
@@ -160,7 +160,7 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
                 suppressions,
                 replay=run.replays.get(key),
                 device=run.devices.get(key),
-                recorded=find_recorded(baseline, run.judged[key].subject, options.toolchain),
+                recorded=find_recorded(baseline, run.judged[key].identity, options.toolchain),
                 source_roots=_list_roots(key[0], usual_root) if roots is None else roots,
             ),
         )
@@ -207,7 +207,7 @@ def _compile(
     """Compiles and judges every case."""
     with (
         Pool(cache=cache, toolchain=toolchain, jobs=options.jobs, timeout=options.timeout, templates=templates) as pool,
-        fork_readers(toolchain, cache, templates) as readers,
+        open_readers(toolchain, cache, templates) as readers,
     ):
         broken: list[tuple[Source, LigerdiagError]] = []
         cases = discover_cases(

@@ -17,7 +17,7 @@ from ligerdiag.inspection.module import UNKNOWN_TARGET, InspectionRequest, Modul
 from ligerdiag.judgement.conclusion import conclude
 from ligerdiag.judgement.suppression_entry import SeenScope
 from ligerdiag.judgement.suppressions import Suppressions
-from ligerdiag.model.judged import Judged, Refusal, Subject, leave_undone
+from ligerdiag.model.judged import Identity, Judged, Refusal, leave_undone
 from ligerdiag.model.report import CheckReport, Noun, OnProgress, Progress
 from ligerdiag.sandbox.inspector import SandboxedInspector
 from ligerdiag.source_text import is_below, list_foreign_folders, resolve_roots
@@ -152,7 +152,7 @@ class InspectedModules:
             names.append(files.id)
             targets[files.id] = files.target or UNKNOWN_TARGET
         why = f"the run was ended by {ending.value} before its turn"
-        self.judged += [leave_undone(Subject(id=name, target=targets[name]), why) for name in names[self.done :]]
+        self.judged += [leave_undone(Identity(id=name, target=targets[name]), why) for name in names[self.done :]]
 
     def list_notes(self) -> tuple[str, ...]:
         """Returns notes on what was found and is in no report, and on how many modules hold nothing to check."""

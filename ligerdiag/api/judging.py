@@ -15,7 +15,7 @@ from ligerdiag.errors import LigerdiagError
 from ligerdiag.inspection.artifact import inspect_artifact
 from ligerdiag.model.findings import DeviceRun, Replay, ReplayState
 from ligerdiag.model.jobs import CaseSpec, Source
-from ligerdiag.model.judged import Inspection, Judged, Subject, leave_undone, refuse, refuse_for_bug
+from ligerdiag.model.judged import Identity, Inspection, Judged, leave_undone, refuse, refuse_for_bug
 from ligerdiag.model.report import OnProgress
 from ligerdiag.replay.service.job import ALONE_SECONDS
 from ligerdiag.replay.service.service import ReplayOptions, ReplayTask
@@ -51,7 +51,7 @@ def refuse_source(
 ) -> Judged:
     """Returns the record of a file without cases, as it cannot be read; the other files stand."""
     file = "" if source is None else find_file(source)
-    return refuse(Subject(id=name, target=target, toolchain=toolchain, source=file), error)
+    return refuse(Identity(id=name, target=target, toolchain=toolchain, source=file), error)
 
 
 def judge_result(
@@ -66,10 +66,10 @@ def judge_result(
 ) -> Judged:
     """Returns what the schedule says. neighbourhoods, view: as in `inspect_artifact`."""
     started, cached = perf_counter(), result.cached
-    subject = _describe(result.case, result.target, toolchain)
+    identity = _describe(result.case, result.target, toolchain)
     if result.artifact is None:
-        return refuse(subject, result.error or LigerdiagError("no artifact"), result.seconds, cached=cached)
-    subject = replace(subject, artifact=str(result.artifact.directory))
+        return refuse(identity, result.error or LigerdiagError("no artifact"), result.seconds, cached=cached)
+    identity = replace(identity, artifact=str(result.artifact.directory))
     try:
         inspection = inspect_artifact(
             result.artifact,
@@ -80,15 +80,15 @@ def judge_result(
             view=view,
         )
     except LigerdiagError as error:
-        return refuse(subject, error, result.seconds + perf_counter() - started, cached=cached)
+        return refuse(identity, error, result.seconds + perf_counter() - started, cached=cached)
     except Exception as fault:
-        return refuse_for_bug(subject, fault, result.seconds, cached=cached)
+        return refuse_for_bug(identity, fault, result.seconds, cached=cached)
     seconds = result.seconds + perf_counter() - started
-    return Judged(subject=subject, result=inspection, seconds=seconds, cached=cached)
+    return Judged(identity=identity, result=inspection, seconds=seconds, cached=cached)
 
 
-def _describe(case: CaseSpec, target: str, toolchain: str) -> Subject:
-    return Subject(
+def _describe(case: CaseSpec, target: str, toolchain: str) -> Identity:
+    return Identity(
         id=case.id,
         target=target,
         toolchain=toolchain,

@@ -64,15 +64,8 @@ def _find_command_order(provenance: Provenance) -> CommandOrder:
     return parse_command_order(json.dumps([provenance.environment.get("XLA_FLAGS", ""), dict(provenance.flags)]))
 
 
-def open_readers(toolchain: Toolchain, cache: Cache) -> Pool | None:
-    """Returns a pool of one worker that reads kernels with the toolchain's Triton; None where that is our own."""
-    if toolchain.is_own:
-        return None
-    return Pool(cache=cache, toolchain=toolchain, jobs=1, timeout=EFFECTS_TIMEOUT, module=EFFECTS_WORKER)
-
-
-def fork_readers(toolchain: Toolchain, cache: Cache, templates: Templates) -> Pool:
-    """Returns the same, also with our own Triton, for a run that compiles: its workers are forks of a compile worker's."""
+def open_readers(toolchain: Toolchain, cache: Cache, templates: Templates) -> Pool:
+    """Returns a pool of one worker that reads kernels with the toolchain's Triton: a fork of a compile worker's template."""
     return Pool(
         cache=cache,
         toolchain=toolchain,

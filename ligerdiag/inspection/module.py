@@ -19,7 +19,7 @@ from ligerdiag.inspection.artifact import inspect_artifact
 from ligerdiag.inspection.compilation import inspect_compilation
 from ligerdiag.inspection.coverage import Compilation
 from ligerdiag.inspection.joining import join_inspections
-from ligerdiag.model.judged import Inspection, Judged, Subject, refuse, refuse_for_bug
+from ligerdiag.model.judged import Identity, Inspection, Judged, refuse, refuse_for_bug
 
 UNKNOWN_TARGET = "unknown target"
 """The target's name if neither names nor provenance say what a module was compiled for."""
@@ -72,23 +72,23 @@ class ModuleInspector:
             notes.extend(loaded.notes)
             return self._inspect_loaded(loaded)
 
-        subject = describe_module(files)
+        identity = describe_module(files)
         try:
-            outcome = self._look_within(_list_sources(files), [subject], look)
+            outcome = self._look_within(_list_sources(files), [identity], look)
         except NoScheduleError as error:
             if files.is_guess:
                 return ModuleOutcome(notes=(f"{error}: not inspected",))
-            outcome = ModuleOutcome(judged=refuse(subject, error))
+            outcome = ModuleOutcome(judged=refuse(identity, error))
         return replace(outcome, notes=tuple(notes))
 
     def inspect_artifact(self, directory: Path) -> ModuleOutcome:
         """Judges an artifact. What goes wrong with it is in its report."""
-        subjects = [describe_artifact(directory)]
+        identities = [describe_artifact(directory)]
 
         def look() -> Inspection:
             artifact = load_artifact(directory)
             made = artifact.provenance
-            subjects.append(replace(subjects[0], id=made.case_id, target=made.target, toolchain=made.toolchain))
+            identities.append(replace(identities[0], id=made.case_id, target=made.target, toolchain=made.toolchain))
             return inspect_artifact(
                 artifact,
                 effects_cache=self.effects_cache,
@@ -98,16 +98,16 @@ class ModuleInspector:
                 is_foreign=True,
             )
 
-        return self._look_within(_list_sources(directory), subjects, look)
+        return self._look_within(_list_sources(directory), identities, look)
 
     def _look_within(
-        self, sources: Sequence[Path], subjects: Sequence[Subject], look: Callable[[], Inspection | None]
+        self, sources: Sequence[Path], identities: Sequence[Identity], look: Callable[[], Inspection | None]
     ) -> ModuleOutcome:
         """Returns what `look` finds within the budget of those files; None if it is a module without custom calls.
 
-        subjects: the best description comes last; `look` may add one.
+        identities: the best description comes last; `look` may add one.
         """
-        started, name = perf_counter(), subjects[0].id
+        started, name = perf_counter(), identities[0].id
         seconds = self.request.timeout or compute_seconds(sources)
         try:
             with limit_memory(compute_allowance(sources), name), limit_time(seconds, name):
@@ -115,13 +115,15 @@ class ModuleInspector:
         except NoScheduleError:
             raise
         except LigerdiagError as error:
-            return ModuleOutcome(judged=refuse(subjects[-1], error), is_over_budget=isinstance(error, BudgetError))
+            return ModuleOutcome(judged=refuse(identities[-1], error), is_over_budget=isinstance(error, BudgetError))
         except Exception as fault:
-            return ModuleOutcome(judged=refuse_for_bug(subjects[-1], fault))
+            return ModuleOutcome(judged=refuse_for_bug(identities[-1], fault))
         if inspection is None:
             return ModuleOutcome(is_idle=True)
         inspection = replace(inspection, written=(), meant={})  # no report shows these
-        return ModuleOutcome(judged=Judged(subject=subjects[-1], result=inspection, seconds=perf_counter() - started))
+        return ModuleOutcome(
+            judged=Judged(identity=identities[-1], result=inspection, seconds=perf_counter() - started)
+        )
 
     def _inspect_loaded(self, loaded: LoadedModule) -> Inspection:
         launches = load_launches(loaded.files.optimized[0])
@@ -162,11 +164,11 @@ def _list_sources(subject: ModuleFiles | Path) -> tuple[Path, ...]:
     return list_artifact_files(subject)
 
 
-def describe_module(files: ModuleFiles) -> Subject:
+def describe_module(files: ModuleFiles) -> Identity:
     """Returns what the names of its files say of a module."""
-    return Subject(id=files.id, target=files.target or UNKNOWN_TARGET, artifact=str(files.optimized[0]))
+    return Identity(id=files.id, target=files.target or UNKNOWN_TARGET, artifact=str(files.optimized[0]))
 
 
-def describe_artifact(directory: Path) -> Subject:
+def describe_artifact(directory: Path) -> Identity:
     """Returns the same of an artifact: its folder."""
-    return Subject(id=str(directory), target=UNKNOWN_TARGET, artifact=str(directory))
+    return Identity(id=str(directory), target=UNKNOWN_TARGET, artifact=str(directory))

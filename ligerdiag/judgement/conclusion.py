@@ -98,13 +98,13 @@ def _conclude(
     suppressions: Suppressions | None,
     source_roots: tuple[str, ...],
 ) -> CaseReport:
-    subject, outputs, replay, device = judged.subject, inspection.outputs, measured.replay, measured.device
+    identity, outputs, replay, device = judged.identity, inspection.outputs, measured.replay, measured.device
     answers = check_measured(measured)
     findings, failures = answers.findings, (*inspection.failures, *answers.failures)
     added = (failure.message for failure in answers.failures)
     coverage = replace(inspection.coverage, not_covered=(*added, *inspection.coverage.not_covered))
     if suppressions is not None:
-        findings = suppressions.apply(subject.id, findings, source_roots)
+        findings = suppressions.apply(identity.id, findings, source_roots)
     allowed = compute_allowed_outputs(outputs, findings)
     disagreements = compute_disagreements(outputs, findings, replay, device)
     unsettled = frozenset(failure.rule for failure in failures) | find_unsettled(
@@ -115,9 +115,9 @@ def _conclude(
         return compute_status(
             outputs,
             findings,
-            subject.expected,
+            identity.expected,
             coverage,
-            expected_rules=subject.expected_rules,
+            expected_rules=identity.expected_rules,
             unsettled=unsettled,
             allowed={name: verdict for name, verdict in allowed.items() if outputs.get(name) is verdict},
         )
@@ -148,5 +148,5 @@ def _conclude(
 
 def _identify(judged: Judged) -> dict[str, Any]:
     """Returns the fields of a report that name it, and what it cost."""
-    subject = {field.name: getattr(judged.subject, field.name) for field in fields(judged.subject)}
-    return {**subject, "seconds": judged.seconds, "cached": judged.cached}
+    identity = {field.name: getattr(judged.identity, field.name) for field in fields(judged.identity)}
+    return {**identity, "seconds": judged.seconds, "cached": judged.cached}

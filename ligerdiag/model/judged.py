@@ -14,7 +14,7 @@ MOST_FRAMES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class Identity:
     """The identity of a case on one target, or of a module; the fields are those of `CaseReport`."""
 
     id: str
@@ -77,7 +77,7 @@ class Refusal:
 class Judged:
     """One case on one target, or one module, with all that its schedule says."""
 
-    subject: Subject
+    identity: Identity
     result: Inspection | Refusal
     seconds: float = 0.0
     """Wall time for compile (0 when cached) and analysis."""
@@ -85,23 +85,23 @@ class Judged:
     """The artifact came from the cache."""
 
 
-def refuse(subject: Subject, error: LigerdiagError, seconds: float = 0.0, *, cached: bool = False) -> Judged:
+def refuse(identity: Identity, error: LigerdiagError, seconds: float = 0.0, *, cached: bool = False) -> Judged:
     """Returns the record of a subject that an error keeps from being analysed; the others stand."""
     tail = error.log_tail if isinstance(error, CompileError) else ""
     refusal = Refusal(error=str(error), exit_code=error.exit_code, log_tail=tail)
-    return Judged(subject=subject, result=refusal, seconds=seconds, cached=cached)
+    return Judged(identity=identity, result=refusal, seconds=seconds, cached=cached)
 
 
-def refuse_for_bug(subject: Subject, fault: Exception, seconds: float = 0.0, *, cached: bool = False) -> Judged:
+def refuse_for_bug(identity: Identity, fault: Exception, seconds: float = 0.0, *, cached: bool = False) -> Judged:
     """Returns the record of a subject that a bug of ours keeps from being analysed; the others stand."""
     refusal = Refusal(
         error=f"ligerdiag failed on it, which is a bug: {describe_bug(fault)}",
         exit_code=LigerdiagError.exit_code,
         log_tail="".join(traceback.format_exception(fault)[-MOST_FRAMES:]),
     )
-    return Judged(subject=subject, result=refusal, seconds=seconds, cached=cached)
+    return Judged(identity=identity, result=refusal, seconds=seconds, cached=cached)
 
 
-def leave_undone(subject: Subject, why: str) -> Judged:
+def leave_undone(identity: Identity, why: str) -> Judged:
     """Returns the record of a subject that the run did not come to."""
-    return Judged(subject=subject, result=Refusal(error=why, is_undone=True))
+    return Judged(identity=identity, result=Refusal(error=why, is_undone=True))

@@ -84,23 +84,23 @@ class SandboxedInspector:
 
     def inspect_module(self, files: ModuleFiles) -> ModuleOutcome:
         """Judges a module of a dump. What goes wrong with it is in its report, the end of the process too."""
-        subject = describe_module(files)
+        identity = describe_module(files)
         try:
             outcome = self._ask(_make_absolute(files))
         except ChildEnded as end:
-            return ModuleOutcome(judged=refuse(subject, _explain(files.id, end)))
-        return _rename(outcome, artifact=subject.artifact)
+            return ModuleOutcome(judged=refuse(identity, _explain(files.id, end)))
+        return _rename(outcome, artifact=identity.artifact)
 
     def inspect_artifact(self, directory: Path) -> ModuleOutcome:
         """Judges an artifact. What goes wrong with it is in its report, the end of the process too."""
-        subject, absolute = describe_artifact(directory), directory.absolute()
+        identity, absolute = describe_artifact(directory), directory.absolute()
         try:
             outcome = self._ask(absolute)
         except ChildEnded as end:
-            return ModuleOutcome(judged=refuse(subject, _explain(str(directory), end)))
-        if outcome.judged is not None and outcome.judged.subject.id == str(absolute):
-            outcome = _rename(outcome, id=subject.id)
-        return _rename(outcome, artifact=subject.artifact)
+            return ModuleOutcome(judged=refuse(identity, _explain(str(directory), end)))
+        if outcome.judged is not None and outcome.judged.identity.id == str(absolute):
+            outcome = _rename(outcome, id=identity.id)
+        return _rename(outcome, artifact=identity.artifact)
 
     def _ask(self, subject: ModuleFiles | Path) -> ModuleOutcome:
         is_fresh = self._child is None or not self._child.is_ready
@@ -222,7 +222,7 @@ def _rename(outcome: ModuleOutcome, **names: str) -> ModuleOutcome:
     """Returns the outcome with names as the user wrote them: the process was asked with absolute paths."""
     if outcome.judged is None:
         return outcome
-    return replace(outcome, judged=replace(outcome.judged, subject=replace(outcome.judged.subject, **names)))
+    return replace(outcome, judged=replace(outcome.judged, identity=replace(outcome.judged.identity, **names)))
 
 
 def _make_absolute(files: ModuleFiles) -> ModuleFiles:

@@ -6,7 +6,7 @@ from ligerdiag.api import conclude
 from ligerdiag.cli.exit_codes import FailOn, compute_exit_code
 from ligerdiag.errors import CompileError
 from ligerdiag.model.findings import Attribution, Replay, ReplayState, Verdict
-from ligerdiag.model.judged import Subject, leave_undone, refuse
+from ligerdiag.model.judged import Identity, leave_undone, refuse
 from ligerdiag.model.report import CaseReport, Status
 from ligerdiag.render.terminal.terminal import render_terminal
 from tests.report.samples import make_device, make_judged, make_numbers, make_refused, make_replay, make_report
@@ -49,9 +49,9 @@ def test_what_was_not_replayed_changes_nothing() -> None:
 
 
 def test_a_case_that_could_not_be_analysed_stays_so() -> None:
-    case = conclude(refuse(Subject(id="a", target="h100"), CompileError("aborted", "the log")))
+    case = conclude(refuse(Identity(id="a", target="h100"), CompileError("aborted", "the log")))
     assert (case.status, case.error, case.error_exit_code, case.log_tail) == (Status.ERROR, "aborted", 3, "the log")
-    assert conclude(leave_undone(Subject(id="a", target="h100"), "ended")).status is Status.NOT_CHECKED
+    assert conclude(leave_undone(Identity(id="a", target="h100"), "ended")).status is Status.NOT_CHECKED
 
 
 def on_device(expected: object) -> CaseReport:

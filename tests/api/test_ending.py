@@ -10,7 +10,7 @@ from ligerdiag.ending import Ending
 from ligerdiag.errors import CompileError
 from ligerdiag.model.findings import DeviceRun, Replay, ReplayState, Verdict
 from ligerdiag.model.jobs import CaseSpec, Source
-from ligerdiag.model.judged import Subject, refuse
+from ligerdiag.model.judged import Identity, refuse
 from ligerdiag.model.report import Progress, Status
 from tests.report.samples import make_judged
 
@@ -27,7 +27,7 @@ def run() -> Run:
         one.cases[SOURCE, name] = case
     for name in names[:3]:
         one.judged[SOURCE, name, "h100"] = make_judged(name, outputs={"y": Verdict.FRESH})
-    one.judged[SOURCE, "broken", "h100"] = refuse(Subject(id="broken", target="h100"), CompileError("aborted"))
+    one.judged[SOURCE, "broken", "h100"] = refuse(Identity(id="broken", target="h100"), CompileError("aborted"))
     for name in names[:2]:
         one.replays[SOURCE, name, "h100"] = Replay(state=ReplayState.DONE)
     one.devices[SOURCE, "done", "h100"] = DeviceRun(device="NVIDIA H200", count=1, runs=3)

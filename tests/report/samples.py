@@ -15,7 +15,7 @@ from ligerdiag.model.findings import (
     SourceLine,
     Verdict,
 )
-from ligerdiag.model.judged import Inspection, Judged, Subject
+from ligerdiag.model.judged import Identity, Inspection, Judged
 from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Status
 
 OUTPUTS: Mapping[str, Verdict] = {
@@ -70,13 +70,13 @@ def make_case(case_id: str = "flce[hidden]", status: Status = Status.EXPECTED, *
 
 
 def make_judged(case_id: str = "flce[hidden]", **changes: object) -> Judged:
-    """Returns a case as it is before its conclusion; `changes` are of its subject or its inspection."""
-    subject: dict[str, object] = {"id": case_id, "target": "h100", "toolchain": "default", "expected": "hazard"}
+    """Returns a case as it is before its conclusion; `changes` are of its identity or its inspection."""
+    identity: dict[str, object] = {"id": case_id, "target": "h100", "toolchain": "default", "expected": "hazard"}
     inspection: dict[str, object] = {"outputs": OUTPUTS, "findings": (), "coverage": COVERAGE}
     for name, value in changes.items():
-        (subject if name in Subject.__dataclass_fields__ else inspection)[name] = value
+        (identity if name in Identity.__dataclass_fields__ else inspection)[name] = value
     return Judged(
-        subject=Subject(**subject),  # type: ignore[arg-type]
+        identity=Identity(**identity),  # type: ignore[arg-type]
         result=Inspection(**inspection),  # type: ignore[arg-type]
         seconds=0.25,
     )

@@ -12,7 +12,7 @@ from ligerdiag.judgement.expectation import compute_allowed_outputs, compute_sta
 from ligerdiag.judgement.suppression_entry import ConfigEntry
 from ligerdiag.judgement.suppressions import Suppressions
 from ligerdiag.model.findings import Attribution, Finding, Severity, Suppression, SuppressionKind, Verdict
-from ligerdiag.model.judged import Subject, refuse
+from ligerdiag.model.judged import Identity, refuse
 from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Status, UnusedSuppression
 from ligerdiag.render.json import render_json
 from ligerdiag.render.terminal.terminal import render_terminal
@@ -112,7 +112,7 @@ def test_a_replay_that_confirms_what_is_allowed_changes_nothing() -> None:
 
 
 def test_a_case_that_could_not_be_analysed_stays_so() -> None:
-    case = conclude(refuse(Subject(id="a", target="h100"), CompileError("aborted")), Suppressions((KNOWN,)))
+    case = conclude(refuse(Identity(id="a", target="h100"), CompileError("aborted")), Suppressions((KNOWN,)))
     assert (case.status, case.error, case.findings) == (Status.ERROR, "aborted", ())
 
 

@@ -61,7 +61,7 @@ def test_a_process_that_dies_costs_one_module(inspector: SandboxedInspector, nam
     assert re.match(f"the process that looked at `{name}` {how}", judged.result.error)
     assert "\n" not in judged.result.error
     assert judged.result.exit_code == 3
-    assert judged.subject.artifact == "missing.hlo.pb"
+    assert judged.identity.artifact == "missing.hlo.pb"
     assert read_pid(look(inspector, "b")) != before
 
 

@@ -9,7 +9,7 @@ from ligerdiag.codec import FieldError, decode_record, encode_record, parse_reco
 from ligerdiag.errors import CompileError
 from ligerdiag.inspection.module import ModuleOutcome
 from ligerdiag.model.findings import SourceLine, Verdict
-from ligerdiag.model.judged import Judged, Subject, refuse
+from ligerdiag.model.judged import Identity, Judged, refuse
 from ligerdiag.model.report import CaseReport, Status
 from ligerdiag.model.schedule_view import Fate, Neighbourhood
 from ligerdiag.sandbox.messages import Question, render_message
@@ -29,11 +29,11 @@ def pass_on[A](kind: type[A], value: A) -> A:
 
 JUDGED = (
     make_judged(view=make_view(), findings=(make_finding(),), expected={"y": "stale"}),
-    refuse(Subject(id="a", target="h100"), CompileError("aborted", "the log")),
+    refuse(Identity(id="a", target="h100"), CompileError("aborted", "the log")),
 )
 
 
-@pytest.mark.parametrize("judged", JUDGED, ids=lambda judged: judged.subject.id)
+@pytest.mark.parametrize("judged", JUDGED, ids=lambda judged: judged.identity.id)
 def test_a_judgement_comes_out_as_it_went_in(judged: Judged) -> None:
     outcome = ModuleOutcome(judged=judged)
     assert pass_on(ModuleOutcome, outcome) == outcome

@@ -12,7 +12,7 @@ from ligerdiag.errors import InputError
 from ligerdiag.inspection.artifact import inspect_artifact
 from ligerdiag.judgement.baseline import load_baseline
 from ligerdiag.model.findings import Finding
-from ligerdiag.model.judged import Judged, Subject
+from ligerdiag.model.judged import Identity, Judged
 from ligerdiag.model.report import CaseReport, CheckReport
 from ligerdiag.render.json import render_json
 from ligerdiag.render.terminal.terminal import render_terminal
@@ -39,7 +39,7 @@ class BaselineKind:
         self._path.write_text(apply(self._text, random), errors="surrogatepass")
         judged = random.choice(self._judged)
         options = api.CheckOptions(
-            selectors=(judged.subject.id,), toolchain=_TOOLCHAIN, baseline=self._path, record=True
+            selectors=(judged.identity.id,), toolchain=_TOOLCHAIN, baseline=self._path, record=True
         )
         try:
             baseline = load_baseline(self._path)
@@ -48,7 +48,7 @@ class BaselineKind:
             wrong = () if error.exit_code == ExitCode.INPUT and "\n" not in str(error) else (f"refused by {error!r}",)
             return Trial(words=apply.__name__, outcome=Outcome.REFUSED, contradictions=wrong)
         plain = api.conclude(judged)
-        recorded = find_recorded(baseline, judged.subject, _TOOLCHAIN)
+        recorded = find_recorded(baseline, judged.identity, _TOOLCHAIN)
         case = api.conclude(judged, recorded=recorded)
         notes = tuple(list_baseline_notes(baseline, self._path, [case], options, {"jax": "0"}))
         whole = CheckReport(cases=(case,), targets=(case.target,), toolchain=_TOOLCHAIN, notes=notes)
@@ -84,5 +84,5 @@ def _inspect(folder: Path, effects_cache: Path) -> Judged:
     artifact = load_artifact(folder)
     made = artifact.provenance
     inspection = inspect_artifact(artifact, effects_cache=effects_cache, neighbourhoods=True)
-    subject = Subject(id=made.case_id, target=made.target, toolchain=_TOOLCHAIN)
-    return Judged(subject=subject, result=inspection, seconds=0.5)
+    identity = Identity(id=made.case_id, target=made.target, toolchain=_TOOLCHAIN)
+    return Judged(identity=identity, result=inspection, seconds=0.5)

@@ -5,8 +5,8 @@ from pathlib import Path
 from random import Random
 
 from ligerdiag.errors import LigerdiagError
+from ligerdiag.model.judged import Identity, refuse
 from ligerdiag.model.judged import Judged as JudgedCase
-from ligerdiag.model.judged import Subject, refuse
 from tools.claims.judging import Judged, judge
 from tools.claims.pairs import Pair
 from tools.claims.tally import mutate
@@ -37,7 +37,7 @@ class PairKind:
 
 def describe_judged(name: str, judged: Judged) -> Described:
     """The report that `inspect` makes of it."""
-    subject = Subject(id=name, target="sm_9.0a", artifact=name)
+    identity = Identity(id=name, target="sm_9.0a", artifact=name)
     if judged.inspection is None:
-        return describe(refuse(subject, LigerdiagError(judged.refusal)))
-    return describe(JudgedCase(subject=subject, result=judged.inspection, seconds=0.5))
+        return describe(refuse(identity, LigerdiagError(judged.refusal)))
+    return describe(JudgedCase(identity=identity, result=judged.inspection, seconds=0.5))
