@@ -1,7 +1,5 @@
 """Lists what a user can choose from: cases, rules and toolchains, and says what a toolchain lacks that does not work.
 
-Finds out which toolchains exist, which of them work, and what is missing from one that does not.
-
 1. `environment`: its folder is there, with an interpreter; for the default one, the packages beside ligerdiag.
 2. `packages`: each is there as pinned.
 3. `compile`: a small program with a Triton kernel that overwrites its operand compiles for a GPU.

@@ -198,21 +198,33 @@ def _settle(
 def _make_request(
     pool: Pool, case: CaseSpec, target: Target, variation: Variation, not_before: float
 ) -> CompileRequest:
-    return CompileRequest(
-        source=case.source,
-        case_id=case.id,
+    return replace(
+        make_request(pool, case),
         target=target.name,
         description=drop_fields(target.description, pool.toolchain.unknown_target_fields),
         compute_capability=target.compute_capability,
+        flags={**pool.toolchain.options, **variation.flags},
+        not_before=not_before,
+        ties=tuple(sorted(set(variation.ties))),
+    )
+
+
+def make_request(pool: Pool, case: CaseSpec) -> CompileRequest:
+    """Returns the request to compile the case for the devices that are there, which XLA asks what they are."""
+    return CompileRequest(
+        source=case.source,
+        case_id=case.id,
+        target="device",
+        description="",
+        compute_capability=0,
         toolchain=pool.toolchain.name,
         versions=pool.toolchain.versions,
         environment=compute_important_environment(),
-        flags={**pool.toolchain.options, **variation.flags},
+        flags={},
         fingerprint=compute_compile_fingerprint(),
         artifacts=str(pool.cache.artifacts),
         scratch=str(pool.cache.allocate_scratch()),
-        not_before=not_before,
-        ties=tuple(sorted(set(variation.ties))),
+        not_before=0.0,
     )
 
 

@@ -16,7 +16,7 @@ from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.inspection.artifact import inspect_artifact
-from ligerdiag.inspection.compilation import inspect_compilation
+from ligerdiag.inspection.compilation import InspectionWords, inspect_compilation
 from ligerdiag.inspection.coverage import Compilation
 from ligerdiag.inspection.joining import join_inspections
 from ligerdiag.model.judged import Identity, Inspection, Judged, refuse, refuse_for_bug
@@ -61,6 +61,15 @@ class ModuleInspector:
     translate: Translate
     effects_cache: Path
 
+    @property
+    def _words(self) -> InspectionWords:
+        return InspectionWords(
+            effects_cache=self.effects_cache,
+            declared=self.request.declared,
+            neighbourhoods=self.request.neighbourhoods,
+            view=self.request.view,
+        )
+
     def inspect_module(self, files: ModuleFiles) -> ModuleOutcome:
         """Judges a module of a dump. What goes wrong with it is in its report."""
         notes: list[str] = []
@@ -89,14 +98,7 @@ class ModuleInspector:
             artifact = load_artifact(directory)
             made = artifact.provenance
             identities.append(replace(identities[0], id=made.case_id, target=made.target, toolchain=made.toolchain))
-            return inspect_artifact(
-                artifact,
-                effects_cache=self.effects_cache,
-                declared=self.request.declared,
-                neighbourhoods=self.request.neighbourhoods,
-                view=self.request.view,
-                is_foreign=True,
-            )
+            return inspect_artifact(artifact, is_foreign=True, **self._words)
 
         return self._look_within(_list_sources(directory), identities, look)
 
@@ -141,13 +143,7 @@ class ModuleInspector:
                 thunks=launches.thunks,
                 command_order=launches.command_order,
             )
-            return inspect_compilation(
-                compilation,
-                effects_cache=self.effects_cache,
-                declared=self.request.declared,
-                neighbourhoods=self.request.neighbourhoods,
-                view=self.request.view,
-            )
+            return inspect_compilation(compilation, **self._words)
 
         return join_inspections([inspect(program) for program in loaded.programs or (None,)])
 
