@@ -69,7 +69,7 @@ def can_fork() -> bool:
 
 def _becomes_single() -> bool:
     """Returns whether there is one thread; one that was joined may take a moment to be gone."""
-    for _ in range(500):
+    for _ in range(100):
         if len(os.listdir("/proc/self/task")) == 1:
             return True
         time.sleep(0.01)
