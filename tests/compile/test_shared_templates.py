@@ -155,7 +155,7 @@ import threading, time
 from ligerdiag.workers.loop import serve
 def prepare():
     threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
-    return lambda job, log: ""
+    return lambda job, log: "{}\\n"
 if __name__ == "__main__":
     serve(prepare)
 """
