@@ -1,22 +1,19 @@
-"""Reads and writes plain records as JSON: each field has the type that is expected, whoever wrote it. Standard library
-only.
-
-Plain records to JSON and back, for a process that is not trusted: nothing is unpickled, every type is checked.
+"""Reads and writes plain records as JSON, with the standard library only. Nothing is unpickled, every type is checked.
 
 1. A record is a dataclass, an enum of strings, a path, a tuple, a frozen set, a mapping, or what JSON itself knows.
-2. An object of JSON has a dataclass's fields, all of them and no others. A mapping is an array of pairs: its keys may be of
-   any of these types, and their order stays.
-3. Of a union the first member that fits is taken.
+2. An object of JSON has a dataclass's fields and no others; one that may be None may be left out.
+3. A mapping is an object where its keys are strings, else an array of pairs; its order stays.
+4. Of a union the first member that fits is taken.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeAliasType, Union, cast, get_args, get_origin, get_type_hints
 
 type JsonObject = dict[str, Any]
 """A JSON object that is being made."""
@@ -44,7 +41,6 @@ def parse_object(text: str | bytes) -> Json:
 
 
 def as_object(value: object, name: str) -> Json:
-    """`value` as an object."""
     if not isinstance(value, dict):
         raise FieldError(f"expected an object for `{name}` but got {value!r:.60}")
     return cast("dict[str, Any]", value)
@@ -58,7 +54,6 @@ def as_list(value: object, name: str) -> list[object]:
 
 
 def as_str(value: object, name: str) -> str:
-    """`value` as a string."""
     if not isinstance(value, str):
         raise FieldError(f"expected a string for `{name}` but got {value!r:.60}")
     return value
@@ -100,28 +95,18 @@ def read_count(fields: Json, name: str) -> int:
 
 
 def read_bool(fields: Json, name: str) -> bool:
-    """The field as a truth value."""
-    value = fields.get(name)
-    if not isinstance(value, bool):
-        raise FieldError(f"expected true or false for `{name}` but got {value!r:.60}")
-    return value
+    """Returns the field as a truth value."""
+    return _as_bool(fields.get(name), name)
 
 
 def read_float(fields: Json, name: str) -> float:
     """Returns the field as a number."""
-    value = fields.get(name)
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise FieldError(f"expected a number for `{name}` but got {value!r:.60}")
-    return float(value)
+    return _as_float(fields.get(name), name)
 
 
 def read_word[Word: StrEnum](kind: type[Word], fields: Json, name: str) -> Word:
     """Returns the field as one of the words of `kind`."""
-    word = read_str(fields, name)
-    try:
-        return kind(word)
-    except ValueError:
-        raise FieldError(f"expected one of {', '.join(kind)} for `{name}` but got `{word:.60}`") from None
+    return _as_word(kind, fields.get(name), name)
 
 
 def read_strs(fields: Json, name: str) -> tuple[str, ...]:
@@ -139,24 +124,21 @@ def read_str_map(fields: Json, name: str) -> dict[str, str]:
     return {key: as_str(value, name) for key, value in read_object(fields, name).items()}
 
 
-def read_int_map(fields: Json, name: str) -> dict[str, int]:
-    """Returns the field as a mapping from strings to integers."""
-    return {key: as_int(value, name) for key, value in read_object(fields, name).items()}
+def read_record[A](kind: type[A], fields: Json, name: str) -> A:
+    """Returns the field as a record of that kind."""
+    return _decode(kind, fields.get(name), name)
 
 
-class RecordError(ValueError):
-    """The JSON is not of the type that was expected; the message names the place."""
-
-
-def encode_record(value: object) -> object:
+def encode_record(value: object) -> Any:
     """Returns a value that `json.dumps` can write; `decode_record` makes an equal value of it."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str | Path):
         return str(value)
     if isinstance(value, Mapping):
-        pairs = cast("Mapping[object, object]", value)
-        return [[encode_record(key), encode_record(entry)] for key, entry in pairs.items()]
+        entries = cast("Mapping[object, object]", value).items()
+        pairs = [(encode_record(key), encode_record(entry)) for key, entry in entries]
+        return dict(pairs) if all(isinstance(key, str) for key, _ in pairs) else [list(pair) for pair in pairs]
     if isinstance(value, tuple | list | frozenset):
         return [encode_record(entry) for entry in cast("tuple[object, ...]", value)]
     if is_dataclass(value) and not isinstance(value, type):
@@ -165,62 +147,96 @@ def encode_record(value: object) -> object:
 
 
 def decode_record[A](kind: type[A], value: object) -> A:
-    """Returns the value as `kind`, from what `json.loads` made of it. Raises RecordError when it is not one."""
-    return _decode(kind, value, kind.__name__)
+    """Returns the value as `kind`, from what `json.loads` made of it; FieldError when it is not one."""
+    return _decode(kind, value, "document")
 
 
-def _decode(kind: Any, value: Any, place: str) -> Any:
+def parse_record[A](kind: type[A], text: str | bytes) -> A:
+    """Returns the record in the JSON text; FieldError when there is none."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FieldError(f"expected JSON: {error}") from error
+    return decode_record(kind, value)
+
+
+def _decode(kind: Any, value: Any, name: str) -> Any:
+    while isinstance(kind, TypeAliasType):
+        kind = kind.__value__
     origin, parameters = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        return _decode_union(parameters, value, place)
-    if kind is NoneType:
-        return _require(value is None, None, kind, value, place)
-    if kind is bool:
-        return _require(isinstance(value, bool), value, kind, value, place)
-    if kind is int:
-        return _require(isinstance(value, int) and not isinstance(value, bool), value, kind, value, place)
-    if kind is float:
-        return float(
-            _require(isinstance(value, int | float) and not isinstance(value, bool), value, kind, value, place)
-        )
-    if kind is str:
-        return _require(isinstance(value, str), value, kind, value, place)
-    if kind is Path:
-        return Path(_require(isinstance(value, str), value, kind, value, place))
+        return _decode_union(parameters, value, name)
+    if kind in _PLAIN:
+        return _PLAIN[kind](value, name)
     if isinstance(kind, type) and issubclass(kind, StrEnum):
-        known = [member.value for member in kind]
-        return kind(_require(value in known, value, kind, value, place))
-    _require(isinstance(value, dict if origin is None else list), None, kind, value, place)
-    if origin is tuple:
-        return _decode_tuple(parameters, value, place)
-    if origin is frozenset:
-        return frozenset(_decode(parameters[0], entry, place) for entry in value)
+        return _as_word(kind, value, name)
+    if origin is tuple and parameters[-1] is not Ellipsis:
+        return _decode_tuple(parameters, as_list(value, name), name)
+    if origin is tuple or origin is frozenset:
+        return cast("type[Any]", origin)(_decode(parameters[0], entry, name) for entry in as_list(value, name))
     if origin is Mapping:
-        return dict(_decode_tuple(parameters, _decode_list(entry, place), place) for entry in value)
-    hints = _get_hints(cast("type[object]", kind))
-    if value.keys() != hints.keys():
-        raise RecordError(f"expected the fields of {place} but got {', '.join(map(repr, value))[:80]}")
-    return kind(**{name: _decode(hint, value[name], f"{place}.{name}") for name, hint in hints.items()})
+        if _is_written_as_str(parameters[0]) or value == {}:
+            pairs = list(as_object(value, name).items())
+        else:
+            pairs = [as_list(pair, name) for pair in as_list(value, name)]
+        return dict(_decode_tuple(parameters, pair, name) for pair in pairs)
+    hints, found = _get_hints(cast("type[object]", kind)), as_object(value, name)
+    if not found.keys() <= hints.keys():
+        raise FieldError(f"expected the fields of {kind.__name__} for `{name}` but got {', '.join(found):.80}")
+    return kind(**{field: _decode(hint, found.get(field), field) for field, hint in hints.items()})
 
 
-def _decode_union(kinds: tuple[Any, ...], value: Any, place: str) -> Any:
-    for kind in kinds[:-1]:
+def _as_float(value: object, name: str) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise FieldError(f"expected a number for `{name}` but got {value!r:.60}")
+    return float(value)
+
+
+def _as_bool(value: object, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise FieldError(f"expected true or false for `{name}` but got {value!r:.60}")
+    return value
+
+
+def _as_word[Word: StrEnum](kind: type[Word], value: object, name: str) -> Word:
+    word = as_str(value, name)
+    try:
+        return kind(word)
+    except ValueError:
+        raise FieldError(f"expected one of {', '.join(kind)} for `{name}` but got `{word:.60}`") from None
+
+
+_PLAIN: dict[object, Callable[[object, str], object]] = {
+    str: as_str,
+    int: as_int,
+    float: _as_float,
+    bool: _as_bool,
+    Path: lambda value, name: Path(as_str(value, name)),
+    object: lambda value, name: value,
+}
+
+
+def _is_written_as_str(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, str | Path)
+
+
+def _decode_union(kinds: tuple[Any, ...], value: Any, name: str) -> Any:
+    """The message is that of the last member."""
+    if value is None and NoneType in kinds:
+        return None
+    *first, last = [kind for kind in kinds if kind is not NoneType]
+    for kind in first:
         try:
-            return _decode(kind, value, place)
-        except RecordError:
+            return _decode(kind, value, name)
+        except FieldError:
             continue
-    return _decode(kinds[-1], value, place)
+    return _decode(last, value, name)
 
 
-def _decode_list(value: Any, place: str) -> list[Any]:
-    return _require(isinstance(value, list), value, list, value, place)
-
-
-def _decode_tuple(kinds: tuple[Any, ...], value: list[Any], place: str) -> tuple[Any, ...]:
-    if kinds[-1] is Ellipsis:
-        return tuple([_decode(kinds[0], entry, place) for entry in value])
-    _require(len(value) == len(kinds), None, tuple, value, place)
-    return tuple(_decode(kind, entry, place) for kind, entry in zip(kinds, value, strict=True))
+def _decode_tuple(kinds: tuple[Any, ...], value: Sequence[object], name: str) -> tuple[Any, ...]:
+    if len(value) != len(kinds):
+        raise FieldError(f"expected {len(kinds)} values for `{name}` but got {value!r:.60}")
+    return tuple(_decode(kind, entry, name) for kind, entry in zip(kinds, value, strict=True))
 
 
 @cache
@@ -229,9 +245,3 @@ def _get_hints(kind: type) -> dict[str, Any]:
         raise TypeError(f"expected the type of a plain record but got {kind!r}")
     hints = get_type_hints(kind)
     return {field.name: hints[field.name] for field in fields(kind)}
-
-
-def _require(fits: bool, result: Any, kind: Any, value: Any, place: str) -> Any:
-    if not fits:
-        raise RecordError(f"expected {getattr(kind, '__name__', kind)} for {place} but got {value!r:.60}")
-    return result

@@ -112,7 +112,7 @@ def _read_table(file: Path) -> Mapping[str, object] | None:
 
 
 def _parse(raw: Mapping[str, object], file: Path) -> Config:
-    _require_known(raw, _KEYS, TABLE)
+    require_known(raw, _KEYS, TABLE)
     effects = raw.get("effects", {})
     if not isinstance(effects, Mapping):
         raise InputError(f"expected a table for `effects` in {TABLE} but got {_describe(effects)}")
@@ -160,7 +160,7 @@ def _parse_entry(value: object, where: str, file: Path) -> ConfigEntry:
     if not isinstance(value, Mapping):
         raise InputError(f"expected a table with `rule` and `reason` for {where} but got {_describe(value)}")
     fields = cast("Mapping[str, object]", value)
-    _require_known(fields, ("rule", "reason", *_FILTERS), where)
+    require_known(fields, ("rule", "reason", *_FILTERS), where)
     for key in ("rule", "reason"):
         if key not in fields:
             raise InputError(f"expected `{key}` in {where}: a suppression needs its rule and a reason")
@@ -185,7 +185,8 @@ def _read_words(value: object, key: str, where: str) -> str:
     return " ".join(value.split())
 
 
-def _require_known(fields: Mapping[str, object], known: Sequence[str], where: str) -> None:
+def require_known(fields: Mapping[str, object], known: Sequence[str], where: str) -> None:
+    """Raises InputError for an unknown key, and names the nearest known one."""
     for key in fields:
         if key not in known:
             near = difflib.get_close_matches(key, known, 1)

@@ -117,7 +117,8 @@ def measure(folder: Path, *, as_written: bool) -> None:
     """One row, in a process of its own: prints instructions, seconds, seconds, MiB and the verdicts."""
     from ligerdiag.dumps.find import find_modules
     from ligerdiag.dumps.load import load_module, may_hold_kernels
-    from ligerdiag.inspection.artifact import Compilation, inspect_compilation
+    from ligerdiag.inspection.compilation import inspect_compilation
+    from ligerdiag.inspection.coverage import Compilation
 
     def refuse(data: bytes, name: str) -> bytes:
         raise AssertionError(name, len(data))

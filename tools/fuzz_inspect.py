@@ -206,7 +206,7 @@ def inspect_input(folder: Path, translator: Translator, cache: Cache) -> str:
             pass
     except LigerdiagError:
         return "input error"
-    cases = tuple(api.conclude(report) for report in inspected.reports)
+    cases = tuple(api.conclude(judged) for judged in inspected.judged)
     targets = tuple({case.target: 0 for case in cases})
     report = CheckReport(cases=cases, targets=targets, toolchain="", notes=inspected.list_notes(), noun=Noun.MODULE)
     render_terminal(report, width=100, colour=True, verbose=True)

@@ -1,7 +1,5 @@
 """Lists what a user can choose from: cases, rules and toolchains, and says what a toolchain lacks that does not work.
 
-Finds out which toolchains exist, which of them work, and what is missing from one that does not.
-
 1. `environment`: its folder is there, with an interpreter; for the default one, the packages beside ligerdiag.
 2. `packages`: each is there as pinned.
 3. `compile`: a small program with a Triton kernel that overwrites its operand compiles for a GPU.
@@ -34,6 +32,7 @@ from ligerdiag.toolchains.environments import (
 )
 from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain, describe_ptxas
 from ligerdiag.workers.pool import Pool
+from ligerdiag.workers.starts import Templates
 
 PROBE = Path(toolchain_module.__file__).parent / "probes" / "in_place.py"
 PROBE_TIMEOUT = 300.0
@@ -151,7 +150,11 @@ def _check_environment(spec: ToolchainSpec, directory: Path) -> Iterator[Toolcha
 
 
 def _try_out(toolchain: Toolchain, cache: Cache, target: Target) -> Iterator[ToolchainStep]:
-    with Pool(cache=cache, toolchain=toolchain, jobs=1, timeout=PROBE_TIMEOUT) as pool:
+    with (
+        Templates() as templates,
+        Pool(cache=cache, toolchain=toolchain, jobs=1, timeout=PROBE_TIMEOUT, templates=templates) as pool,
+        open_readers(toolchain, cache, templates) as readers,
+    ):
         try:
             cases: tuple[CaseSpec, ...] = discover_cases([str(PROBE)], pool=pool, directory=PROBE.parent)
             (result,) = compile_cases(cases, [target], pool=pool)
@@ -162,19 +165,15 @@ def _try_out(toolchain: Toolchain, cache: Cache, target: Target) -> Iterator[Too
             detail = f"for `{target.name}`: {describe_error(error)}"[:MAXIMUM_DETAIL]
             yield ToolchainStep(name="compile", state=StepState.BROKEN, detail=detail)
             return
-    assembler = describe_ptxas(toolchain.binaries, toolchain.versions)
-    yield ToolchainStep(
-        name="compile", state=StepState.WORKS, detail=f"for `{target.name}`, without a GPU; by {assembler}"
-    )
-    readers = open_readers(toolchain, cache)
-    try:
-        inspection = inspect_artifact(result.artifact, effects_cache=cache.root / "effects", readers=readers)
-    except LigerdiagError as error:
-        yield ToolchainStep(name="kernel", state=StepState.BROKEN, detail=describe_error(error))
-        return
-    finally:
-        if readers is not None:
-            readers.close()
+        assembler = describe_ptxas(toolchain.binaries, toolchain.versions)
+        yield ToolchainStep(
+            name="compile", state=StepState.WORKS, detail=f"for `{target.name}`, without a GPU; by {assembler}"
+        )
+        try:
+            inspection = inspect_artifact(result.artifact, effects_cache=cache.root / "effects", readers=readers)
+        except LigerdiagError as error:
+            yield ToolchainStep(name="kernel", state=StepState.BROKEN, detail=describe_error(error))
+            return
     unknown = [name for name, verdict in inspection.outputs.items() if verdict is Verdict.UNKNOWN]
     if unknown or inspection.coverage.hidden_writes != 1:
         reasons = [finding.message for finding in inspection.findings] or ["its write was not found"]

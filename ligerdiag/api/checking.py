@@ -1,26 +1,24 @@
 """`check`: compiles, judges, replays and runs every selected case, and compares it with a baseline or records one."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
 
 from ligerdiag.api.judging import (
     Run,
     RunKey,
-    describe_broken,
     expect_of,
     judge_result,
     make_replay_options,
     name_source,
+    refuse_source,
     run_on_devices,
 )
 from ligerdiag.api.options import CheckOptions, ignore_progress, list_declared
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.cases.function_file import list_own_folders, read_function_file
 from ligerdiag.compile.cases.selectors import find_root
-from ligerdiag.compile.service import CompileEvent, compile_cases, discover_cases, make_progress, make_toolchain_step
+from ligerdiag.compile.service import compile_cases, discover_cases, make_toolchain_step
 from ligerdiag.device.service import require_gpu
 from ligerdiag.effects.declared import parse_declared
 from ligerdiag.ending import Ending, work_until_ended
@@ -33,6 +31,7 @@ from ligerdiag.judgement.suppression_entry import SeenScope, compute_scope
 from ligerdiag.judgement.suppressions import Suppressions
 from ligerdiag.model.findings import Replay
 from ligerdiag.model.jobs import CaseSpec, Source
+from ligerdiag.model.judged import Identity, Inspection
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress, Status
 from ligerdiag.model.schedule_view import ScheduleFacts
 from ligerdiag.render.json import compute_version
@@ -44,6 +43,7 @@ from ligerdiag.toolchains.catalogue import Target, load_target
 from ligerdiag.toolchains.environments import provide_toolchain
 from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
 from ligerdiag.workers.pool import Pool
+from ligerdiag.workers.starts import Templates
 
 _SHOWN = 3
 
@@ -64,9 +64,9 @@ def compute_facts(report: CaseReport) -> ScheduleFacts:
     return ScheduleFacts(outputs=report.outputs, neighbourhoods=report.neighbourhoods)
 
 
-def find_recorded(baseline: Baseline | None, report: CaseReport, toolchain: str) -> ScheduleFacts | None:
+def find_recorded(baseline: Baseline | None, identity: Identity, toolchain: str) -> ScheduleFacts | None:
     """Returns the baseline's entry for this compile; None if there is no baseline or no entry."""
-    return baseline.entries.get(_make_key(report, toolchain)) if baseline is not None else None
+    return baseline.entries.get(_make_key(identity, toolchain)) if baseline is not None else None
 
 
 def list_baseline_notes(
@@ -111,8 +111,8 @@ def list_recordable(report: CheckReport) -> tuple[CaseReport, ...]:
     return tuple(case for case in report.cases if case.status is not Status.ERROR)
 
 
-def _make_key(report: CaseReport, toolchain: str) -> EntryKey:
-    return EntryKey(case=report.id, target=report.target, toolchain=toolchain)
+def _make_key(case: CaseReport | Identity, toolchain: str) -> EntryKey:
+    return EntryKey(case=case.id, target=case.target, toolchain=toolchain)
 
 
 def _list(keys: Sequence[EntryKey]) -> str:
@@ -131,9 +131,6 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
     started = perf_counter()
     tell = on_progress or ignore_progress
 
-    def relay(event: CompileEvent) -> None:
-        tell(make_progress(event))
-
     if options.device:
         require_gpu(options.toolchain)
     baseline = load_baseline(options.baseline) if options.baseline is not None else None
@@ -144,23 +141,31 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
     roots = None if options.source_roots is None else resolve_roots(options.source_roots)
     run = Run()
     suppressions = Suppressions(options.suppress)
-    with work_until_ended() as work:
-        _compile(run, options, targets, cache=cache, toolchain=toolchain, relay=relay)
-        for key, replay in _replay(run, options, cache, own, relay) if options.replay else ():
-            run.reports[key] = replace(run.reports[key], replay=replay)
+    with work_until_ended() as work, Templates() as templates:
+        _compile(run, options, targets, cache=cache, toolchain=toolchain, templates=templates, tell=tell)
+        for key, replay in (
+            _replay(run, options, cache=cache, toolchain=own, templates=templates, tell=tell) if options.replay else ()
+        ):
+            run.replays[key] = replay
         for key, device in run_on_devices(run, options, cache, tell) if options.device else ():
-            run.reports[key] = replace(run.reports[key], device=device)
+            run.devices[key] = device
     if work.ending is not None:
         run.mark_undone(work.ending, toolchain.name, replay=options.replay, device=options.device)
     interrupted = work.ending is not None
-    done = [
-        (key[0], replace(run.reports[key], source_roots=_list_roots(key[0], usual_root) if roots is None else roots))
-        for key in run.order
-        if key in run.reports
-    ]
     concluded = [
-        (source, conclude(report, suppressions, find_recorded(baseline, report, options.toolchain)))
-        for source, report in done
+        (
+            key[0],
+            conclude(
+                run.judged[key],
+                suppressions,
+                replay=run.replays.get(key),
+                device=run.devices.get(key),
+                recorded=find_recorded(baseline, run.judged[key].identity, options.toolchain),
+                source_roots=_list_roots(key[0], usual_root) if roots is None else roots,
+            ),
+        )
+        for key in run.order
+        if key in run.judged
     ]
     cases = tuple(report for _, report in concluded)
     notes = list_declared((*options.effects, *(one for task in run.tasks for one in parse_declared(task.case))))
@@ -196,19 +201,20 @@ def _compile(
     *,
     cache: Cache,
     toolchain: Toolchain,
-    relay: Callable[[CompileEvent], None],
+    templates: Templates,
+    tell: OnProgress,
 ) -> None:
-    """Compiles and judges every case; the reports have no status yet."""
+    """Compiles and judges every case."""
     with (
-        Pool(cache=cache, toolchain=toolchain, jobs=options.jobs, timeout=options.timeout) as pool,
-        open_readers(toolchain, cache) or nullcontext() as readers,
+        Pool(cache=cache, toolchain=toolchain, jobs=options.jobs, timeout=options.timeout, templates=templates) as pool,
+        open_readers(toolchain, cache, templates) as readers,
     ):
         broken: list[tuple[Source, LigerdiagError]] = []
         cases = discover_cases(
             options.selectors,
             pool=pool,
             refresh=options.refresh,
-            on_event=relay,
+            on_event=tell,
             on_broken=lambda source, error: broken.append((source, error)),
         )
         cases = tuple(expect_of(case, toolchain) for case in cases)
@@ -231,15 +237,15 @@ def _compile(
         for source, error in broken:
             for target in targets:
                 key = (source, "", target.name)
-                run.order += () if key in run.reports else (key,)
-                run.reports[key] = describe_broken(name_source(source), target.name, toolchain.name, error, source)
-        for result in compile_cases(cases, targets, pool=pool, refresh=options.refresh, on_event=relay):
+                run.order += () if key in run.judged else (key,)
+                run.judged[key] = refuse_source(name_source(source), target.name, toolchain.name, error, source)
+        for result in compile_cases(cases, targets, pool=pool, refresh=options.refresh, on_event=tell):
             declared = (*options.effects, *parse_declared(result.case))
-            report = judge_result(
+            judged = judge_result(
                 result, toolchain.name, cache, declared, readers, neighbourhoods=is_compared, view=options.view
             )
-            run.reports[result.case.source, result.case.id, result.target] = report
-            if result.artifact is not None and not report.error:
+            run.judged[result.case.source, result.case.id, result.target] = judged
+            if result.artifact is not None and isinstance(judged.result, Inspection):
                 run.tasks.append(ReplayTask(case=result.case, target=result.target, artifact=result.artifact))
 
 
@@ -259,7 +265,7 @@ def _list_roots(source: Source, usual: str) -> tuple[str, ...]:
 def describe_refusal(options: CheckOptions, error: LigerdiagError) -> CheckReport:
     """Returns the report of a request that cannot be met, for programs that read reports and not the terminal."""
     what = ", ".join(str(selector) for selector in options.selectors) or "cases"
-    cases = tuple(describe_broken(what, target, options.toolchain, error) for target in options.targets)
+    cases = tuple(conclude(refuse_source(what, target, options.toolchain, error)) for target in options.targets)
     return CheckReport(cases=cases, targets=options.targets, toolchain=options.toolchain)
 
 
@@ -273,8 +279,16 @@ def _require_expectation(case: CaseSpec) -> None:
 
 
 def _replay(
-    run: Run, options: CheckOptions, cache: Cache, toolchain: Toolchain, relay: Callable[[CompileEvent], None]
+    run: Run,
+    options: CheckOptions,
+    *,
+    cache: Cache,
+    toolchain: Toolchain,
+    templates: Templates,
+    tell: OnProgress,
 ) -> Iterator[tuple[RunKey, Replay]]:
     how = make_replay_options(options)
-    for task, replay in replay_artifacts(run.tasks, how, cache=cache, toolchain=toolchain, on_event=relay):
+    for task, replay in replay_artifacts(
+        run.tasks, how, cache=cache, toolchain=toolchain, on_event=tell, templates=templates
+    ):
         yield (task.case.source, task.case.id, task.target), replay

@@ -17,7 +17,8 @@ from ligerdiag.inspection.module import UNKNOWN_TARGET, InspectionRequest, Modul
 from ligerdiag.judgement.conclusion import conclude
 from ligerdiag.judgement.suppression_entry import SeenScope
 from ligerdiag.judgement.suppressions import Suppressions
-from ligerdiag.model.report import CaseReport, CheckReport, Noun, OnProgress, Progress, Status
+from ligerdiag.model.judged import Identity, Judged, Refusal, leave_undone
+from ligerdiag.model.report import CheckReport, Noun, OnProgress, Progress
 from ligerdiag.sandbox.inspector import SandboxedInspector
 from ligerdiag.source_text import is_below, list_foreign_folders, resolve_roots
 from ligerdiag.text import count_of
@@ -122,8 +123,7 @@ class InspectedModules:
     """The outcomes so far of the selected modules. Filled step by step, so that a partial result survives Ctrl-C."""
 
     selection: DumpSelection
-    reports: list[CaseReport] = field(default_factory=list[CaseReport])
-    """Without status: see `api.conclude`."""
+    judged: list[Judged] = field(default_factory=list[Judged])
     notes: list[str] = field(default_factory=list[str])
     idle: int = 0
     """Modules without custom calls."""
@@ -145,24 +145,21 @@ class InspectedModules:
             self._add(inspector.inspect_module(files))
 
     def mark_undone(self, ending: Ending) -> None:
-        """Adds a report for each artifact and module that was not looked at to its end, after the run was ended."""
+        """Adds a record for each artifact and module that was not looked at to its end, after the run was ended."""
         names = [str(directory) for directory in self.selection.artifacts]
         targets = dict.fromkeys(names, UNKNOWN_TARGET)
         for files in self.selection.modules:
             names.append(files.id)
             targets[files.id] = files.target or UNKNOWN_TARGET
         why = f"the run was ended by {ending.value} before its turn"
-        self.reports += [
-            CaseReport(id=name, target=targets[name], toolchain="", status=Status.NOT_CHECKED, error=why)
-            for name in names[self.done :]
-        ]
+        self.judged += [leave_undone(Identity(id=name, target=targets[name]), why) for name in names[self.done :]]
 
     def list_notes(self) -> tuple[str, ...]:
         """Returns notes on what was found and is in no report, and on how many modules hold nothing to check."""
-        if any(report.error or report.coverage.hidden_writes for report in self.reports):
+        if any(isinstance(one.result, Refusal) or one.result.coverage.hidden_writes for one in self.judged):
             nothing = f"{_count(self.idle)} without custom calls: nothing to check there" if self.idle else ""
         else:
-            known = self.idle + len(self.reports)
+            known = self.idle + len(self.judged)
             which = "it has no in-place kernel" if known == 1 else "none has an in-place kernel"
             nothing = f"nothing to check: {_count(known)}, {which} ({self.idle} without custom calls)" if known else ""
         return (*self.selection.notes, *self.notes, *((nothing,) if nothing else ()))
@@ -171,8 +168,8 @@ class InspectedModules:
         self.done += 1
         self.idle += outcome.is_idle
         self.notes += outcome.notes
-        if outcome.report is not None:
-            self.reports.append(outcome.report)
+        if outcome.judged is not None:
+            self.judged.append(outcome.judged)
 
 
 def _count(number: int) -> str:
@@ -201,10 +198,10 @@ def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> C
     if work.ending is not None:
         inspected.mark_undone(work.ending)
     suppressions = Suppressions(options.suppress, _list_foreign(options.paths, roots))
-    cases = tuple(conclude(replace(report, source_roots=roots), suppressions) for report in inspected.reports)
+    cases = tuple(conclude(judged, suppressions, source_roots=roots) for judged in inspected.judged)
     return CheckReport(
         cases=cases,
-        targets=tuple(dict.fromkeys(report.target for report in inspected.reports)),
+        targets=tuple(dict.fromkeys(case.target for case in cases)),
         toolchain="",
         seconds=perf_counter() - started,
         interrupted=work.ending is not None,

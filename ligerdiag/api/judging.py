@@ -1,6 +1,4 @@
-"""From compile results to reports without a status: what is known of the cases of one run, also on this machine's
-GPUs.
-"""
+"""From compile results to judgements: what is known of the cases of one run, also on this machine's GPUs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,12 +11,12 @@ from ligerdiag.compile.service import CompileResult
 from ligerdiag.device.service import run_judged_cases
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.ending import Ending
-from ligerdiag.errors import CompileError, LigerdiagError
+from ligerdiag.errors import LigerdiagError
 from ligerdiag.inspection.artifact import inspect_artifact
-from ligerdiag.inspection.module import describe_error, describe_failed, describe_inspection
 from ligerdiag.model.findings import DeviceRun, Replay, ReplayState
 from ligerdiag.model.jobs import CaseSpec, Source
-from ligerdiag.model.report import CaseReport, OnProgress, Status
+from ligerdiag.model.judged import Identity, Inspection, Judged, leave_undone, refuse, refuse_for_bug
+from ligerdiag.model.report import OnProgress
 from ligerdiag.replay.service.job import ALONE_SECONDS
 from ligerdiag.replay.service.service import ReplayOptions, ReplayTask
 from ligerdiag.toolchains.toolchain import Toolchain
@@ -48,20 +46,12 @@ def name_source(source: Source) -> str:
     return str(path.relative_to(Path.cwd())) if source.file and path.is_relative_to(Path.cwd()) else str(source)
 
 
-def describe_broken(
+def refuse_source(
     name: str, target: str, toolchain: str, error: LigerdiagError, source: Source | None = None
-) -> CaseReport:
-    """Returns the report of a file without cases, as it cannot be read; the other files stand."""
-    return CaseReport(
-        id=name,
-        target=target,
-        toolchain=toolchain,
-        status=Status.ERROR,
-        error=str(error),
-        error_exit_code=error.exit_code,
-        log_tail=error.log_tail if isinstance(error, CompileError) else "",
-        source="" if source is None else find_file(source),
-    )
+) -> Judged:
+    """Returns the record of a file without cases, as it cannot be read; the other files stand."""
+    file = "" if source is None else find_file(source)
+    return refuse(Identity(id=name, target=target, toolchain=toolchain, source=file), error)
 
 
 def judge_result(
@@ -73,29 +63,13 @@ def judge_result(
     *,
     neighbourhoods: bool = False,
     view: bool = False,
-) -> CaseReport:
-    """Returns the report on what the schedule says; its status is that of an error until `conclude`.
-
-    neighbourhoods, view: as in `inspect_artifact`.
-    """
-    started = perf_counter()
-    report = CaseReport(
-        id=result.case.id,
-        target=result.target,
-        toolchain=toolchain,
-        status=Status.ERROR,
-        about=result.case.about,
-        expected=result.case.expected,
-        expected_rules=result.case.expected_rules,
-        seconds=result.seconds,
-        cached=result.cached,
-        source=find_file(result.case.source),
-    )
+) -> Judged:
+    """Returns what the schedule says. neighbourhoods, view: as in `inspect_artifact`."""
+    started, cached = perf_counter(), result.cached
+    identity = _describe(result.case, result.target, toolchain)
     if result.artifact is None:
-        error = result.error or LigerdiagError("no artifact")
-        log_tail = error.log_tail if isinstance(error, CompileError) else ""
-        return replace(describe_error(report, error), log_tail=log_tail)
-    report = replace(report, artifact=str(result.artifact.directory))
+        return refuse(identity, result.error or LigerdiagError("no artifact"), result.seconds, cached=cached)
+    identity = replace(identity, artifact=str(result.artifact.directory))
     try:
         inspection = inspect_artifact(
             result.artifact,
@@ -106,10 +80,23 @@ def judge_result(
             view=view,
         )
     except LigerdiagError as error:
-        return replace(describe_error(report, error), seconds=result.seconds + perf_counter() - started)
+        return refuse(identity, error, result.seconds + perf_counter() - started, cached=cached)
     except Exception as fault:
-        return describe_failed(report, fault)
-    return describe_inspection(report, inspection, result.seconds + perf_counter() - started)
+        return refuse_for_bug(identity, fault, result.seconds, cached=cached)
+    seconds = result.seconds + perf_counter() - started
+    return Judged(identity=identity, result=inspection, seconds=seconds, cached=cached)
+
+
+def _describe(case: CaseSpec, target: str, toolchain: str) -> Identity:
+    return Identity(
+        id=case.id,
+        target=target,
+        toolchain=toolchain,
+        about=case.about,
+        expected=case.expected,
+        expected_rules=case.expected_rules,
+        source=find_file(case.source),
+    )
 
 
 type RunKey = tuple[Source, str, str]
@@ -123,7 +110,9 @@ class Run:
 
     order: tuple[RunKey, ...] = ()
     cases: dict[tuple[Source, str], CaseSpec] = field(default_factory=dict[tuple[Source, str], CaseSpec])
-    reports: dict[RunKey, CaseReport] = field(default_factory=dict["RunKey", CaseReport])
+    judged: dict[RunKey, Judged] = field(default_factory=dict["RunKey", Judged])
+    replays: dict[RunKey, Replay] = field(default_factory=dict["RunKey", Replay])
+    devices: dict[RunKey, DeviceRun] = field(default_factory=dict["RunKey", DeviceRun])
     tasks: list[ReplayTask] = field(default_factory=list[ReplayTask])
 
     def mark_undone(self, ending: Ending, toolchain: str, *, replay: bool, device: bool) -> None:
@@ -131,34 +120,14 @@ class Run:
         requested."""
         why = f"the run was ended by {ending.value} before its turn"
         for key in self.order:
-            report = self.reports.get(key)
-            if report is None:
-                self.reports[key] = self._describe_unchecked(key, toolchain, why)
-            elif not report.error:
-                self.reports[key] = _fill_numbers(report, why, replay=replay, device=device)
-
-    def _describe_unchecked(self, key: RunKey, toolchain: str, why: str) -> CaseReport:
-        source, case_id, target = key
-        case = self.cases[source, case_id]
-        return CaseReport(
-            id=case_id,
-            target=target,
-            toolchain=toolchain,
-            status=Status.NOT_CHECKED,
-            about=case.about,
-            expected=case.expected,
-            expected_rules=case.expected_rules,
-            error=why,
-            source=find_file(source),
-        )
-
-
-def _fill_numbers(report: CaseReport, why: str, *, replay: bool, device: bool) -> CaseReport:
-    if replay and report.replay is None:
-        report = replace(report, replay=Replay(state=ReplayState.NOT_DONE, reason=why))
-    if device and report.device is None:
-        report = replace(report, device=DeviceRun(device="", count=0, runs=0, error=why))
-    return report
+            if key not in self.judged:
+                source, case_id, target = key
+                self.judged[key] = leave_undone(_describe(self.cases[source, case_id], target, toolchain), why)
+            elif isinstance(self.judged[key].result, Inspection):
+                if replay:
+                    self.replays.setdefault(key, Replay(state=ReplayState.NOT_DONE, reason=why))
+                if device:
+                    self.devices.setdefault(key, DeviceRun(device="", count=0, runs=0, error=why))
 
 
 DRAWS = 3
@@ -183,11 +152,7 @@ def run_on_devices(
 ) -> Iterator[tuple[RunKey, DeviceRun]]:
     """Runs each case once, for however many targets it was compiled."""
     cases = {(task.case.source, task.case.id): task.case for task in run.tasks}
-    large = {
-        key[:2]
-        for key, report in run.reports.items()
-        if report.replay is not None and report.replay.estimated_seconds > ALONE_SECONDS
-    }
+    large = {key[:2] for key, replay in run.replays.items() if replay.estimated_seconds > ALONE_SECONDS}
     runs = run_judged_cases(
         list(cases.values()),
         cache=cache,
@@ -199,5 +164,5 @@ def run_on_devices(
     )
     for case, device in runs:
         for key in run.order:
-            if key[:2] == (case.source, case.id) and key in run.reports:
+            if key[:2] == (case.source, case.id) and key in run.judged:
                 yield key, device

@@ -18,7 +18,7 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import sha256
 from io import FileIO
 from itertools import islice
@@ -30,30 +30,24 @@ from ligerdiag.artifacts.call_records import (
     Placement,
     TieSite,
     parse_kernel_launches,
-    parse_placements,
     parse_readers,
-    parse_source_line,
     render_kernel_launch,
 )
 from ligerdiag.codec import (
     FieldError,
-    Json,
     as_object,
+    encode_record,
     parse_object,
-    read_bool,
-    read_float,
+    parse_record,
     read_int,
-    read_int_map,
-    read_ints,
     read_list,
     read_object,
+    read_record,
     read_str,
-    read_str_map,
-    read_strs,
 )
 from ligerdiag.errors import ArtifactError
 from ligerdiag.model.findings import SourceLine
-from ligerdiag.model.jobs import Flag, parse_flags
+from ligerdiag.model.jobs import Flag
 from ligerdiag.untrusted_files import (
     MAXIMUM_ARTIFACT_FILES,
     MAXIMUM_FILE_BYTES,
@@ -189,9 +183,9 @@ def load_artifact(directory: Path) -> Artifact:
         raise ArtifactError(f"no artifact directory `{directory}`")
     try:
         names = _check_files(directory)
-        provenance = _parse_provenance(parse_object(_read_json(directory / PROVENANCE)))
+        provenance = parse_record(Provenance, _read_json(directory / PROVENANCE))
         kernels = parse_object(_read_json(directory / KERNEL_CALLS))
-        kernel_calls = tuple(_parse_kernel_call(as_object(call, "call")) for call in read_list(kernels, "calls"))
+        kernel_calls = read_record(tuple[KernelCall, ...], kernels, "calls")
         kernel_launches = parse_kernel_launches(read_list(kernels, "launches"))
         readers = parse_readers(parse_object(_read_json(directory / READERS)))
     except (ArtifactError, FieldError, OSError, UnicodeDecodeError) as error:
@@ -213,14 +207,13 @@ def load_artifact(directory: Path) -> Artifact:
 
 
 def render_provenance(provenance: Provenance) -> str:
-    """JSON of the record."""
-    return json.dumps(asdict(provenance), indent=1) + "\n"
+    return json.dumps(encode_record(provenance), indent=1) + "\n"
 
 
 def render_kernel_calls(calls: tuple[KernelCall, ...], launches: tuple[KernelLaunch, ...]) -> str:
     """JSON of the records."""
     records = {
-        "calls": [asdict(call) for call in calls],
+        "calls": encode_record(calls),
         "launches": [render_kernel_launch(launch) for launch in launches],
     }
     return json.dumps(records, indent=1) + "\n"
@@ -284,54 +277,3 @@ def _check_files(directory: Path) -> tuple[str, ...]:
 
 def _read_json(path: Path) -> bytes:
     return read_untrusted(path, MAXIMUM_JSON_BYTES, follow=False)
-
-
-def _parse_kernel_call(fields: Json) -> KernelCall:
-    return KernelCall(
-        kernel=read_str(fields, "kernel"),
-        primitive=read_str(fields, "primitive"),
-        operands=read_int(fields, "operands"),
-        outputs=read_int(fields, "outputs"),
-        source=parse_source_line(read_object(fields, "source")),
-        name_stack=read_str(fields, "name_stack"),
-        traced=read_bool(fields, "traced"),
-        in_program=read_bool(fields, "in_program"),
-        operand_used_later=read_bool(fields, "operand_used_later"),
-        tags=read_ints(fields, "tags"),
-        site=None if fields.get("site") is None else parse_source_line(read_object(fields, "site")),
-        alone=None if fields.get("alone") is None else _parse_lone_call(read_object(fields, "alone")),
-    )
-
-
-def _parse_lone_call(fields: Json) -> LoneCall:
-    return LoneCall(
-        target=read_str(fields, "target"), config=read_str(fields, "config"), declared=read_ints(fields, "declared")
-    )
-
-
-def _parse_provenance(fields: Json) -> Provenance:
-    return Provenance(
-        format_version=read_int(fields, "format_version"),
-        key=read_str(fields, "key"),
-        case_id=read_str(fields, "case_id"),
-        source=read_str(fields, "source"),
-        outputs=read_strs(fields, "outputs"),
-        inputs=read_strs(fields, "inputs"),
-        input_placements=parse_placements(read_list(fields, "input_placements")),
-        output_placements=parse_placements(read_list(fields, "output_placements")),
-        parameters=read_ints(fields, "parameters"),
-        tags=read_int(fields, "tags"),
-        target=read_str(fields, "target"),
-        target_sha256=read_str(fields, "target_sha256"),
-        compute_capability=read_int(fields, "compute_capability"),
-        mesh=read_int_map(fields, "mesh"),
-        devices=read_int(fields, "devices"),
-        toolchain=read_str(fields, "toolchain"),
-        versions=read_str_map(fields, "versions"),
-        environment=read_str_map(fields, "environment"),
-        flags=parse_flags(read_object(fields, "flags")),
-        ties=read_strs(fields, "ties"),
-        trace_seconds=read_float(fields, "trace_seconds"),
-        lower_seconds=read_float(fields, "lower_seconds"),
-        compile_seconds=read_float(fields, "compile_seconds"),
-    )

@@ -9,7 +9,7 @@ import inspect
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
@@ -19,10 +19,12 @@ from ligerdiag.codec import (
     as_int,
     as_list,
     as_object,
+    encode_record,
     read_int,
     read_ints,
     read_list,
     read_object,
+    read_record,
     read_str,
 )
 from ligerdiag.errors import CompileError
@@ -41,6 +43,13 @@ class Placement:
     shards: tuple[tuple[Range, ...], ...]
     """For each device, by partition id, what it holds of each dimension; all of it where the array is replicated."""
 
+    def __post_init__(self) -> None:
+        """Raises FieldError where a shard is no part of the array."""
+        for shard in self.shards:
+            fits = len(shard) == len(self.shape)
+            if not fits or any(not 0 <= a <= b <= n for (a, b), n in zip(shard, self.shape, strict=True)):
+                raise FieldError(f"expected a part of {list(self.shape)} for `shards` but got {shard!r:.60}")
+
 
 def compute_placements(
     shapes: Sequence[tuple[int, ...]], shardings: Sequence[Any], devices: Sequence[Any]
@@ -51,11 +60,6 @@ def compute_placements(
     split, as without its partitioner.
     """
     return tuple(_compute_placement(s, sharding, devices) for s, sharding in zip(shapes, shardings, strict=True))
-
-
-def parse_placements(items: list[object]) -> tuple[Placement, ...]:
-    """Returns the records of a JSON array; FieldError when they are not what was expected."""
-    return tuple(_parse_placement(as_object(item, "placement")) for item in items)
 
 
 def _compute_placement(shape: tuple[int, ...], sharding: Any, devices: Sequence[Any]) -> Placement:
@@ -73,24 +77,6 @@ def _compute_placement(shape: tuple[int, ...], sharding: Any, devices: Sequence[
 def _read_slice(part: slice, size: int) -> Range:
     start, stop, _ = part.indices(size)
     return start, stop
-
-
-def _parse_placement(fields: Json) -> Placement:
-    shape = read_ints(fields, "shape")
-    shards = tuple(_parse_shard(as_list(shard, "shards"), shape) for shard in read_list(fields, "shards"))
-    return Placement(shape=shape, shards=shards)
-
-
-def _parse_shard(items: list[object], shape: tuple[int, ...]) -> tuple[Range, ...]:
-    ranges: list[Range] = []
-    for item in items:
-        pair = [as_int(bound, "shards") for bound in as_list(item, "shards")]
-        if len(pair) != 2:
-            raise FieldError(f"expected start and stop for `shards` but got {pair!r:.60}")
-        ranges.append((pair[0], pair[1]))
-    if len(ranges) != len(shape) or any(not 0 <= a <= b <= n for (a, b), n in zip(ranges, shape, strict=True)):
-        raise FieldError(f"expected a part of {list(shape)} for `shards` but got {items!r:.60}")
-    return tuple(ranges)
 
 
 type Constant = bool | int | float | str | Mapping[str, str] | None
@@ -179,7 +165,6 @@ def _parse_launch(fields: Json) -> KernelLaunch:
 
 
 def render_kernel_launch(launch: KernelLaunch) -> Json:
-    """Returns the record as a JSON object."""
     return {
         "payload": launch.payload,
         "kernel": launch.kernel,
@@ -283,34 +268,9 @@ class Readers:
 
 
 def render_readers(readers: Readers) -> str:
-    """JSON of the records."""
-    return json.dumps({"trouble": readers.trouble, "readers": [asdict(one) for one in readers.found]}, indent=1) + "\n"
+    return json.dumps({"trouble": readers.trouble, "readers": encode_record(readers.found)}, indent=1) + "\n"
 
 
 def parse_readers(fields: Json) -> Readers:
     """Returns the records of a JSON object; raises FieldError."""
-    found = tuple(_parse_reader(as_object(one, "reader")) for one in read_list(fields, "readers"))
-    return Readers(found=found, trouble=read_str(fields, "trouble"))
-
-
-def parse_source_line(fields: Json) -> SourceLine:
-    """Returns the record of a JSON object; raises FieldError."""
-    return SourceLine(
-        file=read_str(fields, "file"), line=read_int(fields, "line"), function=read_str(fields, "function")
-    )
-
-
-def _parse_reader(fields: Json) -> TieSite:
-    return TieSite(
-        id=read_str(fields, "id"),
-        kernel=read_str(fields, "kernel"),
-        call=read_int(fields, "call"),
-        operand=read_int(fields, "operand"),
-        through=read_ints(fields, "through"),
-        reader=read_int(fields, "reader"),
-        reader_operand=read_int(fields, "reader_operand"),
-        opcode=read_str(fields, "opcode"),
-        shape=read_str(fields, "shape"),
-        source=parse_source_line(read_object(fields, "source")),
-        untieable=read_str(fields, "untieable"),
-    )
+    return Readers(found=read_record(tuple[TieSite, ...], fields, "readers"), trouble=read_str(fields, "trouble"))

@@ -79,8 +79,6 @@ def write_record(report: CheckReport, options: "CheckOptions", path: Path) -> No
 
 
 class AnswerFormat(StrEnum):
-    """The format of an answer."""
-
     TERMINAL = "terminal"
     JSON = "json"
 

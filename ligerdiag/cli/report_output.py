@@ -107,8 +107,6 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
 class Format(StrEnum):
-    """The format of a report."""
-
     TERMINAL = "terminal"
     JSON = "json"
     SARIF = "sarif"

@@ -89,7 +89,6 @@ def toolchains(
 
 
 def render_list(statuses: "tuple[ToolchainStatus, ...]") -> str:
-    """Returns one line each."""
     from ligerdiag.api.catalogue import SHOWN_VERSIONS, StepState
     from ligerdiag.render.terminal.spans import render_columns
 

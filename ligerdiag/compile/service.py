@@ -1,22 +1,19 @@
 """The compiler's counter: which cases are there, their artifacts on these targets, and the steps of a compile as steps
 of the run.
 
-The compiler's counter: which cases are there, and their artifacts on these targets.
-
 Both questions are answered from the cache's index where nothing has changed: without a worker, without jax.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache as remember
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic, time
-from typing import TYPE_CHECKING
 
 from ligerdiag.artifacts.artifact import FORMAT_VERSION, Artifact
-from ligerdiag.codec import FieldError, read_list, read_str
+from ligerdiag.codec import FieldError, encode_record, read_record, read_str
 from ligerdiag.compile.cases.selectors import Selector, choose_cases, parse_selectors
 from ligerdiag.errors import CompileError, InputError, LigerdiagError
 from ligerdiag.model.jobs import (
@@ -28,18 +25,12 @@ from ligerdiag.model.jobs import (
     Variation,
     make_compile_job,
     make_discover_job,
-    parse_cases,
 )
-from ligerdiag.model.report import Progress
+from ligerdiag.model.report import OnProgress, Progress
 from ligerdiag.toolchains.catalogue import Target, drop_fields
 from ligerdiag.toolchains.toolchain import Toolchain, compute_important_environment
 from ligerdiag.workers.pool import Pool
 
-if TYPE_CHECKING:
-    from ligerdiag.compile.service import CompileEvent
-
-
-type OnCompileEvent = Callable[[CompileEvent], None]
 type OnBroken = Callable[[Source, LigerdiagError], None]
 """Called with a source whose cases cannot be found, and why."""
 
@@ -61,21 +52,6 @@ _PARTS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompileEvent:
-    """One step, told while it happens, in the thread that asked."""
-
-    phase: str
-    """`discover` or `compile`."""
-    event: str
-    """`started` or `finished`."""
-    done: int
-    total: int
-    case_id: str = ""
-    target: str = ""
-    cached: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CompileResult:
     """One case on one target: an artifact, or the reason why there is none."""
 
@@ -94,7 +70,7 @@ def discover_cases(
     pool: Pool,
     directory: Path | None = None,
     refresh: bool = False,
-    on_event: OnCompileEvent | None = None,
+    on_event: OnProgress | None = None,
     on_broken: OnBroken | None = None,
 ) -> tuple[CaseSpec, ...]:
     """Returns the cases that the selectors mean, each once, in their order.
@@ -114,7 +90,7 @@ def discover_cases(
     missing = [source for source in sources if source not in found]
     broken: set[Source] = set()
     tell = on_event or _ignore
-    tell(CompileEvent(phase="discover", event="started", done=len(found), total=len(sources)))
+    tell(Progress(phase="discover", event="started", done=len(found), total=len(sources)))
     futures = [(source, pool.submit(make_discover_job(DiscoverRequest(source=source)))) for source in missing]
     try:
         for source, future in futures:
@@ -128,9 +104,9 @@ def discover_cases(
                 on_broken(source, error)
                 continue
             found[source] = answer.cases
-            kept = {"cases": [asdict(case) for case in answer.cases]}
+            kept = {"cases": encode_record(answer.cases)}
             pool.cache.keep_answer(_ask_for_cases(pool, source), answer.dependencies, kept)
-            tell(CompileEvent(phase="discover", event="finished", done=len(found), total=len(sources)))
+            tell(Progress(phase="discover", event="finished", done=len(found), total=len(sources)))
     finally:
         for _, future in futures:
             future.cancel()
@@ -151,7 +127,7 @@ def compile_cases(
     pool: Pool,
     variation: Variation = _UNCHANGED,
     refresh: bool = False,
-    on_event: OnCompileEvent | None = None,
+    on_event: OnProgress | None = None,
 ) -> Iterator[CompileResult]:
     """Yields a result for each case on each target as it comes; what is in the cache comes first.
 
@@ -178,9 +154,7 @@ def compile_cases(
         else:
             case, target = step
             tell(
-                CompileEvent(
-                    phase="compile", event="started", done=done, total=total, case_id=case.id, target=target.name
-                )
+                Progress(phase="compile", event="started", done=done, total=total, case_id=case.id, target=target.name)
             )
 
 
@@ -224,21 +198,33 @@ def _settle(
 def _make_request(
     pool: Pool, case: CaseSpec, target: Target, variation: Variation, not_before: float
 ) -> CompileRequest:
-    return CompileRequest(
-        source=case.source,
-        case_id=case.id,
+    return replace(
+        make_request(pool, case),
         target=target.name,
         description=drop_fields(target.description, pool.toolchain.unknown_target_fields),
         compute_capability=target.compute_capability,
+        flags={**pool.toolchain.options, **variation.flags},
+        not_before=not_before,
+        ties=tuple(sorted(set(variation.ties))),
+    )
+
+
+def make_request(pool: Pool, case: CaseSpec) -> CompileRequest:
+    """Returns the request to compile the case for the devices that are there, which XLA asks what they are."""
+    return CompileRequest(
+        source=case.source,
+        case_id=case.id,
+        target="device",
+        description="",
+        compute_capability=0,
         toolchain=pool.toolchain.name,
         versions=pool.toolchain.versions,
         environment=compute_important_environment(),
-        flags={**pool.toolchain.options, **variation.flags},
+        flags={},
         fingerprint=compute_compile_fingerprint(),
         artifacts=str(pool.cache.artifacts),
         scratch=str(pool.cache.allocate_scratch()),
-        not_before=not_before,
-        ties=tuple(sorted(set(variation.ties))),
+        not_before=0.0,
     )
 
 
@@ -247,7 +233,7 @@ def _find_cases(pool: Pool, source: Source) -> tuple[CaseSpec, ...] | None:
     one."""
     answer = pool.cache.find_answer(_ask_for_cases(pool, source))
     try:
-        cases = None if answer is None else parse_cases(read_list(answer, "cases"))
+        cases = None if answer is None else read_record(tuple[CaseSpec, ...], answer, "cases")
     except FieldError:
         return None
     return None if cases is None else tuple(replace(case, source=source) for case in cases)
@@ -262,13 +248,13 @@ def _find_artifact(pool: Pool, case: CaseSpec, target: Target, variation: Variat
 
 
 def _ask_for_cases(pool: Pool, source: Source) -> dict[str, object]:
-    return {"question": "cases", "source": asdict(source), **_compute_circumstances(pool.toolchain)}
+    return {"question": "cases", "source": encode_record(source), **_compute_circumstances(pool.toolchain)}
 
 
 def _ask_for_artifact(pool: Pool, case: CaseSpec, target: Target, variation: Variation) -> dict[str, object]:
     return {
         "question": "artifact",
-        "source": asdict(case.source),
+        "source": encode_record(case.source),
         "case": case.id,
         "target": target.sha256,
         "flags": dict(variation.flags),
@@ -291,9 +277,14 @@ def _compute_circumstances(toolchain: Toolchain) -> dict[str, object]:
 @remember
 def compute_compile_fingerprint() -> str:
     """Returns the sha256 of ligerdiag's own part in what an artifact holds, file names included."""
+    return compute_sources_sha256(_PARTS)
+
+
+def compute_sources_sha256(parts: Sequence[str]) -> str:
+    """Returns the sha256 of these files and folders of ligerdiag, file names included."""
     root = Path(__file__).parents[1]
     digest = sha256()
-    for part in _PARTS:
+    for part in parts:
         path = root / part
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             digest.update(f"{file.relative_to(root)}\n".encode())
@@ -301,8 +292,8 @@ def compute_compile_fingerprint() -> str:
     return digest.hexdigest()
 
 
-def _finished(result: CompileResult, done: int, total: int) -> CompileEvent:
-    return CompileEvent(
+def _finished(result: CompileResult, done: int, total: int) -> Progress:
+    return Progress(
         phase="compile",
         event="finished",
         done=done,
@@ -313,22 +304,8 @@ def _finished(result: CompileResult, done: int, total: int) -> CompileEvent:
     )
 
 
-def _ignore(event: CompileEvent) -> None:
+def _ignore(event: Progress) -> None:
     del event
-
-
-def make_progress(event: "CompileEvent", *, best: str = "") -> Progress:
-    """Returns the same step, with what a search knows so far."""
-    return Progress(
-        phase=event.phase,
-        event=event.event,
-        done=event.done,
-        total=event.total,
-        case_id=event.case_id,
-        target=event.target,
-        cached=event.cached,
-        best=best,
-    )
 
 
 def make_toolchain_step(step: str) -> Progress:

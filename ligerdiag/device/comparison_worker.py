@@ -1,8 +1,6 @@
 """On the CPU: `python -m ligerdiag.device.comparison_worker` compares what a device computed with program order and
 the replay.
 
-Worker side: the device's artifact replayed on the inputs that the device got, and both compared.
-
 Program order gives the intended result, as for a replay. Tensor cores round f32 operands of a product to TF32 unless
 the program asks for more, which replay does not imitate: see `precision`.
 """

@@ -12,25 +12,17 @@ One compiles and runs on the GPUs; the other one replays the resulting artifact 
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 
-from ligerdiag.codec import Json, as_list, as_object, read_float, read_int, read_object, read_str, read_word
+from ligerdiag.codec import Json, decode_record, encode_record, read_record
 from ligerdiag.errors import ArtifactError
 from ligerdiag.model.findings import FAR, Attribution, DeviceOutput
-from ligerdiag.model.jobs import (
-    CompileRequest,
-    Job,
-    Source,
-    parse_answer,
-    parse_compile_request,
-    parse_source,
-    render_request,
-)
+from ligerdiag.model.jobs import CompileRequest, Job, Source, parse_answer, render_request
 
 DEVICE_TOLERANCE = 2e-2
 """Relative error in norm: TF32 keeps 11 bits (2**-12 = 2.4e-4 per operand), and a few products in a row and sums that
@@ -69,7 +61,6 @@ type DeviceArray = np.ndarray[Any, Any]
 
 
 def write_results(directory: Path, draw: int, results: Mapping[str, DeviceArray]) -> None:
-    """One file for this draw."""
     flat = {
         f"output{number}": np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         for number, array in enumerate(results.values())
@@ -149,8 +140,8 @@ def make_device_job(request: DeviceRequest, timeout: float) -> Job[DeviceAnswer]
     return Job(
         source=request.compile.source,
         name=f"the run of case `{request.compile.case_id}` on the GPU",
-        render=lambda log: render_request("DeviceRequest", asdict(request), log),
-        parse=lambda line: _parse_device_answer(parse_answer(line)),
+        render=lambda log: render_request("DeviceRequest", encode_record(request), log),
+        parse=lambda line: decode_record(DeviceAnswer, parse_answer(line)),
         leftovers=(request.compile.scratch, f"{request.compile.scratch}-old"),
         timeout=timeout,
     )
@@ -161,73 +152,20 @@ def make_comparison_job(request: ComparisonRequest, timeout: float) -> Job[Compa
     return Job(
         source=request.source,
         name=f"the replay of case `{request.case_id}` as the GPU ran it",
-        render=lambda log: render_request("ComparisonRequest", asdict(request), log),
-        parse=lambda line: _parse_comparison_answer(parse_answer(line)),
+        render=lambda log: render_request("ComparisonRequest", encode_record(request), log),
+        parse=lambda line: decode_record(ComparisonAnswer, parse_answer(line)),
         timeout=timeout,
     )
 
 
 def parse_device_request(job: Json) -> DeviceRequest:
-    """Returns the request of a device worker's job."""
-    request = read_object(job, "request")
-    return DeviceRequest(
-        compile=parse_compile_request(read_object(request, "compile")),
-        results=read_str(request, "results"),
-        draws=read_int(request, "draws"),
-        runs=read_int(request, "runs"),
-    )
+    return read_record(DeviceRequest, job, "request")
 
 
 def parse_comparison_request(job: Json) -> ComparisonRequest:
-    """Returns the request of a comparison worker's job."""
-    request = read_object(job, "request")
-    return ComparisonRequest(
-        source=parse_source(read_object(request, "source")),
-        case_id=read_str(request, "case_id"),
-        artifact=read_str(request, "artifact"),
-        results=read_str(request, "results"),
-        draws=read_int(request, "draws"),
-    )
+    return read_record(ComparisonRequest, job, "request")
 
 
 def render_answer(answer: DeviceAnswer | ComparisonAnswer) -> str:
     """Returns one line for the parent."""
-    return json.dumps({"answer": asdict(answer)}) + "\n"
-
-
-def _parse_device_answer(answer: Json) -> DeviceAnswer:
-    unsteady = read_object(answer, "unsteady")
-    errors = read_object(answer, "errors")
-    return DeviceAnswer(
-        key=read_str(answer, "key"),
-        device=read_str(answer, "device"),
-        count=read_int(answer, "count"),
-        milliseconds=read_float(answer, "milliseconds"),
-        timed_runs=read_int(answer, "timed_runs"),
-        unsteady={name: read_float(unsteady, name) for name in unsteady},
-        errors={name: _read_floats(errors, name) for name in errors},
-    )
-
-
-def _parse_comparison_answer(answer: Json) -> ComparisonAnswer:
-    outputs = read_object(answer, "outputs")
-    return ComparisonAnswer(
-        outputs={name: _parse_output(as_object(value, name)) for name, value in outputs.items()},
-        not_covered=read_str(answer, "not_covered"),
-    )
-
-
-def _parse_output(fields: Json) -> DeviceOutput:
-    replayed = fields.get("replay_error") is not None
-    return DeviceOutput(
-        errors=_read_floats(fields, "errors"),
-        attribution=read_word(Attribution, fields, "attribution"),
-        tolerance=read_float(fields, "tolerance"),
-        distance=read_float(fields, "distance"),
-        replay_error=read_float(fields, "replay_error") if replayed else None,
-        unsteady=read_float(fields, "unsteady"),
-    )
-
-
-def _read_floats(fields: Json, name: str) -> tuple[float, ...]:
-    return tuple(read_float({name: item}, name) for item in as_list(fields.get(name), name))
+    return json.dumps({"answer": encode_record(answer)}) + "\n"

@@ -1,7 +1,5 @@
 """The devices' counter: runs cases on this machine's GPUs, judges each by its own artifact, and has the runs compared.
 
-Runs cases on the GPUs of this machine, one after another, and has each run compared.
-
 1. The intended result comes from program order, replayed on the same inputs; if that is too large or not covered, from
    the case's own reference; otherwise the run decides nothing.
 2. A worker that dies or takes too long costs only its case. The devices' results are removed afterwards.
@@ -14,7 +12,7 @@ from pathlib import Path
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.artifacts.store import ScratchFolder
-from ligerdiag.compile.service import compute_compile_fingerprint
+from ligerdiag.compile.service import make_request
 from ligerdiag.device.job import (
     ComparisonRequest,
     DeviceAnswer,
@@ -27,11 +25,11 @@ from ligerdiag.effects.declared import DeclaredEffects, parse_declared
 from ligerdiag.errors import CompileError, InputError, LigerdiagError, describe_error
 from ligerdiag.inspection.artifact import inspect_artifact
 from ligerdiag.model.findings import DeviceOutput, DeviceRun
-from ligerdiag.model.jobs import CaseSpec, CompileRequest
+from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import OnProgress, Progress
 from ligerdiag.replay.service.service import ReplayOptions, compute_environment, explain_refusal
 from ligerdiag.toolchains.catalogue import DEFAULT
-from ligerdiag.toolchains.toolchain import Toolchain, compute_important_environment, current_toolchain
+from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
 from ligerdiag.workers.pool import Pool, count_cores
 
 DEVICE_WORKER = "ligerdiag.device.worker"
@@ -110,8 +108,8 @@ class _Bench:
 
     def run(self, case: CaseSpec, results: str) -> DeviceRun:
         """Runs one case; what the devices compute goes to the directory `results`. Raises the workers' LigerdiagError."""
-        draws = self.options.draws(case)
-        request = _make_request(case, results, self.devices, draws)
+        compiles = make_request(self.devices, case)
+        request = DeviceRequest(compile=compiles, results=results, draws=self.options.draws(case), runs=RUNS)
         answer = self.devices.submit(make_device_job(request, self.options.timeout)).result()
         artifact = self.devices.cache.find_artifact(answer.key)
         if artifact is None:
@@ -165,29 +163,6 @@ def _open_pool(
         module=module,
         environment=environment,
         forks=module != DEVICE_WORKER,  # a driver may have been opened by an import
-    )
-
-
-def _make_request(case: CaseSpec, results: str, pool: Pool, draws: int) -> DeviceRequest:
-    return DeviceRequest(
-        compile=CompileRequest(
-            source=case.source,
-            case_id=case.id,
-            target="device",
-            description="",
-            compute_capability=0,
-            toolchain=pool.toolchain.name,
-            versions=pool.toolchain.versions,
-            environment=compute_important_environment(),
-            flags={},
-            fingerprint=compute_compile_fingerprint(),
-            artifacts=str(pool.cache.artifacts),
-            scratch=str(pool.cache.allocate_scratch()),
-            not_before=0.0,
-        ),
-        results=results,
-        draws=draws,
-        runs=RUNS,
     )
 
 

@@ -1,6 +1,4 @@
-"""From the files of one compilation to its modules, and to what lies beside them about launches.
-
-From the files of one compilation to its modules: the first form that can be read, and the other files.
+"""From the files of one compilation to its modules: the first form that can be read, and the other files.
 
 1. A module without the words `custom-call` in either program holds no kernel, in text and in protobuf alike.
 2. The buffer assignment is the protobuf's own; if it has none, the text beside it.

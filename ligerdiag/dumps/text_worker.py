@@ -1,10 +1,5 @@
 """Worker side: `python -m ligerdiag.dumps.text_worker` turns HLO text into protobuf, with jaxlib's own parser.
 
-The parser is private to jaxlib, aborts the process for some inputs and knows no bounds: hence a process of its own. A
-schedule comes along: of `is_scheduled=true` the order of the lines is the order of the protobuf's sequences.
-
-Worker side: `python -m ligerdiag.dumps.text_worker` turns HLO text into protobuf, with jaxlib's own parser.
-
 The parser is private to jaxlib, aborts the process for some inputs and has no bounds: so it runs in a process of its
 own. The schedule is kept: with `is_scheduled=true` the order of the lines is the order of the protobuf's sequences.
 """
@@ -15,11 +10,11 @@ import signal
 import traceback
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ligerdiag.codec import FieldError, Json, read_float, read_object, read_str
+from ligerdiag.codec import FieldError, Json, encode_record, read_record, read_str
 from ligerdiag.errors import CompileError
 from ligerdiag.model.jobs import Job, Source, parse_answer, render_request
 from ligerdiag.untrusted_files import MAXIMUM_TEXT_BYTES, WALL_FACTOR, WALL_SECONDS, read_untrusted
@@ -51,18 +46,14 @@ def make_text_job(request: TextRequest, name: str) -> Job[None]:
     return Job(
         source=Source(module="HLO text", root="/"),
         name=name,
-        render=lambda log: render_request("text", asdict(request), log),
+        render=lambda log: render_request("text", encode_record(request), log),
         parse=parse,
         timeout=WALL_SECONDS + WALL_FACTOR * request.seconds,
     )
 
 
 def parse_text_request(job: Json) -> TextRequest:
-    """Returns the request of a text worker's job."""
-    request = read_object(job, "request")
-    return TextRequest(
-        text=read_str(request, "text"), proto=read_str(request, "proto"), seconds=read_float(request, "seconds")
-    )
+    return read_record(TextRequest, job, "request")
 
 
 def render_text_answer(request: TextRequest) -> str:

@@ -2,7 +2,6 @@
 
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from ligerdiag.artifacts.cache import Cache
@@ -41,9 +40,7 @@ class Translator:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def translate(self, data: bytes, name: str) -> bytes:

@@ -36,7 +36,7 @@ from ligerdiag.workers.process import WorkerDied, WorkerTimeout
 ANALYSIS_VERSION = 6
 """Part of every cache key; raise it with every change that can change an answer."""
 
-_WORKER_MEMORY = 16 * 2**30
+WORKER_MEMORY = 16 * 2**30
 """Bytes of data of a worker."""
 
 _CALLS_PER_WORKER = 16
@@ -88,7 +88,7 @@ def _compute_in_workers(
         toolchain=describe_interpreter(),
         jobs=workers,
         timeout=timeout,
-        memory_limit=_WORKER_MEMORY,
+        memory_limit=WORKER_MEMORY,
         module=EFFECTS_WORKER,
     ) as readers:
         return _compute_elsewhere(missing, cache_directory, readers)

@@ -1,6 +1,4 @@
-"""Do the schedule and the numbers say the same about an output? Where they do not, one of them is wrong.
-
-Compares what the schedule and the numbers say about an output. If they differ, one of them is wrong: a bug of ours.
+"""Compares what the schedule and the numbers say about an output. If they differ, one of them is wrong: a bug of ours.
 
 | the schedule says | the numbers agree | they say nothing | they disagree |
 |---|---|---|---|

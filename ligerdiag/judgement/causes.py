@@ -1,7 +1,4 @@
-"""One finding per cause: what the rules say of one kernel call at one source line, and which causes are said once for
-many cases.
-
-One finding per cause: joins the findings of one kernel call, at one source line, that goes wrong in one way.
+"""One finding per cause: joins the findings of one kernel call, at one source line, that goes wrong in one way.
 
 1. A rule reports one read in one call of one layer. The author made one mistake, at one line: all findings of the same
    kernel, operand and line of the call that go wrong in the same *way* are one cause, with the readers under it.

@@ -1,12 +1,17 @@
-"""From verdicts, findings and numbers to one status; findings that do not count against a run."""
+"""From verdicts, findings and numbers to one status; findings that do not count against a run.
+
+Every report of a case is made here, once it has its status.
+"""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 from ligerdiag.judgement.agreement import compute_disagreements
 from ligerdiag.judgement.expectation import compute_allowed_outputs, compute_status
 from ligerdiag.judgement.suppressions import Suppressions
-from ligerdiag.model.findings import Finding, ReplayState, Verdict
+from ligerdiag.model.findings import DeviceRun, Finding, Replay, ReplayState, Verdict
+from ligerdiag.model.judged import Inspection, Judged, Refusal
 from ligerdiag.model.report import CaseReport, Status
 from ligerdiag.model.schedule_view import ScheduleFacts
 from ligerdiag.rules.registry import check_measured, find_unsettled
@@ -47,63 +52,101 @@ _WITHOUT_DOUBT = (Status.CLEAN, Status.EXPECTED, Status.ALLOWED, Status.NOTHING)
 
 
 def conclude(
-    report: CaseReport, suppressions: Suppressions | None = None, recorded: ScheduleFacts | None = None
+    judged: Judged,
+    suppressions: Suppressions | None = None,
+    *,
+    replay: Replay | None = None,
+    device: DeviceRun | None = None,
+    recorded: ScheduleFacts | None = None,
+    source_roots: tuple[str, ...] = (),
 ) -> CaseReport:
-    """Returns the report with the findings that numbers add or settle, contradictions, suppressions, and its status.
+    """Returns the report: findings with those that numbers add or settle, contradictions, suppressions, and the status.
 
-    suppressions: None allows nothing. recorded: the baseline's entry for it.
+    suppressions: None allows nothing. recorded: the baseline's entry for it. source_roots: as in `CaseReport`.
     """
-    if report.error:
-        return report
-    measured = Measured(
-        outputs=report.outputs,
-        findings=report.findings,
-        replay=report.replay,
-        device=report.device,
-        facts=ScheduleFacts(outputs=report.outputs, neighbourhoods=report.neighbourhoods),
-        recorded=recorded,
+    match judged.result:
+        case Refusal() as refusal:
+            return _describe_refusal(judged, refusal, source_roots)
+        case Inspection() as inspection:
+            facts = ScheduleFacts(outputs=inspection.outputs, neighbourhoods=inspection.neighbourhoods)
+            measured = Measured(
+                outputs=inspection.outputs,
+                findings=inspection.findings,
+                replay=replay,
+                device=device,
+                facts=facts,
+                recorded=recorded,
+            )
+            return _conclude(judged, inspection, measured, suppressions, source_roots)
+
+
+def _describe_refusal(judged: Judged, refusal: Refusal, source_roots: tuple[str, ...]) -> CaseReport:
+    return CaseReport(
+        **_identify(judged),
+        status=Status.NOT_CHECKED if refusal.is_undone else Status.ERROR,
+        source_roots=source_roots,
+        error=refusal.error,
+        error_exit_code=refusal.exit_code,
+        log_tail=refusal.log_tail,
     )
+
+
+def _conclude(
+    judged: Judged,
+    inspection: Inspection,
+    measured: Measured,
+    suppressions: Suppressions | None,
+    source_roots: tuple[str, ...],
+) -> CaseReport:
+    identity, outputs, replay, device = judged.identity, inspection.outputs, measured.replay, measured.device
     answers = check_measured(measured)
-    findings, failures = answers.findings, (*report.failures, *answers.failures)
+    findings, failures = answers.findings, (*inspection.failures, *answers.failures)
     added = (failure.message for failure in answers.failures)
-    report = replace(
-        report,
-        failures=failures,
-        coverage=replace(report.coverage, not_covered=(*added, *report.coverage.not_covered)),
-    )
+    coverage = replace(inspection.coverage, not_covered=(*added, *inspection.coverage.not_covered))
     if suppressions is not None:
-        findings = suppressions.apply(report.id, findings, report.source_roots)
-    allowed = compute_allowed_outputs(report.outputs, findings)
-    disagreements = compute_disagreements(report.outputs, findings, report.replay, report.device)
+        findings = suppressions.apply(identity.id, findings, source_roots)
+    allowed = compute_allowed_outputs(outputs, findings)
+    disagreements = compute_disagreements(outputs, findings, replay, device)
     unsettled = frozenset(failure.rule for failure in failures) | find_unsettled(
-        replayed=report.replay is not None and report.replay.state is ReplayState.DONE,
-        ran=report.device is not None and not report.device.error,
+        replayed=replay is not None and replay.state is ReplayState.DONE, ran=device is not None and not device.error
     )
 
     def judge(outputs: Mapping[str, Verdict]) -> tuple[Status, str]:
-        rules = report.expected_rules
         return compute_status(
             outputs,
             findings,
-            report.expected,
-            report.coverage,
-            expected_rules=rules,
+            identity.expected,
+            coverage,
+            expected_rules=identity.expected_rules,
             unsettled=unsettled,
             allowed={name: verdict for name, verdict in allowed.items() if outputs.get(name) is verdict},
         )
 
-    status, mismatch = judge(report.outputs)
-    if report.device is not None and report.device.verdicts and status is not Status.UNEXPECTED:
-        on_device = {name: Verdict(word) for name, word in report.device.verdicts.items()}
-        there, why = judge(on_device)
+    status, mismatch = judge(outputs)
+    if device is not None and device.verdicts and status is not Status.UNEXPECTED:
+        there, why = judge({name: Verdict(word) for name, word in device.verdicts.items()})
         if there in (Status.UNEXPECTED, Status.FINDINGS):
-            status, mismatch = there, f"on {report.device.device}: {why}" if why else ""
+            status, mismatch = there, f"on {device.device}: {why}" if why else ""
     if failures and status in _WITHOUT_DOUBT:
         status = Status.INCONCLUSIVE
-    return replace(
-        report,
+    return CaseReport(
+        **_identify(judged),
         status=Status.DISAGREEMENT if disagreements else status,
+        source_roots=source_roots,
+        outputs=outputs,
         findings=findings,
+        failures=failures,
+        coverage=coverage,
+        replay=replay,
+        device=device,
         disagreements=disagreements,
         mismatch=mismatch,
+        neighbourhoods=inspection.neighbourhoods,
+        view=inspection.view,
     )
+
+
+def _identify(judged: Judged) -> dict[str, Any]:
+    """Returns the fields of a report that name it, and what it cost."""
+    identity = {field.name: getattr(judged.identity, field.name) for field in fields(judged.identity)}
+    return {**identity, "seconds": judged.seconds, "cached": judged.cached}

@@ -52,7 +52,6 @@ def list_counted(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def list_allowed(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Returns the findings that are allowed."""
     return tuple(finding for finding in findings if finding.suppressed is not None)
 
 

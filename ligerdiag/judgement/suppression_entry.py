@@ -1,7 +1,5 @@
 """An entry `[[tool.ligerdiag.suppress]]`, and of what a run saw everything: only there an entry can be called unused.
 
-An entry `[[tool.ligerdiag.suppress]]`: which findings it allows.
-
 Every filter that is given must hold. In the globs only `*` and `?` are special: ids are full of brackets.
 
 Of what a run saw everything: only there can a suppression be called unused.

@@ -54,8 +54,6 @@ _NO_CODE = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowComment:
-    """One comment."""
-
     line: int
     """Its line, 1-based."""
     allows: int

@@ -103,8 +103,6 @@ class CallPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPlace:
-    """The place where a value is read."""
-
     line: SourceLine | None
     """None where the HLO does not say it."""
     in_backward: bool = False

@@ -2,23 +2,9 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
-from ligerdiag.codec import (
-    FieldError,
-    Json,
-    as_object,
-    parse_object,
-    read_bool,
-    read_float,
-    read_int,
-    read_int_map,
-    read_list,
-    read_object,
-    read_str,
-    read_str_map,
-    read_strs,
-)
+from ligerdiag.codec import Json, decode_record, encode_record, parse_object, read_object, read_record, read_str
 from ligerdiag.errors import CaseError, CompileError, InputError, LigerdiagError
 
 type Flag = str | int | float | bool
@@ -156,8 +142,8 @@ def make_discover_job(request: DiscoverRequest) -> Job[DiscoverAnswer]:
     return Job(
         source=request.source,
         name=f"`{request.source}`",
-        render=lambda log: render_request(type(request).__name__, asdict(request), log),
-        parse=lambda line: _parse_discovered(parse_answer(line)),
+        render=lambda log: render_request(type(request).__name__, encode_record(request), log),
+        parse=lambda line: decode_record(DiscoverAnswer, parse_answer(line)),
         imports_only=True,
     )
 
@@ -167,8 +153,8 @@ def make_compile_job(request: CompileRequest) -> Job[CompileAnswer]:
     return Job(
         source=request.source,
         name=f"case `{request.case_id}`",
-        render=lambda log: render_request(type(request).__name__, asdict(request), log),
-        parse=lambda line: _parse_compiled(parse_answer(line)),
+        render=lambda log: render_request(type(request).__name__, encode_record(request), log),
+        parse=lambda line: decode_record(CompileAnswer, parse_answer(line)),
         leftovers=(request.scratch, f"{request.scratch}-old"),
     )
 
@@ -180,36 +166,13 @@ def render_request(kind: str, request: Mapping[str, object], log: str) -> str:
 
 def parse_request(job: Json) -> Request:
     """Returns the request of a compile worker's job."""
-    request = read_object(job, "request")
-    source = parse_source(read_object(request, "source"))
-    if read_str(job, "job") == DiscoverRequest.__name__:
-        return DiscoverRequest(source=source)
-    return parse_compile_request(request)
-
-
-def parse_compile_request(request: Json) -> CompileRequest:
-    """Returns the record of a JSON object."""
-    return CompileRequest(
-        source=parse_source(read_object(request, "source")),
-        case_id=read_str(request, "case_id"),
-        target=read_str(request, "target"),
-        description=read_str(request, "description"),
-        compute_capability=read_int(request, "compute_capability"),
-        toolchain=read_str(request, "toolchain"),
-        versions=read_str_map(request, "versions"),
-        environment=read_str_map(request, "environment"),
-        flags=parse_flags(read_object(request, "flags")),
-        fingerprint=read_str(request, "fingerprint"),
-        artifacts=read_str(request, "artifacts"),
-        scratch=read_str(request, "scratch"),
-        not_before=read_float(request, "not_before"),
-        ties=read_strs(request, "ties"),
-    )
+    kind = DiscoverRequest if read_str(job, "job") == DiscoverRequest.__name__ else CompileRequest
+    return read_record(kind, job, "request")
 
 
 def render_answer(answer: Answer) -> str:
     """Returns one line for the parent."""
-    return json.dumps({"answer": asdict(answer)}) + "\n"
+    return json.dumps({"answer": encode_record(answer)}) + "\n"
 
 
 def render_error(error: LigerdiagError) -> str:
@@ -234,68 +197,6 @@ def parse_answer(line: str) -> Json:
     if "error" in fields:
         raise _ERRORS.get(read_str(fields, "kind"), LigerdiagError)(read_str(fields, "error"))
     return read_object(fields, "answer")
-
-
-def parse_cases(items: list[object]) -> tuple[CaseSpec, ...]:
-    """Returns the case records of a JSON array."""
-    return tuple(_parse_case(as_object(item, "case")) for item in items)
-
-
-def parse_flags(fields: Json) -> dict[str, Flag]:
-    """Compiler options of a JSON object."""
-    flags: dict[str, Flag] = {}
-    for name, value in fields.items():
-        if not isinstance(value, str | int | float | bool):
-            raise FieldError(f"expected a plain value for flag `{name}` but got {value!r:.60}")
-        flags[name] = value
-    return flags
-
-
-def parse_source(fields: Json) -> Source:
-    """Returns the source of a JSON object."""
-    return Source(
-        file=read_str(fields, "file"),
-        module=read_str(fields, "module"),
-        root=read_str(fields, "root"),
-        pickled=read_str(fields, "pickled"),
-    )
-
-
-def _parse_discovered(answer: Json) -> DiscoverAnswer:
-    return DiscoverAnswer(
-        cases=parse_cases(read_list(answer, "cases")), dependencies=read_str_map(answer, "dependencies")
-    )
-
-
-def _parse_compiled(answer: Json) -> CompileAnswer:
-    return CompileAnswer(
-        key=read_str(answer, "key"),
-        reused=read_bool(answer, "reused"),
-        dependencies=read_str_map(answer, "dependencies"),
-    )
-
-
-def _parse_case(fields: Json) -> CaseSpec:
-    elsewhere = read_object(fields, "expected_elsewhere")
-    return CaseSpec(
-        id=read_str(fields, "id"),
-        name=read_str(fields, "name"),
-        params=read_strs(fields, "params"),
-        source=parse_source(read_object(fields, "source")),
-        mesh=read_int_map(fields, "mesh"),
-        expected=None if fields.get("expected") is None else _parse_expected(fields, "expected"),
-        expected_rules=None if fields.get("expected_rules") is None else read_strs(fields, "expected_rules"),
-        effects=read_object(fields, "effects"),
-        expected_elsewhere={name: _parse_expected(elsewhere, name) for name in elsewhere},
-        about=read_str(fields, "about"),
-        draws=read_str(fields, "draws"),
-        mitigation=read_str(fields, "mitigation"),
-    )
-
-
-def _parse_expected(fields: Json, name: str) -> str | Mapping[str, str]:
-    value = fields.get(name)
-    return value if isinstance(value, str) else read_str_map(fields, name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

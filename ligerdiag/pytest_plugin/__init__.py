@@ -9,10 +9,6 @@ Hides a log of JAX in a test's own process that has nothing to do with the test.
 2. pytest shows that log beside each failing test. It is left out only on machines without an NVIDIA GPU: with one, it
    says why JAX does not use it.
 3. `LIGERDIAG_DEBUG` keeps it.
-
-For pytest: the fixture `schedule`, which checks a function in one line of a test, and a marker for cases.
-
-Every run of pytest in an environment with ligerdiag loads this file: slow imports wait until they are needed.
 """
 
 import logging

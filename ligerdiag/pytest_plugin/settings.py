@@ -2,7 +2,6 @@
 worker finds.
 """
 
-import difflib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -11,7 +10,7 @@ import pytest
 
 from ligerdiag.api.catalogue import list_cases
 from ligerdiag.cli.exit_codes import FailOn
-from ligerdiag.config import Config, load_config
+from ligerdiag.config import Config, load_config, require_known
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.model.jobs import CaseSpec
 
@@ -86,15 +85,6 @@ def read_marked(node: Any) -> MarkerWords:
         words = dict(marker.kwargs) | words
     require_known(words, tuple(MarkerWords.__annotations__), "the marker `schedule`")
     return MarkerWords(**words)
-
-
-def require_known(words: "Mapping[str, Any]", known: "Sequence[str]", where: str) -> None:
-    """Raises InputError for an unknown word, and names the nearest known one."""
-    for word in words:
-        if word not in known:
-            near = difflib.get_close_matches(word, known, 1)
-            hint = f", did you mean `{near[0]}`" if near else ""
-            raise InputError(f"expected one of {', '.join(known)} in {where} but got `{word}`{hint}")
 
 
 def parse_fail_on(word: str) -> FailOn:

@@ -9,18 +9,14 @@ from ligerdiag.analysis.explain.drift import Drift, NeighbourhoodPair
 from ligerdiag.codec import JsonObject
 from ligerdiag.judgement.bisection import Bisection, BisectionRow
 from ligerdiag.judgement.difference import ComparedSide, Difference, DifferenceReport
-from ligerdiag.model.findings import SourceLine
-from ligerdiag.model.report import SCHEMA_VERSION
 from ligerdiag.model.schedule_view import Neighbourhood, Reader
-from ligerdiag.render.json import compute_version
+from ligerdiag.render.json import label_evidence, make_top, render_place
 
 
 def render_bisections_json(bisections: Sequence[Bisection], *, exit_code: int | None = None, version: str = "") -> str:
     """Returns one JSON object, ASCII only, with a final newline. exit_code, version: as in `render_json`."""
     top: JsonObject = {
-        "schema": SCHEMA_VERSION,
-        "version": version or compute_version(),
-        "exit_code": exit_code,
+        **make_top(exit_code=exit_code, version=version),
         "bisections": [_bisection(one) for one in bisections],
     }
     return json.dumps(top, indent=2, allow_nan=False) + "\n"
@@ -52,7 +48,7 @@ def _row(row: BisectionRow) -> JsonObject:
         "outputs": {name: verdict.value for name, verdict in row.outputs.items()},
         "cells": dict(row.cells),
         "replay": row.replay,
-        "evidence": [{"label": label, "text": text} for label, text in row.evidence],
+        "evidence": label_evidence(row.evidence),
         "error": row.error,
         "artifact": row.artifact,
     }
@@ -61,9 +57,7 @@ def _row(row: BisectionRow) -> JsonObject:
 def render_differences_json(report: DifferenceReport, *, exit_code: int | None = None, version: str = "") -> str:
     """Returns one JSON object, ASCII only, with a final newline. exit_code, version: as in `render_json`."""
     top: JsonObject = {
-        "schema": SCHEMA_VERSION,
-        "version": version or compute_version(),
-        "exit_code": exit_code,
+        **make_top(exit_code=exit_code, version=version),
         "seconds": round(report.seconds, 6),
         "interrupted": report.interrupted,
         "notes": list(report.notes),
@@ -119,7 +113,7 @@ def _neighbourhood(one: Neighbourhood | None) -> JsonObject | None:
         return None
     return {
         "fate": one.fate.value,
-        "source": _source(one.source),
+        "source": render_place(one.source),
         "shape": one.shape,
         "bytes": one.size,
         "copied_by": list(one.copied_by),
@@ -135,7 +129,7 @@ def _reader(reader: Reader | None) -> JsonObject | None:
         "reads": reader.origin.value,
         "opcode": reader.opcode,
         "op_name": reader.op_name,
-        "source": _source(reader.source),
+        "source": render_place(reader.source),
         "within": reader.within or "",
     }
 
@@ -146,9 +140,5 @@ def _change(change: Drift) -> JsonObject:
         "text": change.text,
         "matters": not change.is_minor,
         "output": change.output,
-        "source": _source(change.source),
+        "source": render_place(change.source),
     }
-
-
-def _source(source: SourceLine | None) -> JsonObject | None:
-    return source and {"file": source.file, "line": source.line or None, "function": source.function}

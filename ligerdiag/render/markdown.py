@@ -1,6 +1,4 @@
-"""The report as Markdown, for the page of a job or a comment; text of others stands in it as code.
-
-The report as Markdown, for the page of a job or a comment: what needs attention first, the rest folded.
+"""The report as Markdown, for the page of a job or a comment: what needs attention first, the rest folded.
 
 What stands in the report is code, spans or blocks, so that no name in it is markup. Where the text would be longer than a
 limit, fewer rows and findings are shown, and the page says how many are left out.

@@ -1,10 +1,6 @@
 """A rule's page: Markdown for docs/rules/, the same words for `ligerdiag explain`.
 
 `python -m ligerdiag.render.rule_page docs/rules` writes the pages; `--check` says which are stale and exits with 1.
-
-A rule's page: Markdown for docs/rules/, the same words for `ligerdiag explain`.
-
-`python -m ligerdiag.render.rule_page docs/rules` writes the pages; `--check` says which are stale and exits with 1.
 """
 
 import sys

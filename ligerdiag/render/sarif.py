@@ -1,8 +1,6 @@
 """The report as SARIF 2.1.0, for code hosts and editors: one result for each cause and trouble of each case on each
 target.
 
-One SARIF result for each cause (see `causes`) and trouble of each case on each target; nothing is left out.
-
 1. A result that does not count, because it is allowed or the case expects it, has a suppression with its reason; all
    others say that they have none, for a run has to say it of all its results or of none.
 2. A result has a fingerprint `ligerdiag/v1` of the parts that stay the same when the code around it moves and XLA

@@ -30,23 +30,24 @@ def main() -> None:
 
 def _answer(questions: TextIO, answers: TextIO, refused: tuple[str, ...]) -> None:
     from ligerdiag.artifacts.cache import Cache
+    from ligerdiag.codec import parse_record
     from ligerdiag.dumps.translate import Translator
     from ligerdiag.inspection.module import ModuleInspector, compute_budget_seconds
-    from ligerdiag.sandbox.messages import Done, Question, Ready, Setup, parse_message, render_message
+    from ligerdiag.sandbox.messages import Done, Question, Ready, Setup, render_message
 
     def say(record: object) -> None:
         answers.write(render_message(record))
         answers.flush()
 
     say(Ready(refused=refused))
-    setup = parse_message(Setup, questions.readline())
+    setup = parse_record(Setup, questions.readline())
     cache = Cache(Path("cache"))
     effects = cache.root / "effects"
     link_entries(setup.cache / "effects", effects)
     with Translator(cache=cache, timeout=setup.request.timeout) as translator:
         inspector = ModuleInspector(request=setup.request, translate=translator.translate, effects_cache=effects)
         for line in questions:
-            question = parse_message(Question, line)
+            question = parse_record(Question, line)
             limit_processor(compute_budget_seconds(setup.request, question.subject))
             if isinstance(question.subject, Path):
                 outcome = inspector.inspect_artifact(question.subject)

@@ -18,23 +18,22 @@ from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
 from time import monotonic
-from types import TracebackType
 from typing import Self
 
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.artifacts.store import ScratchFolder
-from ligerdiag.codec import RecordError
+from ligerdiag.codec import FieldError, parse_record
 from ligerdiag.dumps.find import ModuleFiles
 from ligerdiag.errors import ArtifactError, LigerdiagError
 from ligerdiag.inspection.module import (
     InspectionRequest,
     ModuleOutcome,
     compute_budget_seconds,
-    create_artifact_report,
-    create_module_report,
-    describe_error,
+    describe_artifact,
+    describe_module,
 )
-from ligerdiag.sandbox.messages import Done, Question, Ready, Setup, parse_message, render_message
+from ligerdiag.model.judged import refuse
+from ligerdiag.sandbox.messages import Done, Question, Ready, Setup, render_message
 from ligerdiag.toolchains.toolchain import describe_interpreter, worker_environment
 from ligerdiag.untrusted_files import SANDBOX_ANSWER_BYTES, WALL_FACTOR, WALL_SECONDS, read_untrusted
 
@@ -62,9 +61,7 @@ class SandboxedInspector:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._drop()
         if self._scratch is not None:
             self._scratch.remove()
@@ -87,26 +84,23 @@ class SandboxedInspector:
 
     def inspect_module(self, files: ModuleFiles) -> ModuleOutcome:
         """Judges a module of a dump. What goes wrong with it is in its report, the end of the process too."""
-        unknown = create_module_report(files)
+        identity = describe_module(files)
         try:
             outcome = self._ask(_make_absolute(files))
         except ChildEnded as end:
-            return ModuleOutcome(report=describe_error(unknown, _explain(files.id, end)))
-        report = outcome.report
-        return outcome if report is None else replace(outcome, report=replace(report, artifact=unknown.artifact))
+            return ModuleOutcome(judged=refuse(identity, _explain(files.id, end)))
+        return _rename(outcome, artifact=identity.artifact)
 
     def inspect_artifact(self, directory: Path) -> ModuleOutcome:
         """Judges an artifact. What goes wrong with it is in its report, the end of the process too."""
-        unknown, absolute = create_artifact_report(directory), directory.absolute()
+        identity, absolute = describe_artifact(directory), directory.absolute()
         try:
             outcome = self._ask(absolute)
         except ChildEnded as end:
-            return ModuleOutcome(report=describe_error(unknown, _explain(str(directory), end)))
-        report = outcome.report
-        if report is None:
-            return outcome
-        name = unknown.id if report.id == str(absolute) else report.id
-        return replace(outcome, report=replace(report, id=name, artifact=unknown.artifact))
+            return ModuleOutcome(judged=refuse(identity, _explain(str(directory), end)))
+        if outcome.judged is not None and outcome.judged.identity.id == str(absolute):
+            outcome = _rename(outcome, id=identity.id)
+        return _rename(outcome, artifact=identity.artifact)
 
     def _ask(self, subject: ModuleFiles | Path) -> ModuleOutcome:
         is_fresh = self._child is None or not self._child.is_ready
@@ -165,8 +159,8 @@ class _Child:
         try:
             data = read_untrusted(question.answer, SANDBOX_ANSWER_BYTES, follow=False)
             question.answer.unlink()
-            return parse_message(ModuleOutcome, data)
-        except (ArtifactError, OSError, RecordError) as error:
+            return parse_record(ModuleOutcome, data)
+        except (ArtifactError, OSError, FieldError) as error:
             raise ChildEnded(f"gave no answer: {error}") from error
 
     def end(self) -> None:
@@ -203,8 +197,8 @@ class _Child:
                 raise ChildEnded("gave an answer without end")
         line, _, self._buffer = self._buffer.partition(b"\n")
         try:
-            return parse_message(kind, line)
-        except RecordError as error:
+            return parse_record(kind, line)
+        except FieldError as error:
             raise ChildEnded(f"gave no answer: {error}") from error
 
     def _make_end(self) -> ChildEnded:
@@ -222,6 +216,13 @@ class _Child:
             log.seek(max(0, self._log.stat().st_size - _LOG_BYTES))
             lines = log.read().decode(errors="replace").strip().splitlines()
         return lines[-1].strip() if lines else ""
+
+
+def _rename(outcome: ModuleOutcome, **names: str) -> ModuleOutcome:
+    """Returns the outcome with names as the user wrote them: the process was asked with absolute paths."""
+    if outcome.judged is None:
+        return outcome
+    return replace(outcome, judged=replace(outcome.judged, identity=replace(outcome.judged.identity, **names)))
 
 
 def _make_absolute(files: ModuleFiles) -> ModuleFiles:

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from ligerdiag.codec import RecordError, decode_record, encode_record
+from ligerdiag.codec import encode_record
 from ligerdiag.dumps.find import ModuleFiles
 from ligerdiag.inspection.module import InspectionRequest
 
@@ -44,15 +44,4 @@ class Done:
 
 
 def render_message(record: object) -> str:
-    """Returns one line."""
     return json.dumps(encode_record(record)) + "\n"
-
-
-def parse_message[A](kind: type[A], text: str | bytes) -> A:
-    """Returns the record; raises RecordError when the text is none of that kind."""
-    try:
-        return decode_record(kind, json.loads(text))
-    except RecordError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise RecordError(f"expected JSON of {kind.__name__}: {error}") from error

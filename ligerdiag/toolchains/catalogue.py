@@ -19,9 +19,9 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from ligerdiag.codec import FieldError, Json, as_object, read_object, read_str, read_strs
+from ligerdiag.codec import FieldError, Json, as_object, read_object, read_record, read_str, read_strs
 from ligerdiag.errors import InputError
-from ligerdiag.model.jobs import Flag, parse_flags
+from ligerdiag.model.jobs import Flag
 
 DIRECTORY = Path(__file__).parent / "targets"
 SUFFIX = ".pbtxt"
@@ -238,6 +238,6 @@ def _parse_entry(name: str, entry: Json) -> ToolchainSpec:
         about=read_str(entry, "about"),
         python=read_str(entry, "python"),
         packages=packages,
-        options=parse_flags(read_object(entry, "options")),
+        options=read_record(Mapping[str, Flag], entry, "options"),
         unknown_target_fields=read_strs(entry, "unknown_target_fields"),
     )

@@ -1,7 +1,5 @@
 """Environments of the table's toolchains: made by uv when they are first needed, and kept.
 
-Environments of the table's toolchains: made by uv when they are first needed, and kept.
-
     <cache>/toolchains/<name>-<hash of Python and pins>/    one environment, with Python and every package as pinned
 
 1. An environment is made beside its place and moved there by one rename: no process sees it half made. The process that

@@ -1,13 +1,11 @@
 """Worker side: answers each job with one line, forks a worker for each socket it is sent, and ends with its parent.
 
-Worker side: a process with everything imported that forks a worker for each socket it is sent.
-
 1. A fork copies one thread alone: a lock that another thread holds stays locked for ever. So a process forks only while
    it has one thread and JAX has no backend, whose threads and devices a copy could not use.
 2. The parent sends one byte with three descriptors: the worker's socket, a pipe for how it ended, and its first log. On
-   the socket waits a line with what the worker has for itself: its folder, and the variables that no import looks at. The
-   worker says its process id, once it leads a session of its own; what it returned or was killed by goes to the pipe, as
-   a line.
+   the socket waits a line with what the worker has for itself: its folder, the variables that no import looks at, and
+   its module, where that is not the template's: its `prepare` imports the rest. The worker says its process id, once it
+   leads a session of its own; what it returned or was killed by goes to the pipe, as a line.
 3. The template ends with its own parent, when the socket closes; its workers notice.
 
 Worker side: takes one job per line and answers each with one line, in workers of every kind.
@@ -25,6 +23,7 @@ Worker side: takes one job per line and answers each with one line, in workers o
 """
 
 import gc
+import importlib
 import json
 import os
 import resource
@@ -52,6 +51,11 @@ _OWN = frozenset(
 )
 _OWN_PREFIXES = ("PYTEST_", "GITHUB_", "CI_")
 
+type Answerer = Callable[[Json, Path], str]
+"""From a job and its log to one line; a LigerdiagError becomes the line instead."""
+type Work = Callable[[socket.socket, Answerer | None], None]
+"""Answers the jobs of a socket, by the given answerer in place of the template's."""
+
 
 def can_fork() -> bool:
     """Returns whether this process may be forked; see 1."""
@@ -65,7 +69,7 @@ def can_fork() -> bool:
 
 def _becomes_single() -> bool:
     """Returns whether there is one thread; one that was joined may take a moment to be gone."""
-    for _ in range(50):
+    for _ in range(100):
         if len(os.listdir("/proc/self/task")) == 1:
             return True
         time.sleep(0.01)
@@ -77,7 +81,7 @@ def _has_backend() -> bool:
     return bridge is not None and bool(getattr(bridge, "_backends", True))
 
 
-def serve_forks(control: socket.socket, work: Callable[[socket.socket], None]) -> None:
+def serve_forks(control: socket.socket, work: Work) -> None:
     """Forks a worker that does `work` for each request, until the control socket closes."""
     gc.collect()
     gc.freeze()  # the copies share what is never freed
@@ -101,7 +105,7 @@ def _fork(
     events: selectors.BaseSelector,
     control: socket.socket,
     descriptors: list[int],
-    work: Callable[[socket.socket], None],
+    work: Work,
 ) -> None:
     jobs, status, log = descriptors
     sys.stdout.flush()
@@ -121,7 +125,7 @@ def _fork(
     events.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, status))
 
 
-def _run_worker(jobs: int, log: int, work: Callable[[socket.socket], None]) -> NoReturn:
+def _run_worker(jobs: int, log: int, work: Work) -> NoReturn:
     code = 1
     try:
         os.setsid()
@@ -129,9 +133,10 @@ def _run_worker(jobs: int, log: int, work: Callable[[socket.socket], None]) -> N
         os.dup2(log, 2)
         os.close(log)
         channel = socket.socket(fileno=jobs)
-        _equip(channel)
+        module = _equip(channel)
+        answer = importlib.import_module(module).prepare() if module else None
         channel.sendall(render_ready(os.getpid(), forks=False))
-        work(channel)
+        work(channel, answer)
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
@@ -149,13 +154,14 @@ def is_own(name: str) -> bool:
     return name in _OWN or name.startswith(_OWN_PREFIXES)
 
 
-def render_equipment(environment: Mapping[str, str], folder: Path) -> bytes:
-    """The line that waits on a new worker's socket; see 2. folder: its current one."""
+def render_equipment(environment: Mapping[str, str], folder: Path, module: str = "") -> bytes:
+    """Returns the line that waits on a new worker's socket; see 2. folder: its current one."""
     own = {name: value for name, value in environment.items() if is_own(name)}
-    return (json.dumps({"own": own, "folder": str(folder)}) + "\n").encode()
+    return (json.dumps({"own": own, "folder": str(folder), "module": module}) + "\n").encode()
 
 
-def _equip(channel: socket.socket) -> None:
+def _equip(channel: socket.socket) -> str:
+    """Returns the worker's module; empty for the template's own."""
     line = b""
     while not line.endswith(b"\n"):
         block = channel.recv(1 << 16)
@@ -169,6 +175,7 @@ def _equip(channel: socket.socket) -> None:
     os.environ.update(own)
     os.chdir(read_str(fields, "folder"))
     tempfile.tempdir = None
+    return read_str(fields, "module")
 
 
 def _report(pid: int, status: int) -> None:
@@ -182,9 +189,6 @@ def _report(pid: int, status: int) -> None:
 
 OOM_SCORE = "800"
 
-type Answerer = Callable[[Json, Path], str]
-"""From a job and its log to one line; a LigerdiagError becomes the line instead."""
-
 
 def serve(prepare: Callable[[], Answerer], *, starts_nothing: bool = False) -> None:
     """Forks workers, or answers jobs, until the socket closes. `prepare` does the slow imports, before it is ready.
@@ -195,14 +199,16 @@ def serve(prepare: Callable[[], Answerer], *, starts_nothing: bool = False) -> N
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     _prefer_for_oom()
-    _limit_memory()
     end_watch = watch_parent()
     answer = prepare()
     end_watch()
     forks = not os.environ.pop(FRESH_VARIABLE, "") and can_fork()
     channel.sendall(render_ready(os.getpid(), forks=forks))
     if forks:
-        serve_forks(channel, lambda jobs: _answer_jobs(jobs, answer, starts_nothing=starts_nothing))
+        serve_forks(
+            channel,
+            lambda jobs, other: _answer_jobs(jobs, other or answer, starts_nothing=starts_nothing and other is None),
+        )
     else:
         _answer_jobs(channel, answer, starts_nothing=starts_nothing)
 

@@ -18,7 +18,6 @@ from pathlib import Path
 from queue import SimpleQueue
 from shutil import rmtree
 from threading import Lock
-from types import TracebackType
 from typing import Self
 
 from ligerdiag.artifacts.cache import Cache, find_cache_root
@@ -34,7 +33,8 @@ from ligerdiag.workers.process import (
     WorkerProcess,
     WorkerTimeout,
 )
-from ligerdiag.workers.starts import WorkerStarts
+from ligerdiag.workers.shared_templates import Kind
+from ligerdiag.workers.starts import Templates
 
 COMPILE_WORKER = "ligerdiag.compile.worker"
 LOG_LINES = 20
@@ -55,11 +55,14 @@ class Pool:
         module: str = COMPILE_WORKER,
         environment: Mapping[str, str] | None = None,
         forks: bool = True,
+        templates: Templates | None = None,
+        template: str = "",
     ) -> None:
         """jobs: workers at most, by default one per core. timeout: seconds for one job. memory_limit: bytes a worker.
 
         module: what a worker runs. environment: variables over those of a compile worker. forks: whether a worker may
-        be forked from a process that has done the imports.
+        be forked from a process that has done the imports. templates: those of the run, which stay when the pool ends.
+        template: the module of the template, where the workers are forked from one of another module.
         """
         self._cache = cache
         self.toolchain = toolchain or current_toolchain()
@@ -79,7 +82,10 @@ class Pool:
             variables[FRESH_VARIABLE] = "1"
         self._executor = ThreadPoolExecutor(self.jobs, thread_name_prefix="ligerdiag-worker")
         self._start_log = self._logs / "start.log"
-        self._starts = WorkerStarts(self.toolchain.python, module, variables, self._start_log)
+        self._module = module
+        self._kind = Kind(python=self.toolchain.python, module=template or module, environment=variables)
+        self._templates = templates or Templates()
+        self._shares_templates = templates is not None
         self._numbers = count()
         self._lock = Lock()
         self._idle: list[tuple[WorkerProcess, Source]] = []
@@ -94,9 +100,7 @@ class Pool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def submit[A](self, job: Job[A], on_start: Callable[[], None] | None = None) -> Future[A]:
@@ -129,11 +133,12 @@ class Pool:
             workers = list(self._workers)
         for worker in workers:
             worker.kill()
-        self._starts.kill()
+        self._templates.kill_importing(self._kind)
         self._executor.shutdown(wait=True, cancel_futures=True)
         for worker in workers:
             worker.close()
-        self._starts.close()
+        if not self._shares_templates:
+            self._templates.close()
         self._folder.remove()
 
     def _run[A](self, job: Job[A], on_start: Callable[[], None] | None) -> A:
@@ -211,7 +216,7 @@ class Pool:
         if self._is_closed:
             raise LigerdiagError("the workers were ended")
         try:
-            worker = self._starts.start(log)
+            worker = self._templates.start_worker(self._kind, self._module, log, self._start_log)
         except OSError as error:
             raise CompileError(f"cannot start a worker with `{self.toolchain.python}`: {error}") from error
         with self._lock:

@@ -75,13 +75,13 @@ class WorkerProcess:
 
     def __init__(self, process: Process, channel: socket.socket) -> None:
         self._process = process
-        self._channel = channel
+        self.channel = channel
         self._buffer = b""
 
     @property
     def is_alive(self) -> bool:
         """Returns whether the process runs and has sent no unrequested output."""
-        silent = not self._buffer and not select.select([self._channel], [], [], 0)[0]
+        silent = not self._buffer and not select.select([self.channel], [], [], 0)[0]
         return silent and self._process.poll() is None
 
     def wait_until_ready(self) -> tuple[int, bool]:
@@ -95,9 +95,9 @@ class WorkerProcess:
 
     def ask(self, line: str, timeout: float) -> str:
         """Sends the line and returns the worker's; WorkerDied or WorkerTimeout instead."""
-        self._channel.settimeout(timeout)
+        self.channel.settimeout(timeout)
         try:
-            self._channel.sendall(line.encode())
+            self.channel.sendall(line.encode())
         except OSError as error:
             raise self._make_end() from error
         return self._read_line(timeout)
@@ -112,7 +112,7 @@ class WorkerProcess:
         """Ends the worker and waits until it is gone."""
         self.kill()
         with suppress(OSError):
-            self._channel.close()
+            self.channel.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=5)
 
@@ -120,10 +120,10 @@ class WorkerProcess:
         end = monotonic() + timeout
         while b"\n" not in self._buffer:
             remaining = end - monotonic()
-            if remaining <= 0 or not select.select([self._channel], [], [], remaining)[0]:
+            if remaining <= 0 or not select.select([self.channel], [], [], remaining)[0]:
                 raise WorkerTimeout(f"was ended after {timeout:g} s")
             try:
-                block = self._channel.recv(1 << 16)
+                block = self.channel.recv(1 << 16)
             except ConnectionError:
                 block = b""
             if not block:

@@ -17,7 +17,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from threading import Lock, Thread
 
@@ -40,11 +40,22 @@ MAXIMUM = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """What the workers of one template have in common."""
+    """The properties that the workers of one template have in common."""
 
     python: str
     module: str
+    """The module that the template runs."""
     environment: Mapping[str, str]
+
+    @property
+    def common(self) -> dict[str, str]:
+        """Returns the environment without what each worker has for itself."""
+        return {name: value for name, value in self.environment.items() if not is_own(name)}
+
+    @property
+    def name(self) -> str:
+        """Returns the same text for equal kinds."""
+        return json.dumps(asdict(replace(self, environment=self.common)), sort_keys=True)
 
 
 def connect(kind: Kind) -> socket.socket | None:
@@ -65,8 +76,7 @@ def send_request(control: socket.socket, descriptors: list[int], kind: Kind | No
     """Asks a template, or whoever keeps templates of every kind, for a fork."""
     socket.send_fds(control, [FORK_REQUEST], descriptors)
     if kind is not None:
-        common = {name: value for name, value in kind.environment.items() if not is_own(name)}
-        control.sendall(json.dumps(asdict(kind) | {"environment": common}).encode())
+        control.sendall(kind.name.encode())
         control.close()
 
 
@@ -132,10 +142,9 @@ class _Keeper:
                     os.close(descriptor)
 
     def _pass_on(self, kind: Kind, descriptors: list[int]) -> None:
-        name = json.dumps(asdict(kind), sort_keys=True)
         with self._lock:
-            slot = self._slots.pop(name, None) or _Slot()
-            self._slots[name] = slot
+            slot = self._slots.pop(kind.name, None) or _Slot()
+            self._slots[kind.name] = slot
             self._forget_oldest()
         with slot.lock:
             if not slot.is_tried:

@@ -1,8 +1,10 @@
 """Parent side: starts workers that nothing has touched before, isolated as `process` (2) says.
 
-1. The first process does the slow imports, once, and is the template that forks every worker; see `loop`.
+1. The first process of a kind does the slow imports, once, and is the template that forks every worker; see `loop`.
 2. Where it says that it cannot be forked, it is the worker, and the next one is a process of its own again.
-3. Where another process keeps templates for many runs, a fork of those is taken; see `shared_templates`.
+3. The pools of one run may share their templates. A worker may run another module than its template: it imports the
+   rest itself.
+4. Where another process keeps templates for many runs, a fork of those is taken; see `shared_templates`.
 """
 
 import os
@@ -10,93 +12,121 @@ import select
 import signal
 import socket
 import subprocess
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from time import monotonic
+from typing import Self
 
 from ligerdiag.workers.loop import render_equipment
-from ligerdiag.workers.process import WorkerDied, WorkerProcess, WorkerTimeout
+from ligerdiag.workers.process import FRESH_VARIABLE, WorkerDied, WorkerProcess, WorkerTimeout
 from ligerdiag.workers.shared_templates import Kind, connect, send_request, start_process
 
 _GONE = -signal.SIGKILL
 
 
-class WorkerStarts:
-    """Starts the workers of one pool; its methods may be called from several threads."""
+class Templates:
+    """The templates of a run, one for each kind; a context manager. Its methods may be called from several threads."""
 
-    def __init__(self, python: str, module: str, environment: Mapping[str, str], log: Path) -> None:
-        """module: the Python module that a worker runs. log: gets what the imports print."""
-        self._kind = Kind(python=python, module=module, environment=dict(environment))
-        self._log = log
+    def __init__(self) -> None:
         self._lock = Lock()
-        self._template: _Template | None = None
-        self._starting: WorkerProcess | None = None
+        self._starts: dict[str, _Start] = {}
 
-    def start(self, log: Path) -> WorkerProcess:
-        """Returns a worker that is ready; what it prints before its first job goes to `log`.
+    def __enter__(self) -> Self:
+        return self
 
-        Raises OSError where no process can be started, and what `WorkerProcess.wait_until_ready` raises.
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start_worker(self, kind: Kind, module: str, log: Path, start_log: Path) -> WorkerProcess:
+        """Returns a worker that is ready and runs `module`, which need not be the template's.
+
+        log: gets what it prints before its first job. start_log: gets what the imports of a template print. Raises
+        OSError where no process can be started, and what `WorkerProcess.wait_until_ready` raises.
         """
-        shared = connect(self._kind)
+        shared = connect(kind)
         if shared is not None:
             with suppress(OSError, WorkerDied, WorkerTimeout):
-                return _fork(shared, log, self._kind, is_shared=True)
+                return _fork(shared, log, kind, module, is_shared=True)
+        return self._find(kind).start_worker(kind, module, log, start_log)
+
+    def kill_importing(self, kind: Kind) -> None:
+        """Ends the template of that kind if it is still importing."""
+        self._find(kind).kill_importing()
+
+    def close(self) -> None:
+        """Ends all templates, and waits until they are gone."""
+        with self._lock:
+            starts = list(self._starts.values())
+        for start in starts:
+            start.close()
+
+    def _find(self, kind: Kind) -> "_Start":
+        with self._lock:
+            return self._starts.setdefault(kind.name, _Start())
+
+
+class _Start:
+    """Starts the workers of one kind."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._template: WorkerProcess | None = None
+        self._importing: WorkerProcess | None = None
+
+    def start_worker(self, kind: Kind, module: str, log: Path, start_log: Path) -> WorkerProcess:
         with self._lock:
             if self._template is not None:
                 with suppress(OSError, WorkerDied):
-                    return _fork(self._template.channel, log, self._kind)
-                self._template.worker.close()  # it was ended from outside
+                    return _fork(self._template.channel, log, kind, module)
+                self._template.close()  # it was ended from outside
                 self._template = None
-            process, channel = start_process(self._kind, self._log)
-            worker = WorkerProcess(process, channel)
-            self._starting = worker
-            try:
-                _, forks = worker.wait_until_ready()
-            except BaseException:
+            worker, forks = self._start(kind, start_log)
+            if forks:
+                self._template = worker
+                try:
+                    return _fork(worker.channel, log, kind, module)
+                except OSError as error:
+                    raise WorkerDied("was not forked: its template is gone") from error
+            if module != kind.module:
                 worker.close()
-                raise
-            finally:
-                self._starting = None
-            if not forks:
-                return worker
-            self._template = _Template(worker, channel)
-            try:
-                return _fork(channel, log, self._kind)
-            except OSError as error:
-                raise WorkerDied("was not forked: its template is gone") from error
+                worker, _ = self._start(
+                    replace(kind, module=module, environment={**kind.environment, FRESH_VARIABLE: "1"}), start_log
+                )
+            return worker
 
-    def kill(self) -> None:
-        """Ends the template, also one that is still importing."""
-        for worker in (self._starting, None if self._template is None else self._template.worker):
-            if worker is not None:
-                worker.kill()
+    def kill_importing(self) -> None:
+        if self._importing is not None:
+            self._importing.kill()
 
     def close(self) -> None:
-        """Ends the template and waits until it is gone."""
-        self.kill()
+        self.kill_importing()
         with self._lock:
             if self._template is not None:
-                self._template.worker.close()
+                self._template.close()
                 self._template = None
 
+    def _start(self, kind: Kind, log: Path) -> tuple[WorkerProcess, bool]:
+        worker = WorkerProcess(*start_process(kind, log))
+        self._importing = worker
+        try:
+            return worker, worker.wait_until_ready()[1]
+        except BaseException:
+            worker.close()
+            raise
+        finally:
+            self._importing = None
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Template:
-    worker: WorkerProcess
-    channel: socket.socket
 
-
-def _fork(control: socket.socket, log: Path, kind: Kind, *, is_shared: bool = False) -> WorkerProcess:
+def _fork(control: socket.socket, log: Path, kind: Kind, module: str, *, is_shared: bool = False) -> WorkerProcess:
     """A copy of the template behind the socket; OSError or WorkerDied where there is none."""
     ours, theirs = socket.socketpair()
     status, their_status = os.pipe()
     process = ForkedProcess(status)
     worker = WorkerProcess(process, ours)
     try:
-        ours.sendall(render_equipment(kind.environment, log.parent))
+        ours.sendall(render_equipment(kind.environment, log.parent, "" if module == kind.module else module))
         with theirs, log.open("ab") as output:
             descriptors = [theirs.fileno(), their_status, output.fileno()]
             send_request(control, descriptors, kind if is_shared else None)
@@ -119,11 +149,9 @@ class ForkedProcess:
         self._code: int | None = None
 
     def poll(self) -> int | None:
-        """As in `Process`."""
         return self._code if self._code is not None else self._read(0)
 
     def wait(self, timeout: float | None = None) -> int:
-        """As in `Process`."""
         end = None if timeout is None else monotonic() + timeout
         while self._code is None:
             self._read(None if end is None else max(0.0, end - monotonic()))

@@ -2,7 +2,8 @@
 
 import pytest
 
-from ligerdiag.inspection.artifact import Inspection, inspect_artifact
+from ligerdiag.inspection.artifact import inspect_artifact
+from ligerdiag.model.judged import Inspection
 from tests.analysis import compiled
 from tests.analysis.compiled import Compiler, Program
 

@@ -4,19 +4,20 @@ import pytest
 
 from ligerdiag.api import conclude
 from ligerdiag.cli.exit_codes import FailOn, compute_exit_code
-from ligerdiag.model.findings import Attribution, ReplayState, Verdict
+from ligerdiag.errors import CompileError
+from ligerdiag.model.findings import Attribution, Replay, ReplayState, Verdict
+from ligerdiag.model.judged import Identity, leave_undone, refuse
 from ligerdiag.model.report import CaseReport, Status
 from ligerdiag.render.terminal.terminal import render_terminal
-from tests.report.samples import make_case, make_device, make_numbers, make_refused, make_replay, make_report
+from tests.report.samples import make_device, make_judged, make_numbers, make_refused, make_replay, make_report
 
 OUTPUTS = {"w": Verdict.STALE, "loss": Verdict.FRESH}
 STALE = {"w": make_numbers(Attribution.STALE), "loss": make_numbers()}
 CONTRARY = {"w": make_numbers(), "loss": make_numbers()}
 
 
-def judged(**changes: object) -> CaseReport:
-    """As a case is before its status is known: without anything that is not covered."""
-    return make_case(status=Status.ERROR, outputs=OUTPUTS, coverage=make_case().coverage, **changes)
+def judge(expected: object, replay: Replay | None) -> CaseReport:
+    return conclude(make_judged(outputs=OUTPUTS, expected=expected), replay=replay)
 
 
 def code_of(case: CaseReport) -> int:
@@ -24,39 +25,39 @@ def code_of(case: CaseReport) -> int:
 
 
 def test_numbers_that_agree_leave_the_status_to_the_expectation() -> None:
-    case = conclude(judged(expected="hazard", replay=make_replay(STALE)))
+    case = judge("hazard", make_replay(STALE))
     assert (case.status, case.disagreements, code_of(case)) == (Status.EXPECTED, (), 0)
 
 
 @pytest.mark.parametrize("expected", [None, "fresh", "hazard", {"w": "stale"}])
 def test_a_disagreement_is_3_whatever_was_expected(expected: object) -> None:
-    case = conclude(judged(expected=expected, replay=make_replay(CONTRARY)))
+    case = judge(expected, make_replay(CONTRARY))
     assert case.status is Status.DISAGREEMENT
     assert [one.output for one in case.disagreements] == ["w"]
     assert code_of(case) == 3
 
 
 def test_a_mismatch_is_still_told_beside_a_disagreement() -> None:
-    case = conclude(judged(expected={"w": "fresh"}, replay=make_replay(CONTRARY)))
+    case = judge({"w": "fresh"}, make_replay(CONTRARY))
     assert case.mismatch == "expected `w` fresh but it is stale"
 
 
 def test_what_was_not_replayed_changes_nothing() -> None:
     refused = make_refused(ReplayState.TOO_LARGE, "42 s")
     for replay in (None, refused):
-        assert conclude(judged(expected="hazard", replay=replay)).status is Status.EXPECTED
+        assert judge("hazard", replay).status is Status.EXPECTED
 
 
 def test_a_case_that_could_not_be_analysed_stays_so() -> None:
-    case = make_case(status=Status.ERROR, error="aborted", error_exit_code=3, outputs={})
-    assert conclude(case) is case
+    case = conclude(refuse(Identity(id="a", target="h100"), CompileError("aborted", "the log")))
+    assert (case.status, case.error, case.error_exit_code, case.log_tail) == (Status.ERROR, "aborted", 3, "the log")
+    assert conclude(leave_undone(Identity(id="a", target="h100"), "ended")).status is Status.NOT_CHECKED
 
 
 def on_device(expected: object) -> CaseReport:
     """Fresh by the schedule for the described GPU, and stale by the one that the device made for itself."""
     fresh = {"input": Verdict.FRESH, "loss": Verdict.FRESH}
-    case = make_case(status=Status.ERROR, outputs=fresh, findings=(), expected=expected, device=make_device())
-    return conclude(case)
+    return conclude(make_judged(outputs=fresh, expected=expected), device=make_device())
 
 
 def test_a_device_that_has_another_schedule_can_be_stale_where_nothing_else_is() -> None:

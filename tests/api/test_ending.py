@@ -7,17 +7,15 @@ import pytest
 from ligerdiag import api
 from ligerdiag.api.judging import Run
 from ligerdiag.ending import Ending
+from ligerdiag.errors import CompileError
 from ligerdiag.model.findings import DeviceRun, Replay, ReplayState, Verdict
 from ligerdiag.model.jobs import CaseSpec, Source
-from ligerdiag.model.report import CaseReport, Progress, Status
+from ligerdiag.model.judged import Identity, refuse
+from ligerdiag.model.report import Progress, Status
+from tests.report.samples import make_judged
 
 SOURCE = Source(file="/mine.py", root="/")
 WHY = "the run was ended by SIGTERM before its turn"
-
-
-def make_report(name: str, **changes: object) -> CaseReport:
-    fields: dict[str, object] = {"id": name, "target": "h100", "toolchain": "default", "status": Status.ERROR}
-    return CaseReport(**{**fields, **changes})  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -27,37 +25,33 @@ def run() -> Run:
     for name in names:
         case = CaseSpec(id=name, name=name, params=(), source=SOURCE, mesh={}, expected="fresh", about="", draws="")
         one.cases[SOURCE, name] = case
-    outputs = {"y": Verdict.FRESH}
-    replay = Replay(state=ReplayState.DONE)
-    for report in (
-        make_report("done", outputs=outputs, replay=replay, device=DeviceRun(device="NVIDIA H200", count=1, runs=3)),
-        make_report("replayed", outputs=outputs, replay=replay),
-        make_report("compiled", outputs=outputs),
-        make_report("broken", error="aborted"),
-    ):
-        one.reports[SOURCE, report.id, "h100"] = report
+    for name in names[:3]:
+        one.judged[SOURCE, name, "h100"] = make_judged(name, outputs={"y": Verdict.FRESH})
+    one.judged[SOURCE, "broken", "h100"] = refuse(Identity(id="broken", target="h100"), CompileError("aborted"))
+    for name in names[:2]:
+        one.replays[SOURCE, name, "h100"] = Replay(state=ReplayState.DONE)
+    one.devices[SOURCE, "done", "h100"] = DeviceRun(device="NVIDIA H200", count=1, runs=3)
     return one
 
 
 def test_each_case_says_what_was_not_done(run: Run) -> None:
-    before = dict(run.reports)
+    judged, replays, devices = dict(run.judged), dict(run.replays), dict(run.devices)
     run.mark_undone(Ending.TERMINATE, "default", replay=True, device=True)
-    done, replayed, compiled, broken, unseen = (run.reports[key] for key in run.order)
-    assert (done, broken) == (before[run.order[0]], before[run.order[3]])
-    assert replayed.replay == done.replay
-    assert replayed.device is not None
-    assert (replayed.device.error, replayed.device.died) == (WHY, False)
-    assert compiled.replay is not None
-    assert compiled.device is not None
-    assert (compiled.replay.state, compiled.replay.reason, compiled.device.error) == (ReplayState.NOT_DONE, WHY, WHY)
-    assert (unseen.status, unseen.error, unseen.outputs, unseen.expected) == (Status.NOT_CHECKED, WHY, {}, "fresh")
-    assert unseen.source == "/mine.py"
+    done, replayed, compiled, broken, unseen = run.order
+    assert {key: run.judged[key] for key in run.order[:-1]} == judged
+    assert (run.replays[done], run.replays[replayed], run.devices[done]) == (*replays.values(), *devices.values())
+    for key in (replayed, compiled):
+        assert (run.devices[key].error, run.devices[key].died) == (WHY, False)
+    assert (run.replays[compiled].state, run.replays[compiled].reason) == (ReplayState.NOT_DONE, WHY)
+    assert not {broken, unseen} & {*run.replays, *run.devices}
+    case = api.conclude(run.judged[unseen])
+    assert (case.status, case.error, case.outputs, case.expected) == (Status.NOT_CHECKED, WHY, {}, "fresh")
+    assert case.source == "/mine.py"
 
 
 def test_what_nobody_asked_for_is_not_missed(run: Run) -> None:
     run.mark_undone(Ending.TERMINATE, "default", replay=False, device=False)
-    compiled = run.reports[run.order[2]]
-    assert (compiled.replay, compiled.device) == (None, None)
+    assert run.order[2] not in {*run.replays, *run.devices}
 
 
 def test_modules_that_inspect_did_not_come_to_are_not_checked(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.cli.exit_codes import ExitCode, FailOn, compute_exit_code
 from ligerdiag.compile.service import compile_cases, discover_cases
 from ligerdiag.hlo.xla_pb2 import HloProto
-from ligerdiag.inspection import artifact as inspection
+from ligerdiag.inspection import compilation as inspection
 from ligerdiag.inspection.module import InspectionRequest, ModuleInspector
 from ligerdiag.judgement.conclusion import conclude
 from ligerdiag.model.report import CheckReport, Status
@@ -41,7 +41,7 @@ def run(tmp_path: Path, *paths: Path) -> CheckReport:
 
     inspector = ModuleInspector(request=InspectionRequest(), translate=translate, effects_cache=tmp_path / "effects")
     outcomes = [inspector.inspect_artifact(path) for path in paths]
-    cases = tuple([conclude(outcome.report) for outcome in outcomes if outcome.report is not None])
+    cases = tuple([conclude(outcome.judged) for outcome in outcomes if outcome.judged is not None])
     return CheckReport(cases=cases, targets=("h100",), toolchain="")
 
 
@@ -76,22 +76,16 @@ def test_a_rule_that_fails_is_unknown_and_the_rest_stands(
 
 def test_what_expects_the_verdicts_is_not_as_expected_without_a_rule() -> None:
     from ligerdiag.model.findings import RuleFailure, Verdict
-    from ligerdiag.model.report import CaseReport, Coverage
+    from ligerdiag.model.report import Coverage
+    from tests.report.samples import make_judged
 
     for expected in (None, "fresh", "hazard"):
         verdict = Verdict.STALE if expected == "hazard" else Verdict.FRESH
-        report = CaseReport(
-            id="a",
-            target="h100",
-            toolchain="t",
-            status=Status.ERROR,
-            expected=expected,
-            outputs={"a": verdict},
-            coverage=Coverage(hidden_writes=1),
-        )
-        failed = replace(report, failures=(RuleFailure(rule="LD009", message="rule LD009 failed"),))
-        assert conclude(report).status in (Status.CLEAN, Status.EXPECTED)
-        assert conclude(failed).status is Status.INCONCLUSIVE
+        for failures in ((), (RuleFailure(rule="LD009", message="rule LD009 failed"),)):
+            coverage = Coverage(hidden_writes=1)
+            made = make_judged(expected=expected, outputs={"a": verdict}, coverage=coverage, failures=failures)
+            status = conclude(made).status
+            assert status is Status.INCONCLUSIVE if failures else status in (Status.CLEAN, Status.EXPECTED)
 
 
 def test_a_measured_rule_that_fails_keeps_its_static_findings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.artifacts.call_records import Placement, compute_placements, parse_placements
-from ligerdiag.codec import FieldError
+from ligerdiag.artifacts.call_records import Placement, compute_placements
+from ligerdiag.codec import FieldError, decode_record
 from ligerdiag.errors import CompileError
 from ligerdiag.hlo.parse import load_hlo
 
@@ -56,7 +56,7 @@ def test_one_device_holds_all(doubling) -> None:
 @pytest.mark.parametrize("shard", [[[0, 3]], [[0, 1], [0, 2]], [[1, 0]], [[0]]])
 def test_a_shard_that_is_no_part_of_its_array_is_refused(shard: list[object]) -> None:
     with pytest.raises(FieldError):
-        parse_placements([{"shape": [2], "shards": [shard]}])
+        decode_record(Placement, {"shape": [2], "shards": [shard]})
 
 
 def shard_shapes(placement: Placement) -> set[tuple[int, ...]]:

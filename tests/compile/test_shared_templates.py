@@ -15,6 +15,7 @@ from ligerdiag.model.jobs import Job, Source, render_request
 from ligerdiag.toolchains.toolchain import describe_interpreter
 from ligerdiag.workers import shared_templates
 from ligerdiag.workers.pool import Pool
+from ligerdiag.workers.starts import Templates
 from tests.replay.processes import is_running
 
 ROOT = Path(__file__).parents[2]
@@ -139,3 +140,60 @@ def test_of_idle_templates_those_are_kept_that_were_asked_for_last(ask: Ask) -> 
     three = ask(OTHER="3")
     assert is_running(int(str(two["template"]))), "its worker still waits for jobs"
     assert is_running(int(str(three["template"])))
+
+
+OTHER = """
+import json, os
+def prepare():
+    return lambda job, log: json.dumps({"answer": json.dumps({"template": os.getppid(), "module": __name__})}) + "\\n"
+if __name__ == "__main__":
+    from ligerdiag.workers.loop import serve
+    serve(prepare)
+"""
+THREADED = """
+import threading, time
+from ligerdiag.workers.loop import serve
+def prepare():
+    threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
+    return lambda job, log: "{}\\n"
+if __name__ == "__main__":
+    serve(prepare)
+"""
+
+
+@pytest.fixture
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Returns the environment in which workers find the three modules."""
+    monkeypatch.delenv(shared_templates.VARIABLE, raising=False)
+    for name, text in (("telling_worker", TELLING), ("other_worker", OTHER), ("threaded_worker", THREADED)):
+        (tmp_path / f"{name}.py").write_text(text)
+    return {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))}
+
+
+def open_pool(modules: dict[str, str], templates: Templates, module: str, template: str = "") -> Pool:
+    return Pool(
+        toolchain=describe_interpreter(),
+        jobs=1,
+        timeout=SECONDS,
+        module=module,
+        environment=modules,
+        templates=templates,
+        template=template,
+    )
+
+
+def test_pools_of_one_run_share_a_template_whatever_their_workers_run(modules: dict[str, str]) -> None:
+    with Templates() as templates:
+        with open_pool(modules, templates, "telling_worker") as pool:
+            one = pool.submit(JOB).result()
+        with open_pool(modules, templates, "other_worker", "telling_worker") as pool:
+            two = pool.submit(JOB).result()
+    assert one["template"] == two["template"]
+    assert two["module"] == "other_worker"
+    wait_until(lambda: not is_running(int(str(one["template"]))))
+
+
+def test_a_template_that_cannot_be_forked_runs_no_other_module(modules: dict[str, str]) -> None:
+    with Templates() as templates, open_pool(modules, templates, "other_worker", "threaded_worker") as pool:
+        said = pool.submit(JOB).result()
+    assert (said["template"], said["module"]) == (os.getpid(), "__main__")

@@ -10,7 +10,9 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import compile_cases, discover_cases
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.inspection.artifact import Compilation, Inspection, inspect_compilation
+from ligerdiag.inspection.compilation import inspect_compilation
+from ligerdiag.inspection.coverage import Compilation
+from ligerdiag.model.judged import Inspection
 from ligerdiag.toolchains.catalogue import load_target
 from ligerdiag.workers.pool import Pool
 from tests.analysis.compiled import PROGRAMS, Compiler, compiler

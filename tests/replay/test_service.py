@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile.service import CompileEvent, compile_cases, discover_cases
+from ligerdiag.compile.service import compile_cases, discover_cases
 from ligerdiag.model.findings import Attribution, Replay, ReplayState
+from ligerdiag.model.report import Progress
 from ligerdiag.replay.service.job import Bounds
 from ligerdiag.replay.service.service import ReplayOptions, ReplayTask, replay_artifacts
 from ligerdiag.toolchains.catalogue import load_target
@@ -79,7 +80,7 @@ class Project:
 
     folder: Path
     cache: Path
-    events: list[CompileEvent] = field(default_factory=list)
+    events: list[Progress] = field(default_factory=list)
 
     def find_tasks(self, *case_ids: str) -> list[ReplayTask]:
         selectors = [f"mine.py::{case_id}" for case_id in case_ids] or ["mine.py"]

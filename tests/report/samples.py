@@ -15,6 +15,7 @@ from ligerdiag.model.findings import (
     SourceLine,
     Verdict,
 )
+from ligerdiag.model.judged import Identity, Inspection, Judged
 from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Status
 
 OUTPUTS: Mapping[str, Verdict] = {
@@ -66,6 +67,19 @@ def make_case(case_id: str = "flce[hidden]", status: Status = Status.EXPECTED, *
         "seconds": 0.25,
     }
     return CaseReport(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def make_judged(case_id: str = "flce[hidden]", **changes: object) -> Judged:
+    """Returns a case as it is before its conclusion; `changes` are of its identity or its inspection."""
+    identity: dict[str, object] = {"id": case_id, "target": "h100", "toolchain": "default", "expected": "hazard"}
+    inspection: dict[str, object] = {"outputs": OUTPUTS, "findings": (), "coverage": COVERAGE}
+    for name, value in changes.items():
+        (identity if name in Identity.__dataclass_fields__ else inspection)[name] = value
+    return Judged(
+        identity=Identity(**identity),  # type: ignore[arg-type]
+        result=Inspection(**inspection),  # type: ignore[arg-type]
+        seconds=0.25,
+    )
 
 
 def make_report(*cases: CaseReport, targets: tuple[str, ...] = ("h100",), **changes: object) -> CheckReport:

@@ -7,15 +7,25 @@ import pytest
 
 from ligerdiag.api import conclude
 from ligerdiag.cli.exit_codes import FailOn, compute_exit_code
+from ligerdiag.errors import CompileError
 from ligerdiag.judgement.expectation import compute_allowed_outputs, compute_status
 from ligerdiag.judgement.suppression_entry import ConfigEntry
 from ligerdiag.judgement.suppressions import Suppressions
 from ligerdiag.model.findings import Attribution, Finding, Severity, Suppression, SuppressionKind, Verdict
+from ligerdiag.model.judged import Identity, refuse
 from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Status, UnusedSuppression
 from ligerdiag.render.json import render_json
 from ligerdiag.render.terminal.terminal import render_terminal
 from ligerdiag.rules.registry import RULES, get_rule
-from tests.report.samples import make_case, make_device, make_finding, make_numbers, make_replay, make_report
+from tests.report.samples import (
+    make_case,
+    make_device,
+    make_finding,
+    make_judged,
+    make_numbers,
+    make_replay,
+    make_report,
+)
 
 REASON = Suppression(kind=SuppressionKind.IN_CODE, reason="the reader only logs", where="train.py:40")
 ANALYSED = Coverage(hidden_writes=1)
@@ -86,15 +96,9 @@ KNOWN = ConfigEntry(rule="LD001", reason="known", where="pyproject.toml number 1
 
 def conclude_stale(attribution: Attribution) -> CaseReport:
     """A stale output that is allowed, and numbers that say this."""
-    case = make_case(
-        status=Status.ERROR,
-        expected=None,
-        outputs={"a": STALE},
-        findings=(found("LD001", "a", allowed=False),),
-        coverage=ANALYSED,
-        replay=make_replay({"a": make_numbers(attribution)}),
-    )
-    concluded = conclude(case, Suppressions((KNOWN,)))
+    findings = (found("LD001", "a", allowed=False),)
+    judged = make_judged(expected=None, outputs={"a": STALE}, findings=findings, coverage=ANALYSED)
+    concluded = conclude(judged, Suppressions((KNOWN,)), replay=make_replay({"a": make_numbers(attribution)}))
     assert concluded.findings[0].suppressed is not None
     return concluded
 
@@ -108,23 +112,17 @@ def test_a_replay_that_confirms_what_is_allowed_changes_nothing() -> None:
 
 
 def test_a_case_that_could_not_be_analysed_stays_so() -> None:
-    case = make_case(status=Status.ERROR, error="aborted", error_exit_code=3, outputs={})
-    assert conclude(case, Suppressions((KNOWN,))) is case
+    case = conclude(refuse(Identity(id="a", target="h100"), CompileError("aborted")), Suppressions((KNOWN,)))
+    assert (case.status, case.error, case.findings) == (Status.ERROR, "aborted", ())
 
 
 @pytest.mark.parametrize(("there", "status"), [("latent", Status.ALLOWED), ("stale", Status.FINDINGS)])
 def test_a_device_s_own_verdict_is_allowed_only_where_it_is_the_same(there: str, status: Status) -> None:
     device = make_device(outputs={}, verdicts={"a": there})
-    case = make_case(
-        status=Status.ERROR,
-        expected=None,
-        outputs={"a": LATENT},
-        findings=(found("LD003", "a", allowed=False),),
-        coverage=ANALYSED,
-        device=device,
-    )
+    findings = (found("LD003", "a", allowed=False),)
+    judged = make_judged(expected=None, outputs={"a": LATENT}, findings=findings, coverage=ANALYSED)
     entry = ConfigEntry(rule="LD003", reason="only logged", where="pyproject.toml number 1")
-    concluded = conclude(case, Suppressions((entry,)))
+    concluded = conclude(judged, Suppressions((entry,)), device=device)
     assert concluded.status is status
     code = compute_exit_code(make_report(concluded), fail_on=FailOn.WARNING, strict=True)
     assert code == (1 if status is Status.FINDINGS else 0)

@@ -12,6 +12,7 @@ import pytest
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.dumps.find import ModuleFiles
 from ligerdiag.inspection.module import InspectionRequest, ModuleOutcome
+from ligerdiag.model.judged import Refusal
 from ligerdiag.sandbox import inspector as inspector_module
 from ligerdiag.sandbox.inspector import SandboxedInspector
 from tests.sandbox.hostile import ROOT
@@ -54,12 +55,13 @@ def test_one_process_takes_all_modules_as_long_as_it_behaves(inspector: Sandboxe
 )
 def test_a_process_that_dies_costs_one_module(inspector: SandboxedInspector, name: str, how: str) -> None:
     before = read_pid(look(inspector, "a"))
-    report = look(inspector, name).report
-    assert report is not None
-    assert re.match(f"the process that looked at `{name}` {how}", report.error)
-    assert "\n" not in report.error
-    assert report.error_exit_code == 3
-    assert report.artifact == "missing.hlo.pb"
+    judged = look(inspector, name).judged
+    assert judged is not None
+    assert isinstance(judged.result, Refusal)
+    assert re.match(f"the process that looked at `{name}` {how}", judged.result.error)
+    assert "\n" not in judged.result.error
+    assert judged.result.exit_code == 3
+    assert judged.identity.artifact == "missing.hlo.pb"
     assert read_pid(look(inspector, "b")) != before
 
 
@@ -95,9 +97,10 @@ def test_a_process_that_sleeps_is_ended_by_the_clock(
     look(inspector, "a")
     monkeypatch.setattr(inspector_module, "WALL_SECONDS", 0.5)
     monkeypatch.setattr(inspector_module, "WALL_FACTOR", 0.0)
-    report = look(inspector, "sleep").report
-    assert report is not None
-    assert "by the clock" in report.error
+    judged = look(inspector, "sleep").judged
+    assert judged is not None
+    assert isinstance(judged.result, Refusal)
+    assert "by the clock" in judged.result.error
 
 
 ABANDONED = """

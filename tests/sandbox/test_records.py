@@ -5,14 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.codec import RecordError, decode_record, encode_record
+from ligerdiag.codec import FieldError, decode_record, encode_record, parse_record
+from ligerdiag.errors import CompileError
 from ligerdiag.inspection.module import ModuleOutcome
 from ligerdiag.model.findings import SourceLine, Verdict
+from ligerdiag.model.judged import Identity, Judged, refuse
 from ligerdiag.model.report import CaseReport, Status
 from ligerdiag.model.schedule_view import Fate, Neighbourhood
-from ligerdiag.sandbox.messages import Question, parse_message, render_message
+from ligerdiag.sandbox.messages import Question, render_message
 from tests.report.html.view_samples import make_view
-from tests.report.samples import LAUNCH, make_case, make_device, make_finding, make_replay
+from tests.report.samples import LAUNCH, make_case, make_device, make_finding, make_judged, make_replay
 
 CASES = (
     make_case(),
@@ -23,6 +25,18 @@ CASES = (
 
 def pass_on[A](kind: type[A], value: A) -> A:
     return decode_record(kind, json.loads(json.dumps(encode_record(value))))
+
+
+JUDGED = (
+    make_judged(view=make_view(), findings=(make_finding(),), expected={"y": "stale"}),
+    refuse(Identity(id="a", target="h100"), CompileError("aborted", "the log")),
+)
+
+
+@pytest.mark.parametrize("judged", JUDGED, ids=lambda judged: judged.identity.id)
+def test_a_judgement_comes_out_as_it_went_in(judged: Judged) -> None:
+    outcome = ModuleOutcome(judged=judged)
+    assert pass_on(ModuleOutcome, outcome) == outcome
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
@@ -49,23 +63,23 @@ def test_text_that_is_no_unicode_and_numbers_that_are_none_survive() -> None:
         (SourceLine, None),
         (Verdict, "good"),
         (Verdict, ["fresh"]),
-        (ModuleOutcome, {"report": None, "notes": "text", "is_idle": False, "is_over_budget": False}),
-        (ModuleOutcome, {"report": {}, "notes": [], "is_idle": False, "is_over_budget": False}),
+        (ModuleOutcome, {"judged": None, "notes": "text", "is_idle": False, "is_over_budget": False}),
+        (ModuleOutcome, {"judged": {}, "notes": [], "is_idle": False, "is_over_budget": False}),
         (tuple[str, str], ["a"]),
         (frozenset[int], ["a"]),
     ],
 )
 def test_another_type_is_refused(kind: type[object], value: object) -> None:
-    with pytest.raises(RecordError, match="expected"):
+    with pytest.raises(FieldError, match="expected"):
         decode_record(kind, value)
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[" * 200_000, "9" * 5000, '{"answer": 1}'])
 def test_a_message_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(RecordError, match="expected"):
-        parse_message(Question, text)
+    with pytest.raises(FieldError, match="expected"):
+        parse_record(Question, text)
 
 
 def test_a_question_keeps_what_it_is_about() -> None:
     question = Question(answer=Path("/a"), subject=Path("/b"))
-    assert parse_message(Question, render_message(question)) == question
+    assert parse_record(Question, render_message(question)) == question

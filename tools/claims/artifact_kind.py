@@ -80,9 +80,9 @@ class ArtifactKind:
 
     def _judge(self, folder: Path) -> Described:
         outcome = self._inspector.inspect_artifact(folder)
-        if outcome.report is None:
+        if outcome.judged is None:
             return Described(judged=Judged(refusal="no report"))
-        return describe(outcome.report)
+        return describe(outcome.judged)
 
 
 def damage_json(kind: ArtifactKind, folder: Path, random: Random) -> Sequence[Claim]:

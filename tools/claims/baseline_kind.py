@@ -1,7 +1,6 @@
 """Baselines: what `check --baseline` reads, damaged. One is refused in one line or compared with, and hides nothing."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -11,10 +10,10 @@ from ligerdiag.artifacts.artifact import load_artifact
 from ligerdiag.cli.exit_codes import ExitCode
 from ligerdiag.errors import InputError
 from ligerdiag.inspection.artifact import inspect_artifact
-from ligerdiag.inspection.module import describe_inspection
 from ligerdiag.judgement.baseline import load_baseline
 from ligerdiag.model.findings import Finding
-from ligerdiag.model.report import CaseReport, CheckReport, Status
+from ligerdiag.model.judged import Identity, Judged
+from ligerdiag.model.report import CaseReport, CheckReport
 from ligerdiag.render.json import render_json
 from ligerdiag.render.terminal.terminal import render_terminal
 from ligerdiag.rules.schedules.ld015_schedule_drift import RULE as DRIFT
@@ -32,23 +31,25 @@ class BaselineKind:
     def __init__(self, baseline: Path, artifacts: Sequence[Path], effects_cache: Path, scratch: Path) -> None:
         self._text = baseline.read_text()
         self._path = scratch / "baseline.json"
-        self._reports = [_inspect(folder, effects_cache) for folder in artifacts]
+        self._judged = [_inspect(folder, effects_cache) for folder in artifacts]
 
     def run(self, random: Random) -> Trial:
         """One mutation of the file, and a run that is compared with it."""
         apply = random.choices((damage, damage_text), (8, 2))[0]
         self._path.write_text(apply(self._text, random), errors="surrogatepass")
-        report = random.choice(self._reports)
-        options = api.CheckOptions(selectors=(report.id,), toolchain=_TOOLCHAIN, baseline=self._path, record=True)
+        judged = random.choice(self._judged)
+        options = api.CheckOptions(
+            selectors=(judged.identity.id,), toolchain=_TOOLCHAIN, baseline=self._path, record=True
+        )
         try:
             baseline = load_baseline(self._path)
             recorded_before = load_baseline(self._path).entries
         except InputError as error:
             wrong = () if error.exit_code == ExitCode.INPUT and "\n" not in str(error) else (f"refused by {error!r}",)
             return Trial(words=apply.__name__, outcome=Outcome.REFUSED, contradictions=wrong)
-        plain = api.conclude(report)
-        recorded = find_recorded(baseline, report, _TOOLCHAIN)
-        case = api.conclude(report, None, recorded)
+        plain = api.conclude(judged)
+        recorded = find_recorded(baseline, judged.identity, _TOOLCHAIN)
+        case = api.conclude(judged, recorded=recorded)
         notes = tuple(list_baseline_notes(baseline, self._path, [case], options, {"jax": "0"}))
         whole = CheckReport(cases=(case,), targets=(case.target,), toolchain=_TOOLCHAIN, notes=notes)
         render_terminal(whole, width=100, colour=True, verbose=True)
@@ -79,9 +80,9 @@ def _list_own(case: CaseReport) -> list[Finding]:
     return [one for one in case.findings if one.rule != DRIFT.id and one.suppressed is None]
 
 
-def _inspect(folder: Path, effects_cache: Path) -> CaseReport:
+def _inspect(folder: Path, effects_cache: Path) -> Judged:
     artifact = load_artifact(folder)
     made = artifact.provenance
     inspection = inspect_artifact(artifact, effects_cache=effects_cache, neighbourhoods=True)
-    report = CaseReport(id=made.case_id, target=made.target, toolchain=_TOOLCHAIN, status=Status.ERROR)
-    return replace(describe_inspection(report, inspection, 0.5), expected=None)
+    identity = Identity(id=made.case_id, target=made.target, toolchain=_TOOLCHAIN)
+    return Judged(identity=identity, result=inspection, seconds=0.5)

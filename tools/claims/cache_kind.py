@@ -19,8 +19,7 @@ from ligerdiag.codec import Json
 from ligerdiag.effects.job import EFFECTS_WORKER
 from ligerdiag.errors import InputError
 from ligerdiag.inspection.artifact import inspect_artifact
-from ligerdiag.inspection.module import describe_inspection
-from ligerdiag.model.report import CaseReport, Status
+from ligerdiag.model.judged import Identity, Judged
 from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.workers.pool import Pool
 from tools.claims.json_damage import damage, damage_text
@@ -56,7 +55,7 @@ class CacheKind:
 
     def run(self, random: Random) -> Trial:
         """One mutation of some entries of one folder of the cache."""
-        subject = random.choice(self._subjects)
+        identity = random.choice(self._subjects)
         with tempfile.TemporaryDirectory() as name:
             root = Path(name) / "cache"
             shutil.copytree(self._root, root)
@@ -70,8 +69,8 @@ class CacheKind:
             except InputError:
                 return Trial(words=words, outcome=Outcome.REFUSED)
             others = _find_others(cache, self._known)
-            described = self._inspect(subject, root)
-        before, after = self._before[subject.directory.name], described.judged
+            described = self._inspect(identity, root)
+        before, after = self._before[identity.directory.name], described.judged
         if (before.outputs, before.refusal, before.notes) != (after.outputs, after.refusal, after.notes):
             others = (*others, f"{before} -> {after}")
         return Trial(
@@ -90,8 +89,8 @@ class CacheKind:
         made = artifact.provenance
         effects = None if root is None else root / EFFECTS
         inspection = inspect_artifact(artifact, effects_cache=effects, readers=self._readers)
-        report = CaseReport(id=made.case_id, target=made.target, toolchain=made.toolchain, status=Status.ERROR)
-        return describe(describe_inspection(report, inspection, 0.5))
+        identity = Identity(id=made.case_id, target=made.target, toolchain=made.toolchain)
+        return describe(Judged(identity=identity, result=inspection, seconds=0.5))
 
 
 def _take_part(root: Path, into: Path) -> Path:

@@ -7,8 +7,10 @@ from pathlib import Path
 from ligerdiag.dumps.content import limit_time
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.hlo.parse import parse_hlo
-from ligerdiag.inspection.artifact import Compilation, Inspection, inspect_compilation
+from ligerdiag.inspection.compilation import inspect_compilation
+from ligerdiag.inspection.coverage import Compilation
 from ligerdiag.model.findings import Verdict
+from ligerdiag.model.judged import Inspection
 from ligerdiag.workers.pool import Pool
 from tools.claims.mutation import Claim
 from tools.claims.pairs import Pair

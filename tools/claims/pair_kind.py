@@ -5,8 +5,8 @@ from pathlib import Path
 from random import Random
 
 from ligerdiag.errors import LigerdiagError
-from ligerdiag.inspection.module import describe_error, describe_inspection
-from ligerdiag.model.report import CaseReport, Status
+from ligerdiag.model.judged import Identity, refuse
+from ligerdiag.model.judged import Judged as JudgedCase
 from tools.claims.judging import Judged, judge
 from tools.claims.pairs import Pair
 from tools.claims.tally import mutate
@@ -37,7 +37,7 @@ class PairKind:
 
 def describe_judged(name: str, judged: Judged) -> Described:
     """The report that `inspect` makes of it."""
-    report = CaseReport(id=name, target="sm_9.0a", toolchain="", status=Status.ERROR, artifact=name)
+    identity = Identity(id=name, target="sm_9.0a", artifact=name)
     if judged.inspection is None:
-        return describe(describe_error(report, LigerdiagError(judged.refusal)))
-    return describe(describe_inspection(report, judged.inspection, 0.5))
+        return describe(refuse(identity, LigerdiagError(judged.refusal)))
+    return describe(JudgedCase(identity=identity, result=judged.inspection, seconds=0.5))

@@ -117,9 +117,9 @@ class TextKind:
                 (folder / NAMES[part]).write_bytes(text.encode("utf-8", "surrogatepass"))
             (module,) = find_modules(folder).modules
             outcome = self._inspector.inspect_module(module)
-        if outcome.report is None:
+        if outcome.judged is None:
             return Described(judged=Judged(refusal="; ".join(outcome.notes) or "no custom calls"))
-        return describe(outcome.report)
+        return describe(outcome.judged)
 
 
 def _leave_out(files: dict[str, str], has_buffers: bool) -> dict[str, str]:

@@ -12,7 +12,8 @@ from jsonschema import Draft202012Validator
 
 from ligerdiag import api
 from ligerdiag.model.findings import Verdict
-from ligerdiag.model.report import CaseReport, CheckReport, Noun
+from ligerdiag.model.judged import Judged as JudgedCase
+from ligerdiag.model.report import CheckReport, Noun
 from ligerdiag.render.json import load_schema, render_json
 from ligerdiag.render.terminal.terminal import render_terminal
 from tools.claims.judging import Judged, find_improved
@@ -65,13 +66,13 @@ class Described:
     tracebacks: tuple[str, ...] = field(default_factory=tuple[str, ...])
 
 
-def describe(report: CaseReport, *, noun: Noun = Noun.MODULE) -> Described:
+def describe(made: JudgedCase, *, noun: Noun = Noun.MODULE) -> Described:
     """Concludes and renders the report in all detail, and holds its JSON against the schema."""
-    case = api.conclude(report)
+    case = api.conclude(made)
     whole = CheckReport(cases=(case,), targets=(case.target,), toolchain="", noun=noun)
     render_terminal(whole, width=100, colour=True, verbose=True)
-    bug = (f"{report.error}\n{report.log_tail}",) if "which is a bug" in report.error else ()
-    refusal = report.error or "; ".join(failure.message for failure in case.failures)
+    bug = (f"{case.error}\n{case.log_tail}",) if "which is a bug" in case.error else ()
+    refusal = case.error or "; ".join(failure.message for failure in case.failures)
     judged = Judged(outputs=case.outputs, refusal=refusal, notes=case.coverage.not_covered)
     bug += tuple(f"{failure.message}" for failure in case.failures)
     return Described(judged=judged, invalid=find_invalid(render_json(whole)), tracebacks=bug)

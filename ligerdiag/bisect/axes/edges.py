@@ -1,8 +1,5 @@
 """Which readers a trivial operation has to tie to the kernel so that every output is right: all minimal sets.
 
-Finds the readers that a trivial operation has to tie to the kernel so that every output is right: all minimal sets
-of ties.
-
 1. The knobs are the readers of the values that a kernel overwrites without XLA's knowledge, in the program without
    ties.
 2. A set of ties is right when every output is fresh: an output that is right by luck does not count. Numbers confirm,
@@ -20,9 +17,9 @@ from ligerdiag.bisect.search.rows import describe_wrong, explain_wrong, make_row
 from ligerdiag.bisect.search.searches import Completeness, Knobs, MinimalSets, MinimalSetSearch, iterate_confirmations
 from ligerdiag.bisect.search.trial import BisectOptions, Draft, Outcome, Trial
 from ligerdiag.errors import CaseError
-from ligerdiag.inspection.artifact import WrittenOperand
 from ligerdiag.judgement.bisection import Axis, Bisection, BisectionRow
 from ligerdiag.model.jobs import CaseSpec, Variation
+from ligerdiag.model.judged import WrittenOperand
 from ligerdiag.source_text import compute_place
 from ligerdiag.text import count_of, join_words
 from ligerdiag.toolchains.catalogue import Target

@@ -1,6 +1,4 @@
-"""Which of XLA's flags in `flags.toml` change the verdict: the case with one flag at a time set otherwise.
-
-Finds the XLA flags that change the verdict: compiles the case with one flag at a time set to another value.
+"""Finds the XLA flags that change the verdict: compiles the case with one flag at a time set to another value.
 
 1. The flags are those of `flags.toml`. Each value is compiled by itself, beside the toolchain's own options.
 2. A row says how much its flag changed: *same program* has the same instructions, schedule (by structure, see
@@ -34,8 +32,6 @@ TABLE = Path(__file__).parent / "flags.toml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlagValue:
-    """One flag with one value."""
-
     name: str
     value: Flag
     family: str

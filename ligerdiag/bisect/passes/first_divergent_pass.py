@@ -31,8 +31,6 @@ _NOT_EXECUTED = having(Trait.LAUNCHES_NOTHING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotStep:
-    """One snapshot."""
-
     pipeline: str
     done: str
     """The pass after which it was taken; `pipeline-start` before the first one."""

@@ -1,7 +1,5 @@
 """Snapshots that XLA wrote between passes, in order, and the outputs' verdicts from pass to pass.
 
-The files that XLA wrote between passes, in order, and the pass between two of them.
-
     module_0003.jit_step.0042.fusion.after_priority-fusion.before_cse.hlo.pb
     module_0003.jit_step.0073.copy-insertion.after_removing_unnecessary_copies.hlo.pb
 
@@ -41,8 +39,6 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """One file."""
-
     path: Path
     module: int
     number: int
@@ -160,7 +156,6 @@ class History:
 
     @property
     def last(self) -> Judgement | None:
-        """Returns the last judgement."""
         return self.moments[-1].after if self.moments else None
 
 

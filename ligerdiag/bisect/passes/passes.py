@@ -2,7 +2,6 @@
 blame."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
 
 from ligerdiag.bisect.passes.answers import PassAnswer, PassBlame, describe_answers, explain_output, name_step
 from ligerdiag.bisect.passes.history import History, judge_history, list_snapshots
@@ -13,7 +12,6 @@ from ligerdiag.bisect.search.trial import BisectOptions, Draft, Outcome, Trial
 from ligerdiag.effects.declared import parse_declared
 from ligerdiag.effects.isolated import CallEffectsReader
 from ligerdiag.errors import ArtifactError, describe_error
-from ligerdiag.inspection.artifact import open_readers
 from ligerdiag.judgement.bisection import Axis, Bisection, BisectionRow
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.jobs import CaseSpec, Variation
@@ -41,41 +39,31 @@ def bisect_passes(laboratory: Laboratory, case: CaseSpec, target: Target, option
         draft.is_unsettled = bool(outcome.error)
         draft.answers += [] if outcome.error else ["every output is fresh: there is no pass to look for"]
         return laboratory.finish(draft)
-    with ExitStack() as stack:
-        effects = _open_effects(laboratory, case, options, stack)
-        try:
-            history = _judge(laboratory, outcome, effects)
-        except ArtifactError as error:
-            draft.notes.append(describe_error(error))
-            draft.is_unsettled = True
-            return laboratory.finish(draft)
-        answers = [explain_output(history, output, verdict) for output, verdict in bad.items()]
-        _write_rows(draft, outcome, history, answers, {})
-        draft.answers += describe_answers(answers)
-        draft.notes += _list_notes(history)
-        draft.is_unsettled = any(answer.blame is PassBlame.UNTOLD for answer in answers)
-        without = _try_without(laboratory, trial, answers)
-        _write_rows(draft, outcome, history, answers, without)
-        for name, other in without.items():
-            draft.answers += _describe_without(laboratory, name, other, answers, effects)
+    effects = CallEffectsReader(
+        cache=laboratory.cache.root / "effects",
+        declared=(*options.effects, *parse_declared(case)),
+        readers=laboratory.find_readers(options.toolchain),
+    )
+    try:
+        history = _judge(laboratory, outcome, effects)
+    except ArtifactError as error:
+        draft.notes.append(describe_error(error))
+        draft.is_unsettled = True
+        return laboratory.finish(draft)
+    answers = [explain_output(history, output, verdict) for output, verdict in bad.items()]
+    _write_rows(draft, outcome, history, answers, {})
+    draft.answers += describe_answers(answers)
+    draft.notes += _list_notes(history)
+    draft.is_unsettled = any(answer.blame is PassBlame.UNTOLD for answer in answers)
+    without = _try_without(laboratory, trial, answers)
+    _write_rows(draft, outcome, history, answers, without)
+    for name, other in without.items():
+        draft.answers += _describe_without(laboratory, name, other, answers, effects)
     return laboratory.finish(draft)
 
 
 def _list_bad(outcome: Outcome) -> dict[str, Verdict]:
     return {name: verdict for name, verdict in outcome.outputs.items() if verdict is not Verdict.FRESH}
-
-
-def _open_effects(
-    laboratory: Laboratory, case: CaseSpec, options: BisectOptions, stack: ExitStack
-) -> CallEffectsReader:
-    readers = open_readers(laboratory.find_toolchain(options.toolchain), laboratory.cache)
-    if readers is not None:
-        stack.callback(readers.close)
-    return CallEffectsReader(
-        cache=laboratory.cache.root / "effects",
-        declared=(*options.effects, *parse_declared(case)),
-        readers=readers,
-    )
 
 
 def _judge(laboratory: Laboratory, outcome: Outcome, effects: CallEffectsReader) -> History:

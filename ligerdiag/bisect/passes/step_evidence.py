@@ -7,8 +7,6 @@ A path is a tuple of instructions, from the reader backward. It stays in the com
 a parameter of a fused computation stands for the fusion's operand, and a fusion for what its computation returns; and for
 what a loop returns, which is what its body returns. A loop's parameter ends a path; branches are single steps.
 
-What a step of the compiler did to the reader of an overwritten value: what it read before, and what it reads after.
-
 The reader is the operation where the output begins to be wrong afterwards, found again before by its tag.
 """
 

@@ -7,8 +7,8 @@ the calls that lead to it. What is only applied (a reduction's `to_apply`, a fus
 
 Schedules that a module could have: what becomes of a snapshot that XLA has not scheduled yet.
 
-(1) LATE: a kernel call runs only when nothing else can; whoever is not forced to come after it comes before.
-(2) EARLY: what a kernel call needs runs first, and then the call; whoever is not forced to come before it comes after.
+(1) LATE: a kernel call runs only when nothing else can; what is not forced to come after it comes before.
+(2) EARLY: what a kernel call needs runs first, and then the call; what is not forced to come before it comes after.
 (3) WRITTEN: the author's order, by tags, as far as dependences allow. What has no tag runs when its operands are there.
 All keep operands and control predecessors. A loop or branch around a kernel counts as a kernel call where it stands. What
 holds under (1) and is not luck there is forced; what holds under none of the three no schedule can mend.

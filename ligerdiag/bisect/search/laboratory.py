@@ -1,15 +1,9 @@
-"""Compiles, judges and replays trials, each at most once, in pools by toolchain and variation.
-
-Pools of one worker each, so that trials of different toolchains and variations run beside each other.
-
-A pool assumes that its toolchain does not change, and its cache remembers the hashes of files: each thread takes a lane
-of its own, and passes it on when it is done. There are never more lanes of one toolchain than threads that asked for
-one at a time.
-
-Compiles, judges and replays trials, each at most once.
+"""Compiles, judges and replays trials, each at most once.
 
 1. A trial that was made before is remembered; one that an earlier run made is in the cache of `compile`.
-2. Each runs in a lane (`lanes`); there are never more at work than jobs.
+2. Each runs in a lane, a pool of one worker: a pool assumes that its toolchain does not change, and its cache remembers
+   the hashes of files. Each thread takes a lane of its own and passes it on when it is done, so there are never more
+   lanes of one toolchain than threads that ask for one at a time. All workers are forks of one template a toolchain.
 3. Judging happens in the caller's thread, as outcomes arrive; the answers are in the order of the questions.
 4. A failure of one trial is not raised: it is in its outcome.
 """
@@ -17,20 +11,19 @@ Compiles, judges and replays trials, each at most once.
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from time import perf_counter
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Self
 
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.bisect.search.trial import Draft, Outcome, Trial, TrialKey
 from ligerdiag.compile.service import (
-    CompileEvent,
     CompileResult,
     compile_cases,
     discover_cases,
-    make_progress,
     make_toolchain_step,
 )
 from ligerdiag.effects.declared import DeclaredEffects, parse_declared
@@ -46,13 +39,15 @@ from ligerdiag.toolchains.catalogue import DEFAULT
 from ligerdiag.toolchains.environments import provide_toolchain
 from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
 from ligerdiag.workers.pool import Pool, count_cores
+from ligerdiag.workers.starts import Templates
 
 
 class Lanes:
     """The lanes of one cache."""
 
-    def __init__(self, cache_root: Path, timeout: float) -> None:
+    def __init__(self, cache_root: Path, timeout: float, templates: Templates) -> None:
         """timeout: seconds for one job."""
+        self._templates = templates
         self._cache_root = cache_root
         self._timeout = timeout
         self._lock = Lock()
@@ -70,7 +65,13 @@ class Lanes:
             if idle:
                 pool = idle.pop()
             else:
-                pool = Pool(cache=Cache(self._cache_root), toolchain=toolchain, jobs=1, timeout=self._timeout)
+                pool = Pool(
+                    cache=Cache(self._cache_root),
+                    toolchain=toolchain,
+                    jobs=1,
+                    timeout=self._timeout,
+                    templates=self._templates,
+                )
                 self._all.append(pool)
         try:
             yield pool
@@ -112,21 +113,20 @@ class Laboratory:
         self._declared = tuple(declared)
         self._outcomes: dict[TrialKey, Outcome] = {}
         self._toolchains: dict[str, Toolchain] = {}
-        self._readers: dict[str, Pool | None] = {}
-        self._lanes = Lanes(cache.root, timeout)
+        self._readers: dict[str, Pool] = {}
+        self._templates = Templates()
+        self._lanes = Lanes(cache.root, timeout, self._templates)
         self._executor = ThreadPoolExecutor(self.jobs, thread_name_prefix="ligerdiag-lane")
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._lanes.close()
         for readers in self._readers.values():
-            if readers is not None:
-                readers.close()
+            readers.close()
         self._executor.shutdown(wait=True, cancel_futures=True)
+        self._templates.close()
 
     @property
     def trials(self) -> int:
@@ -149,6 +149,12 @@ class Laboratory:
         if name not in self._toolchains:
             self._toolchains[name] = provide_toolchain(name, self.cache, self._tell_step)
         return self._toolchains[name]
+
+    def find_readers(self, name: str) -> Pool:
+        """Returns the workers that read kernels with the Triton of the toolchain of that name."""
+        if name not in self._readers:
+            self._readers[name] = open_readers(self.find_toolchain(name), self.cache, self._templates)
+        return self._readers[name]
 
     def open_draft(
         self, case: CaseSpec, target: str, axis: Axis, *, toolchain: str = DEFAULT, columns: tuple[str, ...] = ()
@@ -175,7 +181,6 @@ class Laboratory:
         return draft.finish(trials=self.trials, compiled=self.compiled, interrupted=interrupted)
 
     def try_one(self, trial: Trial) -> Outcome:
-        """Returns the outcome of the trial."""
         return self.try_all([trial])[0]
 
     def try_all(self, trials: Sequence[Trial]) -> tuple[Outcome, ...]:
@@ -186,9 +191,7 @@ class Laboratory:
         """
         missing = {trial.key: trial for trial in trials if trial.key not in self._outcomes}
         for name in dict.fromkeys(trial.toolchain for trial in missing.values()):
-            toolchain = self.find_toolchain(name)
-            if name not in self._readers:
-                self._readers[name] = open_readers(toolchain, self.cache)
+            self.find_readers(name)
         done, total = len(self._outcomes), len(self._outcomes) + len(missing)
         for trial in list(missing.values())[:1]:
             self._tell_trial("started", trial, done, total)
@@ -211,7 +214,12 @@ class Laboratory:
                 tasks[number] = ReplayTask(case=trial.case, target=trial.target.name, artifact=outcome.artifact)
         found: dict[str, Replay] = {}
         replays = replay_artifacts(
-            list(tasks.values()), how, cache=self.cache, toolchain=current_toolchain(), on_event=self._relay
+            list(tasks.values()),
+            how,
+            cache=self.cache,
+            toolchain=current_toolchain(),
+            on_event=self._relay,
+            templates=self._templates,
         )
         for task, replay in replays:
             found[str(task.artifact.directory)] = replay
@@ -252,7 +260,7 @@ class Laboratory:
                 result.artifact,
                 effects_cache=self.cache.root / "effects",
                 declared=(*self._declared, *parse_declared(trial.case)),
-                readers=self._readers[trial.toolchain],
+                readers=self.find_readers(trial.toolchain),
             )
         except LigerdiagError as error:
             return Outcome(
@@ -275,8 +283,8 @@ class Laboratory:
             seconds=result.seconds + perf_counter() - started,
         )
 
-    def _relay(self, event: CompileEvent) -> None:
-        self.tell(make_progress(event, best=self.best))
+    def _relay(self, event: Progress) -> None:
+        self.tell(replace(event, best=self.best))
 
     def _tell_trial(self, event: str, trial: Trial, done: int, total: int, *, cached: bool = False) -> None:
         self.tell(

@@ -9,10 +9,10 @@ from time import perf_counter
 
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.effects.declared import DeclaredEffects
-from ligerdiag.inspection.artifact import WrittenOperand
 from ligerdiag.judgement.bisection import Axis, Bisection, BisectionRow
 from ligerdiag.model.findings import VERDICT_ORDER, Finding, Verdict
 from ligerdiag.model.jobs import CaseSpec, Variation
+from ligerdiag.model.judged import WrittenOperand
 from ligerdiag.model.report import Coverage
 from ligerdiag.replay.service.job import Bounds
 from ligerdiag.toolchains.catalogue import DEFAULT, Target
@@ -121,8 +121,6 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The outcome of a trial."""
-
     trial: Trial
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
     """Output name to verdict, in the program's order; empty when there is an error."""

@@ -1,6 +1,4 @@
-"""The file that carries a live function to a worker, and what a worker can import by name.
-
-The file that carries a live function to a worker: a line of JSON, then three pickles: its
+"""The file that carries a live function to a worker: a line of JSON, then three pickles: its
 arguments, its case, and the classes that have to be made pytree nodes.
 
 1. It lies below the cache, under the sha256 of its content, and is written as a whole or not at all.
@@ -14,13 +12,13 @@ import os
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ligerdiag.codec import FieldError, parse_object, read_ints, read_object, read_str, read_strs
+from ligerdiag.codec import FieldError, encode_record, parse_record
 from ligerdiag.errors import InputError, is_project_file
 
 FOLDER = "functions"
@@ -45,7 +43,7 @@ class ProcessState:
 
 def write_function_file(root: Path, surroundings: ProcessState, pickled: bytes) -> Path:
     """Writes the file below the cache `root` and returns its path; InputError when the disk says no."""
-    content = json.dumps(asdict(surroundings), sort_keys=True).encode() + b"\n" + pickled
+    content = json.dumps(encode_record(surroundings), sort_keys=True).encode() + b"\n" + pickled
     folder = root / FOLDER
     path = folder / f"{sha256(content).hexdigest()}.pickle"
     temporary = folder / f".tmp-{os.getpid()}-{uuid.uuid4().hex[:12]}"
@@ -70,14 +68,7 @@ def read_function_file(path: Path) -> tuple[ProcessState, bytes]:
         raise InputError(f"`{path}` is not what was written there: its content has another sha256")
     line, _, pickled = content.partition(b"\n")
     try:
-        fields = parse_object(line)
-        return ProcessState(
-            python=read_str(fields, "python"),
-            path=read_strs(fields, "path"),
-            files=read_strs(fields, "files"),
-            settings=read_object(fields, "settings"),
-            donated=read_ints(fields, "donated"),
-        ), pickled
+        return parse_record(ProcessState, line), pickled
     except FieldError as error:
         raise InputError(f"`{path}`: {error}") from error
 

@@ -1,7 +1,5 @@
 """Parent side: pickles a live function and its arguments; arrays become records of what they are.
 
-Parent side: a live function and its arguments as bytes.
-
 1. Objects that a worker can import go by reference, and their file is then one of those that an answer depends on;
    everything else (`__main__`, lambdas, closures, local functions, modules that are not found by name) goes by value.
 2. cloudpickle does not know Triton's kernels, functions of `jax.jit` and meshes of devices: see `rebuild`.

@@ -1,7 +1,5 @@
 """Worker side: imports the file or module that defines cases, and knows which of the project's files that depends on.
 
-Worker side: imports the file or module that defines cases, and knows which files of the project that took.
-
 1. One source at a time: before another source, or after a change of any file, the project's modules are dropped and
    imported anew. So an answer depends on the files as they are, and on no file that only another source imports. Workers
    do not even that: each loads one source, once, see `CaseLoader`.

@@ -47,8 +47,6 @@ _ZEROS = {"kind": "zeros"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayRecord:
-    """The record of an array."""
-
     fields: Mapping[str, Any]
     """Of an `Arg`, but for its draw."""
     draw: Mapping[str, object]

@@ -1,7 +1,5 @@
 """Worker side: a case as it is compiled, whether a file defines it or a live function.
 
-Worker side: a case in the one form in which it is compiled.
-
 1. A function of `jax.jit` is compiled without it: the arguments say what is donated, and static ones are bound to it.
 2. Every leaf of an argument is an `Arg`: arrays, records of arrays and Python numbers are turned into one.
 3. The usual draw for an optimizer's squared gradients is of squares: the optimizer takes their root.

@@ -1,7 +1,5 @@
 """Worker side: who means which value, decided while the function is traced, and HLO of the program exactly as traced.
 
-Worker side: HLO of the program exactly as it was traced, for the intended semantics.
-
 XLA's dump "before optimizations" is not that: on the way from StableHLO, MLIR's canonicalization has folded a reshape
 of a reshape into the value itself, `x + 0` into `x`, and so on. Values that the author made anew then share storage
 with the old ones, and a kernel's write would be seen where it is not meant to be. So the program is translated once

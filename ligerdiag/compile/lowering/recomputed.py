@@ -1,7 +1,5 @@
 """Worker side: what `jax.checkpoint` saves and computes again, as its author means it, by snapshots of values.
 
-Worker side: what `jax.checkpoint` saves and computes again, as its author means it (4 and 5 of `intent`).
-
 JAX splits a body in two: what is known, which it runs, and what is staged, which it runs in the backward pass. It does so
 without tracing, so the snapshots are put into the two jaxprs afterwards.
 """

@@ -35,7 +35,6 @@ _ESCAPE = re.compile(rb'\\([0-9A-Fa-f]{2}|\\|")')
 
 
 def read_name(location: Any) -> str | None:
-    """Returns the name of a named location; None for any other."""
     if _HAS_CLASSES:
         return location.name_str if isinstance(location, _BINDINGS.NameLoc) else None
     found = _NAME.match(str(location))

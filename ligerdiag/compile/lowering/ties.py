@@ -1,7 +1,5 @@
 """Worker side: finds where a trivial operation can tie a kernel call to one reader, and puts it there.
 
-Worker side: where a trivial operation can tie a kernel call to one reader of what the kernel was given.
-
 Each use of the storage that the kernel was given, by operations after the call in program order (`stablehlo_alias`), is one
 place. Which operands a kernel overwrites is not known here: every operand of every custom call is looked at. A reader
 that is a kernel call itself would overwrite the tied value in the place of the original: `bisect` leaves that alone.

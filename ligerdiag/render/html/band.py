@@ -1,13 +1,11 @@
 """The mutated buffer as a band: contents in time, marks on it, labels; horizontal, and for a narrow page vertical.
 
-The mutated buffer as a horizontal band: contents in time, marks on it and on what hangs off it, labels that never meet.
-
 1. Every column has the same width, and all labels of a column stay within it.
 2. Reads of the bytes have their labels above the band. Reads of a copy, or of a value computed anew, are marks on lines
    below it, with their labels at the bottom.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -185,10 +183,6 @@ def _compute_segments(columns: Sequence[Column], xs: Sequence[float], width: flo
     right = width - PADDING
     if not columns:
         return ()
-    edges = [(float(PADDING), columns[0].before)]
-    for column, x in zip(columns, xs, strict=True):
-        if column.after is not edges[-1][1]:
-            edges.append((x, column.after))
     texts = {
         Contents.NOTHING: "",
         Contents.OLD: "old contents",
@@ -196,7 +190,6 @@ def _compute_segments(columns: Sequence[Column], xs: Sequence[float], width: flo
         Contents.UNSURE: f"old contents, or what `{kernel}` wrote",
         Contents.OTHER: "another value",
     }
-    ends = [*(x for x, _ in edges[1:]), right]
     return tuple(
         Segment(
             start=start,
@@ -206,9 +199,21 @@ def _compute_segments(columns: Sequence[Column], xs: Sequence[float], width: flo
             if end - start > 90
             else "",
         )
-        for (start, contents), end in zip(edges, ends, strict=True)
-        if end > start
+        for start, end, contents in _iterate_contents(columns, xs, float(PADDING), right)
     )
+
+
+def _iterate_contents(
+    columns: Sequence[Column], places: Sequence[float], start: float, end: float
+) -> Iterator[tuple[float, float, Contents]]:
+    """Yields start, end and contents of each part of the band. places: of the columns, along it."""
+    edges = [(start, columns[0].before)]
+    for column, place in zip(columns, places, strict=True):
+        if column.after is not edges[-1][1]:
+            edges.append((place, column.after))
+    for (begin, contents), stop in zip(edges, [*(place for place, _ in edges[1:]), end], strict=True):
+        if stop > begin:
+            yield begin, stop, contents
 
 
 def _compute_brackets(columns: Sequence[Column], xs: Sequence[float], step: float) -> tuple[Bracket, ...]:
@@ -311,15 +316,10 @@ def _compute_narrow_texts(column: Column, room: float) -> list[tuple[str, str]]:
 def _compute_stretches(rows: Sequence[BandRow], bottom: float) -> tuple[Stretch, ...]:
     if not rows:
         return ()
-    edges = [(0.0, rows[0].column.before)]
-    for row in rows:
-        if row.column.after is not edges[-1][1]:
-            edges.append((row.y, row.column.after))
-    ends = [*(y for y, _ in edges[1:]), bottom - 4]
+    columns, places = [row.column for row in rows], [row.y for row in rows]
     return tuple(
         Stretch(start=start, end=end, contents=contents)
-        for (start, contents), end in zip(edges, ends, strict=True)
-        if end > start
+        for start, end, contents in _iterate_contents(columns, places, 0.0, bottom - 4)
     )
 
 

@@ -46,8 +46,6 @@ class PlacedEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataflowPicture:
-    """The whole picture."""
-
     width: float
     height: float
     nodes: tuple[PlacedNode, ...]

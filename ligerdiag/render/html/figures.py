@@ -158,8 +158,6 @@ PADDING = 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dot:
-    """One figure."""
-
     kind: str
     """`replay`, `device`, `reference` or `prediction`."""
     x: float

@@ -1,10 +1,5 @@
 """The headline of a page, for ten seconds: which outputs are wrong, why in words without HLO, and the remedy.
 
-The reasons for the outputs' verdicts, in two sentences about one kernel: in plain words, and with the
-instruction.
-
-The headline, for a reader with ten seconds: which outputs are wrong, why in words without HLO, and the place.
-
 1. Outputs that the schedule makes wrong come first, then those that are wrong by the numbers, then unknown ones.
 2. If every output is fresh or lucky, an error comes before that, and a warning beside it: a headline is green only if
    no finding and no wrong number stands below.

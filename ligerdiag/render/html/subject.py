@@ -1,6 +1,4 @@
-"""The kernel call that a page is about, by its worst finding, and a cause as data for a page.
-
-The one kernel call that a page is about: that of the worst finding. Headline, sentence and first band are all about
+"""The one kernel call that a page is about: that of the worst finding. Headline, sentence and first band are all about
 it.
 
 1. The worst finding is one that is not allowed, of the worst severity; among these the one that reaches the worst

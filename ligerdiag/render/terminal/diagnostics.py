@@ -1,7 +1,5 @@
 """Says of a case what stands beside its verdicts and findings: numbers of replay and device, and diagnostics.
 
-The facts that a report states about a case beside its findings, and that no format may lose.
-
 A verdict that contradicts the expectation, one that no finding explains, what could not be decided, an answer that another
 one contradicts, a case that could not be looked at: each has an id of its own that never changes, as a rule has.
 """

@@ -109,7 +109,6 @@ def render_finding_plain(finding: Finding, places: Sequence[str]) -> tuple[str, 
 
 
 def render_trouble_plain(trouble: Trouble, places: Sequence[str]) -> tuple[str, ...]:
-    """Returns the same of a trouble."""
     facts = [*trouble.evidence, ("help", PAGES[trouble.kind].help), ("outputs", ", ".join(trouble.outputs))]
     return _render(trouble.message, (*facts, ("in", ", ".join(places))))
 

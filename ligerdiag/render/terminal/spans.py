@@ -1,7 +1,5 @@
 """Styled text as data: a line is a tuple of spans, a span is printable text with the meaning that colours it.
 
-Styled text as data: a line is a tuple of spans, a span is printable text with the meaning that colours it.
-
 The layout here depends on no terminal library; `terminal` paints it.
 """
 
@@ -50,12 +48,10 @@ BLANK: Line = ()
 
 
 def verdict_style(verdict: Verdict) -> Style:
-    """Returns the style of the same name."""
     return Style(verdict.value)
 
 
 def severity_style(severity: Severity) -> Style:
-    """Returns the style of the same name."""
     return Style(severity.value)
 
 

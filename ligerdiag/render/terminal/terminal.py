@@ -5,7 +5,6 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Self, TextIO
 
 from ligerdiag.judgement.bisection import Bisection
@@ -155,9 +154,7 @@ class ProgressDisplay:
             self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 

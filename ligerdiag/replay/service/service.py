@@ -14,11 +14,10 @@ Replay's counter: the numbers of these artifacts, from the cache or from replay 
 4. A worker that dies or takes too long costs its case alone.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import cache as remember
-from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 
@@ -26,10 +25,11 @@ from ligerdiag.artifacts.artifact import PROVENANCE, Artifact, compute_file_sha2
 from ligerdiag.artifacts.cache import REPLAYS, Cache
 from ligerdiag.artifacts.store import get_program
 from ligerdiag.codec import FieldError, read_float, read_int, read_object
-from ligerdiag.compile.service import CompileEvent
+from ligerdiag.compile.service import compute_sources_sha256
 from ligerdiag.errors import LigerdiagError, describe_error
 from ligerdiag.model.findings import Replay, ReplayState
 from ligerdiag.model.jobs import CaseSpec
+from ligerdiag.model.report import OnProgress, Progress
 from ligerdiag.replay.service.job import (
     ALONE_SECONDS,
     Bounds,
@@ -42,7 +42,8 @@ from ligerdiag.replay.service.job import (
     render_replay,
 )
 from ligerdiag.toolchains.toolchain import Toolchain, compute_important_environment
-from ligerdiag.workers.pool import Pool, count_cores
+from ligerdiag.workers.pool import COMPILE_WORKER, Pool, count_cores
+from ligerdiag.workers.starts import Templates
 
 _MEMINFO = Path("/proc/meminfo")
 _CONTROL_GROUP = Path("/sys/fs/cgroup")
@@ -142,14 +143,7 @@ class Results:
 @remember
 def compute_replay_fingerprint() -> str:
     """sha256 of ligerdiag's own part in the numbers."""
-    root = Path(__file__).parents[2]
-    digest = sha256()
-    for part in _PARTS:
-        path = root / part
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            digest.update(f"{file.relative_to(root)}\n".encode())
-            digest.update(file.read_bytes())
-    return digest.hexdigest()
+    return compute_sources_sha256(_PARTS)
 
 
 def _compute_versions() -> Mapping[str, str]:
@@ -162,7 +156,6 @@ LONGEST = 20.0
 SLACK = 4 << 30
 """Bytes that a worker may take above twice the estimate of its largest case."""
 
-type OnReplayEvent = Callable[[CompileEvent], None]
 type ReplayKey = tuple[str, str]
 """The part of an artifact's key that is its program's, and what is drawn."""
 
@@ -198,16 +191,26 @@ class _Plan:
 
 
 def replay_artifacts(
-    tasks: Sequence[ReplayTask], options: ReplayOptions, *, cache: Cache, toolchain: Toolchain, on_event: OnReplayEvent
+    tasks: Sequence[ReplayTask],
+    options: ReplayOptions,
+    *,
+    cache: Cache,
+    toolchain: Toolchain,
+    on_event: OnProgress,
+    templates: Templates | None = None,
 ) -> Iterator[tuple[ReplayTask, Replay]]:
-    """Yields the replay of each task as it comes; what is in the cache comes first. Nothing of one case is raised."""
+    """Yields the replay of each task as it comes; what is in the cache comes first. Nothing of one case is raised.
+
+    templates: those of the run, if it has compiled.
+    """
     groups: dict[ReplayKey, list[ReplayTask]] = {}
     for task in tasks:
         groups.setdefault(_compute_key(task), []).append(task)
     cache.forget_hashes()
     results = Results(cache, toolchain)
     done = 0
-    for step in _replay_each([members[0] for members in groups.values()], options, cache, toolchain, results):
+    firsts = [members[0] for members in groups.values()]
+    for step in _replay_each(firsts, options, cache, results, toolchain=toolchain, templates=templates):
         if isinstance(step, ReplayTask):
             on_event(_make_event("started", step, done, len(tasks)))
             continue
@@ -219,7 +222,13 @@ def replay_artifacts(
 
 
 def _replay_each(
-    tasks: Sequence[ReplayTask], options: ReplayOptions, cache: Cache, toolchain: Toolchain, results: Results
+    tasks: Sequence[ReplayTask],
+    options: ReplayOptions,
+    cache: Cache,
+    results: Results,
+    *,
+    toolchain: Toolchain,
+    templates: Templates | None,
 ) -> Iterator[ReplayTask | tuple[ReplayTask, Replay]]:
     """Yields each task when its replay starts, and with its replay when that ends."""
     cores = options.jobs or count_cores()
@@ -246,6 +255,8 @@ def _replay_each(
             memory_limit=limit,
             module=REPLAY_WORKER,
             environment=compute_environment(threads),
+            templates=templates,
+            template=COMPILE_WORKER,
         ) as pool:
             yield from _run(plans, pool, options, results)
 
@@ -332,7 +343,7 @@ def _compute_key(task: ReplayTask) -> ReplayKey:
     return get_program(task.artifact.provenance.key), task.case.draws
 
 
-def _make_event(event: str, task: ReplayTask, done: int, total: int, *, cached: bool = False) -> CompileEvent:
-    return CompileEvent(
+def _make_event(event: str, task: ReplayTask, done: int, total: int, *, cached: bool = False) -> Progress:
+    return Progress(
         phase="replay", event=event, done=done, total=total, case_id=task.case.id, target=task.target, cached=cached
     )

@@ -48,7 +48,7 @@ def inspect_module(self: ModuleInspector, files: ModuleFiles) -> ModuleOutcome:
         case "vandal":
             return ModuleOutcome(notes=(damage(Path(os.environ["VICTIM"])),))
         case "lie":
-            Path("answer.json").write_text('{"report": 1, "notes": [], "is_idle": 0, "is_over_budget": 0}')
+            Path("answer.json").write_text('{"judged": 1, "notes": [], "is_idle": 0, "is_over_budget": 0}')
             os.write(answers, render_message(Done(answer=Path("answer.json"))).encode())
             time.sleep(3600)
         case "pickle":

@@ -1,0 +1,208 @@
+"""From the modules of one compilation to verdicts, findings and coverage: analyses, and asks every rule."""
+
+import base64
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Required, TypedDict, Unpack
+
+from ligerdiag.analysis.context import Context, compute_context, compute_context_without_program
+from ligerdiag.analysis.correspondence.belief import compute_belief
+from ligerdiag.analysis.correspondence.provenance import compute_tags
+from ligerdiag.analysis.correspondence.vanished import TracedKernel, find_hidden_accesses, find_sites
+from ligerdiag.analysis.explain.neighbours import compute_neighbourhoods
+from ligerdiag.analysis.explain.schedule_view import compute_schedule_view
+from ligerdiag.analysis.writes import EffectsOf, find_hidden_operands
+from ligerdiag.artifacts.artifact import KernelCall, LoneCall
+from ligerdiag.effects.access import Access
+from ligerdiag.effects.call import CustomCall
+from ligerdiag.effects.declared import Contradiction, DeclaredEffects
+from ligerdiag.effects.isolated import CallEffectsReader
+from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.aliasing import build_must_alias_buffers, find_buffer_fault
+from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.dataflow import take_unplaced_aliases
+from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.parse import pause_collector, require_same_operands
+from ligerdiag.hlo.shape import iterate_leaves
+from ligerdiag.hlo.thunks import CommandOrder
+from ligerdiag.inspection.coverage import Compilation, are_tags_used, compute_coverage
+from ligerdiag.model.judged import Inspection, WrittenOperand
+from ligerdiag.rules.registry import check_all
+from ligerdiag.workers.pool import Pool
+
+NO_BUFFERS = BufferAssignment(slices=(), definitions={}, overlapping={}, parameters={})
+"""Nothing is looked up where no kernel writes anything."""
+
+
+class InspectionWords(TypedDict, total=False):
+    """Options of an inspection."""
+
+    effects_cache: Required[Path | None]
+    declared: Sequence[DeclaredEffects]
+    """Declared effects, believed of operands whose effects are unknown."""
+    readers: Pool | None
+    """Workers that read kernels with the Triton that made them; see `open_readers`."""
+    neighbourhoods: bool
+    """Look at who reads what is overwritten, too."""
+    view: bool
+    """Compute what an HTML report draws."""
+
+
+@pause_collector()
+def inspect_compilation(compilation: Compilation, **words: Unpack[InspectionWords]) -> Inspection:
+    """Judges one compilation. Raises ArtifactError when its modules do not belong together."""
+    program, optimized = compilation.program, compilation.optimized
+    names = compilation.output_names or _name_outputs(optimized)
+    modules = (optimized,) if program is None else (program, optimized)
+    for module in modules:
+        leaves = sum(1 for _ in iterate_leaves(module.entry.root.shape))
+        if leaves != len(names):
+            raise ArtifactError(f"`{module.name}` has {leaves} outputs, the program {len(names)}")
+    if program is not None:
+        require_same_operands(program, optimized)
+    effects = CallEffectsReader(
+        cache=words["effects_cache"], declared=words.get("declared", ()), readers=words.get("readers")
+    )
+    effects.read(*modules, others=[_describe(call, call.alone) for call in compilation.kernel_calls if call.alone])
+    traced_calls = tuple(
+        TracedKernel(
+            kernel=call.kernel,
+            outputs=call.outputs,
+            operands=call.operands,
+            source=call.source if call.source.file else None,
+            in_program=call.in_program,
+            operand_used_later=call.operand_used_later,
+            site=call.site,
+            tags=call.tags,
+            hidden=_find_hidden(call, effects),
+        )
+        for call in compilation.kernel_calls
+    )
+    try:
+        compilation = _check_buffers(compilation)
+        context = _compute_context(compilation, names, effects.find, traced_calls)
+        context = replace(
+            context, contradictions=_list_contradictions(context, effects), sites=find_sites(traced_calls)
+        )
+        around = compute_neighbourhoods(context) if words.get("neighbourhoods") else ()
+        drawn = compute_schedule_view(context) if words.get("view") else None
+    except (AssertionError, IndexError, KeyError, ValueError, RecursionError, StopIteration) as fault:
+        if os.environ.get("LIGERDIAG_DEBUG"):  # shows where the modules do not hang together
+            raise
+        raise ArtifactError(
+            f"the modules of `{compilation.name}` do not hang together: {type(fault).__name__} {fault}".rstrip()
+        ) from fault
+    answers = check_all(context)
+    coverage = compute_coverage(compilation, context)
+    failed = tuple(failure.message for failure in answers.failures)
+    return Inspection(
+        outputs={name: output.verdict for name, output in context.verdicts.outputs.items()},
+        findings=answers.findings,
+        failures=answers.failures,
+        coverage=replace(coverage, not_covered=(*failed, *coverage.not_covered)),
+        written=tuple(
+            WrittenOperand(
+                kernel=write.kernel,
+                call=write.tag_path[-1] if write.tag_path else 0,
+                operand=write.operand,
+                unknown=write.unknown,
+            )
+            for write in context.writes
+        ),
+        meant=dict(zip(names, context.intended.outputs, strict=False)),
+        neighbourhoods=around,
+        view=drawn,
+    )
+
+
+def _name_outputs(module: HloModule) -> tuple[str, ...]:
+    return tuple(f"output {number}" for number, _ in enumerate(iterate_leaves(module.entry.root.shape)))
+
+
+def _find_hidden(call: KernelCall, effects: CallEffectsReader) -> tuple[Access, ...]:
+    if call.in_program or not call.outputs:
+        return ()
+    if call.alone is None:
+        return find_hidden_accesses(None, ())
+    return find_hidden_accesses(effects.find_other(_describe(call, call.alone)), call.alone.declared)
+
+
+def _describe(call: KernelCall, alone: LoneCall) -> CustomCall:
+    return CustomCall(
+        target=alone.target,
+        backend_config=base64.b64decode(alone.config),
+        operands=call.operands,
+        outputs=call.outputs,
+    )
+
+
+def _check_buffers(compilation: Compilation) -> Compilation:
+    """Returns the compilation without a buffer assignment that does not hold, and without aliases that it shows to be
+    none."""
+    buffers = compilation.buffers
+    if buffers is None or not any(True for _ in compilation.optimized.iterate_custom_calls()):
+        return compilation
+    take_unplaced_aliases(compilation.optimized, buffers)
+    fault = find_buffer_fault(compilation.optimized, buffers)
+    if not fault:
+        return compilation
+    note = f"the buffer assignment does not hold, and is not used: {fault}"
+    return replace(compilation, buffers=None, notes=(*compilation.notes, note))
+
+
+def _compute_context(
+    compilation: Compilation, names: tuple[str, ...], effects_of: EffectsOf, traced_calls: tuple[TracedKernel, ...]
+) -> Context:
+    program, optimized = compilation.program, compilation.optimized
+    writes_something = any(
+        find_hidden_operands(call, effects_of(call))
+        for module in (program, optimized)
+        if module is not None
+        for _, call in module.iterate_custom_calls()
+    )
+    buffers = compilation.buffers
+    if buffers is None:
+        buffers = build_must_alias_buffers(optimized) if writes_something else NO_BUFFERS
+    if program is None or not optimized.is_scheduled:
+        return compute_context_without_program(
+            optimized=optimized,
+            buffers=buffers,
+            effects_of=effects_of,
+            output_names=names,
+            traced_calls=traced_calls,
+            thunks=compilation.thunks,
+            command_order=compilation.command_order or CommandOrder.SCHEDULE,
+        )
+    retagged, belief = None, None
+    if writes_something and not are_tags_used(compilation, program):
+        retagged = compute_tags(program, optimized, named=not compilation.as_written)
+        program, optimized = retagged.program, retagged.optimized
+    if writes_something and compilation.is_foreign:
+        belief = compute_belief(program, optimized)
+        optimized = belief.without_refuted(optimized)
+    return compute_context(
+        program=program,
+        optimized=optimized,
+        buffers=buffers,
+        effects_of=effects_of,
+        output_names=names,
+        traced_calls=traced_calls,
+        retagged=retagged,
+        belief=belief,
+        folded=not compilation.as_written or retagged is not None,  # without tags the snapshots have no place
+        thunks=compilation.thunks,
+        command_order=compilation.command_order or CommandOrder.SCHEDULE,
+    )
+
+
+def _list_contradictions(
+    context: Context, effects: CallEffectsReader
+) -> tuple[tuple[HloInstruction, Contradiction], ...]:
+    """Each declaration that is not so, with the first call that shows it."""
+    first: dict[Contradiction, HloInstruction] = {}
+    for call, _ in (*context.calls, *context.optimized_calls):
+        for one in effects.find_contradictions(call):
+            first.setdefault(one, call)
+    return tuple([(call, one) for one, call in first.items()])
