@@ -1,5 +1,6 @@
 """Small kernels, a family of operations each; pointers are called x, y, z, results o, p."""
 
+# ruff: noqa: SIM108
 # pyright: basic
 import triton
 import triton.language as tl
@@ -251,7 +252,7 @@ def tiles(x, y, o, m, n, k, M: tl.constexpr, K: tl.constexpr, N: tl.constexpr):
     row = tl.program_id(0) * M + tl.arange(0, M)
     column = tl.program_id(1) * N + tl.arange(0, N)
     total = tl.zeros((M, N), tl.float32)
-    for start in range(0, tl.cdiv(k, K)):
+    for start in range(tl.cdiv(k, K)):
         inner = start * K + tl.arange(0, K)
         a = tl.load(x + row[:, None] * k + inner[None, :], mask=(row[:, None] < m) & (inner[None, :] < k), other=0.0)
         b = tl.load(
@@ -265,7 +266,7 @@ def tiles(x, y, o, m, n, k, M: tl.constexpr, K: tl.constexpr, N: tl.constexpr):
 def block_pointers(x, o, m, n, M: tl.constexpr, N: tl.constexpr):
     a = tl.make_block_ptr(x, (m, n), (n, 1), (tl.program_id(0) * M, 0), (M, N), (1, 0))
     b = tl.make_block_ptr(o, (m, n), (n, 1), (tl.program_id(0) * M, 0), (M, N), (1, 0))
-    for _ in range(0, tl.cdiv(n, N)):
+    for _ in range(tl.cdiv(n, N)):
         tl.store(b, tl.load(a, boundary_check=(0, 1), padding_option="zero") * 2, boundary_check=(0, 1))
         a = tl.advance(a, (0, N))
         b = tl.advance(b, (0, N))

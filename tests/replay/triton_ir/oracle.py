@@ -63,7 +63,8 @@ class Launch:
 def load_kernels(file: Path) -> ModuleType:
     """Returns the module in this file."""
     spec = importlib.util.spec_from_file_location(f"launched_{file.parent.name}_{file.stem}", file)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
@@ -127,7 +128,7 @@ class HostArray:
 
 def _run(file: Path, given: Path, result: Path) -> None:
     import triton.language as tl
-    import triton.runtime.interpreter as interpreter
+    from triton.runtime import interpreter
 
     patch_tensor = interpreter._patch_lang_tensor
 
@@ -160,6 +161,4 @@ def _run(file: Path, given: Path, result: Path) -> None:
 _ = ml_dtypes  # its dtypes have names once it is imported
 
 if __name__ == "__main__":
-    from tests.replay.triton_ir import oracle
-
-    oracle._run(*(Path(argument) for argument in sys.argv[1:4]))
+    _run(*(Path(argument) for argument in sys.argv[1:4]))
