@@ -130,7 +130,7 @@ class Function:
         return self._members.get((parent, region, block), [])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class TtirModule:
     """All functions of a kernel's module, by name."""
 

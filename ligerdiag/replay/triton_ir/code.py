@@ -1,10 +1,11 @@
 """A function's operations, made ready to be evaluated: without what nothing depends on, attributes read once."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ligerdiag.effects.ttir.libtriton import parse_successors
-from ligerdiag.effects.ttir.module import Function, Operation, TtirModule
+from ligerdiag.effects.ttir.module import Function, Operation
 from ligerdiag.replay.interpreter.scope import NotCoveredError
 from ligerdiag.replay.triton_ir.operations.constants import CONSTANTS
 from ligerdiag.replay.triton_ir.operations.conversions import CONVERSIONS
@@ -67,17 +68,17 @@ class Code:
 class Library:
     """The functions of a module, each made ready when it is first called."""
 
-    def __init__(self, module: TtirModule) -> None:
-        self.module = module
+    def __init__(self, functions: Mapping[str, Function], *, has_lines: bool) -> None:
+        self.functions, self._has_lines = functions, has_lines
         self._codes: dict[str, Code] = {}
 
     def get(self, name: str) -> Code:
         """Returns the function; raises NotCoveredError where the module has none of that name."""
         if name not in self._codes:
-            function = self.module.functions.get(name)
+            function = self.functions.get(name)
             if function is None or not function.blocks:
                 raise NotCoveredError(f"a call of `{name}`, which the module does not hold")
-            if not self.module.has_lines:
+            if not self._has_lines:
                 raise NotCoveredError("a module whose printed form could not be matched with its operations")
             self._codes[name] = _make_code(function)
         return self._codes[name]

@@ -269,7 +269,7 @@ class Evaluator:
         if op.name == "tt.map_elementwise":
             return list(reductions.map_elements(op, function, values, combine))
         if instruction.memo is None:
-            instruction.memo = reductions.find_ufunc(self._library.module, function, op)
+            instruction.memo = reductions.find_ufunc(self._library.functions, function, op)
         apply = reductions.reduce if op.name == "tt.reduce" else reductions.scan
         return list(apply(op, function, instruction.memo, values, combine))
 

@@ -13,12 +13,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from ligerdiag.effects.access import Access as Effect
 from ligerdiag.effects.ttir.module import Function, TtirModule
-from ligerdiag.effects.ttir.pointer_flow import compute_argument_effects
+from ligerdiag.effects.ttir.pointer_flow import ArgumentEffects, compute_argument_effects
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.accesses.meetings import (
     MOST_RUNS,
@@ -56,6 +57,30 @@ def run_grid(
     may share memory. Raises NotCoveredError, then what stands in the arrays has no meaning.
     """
     return _Launch(module, entry, arguments, grid, options).run()
+
+
+class _Kept:
+    """What launches of one module share."""
+
+    def __init__(self, module: TtirModule) -> None:
+        self.library = Library(module.functions, has_lines=module.has_lines)
+        self.largest = _find_largest(module.functions.values())
+        self._effects: dict[str, ArgumentEffects] = {}
+
+    def find_effects(self, module: TtirModule, entry: str) -> ArgumentEffects:
+        """Returns the effects of a kernel through its arguments."""
+        if entry not in self._effects:
+            self._effects[entry] = compute_argument_effects(module, entry)
+        return self._effects[entry]
+
+
+_KEPT: WeakKeyDictionary[TtirModule, _Kept] = WeakKeyDictionary()
+
+
+def _keep(module: TtirModule) -> _Kept:
+    if module not in _KEPT:
+        _KEPT[module] = _Kept(module)
+    return _KEPT[module]
 
 
 @dataclass(slots=True, eq=False)
@@ -100,8 +125,9 @@ class _Launch:
         ]
         watched = _find_watched(module, entry, self._buffers) if options.records_meetings else frozenset[int]()
         self._memory = Memory(self._buffers, watched)
-        self._evaluator = Evaluator(Library(module), self._memory, grid, options.most_rounds)
-        self._batch = max(1, min(MOST_IN_BATCH, options.batch_bytes // _find_largest(module.functions.values())))
+        kept = _keep(module)
+        self._evaluator = Evaluator(kept.library, self._memory, grid, options.most_rounds)
+        self._batch = max(1, min(MOST_IN_BATCH, options.batch_bytes // kept.largest))
         self._seen = _Seen()
 
     def run(self) -> GridOutcome:
@@ -223,7 +249,7 @@ def _make_argument(number: int, argument: Argument, kind: ValueType) -> Value:
 
 def _find_watched(module: TtirModule, entry: str, buffers: Sequence[Buffer | None]) -> frozenset[int]:
     """See 3 above."""
-    effects = compute_argument_effects(module, entry)
+    effects = _keep(module).find_effects(module, entry)
     written = [
         buffer
         for buffer, access in zip(buffers, effects.accesses, strict=True)

@@ -173,7 +173,7 @@ def endless(x):
 @triton.jit
 def unsigned_loop(o, first, last):
     total = 0
-    for k in range(first, last, 1):
+    for _ in range(first, last, 1):
         total += 1
     tl.store(o, total)
 

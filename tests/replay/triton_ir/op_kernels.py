@@ -1,5 +1,6 @@
 """Small kernels, a family of operations each; pointers are called x, y, z, results o, p."""
 
+# ruff: noqa: SIM108
 # pyright: basic
 import triton
 import triton.language as tl

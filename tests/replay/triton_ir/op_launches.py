@@ -28,7 +28,7 @@ def _zeros(*shape: int, dtype: Any = np.float32) -> Any:
     return np.zeros(shape, dtype)
 
 
-def _make() -> dict[str, Launch]:
+def _make() -> dict[str, Launch]:  # noqa: PLR0915 - a list
     made: dict[str, Launch] = {}
 
     def add(

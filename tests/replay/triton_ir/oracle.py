@@ -62,12 +62,19 @@ class Launch:
 
 def load_kernels(file: Path) -> ModuleType:
     """Returns the module in this file."""
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None and spec.loader is not None
+    spec = importlib.util.spec_from_file_location(f"launched_{file.parent.name}_{file.stem}", file)
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[file.stem] = module
+    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def find_kernel(module: ModuleType, name: str) -> Any:
+    """Returns the kernel, without what tunes it."""
+    kernel = getattr(module, name)
+    return kernel.fn if hasattr(kernel, "configs") else kernel
 
 
 def run_oracle(file: Path, launches: list[Launch], folder: Path) -> list[Any]:
@@ -142,7 +149,7 @@ def _run(file: Path, given: Path, result: Path) -> None:
         }
         try:
             with np.errstate(all="ignore"):
-                getattr(kernels, launch.kernel)[launch.grid](**handed, **launch.constants)
+                find_kernel(kernels, launch.kernel)[launch.grid](**handed, **launch.constants)
             results.append(arguments)
         except Exception as fault:
             while fault.__cause__ is not None:
@@ -154,6 +161,4 @@ def _run(file: Path, given: Path, result: Path) -> None:
 _ = ml_dtypes  # its dtypes have names once it is imported
 
 if __name__ == "__main__":
-    from tests.replay.triton_ir import oracle
-
-    oracle._run(*(Path(argument) for argument in sys.argv[1:4]))
+    _run(*(Path(argument) for argument in sys.argv[1:4]))

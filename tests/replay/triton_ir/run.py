@@ -9,7 +9,7 @@ import numpy as np
 from ligerdiag.effects.ttir.module import TtirModule, parse_ttir
 from ligerdiag.replay.triton_ir.interpreter import run_grid
 from ligerdiag.replay.triton_ir.outcome import GridOptions, GridOutcome
-from tests.replay.triton_ir.oracle import NAMES, Launch, load_kernels
+from tests.replay.triton_ir.oracle import NAMES, Launch, find_kernel, load_kernels
 
 _SCALARS = {int: "i32", float: "fp32", bool: "i1"}
 
@@ -48,7 +48,7 @@ def build_ttir(kernel: Any, signature: dict[str, str], constants: dict[str, Any]
 
 def build_launch(file: Path, launch: Launch, *, optimized: bool = False) -> tuple[TtirModule, str]:
     """Returns the module of a launch's kernel, and the kernel's name in it."""
-    kernel = getattr(_load(file), launch.kernel)
+    kernel = find_kernel(_load(file), launch.kernel)
     signature = {
         name: f"*{NAMES[value.dtype.name]}"
         if isinstance(value, np.ndarray) and value.ndim
@@ -73,4 +73,4 @@ def run_launch(
 
 
 def _get_names(file: Path, launch: Launch) -> list[str]:
-    return getattr(_load(file), launch.kernel).arg_names
+    return find_kernel(_load(file), launch.kernel).arg_names

@@ -155,7 +155,7 @@ def test_the_device_library_by_name() -> None:
 
 
 def test_a_function_that_is_not_known_is_named() -> None:
-    with pytest.raises(NotCoveredError, match="__nv_byte_perm.*hand_kernels.py"):
+    with pytest.raises(NotCoveredError, match=r"__nv_byte_perm.*hand_kernels.py"):
         run("unknown_function", x=np.ones(1, np.int32), o=np.zeros(1, np.int32))
 
 
@@ -221,7 +221,8 @@ def test_addresses_are_bytes() -> None:
     found = run("unaligned", x=x, o=np.zeros(16, np.int32), constants={"N": 8})["o"]
     bytes_ = x.view(np.uint8)
     assert found[:8].tolist() == [int(bytes_[1 + 4 * k : 5 + 4 * k].copy().view(np.int32)[0]) for k in range(8)]
-    assert found[10] == bytes_[17:21].copy().view(np.int32)[0] and found[11] == -1
+    assert found[10] == bytes_[17:21].copy().view(np.int32)[0]
+    assert found[11] == -1
     assert run("through_integer", x=x, o=np.zeros(1, np.int32))["o"][0] == x[2]
 
 

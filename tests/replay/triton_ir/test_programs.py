@@ -43,7 +43,9 @@ def test_programs_that_keep_apart_do_not_meet() -> None:
     found, outcome = run("neighbour", x=x, o=np.zeros(32, np.float32), grid=(4, 1, 1), constants={"ROWS": 4, "N": 8})
     rows = x.reshape(4, 8)
     np.testing.assert_array_equal(found["o"].reshape(4, 8), rows + np.roll(rows, -1, axis=0))
-    assert outcome.meeting is None and outcome.meetings_known and not outcome.sequential_programs
+    assert outcome.meeting is None
+    assert outcome.meetings_known
+    assert not outcome.sequential_programs
 
 
 @pytest.mark.parametrize("batch_bytes", [1, 70, 1 << 20])
@@ -60,7 +62,8 @@ def test_a_kernel_that_reads_its_neighbours_row_in_place(batch_bytes: int, order
     assert {(one.writer, one.other) for one in outcome.meeting} == {(1, 0), (2, 1), (3, 2), (0, 3)}
     assert (meeting.argument, meeting.other_argument, meeting.other_writes, meeting.has_atomics) == (1, 0, False, False)
     assert (meeting.first_byte, meeting.bytes) == (32 * meeting.writer, 32)
-    assert meeting.place is not None and meeting.other_place is not None
+    assert meeting.place is not None
+    assert meeting.other_place is not None
     assert meeting.place.line > meeting.other_place.line
 
 
@@ -68,14 +71,16 @@ def test_programs_between_each_others_bytes_do_not_meet() -> None:
     x = np.arange(64, dtype=np.float32)
     found, outcome = run("columns", x=x, grid=(4, 1, 1), constants={"N": 16, "M": 4})
     np.testing.assert_array_equal(found["x"], x * 2)
-    assert outcome.meeting is None and not outcome.sequential_programs
+    assert outcome.meeting is None
+    assert not outcome.sequential_programs
 
 
 @pytest.mark.parametrize(("order", "last"), [("grid", 6), ("reverse", 0)])
 def test_all_programs_store_to_one_place(order: Any, last: int) -> None:
     found, outcome = run("everybody", o=np.zeros(1, np.int32), grid=(7, 1, 1), options=GridOptions(order=order))
     assert found["o"][0] == last
-    assert outcome.meeting is not None and outcome.meeting[0].other_writes
+    assert outcome.meeting is not None
+    assert outcome.meeting[0].other_writes
 
 
 def test_some_programs_only() -> None:
@@ -90,7 +95,8 @@ def test_a_lock_is_taken_in_turn() -> None:
     for row in x.reshape(3, 8):
         wanted = wanted * 2 + row
     np.testing.assert_array_equal(found["o"], wanted)
-    assert outcome.used_atomics and outcome.sequential_programs == 3
+    assert outcome.used_atomics
+    assert outcome.sequential_programs == 3
 
 
 def test_a_program_that_waits_for_ever_is_not_covered() -> None:
@@ -111,7 +117,9 @@ def test_the_last_program_reads_what_all_have_stored() -> None:
 
 def test_atomics_alone_do_not_meet() -> None:
     _, outcome = run_launch(Path(op_kernels.__file__), LAUNCHES["atomics"])
-    assert outcome.used_atomics and outcome.meeting is None and not outcome.sequential_programs
+    assert outcome.used_atomics
+    assert outcome.meeting is None
+    assert not outcome.sequential_programs
 
 
 def test_accesses_past_the_end() -> None:
@@ -121,7 +129,9 @@ def test_accesses_past_the_end() -> None:
     load, store = sorted(outcome.out_of_bounds, key=lambda one: one.kind)
     assert (load.argument, load.kind, load.first_byte, load.width, load.count, load.program) == (0, "load", 40, 4, 6, 2)
     assert (store.argument, store.kind, store.first_byte, store.count, store.program) == (1, "store", 48, 1, 3)
-    assert load.place is not None and store.place is not None and load.place.line < store.place.line
+    assert load.place is not None
+    assert store.place is not None
+    assert load.place.line < store.place.line
 
 
 def test_accesses_before_the_start() -> None:

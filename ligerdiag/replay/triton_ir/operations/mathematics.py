@@ -258,8 +258,8 @@ def _on_bits(name: str, op: Operation, function: Function) -> Compute:
             weights: Array = np.array([1 << place for place in range(width - 1, -1, -1)], bits.dtype)
             return (places * weights).sum(-1, dtype=bits.dtype).view(dtype)
         if name == "clz":
-            leading: Any = places[..., ::-1].argmax(-1)
-            return np.asarray(np.where(bits == 0, width, leading), dtype)
+            leading = np.asarray(places[..., ::-1].argmax(-1), dtype)
+            return np.asarray(np.where(bits == 0, dtype.type(width), leading), dtype)
         return np.asarray(np.where(bits == 0, 0, places.argmax(-1) + 1), dtype)
 
     return apply

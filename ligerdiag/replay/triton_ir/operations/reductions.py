@@ -10,13 +10,13 @@
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ligerdiag.effects.ttir.libtriton import parse_integer
-from ligerdiag.effects.ttir.module import Function, Operation, TtirModule
+from ligerdiag.effects.ttir.module import Function, Operation
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.operations.shaping import fill_to
 from ligerdiag.replay.triton_ir.values import DType, Value, is_float, is_narrow, parse_type, to_array
@@ -43,7 +43,7 @@ _ENDS = frozenset({"tt.reduce.return", "tt.scan.return", "tt.return"})
 _MOST_CALLS = 8
 
 
-def find_ufunc(module: TtirModule, function: Function, op: Operation) -> str:
+def find_ufunc(functions: Mapping[str, Function], function: Function, op: Operation) -> str:
     """Returns the name of the one operation that the region is, looking through calls; empty where it is none."""
     blocks = op.regions[0] if op.regions else ()
     if not blocks:
@@ -56,7 +56,7 @@ def find_ufunc(module: TtirModule, function: Function, op: Operation) -> str:
             return ""
         if body[0].name != "tt.call":
             return body[0].name
-        callee = module.functions.get(body[0].callee)
+        callee = functions.get(body[0].callee)
         if callee is None or not callee.blocks:
             return ""
         body, arguments = callee.get_operations(-1, 0, 0), callee.arguments
