@@ -4,6 +4,7 @@
 """
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,17 @@ COSTS = Path(__file__).with_name("costs.json")
 
 TOGETHER = {"tests/api/test_readme.py": "tests/api/test_all_cases.py"}
 """Files that stay with another one: both check all of cases/, which takes half a minute with everything in the cache."""
+
+
+PROCESSES_PER_CORE = 2
+"""A test that has a worker compile or a command run waits; two processes on two cores leave 40 percent of them idle."""
+MAX_PROCESSES = 16
+"""Each imports jax and collects all tests, and has some 400 MB."""
+
+
+def count_processes() -> int:
+    """In how many processes a run's tests are run on this machine."""
+    return min(PROCESSES_PER_CORE * len(os.sched_getaffinity(0)), MAX_PROCESSES)
 
 
 def load_costs(path: Path = COSTS) -> dict[str, float]:

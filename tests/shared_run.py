@@ -6,6 +6,8 @@
 2. A test that is about the cache, or about what happens where it is empty, has one of its own. So has a test of a file that
    lies somewhere else in each run.
 3. A test that is about how workers begin and end takes `own_templates`.
+4. Python writes its bytecode, also where PYTHONDONTWRITEBYTECODE is set: a run starts hundreds of processes, and of each one
+   that imports jax two thirds of the time would go to compiling its sources once more.
 """
 
 import os
@@ -25,6 +27,7 @@ ROOT = Path(__file__).parents[1]
 CACHE_VARIABLE = "LIGERDIAG_TEST_CACHE"
 KEPT_SECONDS = 7 * 24 * 3600.0
 START_SECONDS = 600.0
+NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 
 
 class SharedRun:
@@ -36,6 +39,7 @@ class SharedRun:
 
     def start(self) -> None:
         """Makes room for the cache and starts the server of templates."""
+        os.environ.pop(NO_BYTECODE, None)
         cache = Path(os.environ.setdefault(CACHE_VARIABLE, str(ROOT / ".ligerdiag" / "test-cache")))
         made, code = cache / "made", cache / "code"
         if not made.exists() or time.time() - made.stat().st_mtime > KEPT_SECONDS:
