@@ -15,8 +15,8 @@ import pytest
 
 COSTS = Path(__file__).with_name("costs.json")
 
-TOGETHER = {"tests/api/test_readme.py": "tests/api/test_all_cases.py"}
-"""Files that stay with another one: both check all of cases/, which takes half a minute with everything in the cache."""
+TOGETHER = dict.fromkeys(("tests/api/test_readme.py", "tests/api/test_views.py"), "tests/api/test_all_cases.py")
+"""Files that stay with another one: all check all of cases/, which takes half a minute with everything in the cache."""
 
 
 PROCESSES_PER_CORE = 2
