@@ -37,8 +37,8 @@ def load_costs(path: Path = COSTS) -> dict[str, float]:
 
 ROOMS = ("tests/bisect/", "tests/dumps/", "tests/security/")
 """Whose files stay together: what they share is made by a fixture, and is in no cache."""
-ALONE = ("tests/docs/test_commands.py", "tests/gpu/")
-"""Whose tests share nothing but the cache, and take up to minutes each: they are handed out one by one."""
+ALONE = ("tests/gpu/",)
+"""Whose tests share nothing, and take up to minutes each: they are handed out one by one."""
 VARIANTS = {"tests/newcomer/test_newcomer.py": ("plain", "pinned")}
 """Whose tests are handed out by a word of their parameters: what they share, they share with those of the same word."""
 

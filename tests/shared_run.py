@@ -28,7 +28,7 @@ CACHE_VARIABLE = "LIGERDIAG_TEST_CACHE"
 KEPT_SECONDS = 7 * 24 * 3600.0
 START_SECONDS = 600.0
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
-SET_BY_JAX = {"TPU_SKIP_MDS_QUERY": "1"}
+SET_BY_JAX = {"TPU_SKIP_MDS_QUERY": "1", "TF_CPP_MIN_LOG_LEVEL": "1"}
 """What an import of jax puts into the environment: set from the start, all processes of the run share their templates."""
 TEMPLATES = 12
 """That are kept: three kinds of workers, for what is pinned here, for a plain install, and for tests with variables."""
@@ -44,6 +44,7 @@ class SharedRun:
     def start(self) -> None:
         """Makes room for the cache and starts the server of templates."""
         os.environ.pop(NO_BYTECODE, None)
+        sys.dont_write_bytecode = False
         for name, value in SET_BY_JAX.items():
             os.environ.setdefault(name, value)
         cache = Path(os.environ.setdefault(CACHE_VARIABLE, str(ROOT / ".ligerdiag" / "test-cache")))

@@ -1,10 +1,13 @@
-"""A small part of tools/fuzz_inspect.py: hostile input ends in a report or in one line."""
+"""A small part of tools/fuzz_inspect.py: hostile input ends in a report or in one line.
+
+`python tools/fuzz_inspect.py SEED COUNT JOBS FOLDER...` does many more.
+"""
 
 from pathlib import Path
 
 from tools.fuzz_inspect import SECONDS, run_batches
 
-COUNT = 300
+COUNT = 100
 
 
 def test_hostile_input_ends_cleanly(dumps: Path, cache: Path, tmp_path: Path) -> None:
