@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tools.fuzz_inspect import SECONDS, run_batches
 
-COUNT = 100
+COUNT = 300
 
 
 def test_hostile_input_ends_cleanly(dumps: Path, cache: Path, tmp_path: Path) -> None:
