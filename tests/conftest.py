@@ -1,10 +1,10 @@
-"""Tests run in two processes, which share what was compiled, and the templates of workers."""
+"""Tests run in several processes, which share what was compiled, and the templates of workers."""
 
 from typing import Any
 
 import pytest
 
-from tests.scheduling import load_costs, make_scheduler, sort_by_cost
+from tests.scheduling import count_processes, load_costs, make_scheduler, sort_by_cost
 from tests.shared_run import SharedRun, own_templates, shared_cache
 
 __all__ = ["own_templates", "shared_cache"]
@@ -23,6 +23,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order = {nodeid: number for number, nodeid in enumerate(sort_by_cost([one.nodeid for one in items], load_costs()))}
     items.sort(key=lambda item: order[item.nodeid])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """For `-n auto`."""
+    return count_processes()
 
 
 @pytest.hookimpl(optionalhook=True)

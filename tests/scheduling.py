@@ -4,6 +4,7 @@
 """
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,8 +15,19 @@ import pytest
 
 COSTS = Path(__file__).with_name("costs.json")
 
-TOGETHER = {"tests/api/test_readme.py": "tests/api/test_all_cases.py"}
-"""Files that stay with another one: both check all of cases/, which takes half a minute with everything in the cache."""
+TOGETHER = dict.fromkeys(("tests/api/test_readme.py", "tests/api/test_views.py"), "tests/api/test_all_cases.py")
+"""Files that stay with another one: all check all of cases/, which takes half a minute with everything in the cache."""
+
+
+PROCESSES_PER_CORE = 2
+"""A test that has a worker compile or a command run waits; two processes on two cores leave 40 percent of them idle."""
+MAX_PROCESSES = 16
+"""Each imports jax and collects all tests, and has some 400 MB."""
+
+
+def count_processes() -> int:
+    """In how many processes a run's tests are run on this machine."""
+    return min(PROCESSES_PER_CORE * len(os.sched_getaffinity(0)), MAX_PROCESSES)
 
 
 def load_costs(path: Path = COSTS) -> dict[str, float]:
@@ -25,8 +37,8 @@ def load_costs(path: Path = COSTS) -> dict[str, float]:
 
 ROOMS = ("tests/bisect/", "tests/dumps/", "tests/security/")
 """Whose files stay together: what they share is made by a fixture, and is in no cache."""
-ALONE = ("tests/docs/test_commands.py", "tests/gpu/")
-"""Whose tests share nothing but the cache, and take up to minutes each: they are handed out one by one."""
+ALONE = ("tests/gpu/",)
+"""Whose tests share nothing, and take up to minutes each: they are handed out one by one."""
 VARIANTS = {"tests/newcomer/test_newcomer.py": ("plain", "pinned")}
 """Whose tests are handed out by a word of their parameters: what they share, they share with those of the same word."""
 

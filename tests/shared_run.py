@@ -6,6 +6,8 @@
 2. A test that is about the cache, or about what happens where it is empty, has one of its own. So has a test of a file that
    lies somewhere else in each run.
 3. A test that is about how workers begin and end takes `own_templates`.
+4. Python writes its bytecode, also where PYTHONDONTWRITEBYTECODE is set: a run starts hundreds of processes, and of each one
+   that imports jax two thirds of the time would go to compiling its sources once more.
 """
 
 import os
@@ -25,6 +27,11 @@ ROOT = Path(__file__).parents[1]
 CACHE_VARIABLE = "LIGERDIAG_TEST_CACHE"
 KEPT_SECONDS = 7 * 24 * 3600.0
 START_SECONDS = 600.0
+NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
+SET_BY_JAX = {"TPU_SKIP_MDS_QUERY": "1", "TF_CPP_MIN_LOG_LEVEL": "1"}
+"""What an import of jax puts into the environment: set from the start, all processes of the run share their templates."""
+TEMPLATES = 12
+"""That are kept: three kinds of workers, for what is pinned here, for a plain install, and for tests with variables."""
 
 
 class SharedRun:
@@ -36,6 +43,10 @@ class SharedRun:
 
     def start(self) -> None:
         """Makes room for the cache and starts the server of templates."""
+        os.environ.pop(NO_BYTECODE, None)
+        sys.dont_write_bytecode = False
+        for name, value in SET_BY_JAX.items():
+            os.environ.setdefault(name, value)
         cache = Path(os.environ.setdefault(CACHE_VARIABLE, str(ROOT / ".ligerdiag" / "test-cache")))
         made, code = cache / "made", cache / "code"
         if not made.exists() or time.time() - made.stat().st_mtime > KEPT_SECONDS:
@@ -47,7 +58,7 @@ class SharedRun:
             shutil.rmtree(cache / "effects", ignore_errors=True)
             code.write_text(digest, encoding="ascii")
         path = self._folder / "templates"
-        command = [sys.executable, "-m", shared_templates.__name__, str(path)]
+        command = [sys.executable, "-m", shared_templates.__name__, str(path), str(TEMPLATES)]
         self._server = subprocess.Popen(command, stdin=subprocess.PIPE, cwd=ROOT, start_new_session=True)
         os.environ[shared_templates.VARIABLE] = str(path)
         end = time.monotonic() + START_SECONDS

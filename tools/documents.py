@@ -127,7 +127,7 @@ def run_command(words: str, folder: Path, cache: Path, python: Path = Path(sys.e
     own = {name: value for name, value in os.environ.items() if name not in _NOT_A_READERS}
     environment = own | {
         "LIGERDIAG_CACHE_DIR": str(cache),
-        "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
+        "PATH": os.pathsep.join(dict.fromkeys((str(python.parent), *os.environ["PATH"].split(os.pathsep)))),
         "PYTHONPATH": str(folder),
         "COLUMNS": "150",
         "PYTEST_ADDOPTS": "",

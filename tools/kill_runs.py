@@ -35,7 +35,7 @@ KINDS = ("parent", "worker", "full")
 ROOM = "1g"
 """Of a disk that does not fill."""
 PAGE = 4096
-_SETTLE_SECONDS = 15.0
+_SETTLE_SECONDS = 600.0
 """Longest that workers may take to notice that their parent is gone, while they import."""
 
 type Answer = Mapping[str, Any]

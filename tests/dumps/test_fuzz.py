@@ -1,4 +1,7 @@
-"""A small part of tools/fuzz_inspect.py: hostile input ends in a report or in one line."""
+"""A small part of tools/fuzz_inspect.py: hostile input ends in a report or in one line.
+
+`python tools/fuzz_inspect.py SEED COUNT JOBS FOLDER...` does many more.
+"""
 
 from pathlib import Path
 

@@ -83,7 +83,7 @@ def test_an_answer_is_locked_while_it_is_written(payload: bytes, cache: Path, mo
         replace(source, target)
 
     monkeypatch.setattr("ligerdiag.effects.isolated.os.replace", look)
-    compute_effects_isolated([make_call(payload)], cache_directory=cache, timeout=60)
+    compute_effects_isolated([make_call(payload)], cache_directory=cache, timeout=600)
     assert held == [True]
 
 

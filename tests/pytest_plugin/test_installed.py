@@ -51,7 +51,7 @@ def run(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
     def run_python(*words: str, cwd: Path) -> Outcome:
         command = [str(environment / "bin" / "python"), *words]
-        return run_process(command, cwd=cwd, environment=variables, timeout=500)
+        return run_process(command, cwd=cwd, environment=variables, timeout=1200)
 
     return run_python
 

@@ -6,6 +6,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -23,6 +24,12 @@ from ligerdiag.replay.interpreter.scope import Value
 
 FLUSHED = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(ml_dtypes.bfloat16))
 """Dtypes whose subnormals XLA:CPU takes and gives as zeros where it computes; bfloat16 is computed in f32."""
+QUICK = {"xla_backend_optimization_level": 0}
+"""Of LLVM alone, which would otherwise take half of the time: programs are compiled for a few elements each."""
+KEPT = 64
+"""Compiled programs; one that is drawn again, or run with other arguments, is not compiled again."""
+
+_compiled: dict[str, Any] = {}
 
 
 def compare_with_xla_cpu(
@@ -43,7 +50,7 @@ def compare_with_xla_cpu(
     with _x64(x64):
         lowered = _lower(function, *arguments)
         module = _parse_lowered(lowered)
-        expected = [np.asarray(leaf) for leaf in jax.tree.leaves(lowered.compile()(*arguments))]
+        expected = [np.asarray(leaf) for leaf in jax.tree.leaves(_compile(lowered)(*arguments))]
         inputs = [np.asarray(jax.numpy.asarray(leaf)) for leaf in jax.tree.leaves(arguments)]
     assert_equals(evaluate_module(module, inputs, partition=partition), expected, rtol=rtol, by_norm=by_norm)
 
@@ -64,6 +71,15 @@ def _lower(function: Callable[..., Any], *arguments: Any) -> jax.stages.Lowered:
     return jax.jit(function, keep_unused=True).lower(*arguments)
 
 
+def _compile(lowered: jax.stages.Lowered) -> Any:
+    text = lowered.as_text()  # without lines of code
+    if text not in _compiled:
+        if len(_compiled) == KEPT:
+            del _compiled[next(iter(_compiled))]
+        _compiled[text] = lowered.compile(compiler_options=QUICK)
+    return _compiled[text]
+
+
 def _parse_lowered(lowered: jax.stages.Lowered) -> HloModule:
     return _parse(lowered.compiler_ir("hlo").as_serialized_hlo_module_proto())  # type: ignore[union-attr]
 
@@ -75,16 +91,19 @@ def parse_text(text: str) -> HloModule:
 
 def run_text(text: str, *arguments: Any) -> list[np.ndarray[Any, Any]]:
     """What XLA:CPU computes for HLO text; one array per output leaf."""
-    serialized = jaxlib._hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
     device = jax.devices("cpu")[0]
     with _x64(True):
-        executable = device.client.compile_and_load(
-            jaxlib._jax.mlir.hlo_to_stablehlo(serialized),
-            jaxlib._jax.DeviceList((device,)),
-            xla_client.CompileOptions(),
-        )
-        results = executable.execute_sharded([jax.device_put(np.asarray(a), device) for a in arguments])
+        results = _compile_text(text).execute_sharded([jax.device_put(np.asarray(a), device) for a in arguments])
         return [np.asarray(shards[0]) for shards in results.disassemble_into_single_device_arrays()]
+
+
+@lru_cache(maxsize=KEPT)
+def _compile_text(text: str) -> Any:
+    serialized = jaxlib._hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
+    device, options = jax.devices("cpu")[0], xla_client.CompileOptions()
+    options.env_option_overrides = list(QUICK.items())
+    stablehlo = jaxlib._jax.mlir.hlo_to_stablehlo(serialized)
+    return device.client.compile_and_load(stablehlo, jaxlib._jax.DeviceList((device,)), options)
 
 
 def evaluate_module(module: HloModule, arguments: Sequence[Any], *, partition: int = 0) -> Value:

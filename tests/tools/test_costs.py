@@ -21,7 +21,7 @@ JUNIT = """<testsuites><testsuite name="pytest">
         ("tests/hlo/test_memory.py::test_a[x]", "tests/hlo/test_memory.py"),
         ("tests/api/test_readme.py::test_a", "tests/api/test_all_cases.py"),
         ("tests/bisect/test_edges.py::test_a", "tests/bisect/"),
-        ("tests/docs/test_commands.py::test_a[x.md]", "tests/docs/test_commands.py::test_a[x.md]"),
+        ("tests/docs/test_commands.py::test_a[x.md]", "tests/docs/test_commands.py"),
         ("tests/gpu/test_a.py::test_b[c[hidden]]", "tests/gpu/test_a.py::test_b[c[hidden]]"),
         ("tests/newcomer/test_newcomer.py::test_a[plain-b.py::c]", "tests/newcomer/test_newcomer.py[plain]"),
         ("tests/newcomer/test_newcomer.py::test_a[pinned]", "tests/newcomer/test_newcomer.py[pinned]"),

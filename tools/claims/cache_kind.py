@@ -46,7 +46,7 @@ class CacheKind:
 
     def __init__(self, root: Path, scratch: Path) -> None:
         self._root = _take_part(root, scratch / "cache-seed")
-        self._readers = Pool(toolchain=current_toolchain(), jobs=1, timeout=30.0, module=EFFECTS_WORKER)
+        self._readers = Pool(toolchain=current_toolchain(), jobs=1, timeout=600.0, module=EFFECTS_WORKER)
         self._known = _look_up_all(self._root)
         self._subjects = [load_artifact(folder) for folder in sorted((self._root / ARTIFACTS).iterdir())]
         for artifact in self._subjects:  # an effect that the good cache lacks would be computed each time

@@ -1,0 +1,42 @@
+"""What all processes of a run of tests have in common, so that workers come from few templates that import quickly."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests import scheduling
+from tests.scheduling import MAX_PROCESSES, PROCESSES_PER_CORE, count_processes
+from tests.shared_run import NO_BYTECODE, SET_BY_JAX
+
+ADDED = """
+import json, os
+before = dict(os.environ)
+import jax
+print(json.dumps({name: value for name, value in os.environ.items() if before.get(name) != value}))
+"""
+
+
+def test_python_writes_its_bytecode_in_every_process() -> None:
+    assert NO_BYTECODE not in os.environ
+    assert not sys.dont_write_bytecode
+
+
+def test_an_import_of_jax_adds_nothing_to_the_environment_of_a_run() -> None:
+    """Workers with other variables come from another template, which imports everything anew."""
+    words = [sys.executable, "-c", ADDED]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=600)
+    assert json.loads(done.stdout) == {}
+    bare = {name: value for name, value in os.environ.items() if name not in SET_BY_JAX}
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=600, env=bare)
+    assert json.loads(done.stdout).items() <= SET_BY_JAX.items()
+
+
+def test_a_core_has_more_processes_than_one_and_a_large_machine_a_bounded_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for cores, processes in ((2, 2 * PROCESSES_PER_CORE), (96, MAX_PROCESSES)):
+        monkeypatch.setattr(scheduling.os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)))
+        assert count_processes() == processes
