@@ -6,7 +6,7 @@
 | unoptimized.hlo.pb | HloProto of the program as XLA got it, tagged |
 | optimized.hlo.pb | HloProto of the scheduled program, with XLA's buffer assignment |
 | thunks.txt | what is executed, with streams and command buffers; empty when XLA wrote none |
-| kernel_calls.json | the kernel calls of the traced program, also those that never reached XLA; how each is launched |
+| kernel_calls.json | the kernel calls of the traced program, also those that never reached XLA |
 | readers.json | the reads, after a kernel call, of what the kernel was given, in the program without ties |
 | provenance.json | what was compiled, for what, by what |
 | log.txt | what compiler and program printed |
@@ -26,12 +26,9 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from ligerdiag.artifacts.call_records import (
-    KernelLaunch,
     Placement,
     TieSite,
-    parse_kernel_launches,
     parse_readers,
-    render_kernel_launch,
 )
 from ligerdiag.codec import (
     FieldError,
@@ -40,7 +37,6 @@ from ligerdiag.codec import (
     parse_object,
     parse_record,
     read_int,
-    read_list,
     read_object,
     read_record,
     read_str,
@@ -56,7 +52,7 @@ from ligerdiag.untrusted_files import (
     read_untrusted,
 )
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 
 AS_WRITTEN = "as_written.hlo.pb"
 UNOPTIMIZED = "unoptimized.hlo.pb"
@@ -162,8 +158,6 @@ class Artifact:
     passes: tuple[Path, ...]
     """Snapshots after single passes, in order; empty unless requested."""
     kernel_calls: tuple[KernelCall, ...]
-    kernel_launches: tuple[KernelLaunch, ...]
-    """One for each distinct payload."""
     readers: tuple[TieSite, ...]
     """The places for ties, in the program without ties and in its order."""
     readers_trouble: str
@@ -186,7 +180,6 @@ def load_artifact(directory: Path) -> Artifact:
         provenance = parse_record(Provenance, _read_json(directory / PROVENANCE))
         kernels = parse_object(_read_json(directory / KERNEL_CALLS))
         kernel_calls = read_record(tuple[KernelCall, ...], kernels, "calls")
-        kernel_launches = parse_kernel_launches(read_list(kernels, "launches"))
         readers = parse_readers(parse_object(_read_json(directory / READERS)))
     except (ArtifactError, FieldError, OSError, UnicodeDecodeError) as error:
         raise ArtifactError(f"artifact `{directory}` is damaged or not ligerdiag's: {error}") from error
@@ -199,7 +192,6 @@ def load_artifact(directory: Path) -> Artifact:
         log=directory / LOG,
         passes=tuple(directory / name for name in names if name.startswith(f"{PASSES}/")),
         kernel_calls=kernel_calls,
-        kernel_launches=kernel_launches,
         readers=readers.found,
         readers_trouble=readers.trouble,
         provenance=provenance,
@@ -210,13 +202,8 @@ def render_provenance(provenance: Provenance) -> str:
     return json.dumps(encode_record(provenance), indent=1) + "\n"
 
 
-def render_kernel_calls(calls: tuple[KernelCall, ...], launches: tuple[KernelLaunch, ...]) -> str:
-    """JSON of the records."""
-    records = {
-        "calls": encode_record(calls),
-        "launches": [render_kernel_launch(launch) for launch in launches],
-    }
-    return json.dumps(records, indent=1) + "\n"
+def render_kernel_calls(calls: tuple[KernelCall, ...]) -> str:
+    return json.dumps({"calls": encode_record(calls)}, indent=1) + "\n"
 
 
 def list_artifact_files(directory: Path) -> tuple[Path, ...]:

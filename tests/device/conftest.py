@@ -56,7 +56,6 @@ class Bench:
             "artifact": str(self.artifacts[case_id]),
             "results": str(results),
             "draws": len(device),
-            "processes": 1,
         }
         return self.pool.submit(make_comparison_job(ComparisonRequest(**fields | changes), SECONDS)).result()
 

@@ -23,12 +23,12 @@ def replay_draws(source: Any, case_id: str, directory: str, draws: int) -> tuple
     from ligerdiag.replay.runs.case_run import load_programs, replay_case, replay_programs
 
     case, artifact = CaseLoader().load(source)[case_id], load_artifact(Path(directory))
-    record = replay_case(case, artifact, processes=1, rows=False)
+    record = replay_case(case, artifact, rows=False)
     programs, found = load_programs(artifact), []
-    with KernelRunner(artifact.kernel_launches, processes=1, round_to_nearest=True) as runner:
-        for draw in range(draws):
-            arguments = [np.asarray(leaf) for leaf in jax.tree.leaves(draw_arguments(case, draw))]
-            runs = replay_programs(programs, artifact, arguments, runner)
-            actual = {name: copies[0] for name, copies in runs.actual.items()}
-            found.append({"intended": dict(runs.intended), "stale": dict(runs.stale), "actual": actual})
+    runner = KernelRunner()
+    for draw in range(draws):
+        arguments = [np.asarray(leaf) for leaf in jax.tree.leaves(draw_arguments(case, draw))]
+        runs = replay_programs(programs, artifact, arguments, runner)
+        actual = {name: copies[0] for name, copies in runs.actual.items()}
+        found.append({"intended": dict(runs.intended), "stale": dict(runs.stale), "actual": actual})
     return record, found

@@ -46,7 +46,7 @@ RUN = DeviceRequest(
     runs=2,
 )
 COMPARISON = ComparisonRequest(
-    source=MODULE, case_id="flce[1]", artifact="/artifacts/0", results="/results", draws=3, processes=4
+    source=MODULE, case_id="flce[1]", artifact="/artifacts/0", results="/results", draws=3
 )
 RAN = DeviceAnswer(
     key="k" * 64,
@@ -103,7 +103,7 @@ def test_a_request_to_run_that_is_none_is_refused(request_fields: dict[str, Any]
         parse_device_request(request_fields)
 
 
-@pytest.mark.parametrize("name", ["source", "case_id", "artifact", "results", "draws", "processes"])
+@pytest.mark.parametrize("name", ["source", "case_id", "artifact", "results", "draws"])
 def test_a_request_to_compare_that_lacks_a_field_is_refused(name: str) -> None:
     fields = {key: value for key, value in asdict(COMPARISON).items() if key != name}
     with pytest.raises(FieldError, match=f"`{name}`"):

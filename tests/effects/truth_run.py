@@ -11,12 +11,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ligerdiag.artifacts.call_records import KernelLaunch, Scalar
-from ligerdiag.replay.kernels.grid import run_programs
-from ligerdiag.replay.kernels.narrow_floats import override
 from tests.effects.truth_case import TruthCase
 from tests.effects.truth_cases import CASES
 from tests.effects.truth_sweep import SWEEP
+from tests.oracle.grid import run_programs
+from tests.oracle.launch import KernelLaunch, Scalar
+from tests.oracle.narrow_floats import override
 
 DTYPES: dict[str, Any] = {
     "fp32": np.float32, "fp16": np.float16, "i32": np.int32, "i64": np.int64, "i8": np.int8, "u8": np.uint8,

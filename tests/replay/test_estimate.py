@@ -199,9 +199,9 @@ def test_devices_that_run_a_kernel_on_all_of_its_operand_count_once_and_those_on
     assert run(program, sharded, kernel=5, devices=4).seconds == pytest.approx(25, rel=0.01)
 
 
-def test_cores_share_products_and_kernels() -> None:
+def test_cores_share_products_and_nothing_else() -> None:
     module = make_kernel(32)
-    assert run(module, kernel=5, cores=4).seconds == pytest.approx(run(module, kernel=5).seconds / 4, rel=0.01)
+    assert run(module, kernel=5, cores=4).seconds == run(module, kernel=5).seconds
     large = make_product(1024, 1024, 1024)
     assert run(large, cores=2).seconds < run(large).seconds
 

@@ -45,7 +45,7 @@ REPLAY = Replay(
     estimated_bytes=1 << 40,
 )
 REQUEST = ReplayRequest(
-    source=Source(file="/a/mine.py", root="/a"), case_id="mine[1]", artifact="/c/0", processes=4, rows=True
+    source=Source(file="/a/mine.py", root="/a"), case_id="mine[1]", artifact="/c/0", rows=True
 )
 
 

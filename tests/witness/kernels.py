@@ -21,11 +21,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from ligerdiag.artifacts.call_records import KernelLaunch, Scalar
 from ligerdiag.compile.lowering.kernel_calls import compute_kernel_name
 from ligerdiag.replay.interpreter.scope import NotCoveredError
-from ligerdiag.replay.kernels.grid import run_programs
-from ligerdiag.replay.kernels.narrow_floats import override
+from tests.oracle.grid import run_programs
+from tests.oracle.launch import KernelLaunch, Scalar
+from tests.oracle.narrow_floats import override
 
 _KNOWN = frozenset({
     "fn", "scalar_args", "name", "custom_call_target_name", "out_shapes", "grid", "num_warps", "num_stages",

@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-from ligerdiag.replay.kernels.narrow_floats import override
+from tests.oracle.narrow_floats import override
 
 
 def copy(value: Any) -> Any:

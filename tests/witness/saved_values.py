@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ligerdiag.replay.kernels.narrow_floats import override
+from tests.oracle.narrow_floats import override
 from tests.witness.own_storage import copy_tree
 
 

@@ -49,12 +49,6 @@ def enter_mesh(mesh: Mesh) -> AbstractContextManager[Any]:
     return mesh if enter is None else enter(mesh)
 
 
-def get_lowering_rule(entry: Any) -> Any:
-    """Returns the rule of an entry of the table of lowerings: since 0.5 or so the entry is a record that holds the
-    rule."""
-    return getattr(entry, "rule", entry)
-
-
 def get_type(value: Any) -> Any:
     """Returns the abstract value of an array or tracer: `jax.typeof` since 0.6, `jax.core.get_aval` before."""
     library: Any = jax

@@ -39,7 +39,7 @@ from ligerdiag.artifacts.artifact import (
     render_kernel_calls,
     render_provenance,
 )
-from ligerdiag.artifacts.call_records import Placement, compute_placements, render_kernel_launch, render_readers
+from ligerdiag.artifacts.call_records import Placement, compute_placements, render_readers
 from ligerdiag.artifacts.store import find_artifact, find_same_program, hold_key, join_key, keep_artifact
 from ligerdiag.compile.cases.loader import CaseLoader
 from ligerdiag.compile.lowering.kernel_calls import find_live_tags, settle_calls
@@ -162,7 +162,6 @@ def compute_key(request: CompileRequest, program: LoweredCase) -> str:
         program.inputs,
         program.parameters,
         [asdict(call) for call in program.traced_calls],
-        [render_kernel_launch(launch) for launch in program.launches],
         program.text,
     )
     names = (request.case_id, str(request.source), request.target, request.toolchain)
@@ -217,7 +216,7 @@ def make_artifact(request: CompileRequest, program: LoweredCase, key: str, log: 
         for path in sorted(dump.glob("*.hlo.pb")):
             path.rename(directory / "passes" / path.name)
     shutil.rmtree(dump)
-    (directory / KERNEL_CALLS).write_text(render_kernel_calls(calls, program.launches), encoding="utf-8")
+    (directory / KERNEL_CALLS).write_text(render_kernel_calls(calls), encoding="utf-8")
     (directory / READERS).write_text(render_readers(program.readers), encoding="utf-8")
     provenance = _describe(request, program, compiled, key, compile_seconds)
     (directory / PROVENANCE).write_text(render_provenance(provenance), encoding="utf-8")

@@ -17,7 +17,7 @@ import jax
 from jax.extend import source_info_util
 from jaxlib.mlir import ir
 
-from ligerdiag.artifacts.call_records import KernelLaunch, Readers
+from ligerdiag.artifacts.call_records import Readers
 from ligerdiag.compile.cases.arguments import (
     build_argument_specs,
     build_mesh,
@@ -34,7 +34,6 @@ from ligerdiag.compile.lowering.kernel_calls import (
     find_traced_calls,
     record_binds,
 )
-from ligerdiag.compile.lowering.kernel_launches import record_launches
 from ligerdiag.compile.lowering.tags import tag_like, tag_operations
 from ligerdiag.compile.lowering.ties import find_readers, put_ties
 from ligerdiag.errors import CaseError, CompileError, LigerdiagError, describe_fault
@@ -124,7 +123,6 @@ class LoweredCase:
     """The devices, by partition id."""
     traced_calls: tuple[TracedCall, ...]
     lowered_calls: tuple[LoweredCall, ...]
-    launches: tuple[KernelLaunch, ...]
     readers: Readers
     """Of the program without ties."""
     trace_seconds: float
@@ -162,10 +160,9 @@ def lower_case(
             traced = jitted.trace(*specs)
         traced_calls = find_traced_calls(traced.jaxpr, binds)
         trace_seconds = perf_counter() - started
-        with record_launches(_triton_library()) as launches:
-            lowered = traced.lower(lowering_platforms=("cuda",))
-            is_plain = not intent.needs_snapshots and all(call.outputs_used for call in traced_calls)
-            marked = None if is_plain or not tagged else _lower_marked(jitted, specs, intent)
+        lowered = traced.lower(lowering_platforms=("cuda",))
+        is_plain = not intent.needs_snapshots and all(call.outputs_used for call in traced_calls)
+        marked = None if is_plain or not tagged else _lower_marked(jitted, specs, intent)
     module: Any = lowered.compiler_ir("stablehlo")
     tags = _tag(module, marked) if tagged else 0
     lowered_calls = find_lowered_calls(module)
@@ -189,7 +186,6 @@ def lower_case(
         assignment=tuple(mesh.devices.flat),
         traced_calls=traced_calls,
         lowered_calls=lowered_calls,
-        launches=launches.sorted(),
         readers=readers,
         trace_seconds=trace_seconds,
         lower_seconds=perf_counter() - started - trace_seconds,
@@ -197,11 +193,10 @@ def lower_case(
 
 
 def import_kernel_libraries() -> None:
-    """Imports jax-triton, Triton and its interpreter: once, before a worker is forked. What does not import is told by a
-    case that needs it."""
-    for name in ("jax_triton.triton_lib", "triton.runtime.interpreter"):
-        with suppress(Exception):
-            importlib.import_module(name)
+    """Imports jax-triton and Triton: once, before a worker is forked. What does not import is told by a case that needs
+    it."""
+    with suppress(Exception):
+        importlib.import_module("jax_triton.triton_lib")
 
 
 def configure_locations(*folders: str) -> None:

@@ -1,1 +1,1 @@
-"""Runs kernels of an artifact on bytes, through Triton's interpreter, from their own Python source."""
+"""Runs the kernels of an artifact on bytes, from their Triton IR, and watches them."""

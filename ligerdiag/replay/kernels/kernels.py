@@ -161,9 +161,9 @@ def _get_epsilon(array: Array) -> float:
     return float(library.finfo(array.dtype).eps)
 
 
-SECONDS_PER_BYTE = 2e-8
+SECONDS_PER_BYTE = 6e-9
 """Of all buffers: each element is loaded, computed with a few times and stored."""
-SECONDS_PER_PROGRAM = 2e-5
+SECONDS_PER_PROGRAM = 1e-5
 
 
 def estimate_seconds(programs: int, buffer_bytes: int) -> float:

@@ -1,6 +1,6 @@
 """Worker side: `python -m ligerdiag.replay.service.worker` replays one artifact after another on the CPU.
 
-Its environment is that of a compile worker, with Triton's interpreter in the place of its compiler and JAX on the CPU:
+Its environment is that of a compile worker, with JAX on the CPU:
 see `service`.
 """
 
