@@ -13,6 +13,7 @@ import pytest
 
 from ligerdiag.effects.access import Neighbours, OperandUse, ReadsBeforeWrite, WriteCoverage
 from ligerdiag.effects.launches.uses import Argument, compute_launch_uses
+from ligerdiag.effects.ttir.module import parse_ttir
 from ligerdiag.effects.ttir.pointer_flow import compute_argument_effects
 from ligerdiag.replay.triton_ir.interpreter import run_grid
 from ligerdiag.replay.triton_ir.outcome import GridOutcome
@@ -76,3 +77,26 @@ def test_something_is_proven() -> None:
     uses = [use for name in ("integers-int32", "tiles", "strided") for use in _run(LAUNCHES[name], None, 0)[2]]
     assert {WriteCoverage.COMPLETE, WriteCoverage.PARTIAL, WriteCoverage.NONE} <= {use.coverage for use in uses}
     assert any(use.neighbours is Neighbours.DISJOINT for use in uses)
+
+
+def test_a_loop_with_unsigned_bounds_is_not_taken_for_one_without_rounds() -> None:
+    text = b"""
+    tt.func public @k(%o: !tt.ptr<i32>, %last: i32) {
+      %first = arith.constant 0 : i32
+      %step = arith.constant 1073741824 : i32
+      %c30 = arith.constant 30 : i32
+      scf.for unsigned %k = %first to %last step %step : i32 {
+        %place = arith.shrui %k, %c30 : i32
+        %address = tt.addptr %o, %place : !tt.ptr<i32>, i32
+        tt.store %address, %c30 : !tt.ptr<i32>
+      }
+      tt.return
+    }"""
+    module, last = parse_ttir(text), 2**31 + 8
+    given = [Argument(is_buffer=True, size=16), Argument(is_buffer=False, value=last)]
+    accesses = compute_argument_effects(module, "k").accesses
+    (use, *_) = compute_launch_uses(module, "k", arguments=given, accesses=accesses, grid=(1, 1, 1))
+    o = np.zeros(4, np.int32)
+    run_grid(module, "k", [o, last], (1, 1, 1))
+    assert o.tolist() == [30, 30, 30, 0]
+    assert use.coverage in (WriteCoverage.PARTIAL, WriteCoverage.UNKNOWN)
