@@ -236,7 +236,7 @@ class Evaluation:
         carried = frame.take(op.operands[3:])
         arguments = op.regions[0][0].arguments if op.regions and op.regions[0] else ()
         known = [value for value in (lower, upper, step) if isinstance(value, Linear) and not value.shape]
-        if len(known) < 3 or (known[2].base <= 0).any() or "unsignedCmp" in op.text:
+        if len(known) < 3 or (known[2].base <= 0).any() or "scf.for unsigned" in op.text:
             self._run_unknown_loop(frame, op, active, carried)
             return
         first, last, stride = (value.base for value in known)

@@ -156,6 +156,8 @@ _OPERATION = re.compile(r'\s*(?:%[^"=]*=\s)?"?([a-z_]\w*\.[\w.]+)"?', re.ASCII)
 _LABEL = re.compile(r"\s*\^bb(\d+)", re.ASCII)
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"')
 _TENSOR = re.compile(r"tensor<((?:\d+x)*)(.*?)(?:, [#@].*)?>\Z", re.DOTALL)
+_SIZES = re.compile(r"tensor<((?:\d+x)*)|tensordesc<((?:\d+x)+)")
+"""A descriptor's block is a tensor of its own until Triton 3.8 or so, and its sizes stand alone since."""
 _WIDTHS = {"f64": 8, "f32": 4, "tf32": 4, "bf16": 2, "f16": 2, "index": 8}
 _INTEGER = re.compile(r"[su]?i(\d{1,3})\Z", re.ASCII)
 
@@ -232,11 +234,8 @@ def parse_constant(line: str) -> int | None:
 
 def parse_shape(type_text: str) -> tuple[int, ...]:
     """Sizes of a tensor type, () of anything else; of a descriptor or a block pointer those of its block."""
-    start = type_text.find("tensor<")
-    if start < 0:
-        return ()
-    match = re.match(r"tensor<((?:\d+x)*)", type_text[start:])
-    return tuple(int(size) for size in match[1].split("x")[:-1]) if match else ()
+    match = _SIZES.search(type_text)
+    return tuple(int(size) for size in (match[1] or match[2] or "").split("x")[:-1]) if match else ()
 
 
 def parse_element(type_text: str) -> str:
@@ -275,7 +274,7 @@ def parse_pointee(type_text: str) -> str:
     if match is None:
         return ""
     inner = re.sub(r", \d+\Z", "", match[1])
-    return parse_element(inner)
+    return re.sub(r"\A(?:\d+x)+([^,]+).*", r"\1", parse_element(inner))
 
 
 def count_elements(shape: Sequence[int]) -> int:

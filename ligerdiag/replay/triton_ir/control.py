@@ -191,7 +191,7 @@ class Evaluator:
         first, last, step = (to_array(value) for value in frame.take(op.operands[:3]))
         carried = frame.take(op.operands[3:])
         dtype = first.dtype
-        if "scf.for unsigned" in op.text or "unsignedCmp" in op.text:
+        if "scf.for unsigned" in op.text:
             first, last, step = (array.view(f"u{dtype.itemsize}") for array in (first, last, step))
         if active is not None:
             first, last, step = (array[active] if array.size > 1 else array for array in (first, last, step))

@@ -148,7 +148,7 @@ class _Launch:
         memory = self._memory
         is_alone = numbers.size == 1
         memory.numbers, memory.journal = numbers, Journal()
-        memory.keeps_overwritten = not is_alone and self._options.records_meetings
+        memory.keeps_overwritten = not is_alone
         try:
             self._evaluator.run(self._entry, self._values)
         except WaitingError:

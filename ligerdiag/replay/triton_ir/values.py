@@ -91,9 +91,10 @@ def find_dtype(element: str) -> DType:
     """Returns the dtype of an element type such as `bf16` or `!tt.ptr<f32>`; raises NotCoveredError."""
     if element.startswith("!tt.ptr"):
         return np.dtype(np.int64)
-    if element not in _DTYPES:
+    name = element.lstrip("su") if element[:2] in ("si", "ui") else element  # of a descriptor's elements
+    if name not in _DTYPES:
         raise NotCoveredError(f"elements of type {element[:80]}")
-    return _DTYPES[element]
+    return _DTYPES[name]
 
 
 def is_float(dtype: DType) -> bool:

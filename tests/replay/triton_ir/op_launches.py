@@ -181,6 +181,10 @@ def _make() -> dict[str, Launch]:  # noqa: PLR0915 - a list
         p=_zeros(16, dtype=np.int32),
     )
     add("layer_norm", "", (5,), {"N": 64}, x=_floats(250), w=_floats(50), b=_floats(50), o=_zeros(250), n=50, eps=1e-5)
+    for dtype in (np.int32, np.uint8):
+        values = _integers(0, 99, 20 * 48).astype(dtype)
+        name = np.dtype(dtype).name
+        add("descriptors", name, (3, 3), {"M": 8, "N": 16}, x=values, o=np.zeros_like(values), m=20, n=48)
     return made
 
 

@@ -152,3 +152,32 @@ def test_absurd_grids(grid: tuple[int, int, int]) -> None:
     module, entry = build_launch(FILE, launch)
     with pytest.raises(NotCoveredError, match="grid"):
         run_grid(module, entry, [np.zeros(1, np.int32)], grid)
+
+
+def test_a_lock_is_taken_in_turn_where_meetings_are_not_looked_for() -> None:
+    x, o = np.arange(24, dtype=np.float32), np.zeros(8, np.float32)
+    options = GridOptions(records_meetings=False)
+    found, outcome = run(
+        "locked", x=x, lock=np.zeros(1, np.int32), o=o, grid=(3, 1, 1), constants={"N": 8}, options=options
+    )
+    wanted = np.zeros(8, np.float32)
+    for row in x.reshape(3, 8):
+        wanted = wanted * 2 + row
+    np.testing.assert_array_equal(found["o"], wanted)
+    assert not outcome.meetings_known
+
+
+def test_memory_that_two_arguments_share_in_part() -> None:
+    """o lies one row behind x."""
+    memory = np.arange(40, dtype=np.float32)
+    before = memory.copy()
+    launch = Launch(
+        kernel="neighbour", arguments={"x": memory[:32], "o": memory[8:]}, constants={"ROWS": 4, "N": 8}, grid=(4, 1, 1)
+    )
+    module, entry = build_launch(FILE, launch)
+    outcome = run_grid(module, entry, [memory[:32], memory[8:]], (4, 1, 1))
+    rows = before.reshape(5, 8)
+    for row in range(4):
+        rows[row + 1] = rows[row] + rows[(row + 1) % 4]
+    np.testing.assert_array_equal(memory.reshape(5, 8), rows)
+    assert outcome.meeting is not None

@@ -151,6 +151,8 @@ def access_descriptor(
         if word not in _REDUCTIONS:
             raise NotCoveredError(f"tt.descriptor_reduce {word}")
         name = "add" if word == "add" and dtype.kind == "i" else _REDUCTIONS[word]
+        if kind.pointee.startswith("ui") and word in ("min", "max"):
+            name = f"u{word}"
         prepare_update(op, name)(memory, target, source)
         return None
     memory.store(target, source)

@@ -19,7 +19,7 @@ from ligerdiag.replay.triton_ir.accesses.memory import Access, Buffer
 from ligerdiag.replay.triton_ir.accesses.windows import Window
 from ligerdiag.replay.triton_ir.outcome import Meeting
 
-MOST_RUNS = 1 << 23
+MOST_RUNS = 1 << 22
 """Of a launch; beyond, meetings across batches are not known."""
 MOST_EXAMPLES = 8
 
