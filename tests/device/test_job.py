@@ -45,9 +45,7 @@ RUN = DeviceRequest(
     draws=3,
     runs=2,
 )
-COMPARISON = ComparisonRequest(
-    source=MODULE, case_id="flce[1]", artifact="/artifacts/0", results="/results", draws=3
-)
+COMPARISON = ComparisonRequest(source=MODULE, case_id="flce[1]", artifact="/artifacts/0", results="/results", draws=3)
 RAN = DeviceAnswer(
     key="k" * 64,
     device="NVIDIA H200",

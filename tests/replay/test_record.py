@@ -44,9 +44,7 @@ REPLAY = Replay(
     estimated_seconds=2.5,
     estimated_bytes=1 << 40,
 )
-REQUEST = ReplayRequest(
-    source=Source(file="/a/mine.py", root="/a"), case_id="mine[1]", artifact="/c/0", rows=True
-)
+REQUEST = ReplayRequest(source=Source(file="/a/mine.py", root="/a"), case_id="mine[1]", artifact="/c/0", rows=True)
 
 
 def test_a_record_is_the_same_after_a_round_trip() -> None:
