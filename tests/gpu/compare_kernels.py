@@ -20,7 +20,6 @@ from tests.replay.triton_ir.oracle import Launch, find_kernel, load_kernels
 from tests.replay.triton_ir.random_kernels import make_launch, write_kernels
 from tests.replay.triton_ir.run import run_launch
 
-
 CACHE = Path(tempfile.gettempdir()) / "compiled-kernels"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ligerdiag.hlo.buffers import BufferAssignment, Slice
-from ligerdiag.hlo.module import HloModule
+from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.shape import ShapeIndex
 from tests.replay.xla_cpu import parse_text
 
@@ -21,8 +21,8 @@ class Doubling:
 
     launches: list[tuple[str, list[list[float]]]] = field(default_factory=list)
 
-    def launch(self, payload: str, operands: Sequence[Any], outputs: Sequence[Any], *, instruction: str) -> None:
-        self.launches.append((instruction, [operand.tolist() for operand in operands]))
+    def launch(self, call: HloInstruction, operands: Sequence[Any], outputs: Sequence[Any], *, watched: bool) -> None:
+        self.launches.append((call.name if watched else "", [operand.tolist() for operand in operands]))
         outputs[0][...] = operands[0].copy()
         operands[0][...] = 2 * operands[0]
 

@@ -20,6 +20,7 @@ from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.cases.arguments import draw_arguments
 from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.model.case import Case
 from ligerdiag.replay.runs.program import run_program
@@ -36,8 +37,8 @@ CASES = {case.id: case for file in FILES for case in file.CASES}
 class NoKernels:
     """These programs have none."""
 
-    def launch(self, payload: str, operands: Sequence[Any], outputs: Sequence[Any], *, instruction: str) -> None:
-        raise AssertionError(instruction)
+    def launch(self, call: HloInstruction, operands: Sequence[Any], outputs: Sequence[Any], *, watched: bool) -> None:
+        raise AssertionError(call.name)
 
 
 @pytest.fixture(scope="module")

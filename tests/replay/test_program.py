@@ -1,10 +1,8 @@
 """Program order on numbers: who sees what a kernel left behind."""
 
 import numpy as np
-import pytest
 
 from ligerdiag.hlo.module import HloModule
-from ligerdiag.replay.interpreter.scope import NotCoveredError
 from ligerdiag.replay.runs.program import run_program
 from tests.replay.by_hand import LOOP, Doubling, X
 from tests.replay.xla_cpu import parse_text
@@ -70,15 +68,3 @@ def test_a_declared_alias_changes_the_result_and_leaves_the_operand() -> None:
              "t = (f32[4], f32[4]) tuple(k_ld2, h_ld1)"]  # fmt: skip
     assert run(parse(*lines)) == [[2, 4, 6, 8], [1, 2, 3, 4]]
     assert X.tolist() == np.arange(1, 5).tolist()
-
-
-def test_a_pallas_kernel_is_not_covered_and_is_said_to_be_one() -> None:
-    pallas = KERNEL.replace("triton_kernel_call", "__gpu$xla.gpu.triton")
-    lines = [
-        "x = f32[4] parameter(0)",
-        "h_ld1 = f32[4] copy(x)",
-        f"k_ld2 = f32[4] {pallas}",
-        "t = (f32[4]) tuple(k_ld2)",
-    ]
-    with pytest.raises(NotCoveredError, match="a Pallas kernel"):
-        run(parse(*lines))

@@ -2,15 +2,22 @@
 
 import numpy as np
 
+from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.replay.runs.memory import WATCHED, WORTHWHILE, RememberedKernels
 from tests.replay.by_hand import Doubling
+from tests.replay.interpreted_kernels import make_custom_call
 
 SIZE = WORTHWHILE
 
 
-def launch(kernels: RememberedKernels, x: np.ndarray, *, instruction: str = "", payload: str = "p") -> np.ndarray:
+CALL, OTHER = make_custom_call("triton_kernel_call", b"p"), make_custom_call("triton_kernel_call", b"q")
+
+
+def launch(
+    kernels: RememberedKernels, x: np.ndarray, call: HloInstruction = CALL, *, watched: bool = False
+) -> np.ndarray:
     operand, output = x.copy(), np.empty_like(x)
-    kernels.launch(payload, [operand], [output], instruction=instruction)
+    kernels.launch(call, [operand], [output], watched=watched)
     assert (output == x).all()
     assert (operand == 2 * x).all()
     return operand
@@ -31,7 +38,7 @@ def test_other_bytes_another_kernel_and_what_is_above_the_limit_are_run() -> Non
     x = np.arange(SIZE, dtype=np.float32)
     launch(kernels, x)
     launch(kernels, x + 1)
-    launch(kernels, x, payload="q")
+    launch(kernels, x, OTHER)
     small = RememberedKernels(runner, limit=8)
     launch(small, x)
     launch(small, x)
@@ -44,7 +51,7 @@ def test_whether_output_and_operand_share_their_bytes_is_part_of_a_launch() -> N
     x = np.arange(SIZE, dtype=np.float32)
     launch(kernels, x)
     shared = x.copy()
-    kernels.launch("p", [shared], [shared], instruction="")
+    kernels.launch(CALL, [shared], [shared], watched=False)
     assert len(runner.launches) == 2
 
 
@@ -54,5 +61,5 @@ def test_the_first_launches_of_a_named_call_are_run_for_whoever_watches() -> Non
     x = np.arange(SIZE, dtype=np.float32)
     launch(kernels, x)
     for _ in range(WATCHED + 3):
-        launch(kernels, x, instruction="call.1")
-    assert [name for name, _ in runner.launches] == [""] + ["call.1"] * WATCHED
+        launch(kernels, x, watched=True)
+    assert [name for name, _ in runner.launches] == ["", *[CALL.name] * WATCHED]

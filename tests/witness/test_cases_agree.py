@@ -21,11 +21,11 @@ SECONDS = 1.0
 
 NOT_COVERED = {
     "autotuned": "autotuned",
-    "pallas_cross_entropy": "Pallas",
-    "partial_write": "Pallas",
+    "pallas_cross_entropy": "Only interpret mode",
+    "partial_write": "Only interpret mode",
     "unknown_effect": "",
 }
-"""Cases that replay or Triton's interpreter does not cover, by how their ids begin, and a word of the reason."""
+"""Cases that JAX on the CPU or Triton's interpreter does not cover, by how their ids begin, and a word of the reason."""
 
 DIFFERENT = {
     "loop_carry[gradient-hidden]": (
