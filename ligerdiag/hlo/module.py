@@ -1,16 +1,12 @@
-"""HloModule, HloComputation, HloInstruction: a typed, read-only view of XLA's protobuf, and the compile worker's tags
-in it.
+"""HloModule, HloComputation, HloInstruction: a typed, read-only view of XLA's protobuf, and the compile worker's tags in it.
 
-Tags: the unique numbers that the compile worker put on every StableHLO operation, in program order.
+All references are resolved; an instruction keeps its protobuf message for the attributes that few readers need.
 
-XLA carries them in `op_name`: `jit(f)/mul#ld17`; an operation of an inlined function reads `…#ld15/add#ld85`, outer
-call first. The path (15, 85) therefore names one operation of one call. Where a pass made one operation of two, XLA joins
-their names with a semicolon, `add#ld85;mul#ld84`: the first is the one whose value it computes. A semicolon or `#` of the
-author's own is spelled `%3B` and `%23`. Whether tags may be believed, see `metadata`.
-
-HloModule, HloComputation, HloInstruction: a typed, read-only view of XLA's protobuf, references resolved.
-
-An instruction keeps its protobuf message for the attributes that few readers need.
+Tags are the unique numbers that the compile worker puts on every StableHLO operation, in program order. XLA carries them
+in `op_name`: `jit(f)/mul#ld17`; an operation of an inlined function reads `…#ld15/add#ld85`, outer call first. The path
+(15, 85) names one operation of one call. Where a pass made one operation of two, XLA joins their names with a semicolon,
+`add#ld85;mul#ld84`: the first is the one whose value it computes. A semicolon or `#` of the author's own is spelled `%3B`
+and `%23`. `metadata` decides whether tags may be believed.
 """
 
 import re
@@ -71,8 +67,13 @@ class HloInstruction:
     """The framework's name for the operation: JAX's name stack, with our tags where the worker put them."""
 
     @property
+    def kernel(self) -> tuple[str, bytes]:
+        """Target and payload of a custom call."""
+        return self.proto.custom_call_target, self.proto.backend_config
+
+    @property
     def operand_output_aliases(self) -> Mapping[int, tuple[int, ...]]:
-        """output_to_operand_aliasing, as far as it holds (see `operand_aliases`): operand_number to the output's ShapeIndex.
+        """output_to_operand_aliasing, as far as it holds (see `shape`): operand_number to the output's ShapeIndex.
 
         An entry for a part of an operand leaves the rest of it, and is not here.
         """
@@ -126,9 +127,9 @@ class HloModule:
     """What the framework told XLA about the module."""
     tags: Mapping[int, TagPath] = field(default_factory=dict[int, TagPath])
     """Instruction id to which operation of the author it is, where that is known: read from `op_name`, or worked out
-    afterwards (see `analysis.retag`)."""
+    afterwards (see `analysis.correspondence.provenance`)."""
     invalid_aliases: list[InvalidAlias] = field(default_factory=list[InvalidAlias])
-    """What instructions declared and is no alias: it is not in their messages any more."""
+    """Declared aliases that are none; they are no longer in the messages of their instructions."""
     _orders: dict[int, tuple[HloInstruction, ...]] = field(
         init=False, default_factory=dict[int, tuple[HloInstruction, ...]]
     )

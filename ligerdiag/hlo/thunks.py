@@ -1,10 +1,8 @@
-"""Thunks: what is launched, on which stream, inside of which command buffer, and in which order that runs its
-commands.
+"""Thunks: what XLA launches, on which stream, in which command buffer, and in which order that runs its commands.
 
-The thunk sequence that XLA dumps as text: what is launched, on which stream, and inside of which command buffer.
-
-A line is a thunk: its id, its kind, in brackets the nearest thunks before and after it that it must not be swapped with, by
-the buffers that they declare, and what the kind has to say. What is indented further runs inside of it:
+XLA dumps a thunk sequence as text. A line is a thunk: its id, its kind, in brackets the nearest thunks before and after it
+that it must not be swapped with, by the buffers that they declare, and what the kind has to say. What is indented further
+runs inside of it:
 
     000: kCommandBuffer [source | sink]
         001: kCustomKernel [source       | next=002 (1)] gemm_fusion_dot_3 grid: [4, 1, 1] threads: [64, 1, 1] ...
@@ -22,12 +20,12 @@ the buffers that they declare, and what the kind has to say. What is indented fu
 (3) XLA before 2025 wrote a kind and a tab, no id, and not always what runs inside of a thunk: command buffers were
     computations of the module then.
 
-In which order a command buffer runs its commands, from XLA's flags.
+XLA's flags set the order in which a command buffer runs its commands:
 
-(1) `xla_gpu_command_buffer_scheduling_mode`: SERIALIZE and LHS, which is the default, keep the order of the schedule, async
+(4) `xla_gpu_command_buffer_scheduling_mode`: SERIALIZE and LHS, which is the default, keep the order of the schedule, async
     spans apart. CONCURRENT and CONCURRENT_REGIONS keep the order of two commands only where the buffers that they *declare*
     conflict, or a control edge says so (CreateCommandOperations in xla/backends/gpu/runtime/command_executor.cc).
-(2) Before, `xla_gpu_graph_enable_concurrent_region` stood for CONCURRENT, and was false.
+(5) Before, `xla_gpu_graph_enable_concurrent_region` stood for CONCURRENT, and was false.
 """
 
 import re

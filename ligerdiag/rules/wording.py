@@ -1,10 +1,8 @@
-"""Sentences that several rules share, in the form of the findings, and the patch of the kernel call that a remedy
-proposes.
+"""Words that several rules share: sentences, places, whole findings, and the patch that a remedy proposes.
 
-Makes a patch of a kernel call's line, so that XLA knows what the call overwrites.
-
-jax-triton before 0.4 aliases an output, which is a pointer parameter of the kernel after those of the other outputs;
-since 0.4 a Ref is passed, and the kernel stays as it is. If the call cannot be read, there is no patch.
+A patch changes the line of a kernel call, so that XLA knows what the call overwrites. jax-triton before 0.4 aliases an
+output, which is a pointer parameter of the kernel behind those of the other outputs; since 0.4 the call takes a Ref, and
+the kernel stays as it is. A call that cannot be read gets no patch.
 """
 
 import ast
@@ -22,8 +20,10 @@ from ligerdiag.hlo.metadata import find_user_line, iterate_user_frames
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaves, render_shape
-from ligerdiag.model.findings import CallPlace, ReadPlace, SourceLine
+from ligerdiag.model.findings import CallPlace, Finding, ReadPlace, SourceLine
+from ligerdiag.rules.rule import Rule
 from ligerdiag.source_text import load_source_lines
+from ligerdiag.text import join_words
 
 _PLACES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 _MAX_PATH = 256
@@ -43,9 +43,68 @@ def name_outputs(names: Sequence[str]) -> str:
     return f"{', '.join(quoted[:-1])} and {quoted[-1]}"
 
 
-def conjugate(names: Sequence[str], singular: str, plural: str) -> str:
-    """The verb that goes with this many outputs."""
-    return plural if len(names) > 1 else singular
+def begin_sentence(names: Sequence[str], singular: str, plural: str) -> str:
+    """`a` is, `a` and `b` are."""
+    return f"{name_outputs(names)} {plural if len(names) > 1 else singular}"
+
+
+def report_write(
+    context: Context,
+    rule: Rule,
+    write: HiddenWrite,
+    message: str,
+    *,
+    remedy: str = "",
+    outputs: tuple[str, ...] = (),
+    instructions: tuple[str, ...] = (),
+    evidence: tuple[tuple[str, str], ...] = (),
+    reader: ReadPlace | None = None,
+) -> Finding:
+    """Returns a finding about a hidden write, at the line of its call.
+
+    remedy: by default, to declare the write. evidence: by default, what the call overwrites, and when.
+    """
+    call = locate_call(context, write)
+    return Finding(
+        rule=rule.id,
+        severity=rule.severity,
+        message=message,
+        outputs=outputs,
+        source=call.line,
+        kernel=write.kernel,
+        operand=write.operand,
+        instructions=instructions,
+        evidence=evidence or (describe_write(context, write),),
+        help=remedy or describe_remedy(context, write),
+        call=call,
+        reader=reader,
+    )
+
+
+def report_read(
+    context: Context,
+    rule: Rule,
+    read: ReadFinding,
+    message: str,
+    sentence: str,
+    *,
+    remedy: str = "",
+    outputs: tuple[str, ...] | None = None,
+) -> Finding:
+    """Returns a finding about a wrong or lucky read. sentence: how it reads, without the place. outputs: all by default."""
+    place = locate_read(context, read)
+    sentence += render_at(place.line, in_backward=place.in_backward)
+    return report_write(
+        context,
+        rule,
+        read.write,
+        message,
+        remedy=remedy,
+        outputs=read.outputs if outputs is None else outputs,
+        instructions=name_instructions(context, read),
+        evidence=(describe_write(context, read.write), ("read", sentence)),
+        reader=place,
+    )
 
 
 def find_producer(value: HloInstruction) -> HloInstruction:
@@ -134,25 +193,23 @@ def describe_accesses(context: Context, write: HiddenWrite) -> tuple[tuple[str, 
         return ()
     times = context.logical_times
     lines = [
-        ("before", _list_readers(found.before, times, "reads the operand before the kernel", "read")),
-        ("after", _list_readers(found.after, times, "reads the operand after the kernel", "read")),
+        ("before", _list_readers(found.before, times, "the operand before the kernel")),
+        ("after", _list_readers(found.after, times, "the operand after the kernel")),
     ]
     for source in dict.fromkeys(source for _, source in found.sources):
         readers = tuple(reader for reader, one in found.sources if one is source)
-        what = f"%{source.name}, from which the operand was made"
-        lines.append(("copy", _list_readers(readers, times, f"reads {what}", "read")))
+        lines.append(("copy", _list_readers(readers, times, f"%{source.name}, from which the operand was made")))
     return tuple((label, line) for label, line in lines if line)
 
 
-def _list_readers(readers: Sequence[HloInstruction], times: Mapping[int, int], singular: str, verb: str) -> str:
-    """`%a (7) and %b (9) read …`, by name and logical time; "" for none."""
+def _list_readers(readers: Sequence[HloInstruction], times: Mapping[int, int], what: str) -> str:
+    """`%a (logical time 7) and %b (logical time 9) read WHAT`; "" for none."""
     if not readers:
         return ""
     named = [f"%{reader.name} (logical time {times[reader.id]})" for reader in readers[:_MAX_READERS]]
     if len(readers) > _MAX_READERS:
         named.append(f"{len(readers) - _MAX_READERS} more")
-    listed = f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else named[0]
-    return f"{listed} {singular if len(named) == 1 else verb + singular.removeprefix('reads')}"
+    return f"{join_words(named, 'and')} {'reads' if len(named) == 1 else 'read'} {what}"
 
 
 def find_read_operand(read: ReadFinding) -> HloInstruction | None:

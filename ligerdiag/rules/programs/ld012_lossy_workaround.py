@@ -7,13 +7,13 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.hlo.metadata import find_user_line
 from ligerdiag.model.findings import FAR, Attribution, Finding, Replay, Severity, Verdict
 from ligerdiag.rules.rule import ALIASED, KERNEL, Example, Measured, Reproduction, Rule, Settled, render_error
-from ligerdiag.rules.wording import conjugate, name_outputs
+from ligerdiag.rules.wording import begin_sentence
 
 _HELP = "declare the write, and read the declared output: no workaround is needed then"
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """One finding for each value that something is added to and subtracted from again."""
+    """Reports each value that something is added to and subtracted from again."""
     for found in context.roundings:
         write = found.write
         subject = f"what `{write.kernel}` leaves in operand {write.operand}"
@@ -106,7 +106,7 @@ def _is_near(numbers: Replay, name: str) -> bool:
 
 
 def _describe(names: tuple[str, ...]) -> str:
-    return f"{name_outputs(names)} {conjugate(names, 'is', 'are')} rounded worse than the arithmetic explains"
+    return f"{begin_sentence(names, 'is', 'are')} rounded worse than the arithmetic explains"
 
 
 LOSSY_SUM = Example(

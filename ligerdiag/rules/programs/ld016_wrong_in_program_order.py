@@ -15,7 +15,7 @@ from ligerdiag.rules.rule import (
     check_nothing,
     render_error,
 )
-from ligerdiag.rules.wording import conjugate, name_outputs
+from ligerdiag.rules.wording import begin_sentence
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
@@ -34,7 +34,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"{name_outputs(names)} {conjugate(names, 'is', 'are')} wrong in program order already:"
+            message=f"{begin_sentence(names, 'is', 'are')} wrong in program order already:"
             " the program is not what the reference says",
             outputs=names,
             evidence=tuple(

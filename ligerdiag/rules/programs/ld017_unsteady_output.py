@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.rules.rule import ALIASED, KERNEL, Example, Measured, Rule, Settled, check_nothing, render_error
-from ligerdiag.rules.wording import conjugate, name_outputs
+from ligerdiag.rules.wording import begin_sentence
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
@@ -18,8 +18,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"{name_outputs(names)} {conjugate(names, 'differs', 'differ')} from one run to the next"
-            f" on {device.device}",
+            message=f"{begin_sentence(names, 'differs', 'differ')} from one run to the next on {device.device}",
             outputs=names,
             evidence=tuple(
                 (

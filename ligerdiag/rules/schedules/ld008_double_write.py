@@ -9,13 +9,13 @@ from ligerdiag.analysis.reaching_definitions import resolve_operand
 from ligerdiag.analysis.writes import Frames, HiddenWrite
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.rules.rule import ALIASED_CALL, KERNEL, Example, Reproduction, Rule
-from ligerdiag.rules.wording import describe_write, find_producer, locate_call
+from ligerdiag.rules.wording import describe_write, find_producer, report_write
 
 _HELP = "declare what the kernel writes (a Ref or `input_output_aliases`): XLA then copies what two of them need"
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """One finding for each pair of calls that meet in one value, are merged into one, or were one."""
+    """Reports each pair of calls that meet in one value, are merged into one, or were one."""
     yield from _find_shared(context)
     yield from _find_merged(context)
     yield from _find_duplicated(context)
@@ -36,12 +36,14 @@ def _find_shared(context: Context) -> Iterator[Finding]:
         if _resolve_actual(context, a) != _resolve_actual(context, b) or _is_one_value(first, second):
             continue
         value = find_producer(a.call.operands[first.operand if a.write == first.index else second.operand])
-        yield _report(
+        yield report_write(
             context,
+            RULE,
             second,
             f"{_name_kernels(first, second)} two values of the program, and XLA has made one of them, `%{value.name}`",
-            (describe_write(context, first), describe_write(context, second)),
-            tuple(dict.fromkeys((a.call.name, b.call.name, value.name))),
+            remedy=_HELP,
+            instructions=tuple(dict.fromkeys((a.call.name, b.call.name, value.name))),
+            evidence=(describe_write(context, first), describe_write(context, second)),
         )
 
 
@@ -52,15 +54,17 @@ def _find_merged(context: Context) -> Iterator[Finding]:
         if gone.unknown or not _is_one_value(gone, kept):
             continue
         call = context.optimized_call(kept)
-        yield _report(
+        yield report_write(
             context,
+            RULE,
             gone,
             f"`{gone.kernel}` is called twice on one value and runs once: XLA takes both calls for the same",
-            (
+            remedy=_HELP,
+            instructions=() if call is None else (call.name,),
+            evidence=(
                 describe_write(context, kept),
                 ("call", f"%{gone.call.name} of the program as written has the same operands, and was merged with it"),
             ),
-            () if call is None else (call.name,),
         )
 
 
@@ -72,35 +76,18 @@ def _find_duplicated(context: Context) -> Iterator[Finding]:
             continue
         if _are_exclusive(a.frames, b.frames) or write.index in context.matching.merged.values():
             continue
-        yield _report(
+        yield report_write(
             context,
+            RULE,
             write,
             f"`{write.kernel}` is called once and runs twice: XLA takes a call without side effects for one to repeat",
-            (describe_write(context, write), ("call", f"%{b.call.name} stands for the same call of the program")),
-            (a.call.name, b.call.name),
+            remedy=_HELP,
+            instructions=(a.call.name, b.call.name),
+            evidence=(
+                describe_write(context, write),
+                ("call", f"%{b.call.name} stands for the same call of the program"),
+            ),
         )
-
-
-def _report(
-    context: Context,
-    write: HiddenWrite,
-    message: str,
-    evidence: tuple[tuple[str, str], ...],
-    instructions: tuple[str, ...],
-) -> Finding:
-    call = locate_call(context, write)
-    return Finding(
-        rule=RULE.id,
-        severity=RULE.severity,
-        message=message,
-        source=call.line,
-        kernel=write.kernel,
-        operand=write.operand,
-        instructions=instructions,
-        evidence=evidence,
-        help=_HELP,
-        call=call,
-    )
 
 
 def _name_kernels(first: HiddenWrite, second: HiddenWrite) -> str:

@@ -10,7 +10,7 @@ from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.shape import ShapeIndex
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.rules.rule import ALIASED_CALL, KERNEL, Example, Measured, Reproduction, Rule, render_error
-from ligerdiag.rules.wording import conjugate, describe_write, locate_call, name_outputs
+from ligerdiag.rules.wording import begin_sentence, describe_write, report_write
 
 _KEY = re.compile(r"\[(['\"]?)([^\[\]]*)\1\]")
 _ARGUMENT_HELP = "declare the write, and XLA copies the argument first; or donate it, if the caller is done with it"
@@ -18,7 +18,7 @@ _CONSTANT_HELP = "declare the write, and XLA copies the constant first"
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """One finding for each hidden write to an argument that is not donated, or to a constant."""
+    """Reports each hidden write to an argument that is not donated, or to a constant."""
     donated = find_donated(context.optimized)
     for write in context.actual.writes:
         if context.writes[write.write].unknown:
@@ -56,7 +56,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"{name_outputs(tuple(later))} {conjugate(tuple(later), 'changes', 'change')} with a second execution",
+            message=f"{begin_sentence(tuple(later), 'changes', 'change')} with a second execution",
             outputs=tuple(later),
             evidence=(("replay", _describe_second_run(later)),),
             help=_CONSTANT_HELP,
@@ -77,43 +77,31 @@ def spell_argument(path: str) -> str:
 
 def _report_argument(context: Context, write: ActualWrite, number: int, index: ShapeIndex) -> Finding:
     hidden = context.writes[write.write]
-    call = locate_call(context, hidden)
     parameter = context.optimized.entry.parameters[number]
     name = spell_argument(parameter.op_name) or f"{number}{''.join(f'.{step}' for step in index)}"
-    return Finding(
-        rule=RULE.id,
-        severity=RULE.severity,
-        message=f"`{hidden.kernel}` overwrites the caller's argument `{name}`, which is not donated",
-        source=call.line,
-        kernel=hidden.kernel,
-        operand=hidden.operand,
+    where = f"its bytes are those of the entry parameter %{parameter.name}, and no output aliases that"
+    return report_write(
+        context,
+        RULE,
+        hidden,
+        f"`{hidden.kernel}` overwrites the caller's argument `{name}`, which is not donated",
+        remedy=_ARGUMENT_HELP,
         instructions=tuple(dict.fromkeys((write.call.name, parameter.name))),
-        evidence=(
-            describe_write(context, hidden),
-            ("memory", f"its bytes are those of the entry parameter %{parameter.name}, and no output aliases that"),
-        ),
-        help=_ARGUMENT_HELP,
-        call=call,
+        evidence=(describe_write(context, hidden), ("memory", where)),
     )
 
 
 def _report_constant(context: Context, write: ActualWrite) -> Finding:
     hidden = context.writes[write.write]
-    call = locate_call(context, hidden)
-    return Finding(
-        rule=RULE.id,
-        severity=RULE.severity,
-        message=f"`{hidden.kernel}` overwrites a constant: every later execution starts from what it wrote",
-        source=call.line,
-        kernel=hidden.kernel,
-        operand=hidden.operand,
+    where = "its bytes hold a constant, and stay as they are from one execution to the next"
+    return report_write(
+        context,
+        RULE,
+        hidden,
+        f"`{hidden.kernel}` overwrites a constant: every later execution starts from what it wrote",
+        remedy=_CONSTANT_HELP,
         instructions=(write.call.name,),
-        evidence=(
-            describe_write(context, hidden),
-            ("memory", "its bytes hold a constant, and stay as they are from one execution to the next"),
-        ),
-        help=_CONSTANT_HELP,
-        call=call,
+        evidence=(describe_write(context, hidden), ("memory", where)),
     )
 
 
