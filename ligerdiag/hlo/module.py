@@ -183,9 +183,11 @@ class HloModule:
             return computation.instructions
         return tuple(sorted(computation.instructions, key=lambda i: keys[i.id]))
 
-    def iterate_custom_calls(self) -> "Iterator[tuple[HloComputation, HloInstruction]]":
-        """Every custom-call with the computation that holds it, callees first."""
-        for computation in self.computations.values():
-            for instruction in computation.instructions:
-                if instruction.opcode == "custom-call":
-                    yield computation, instruction
+    def iterate_custom_calls(self) -> Iterator[tuple[HloComputation, HloInstruction]]:
+        """Yields every custom-call with the computation that holds it, callees first."""
+        return iter(self._custom_calls)
+
+    @cached_property
+    def _custom_calls(self) -> tuple[tuple[HloComputation, HloInstruction], ...]:
+        computations = self.computations.values()
+        return tuple([(home, one) for home in computations for one in home.instructions if one.opcode == "custom-call"])

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
+from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.analysis.reaching_definitions import find_one_value, find_origins, number_values
 from ligerdiag.analysis.writes import HiddenWrite, call_tags_of
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
@@ -33,7 +33,7 @@ _LIBRARY_CALLS = having(Trait.LIBRARY_CALL)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Carriers:
-    """Where ORIG labels start."""
+    """The carriers of all hidden writes: ORIG labels start there."""
 
     instructions: Mapping[tuple[TagPath, int], tuple[int, ...]]
     """(Tag path, instruction id) in the unoptimized module to the hidden writes that it carries the original of."""
@@ -85,9 +85,7 @@ def _group_origins(
 
 def is_same_operation(opcode: str, optimized: HloInstruction) -> bool:
     """Whether an instruction of the optimized module may be what became of an operation with this opcode."""
-    if optimized.opcode == opcode:
-        return True
-    return opcode in _LIBRARY_CALLS and optimized.opcode == "custom-call"  # cuBLAS, cuDNN
+    return optimized.opcode == opcode or (opcode in _LIBRARY_CALLS and optimized.opcode == "custom-call")
 
 
 def is_carrier(operation: HloInstruction, optimized: HloInstruction) -> bool:
@@ -100,7 +98,7 @@ def is_carrier(operation: HloInstruction, optimized: HloInstruction) -> bool:
 def compute_carried(
     module: HloModule, carriers: Carriers, candidates: Mapping[TagPath, tuple[TagPath, ...]], space: LabelSpace
 ) -> Mapping[int, Labels]:
-    """Instruction id in the optimized module to the ORIG labels that start there, whichever of its candidates it is.
+    """Maps instruction ids of the optimized module to the ORIG labels that start there, whichever candidate it is.
 
     candidates: tag path of an instruction that may be one of several operations to theirs.
     """
@@ -132,11 +130,7 @@ def compute_carried(
 
 
 def _start(carried: tuple[tuple[HloInstruction, int], ...], instruction: HloInstruction, space: LabelSpace) -> Labels:
-    labels = 0
-    for operation, write in carried:
-        if is_carrier(operation, instruction):
-            labels |= space.original(write)
-    return labels
+    return unite(space.original(write) for operation, write in carried if is_carrier(operation, instruction))
 
 
 def _find_carriers(computation: HloComputation, values: list[HloInstruction]) -> list[HloInstruction]:
@@ -158,7 +152,7 @@ def _find_carriers(computation: HloComputation, values: list[HloInstruction]) ->
 
 @lru_cache(maxsize=32)
 def _count_values(computation: HloComputation) -> Mapping[int, int]:
-    """Number of a value to how many instructions have it."""
+    """Counts the instructions that have each number of a value."""
     numbers = number_values(computation)
     return Counter(numbers[one.id] for one in computation.instructions if find_one_value(one) is None)
 

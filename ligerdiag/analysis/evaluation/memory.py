@@ -1,13 +1,12 @@
-"""Memory of the scheduled program as dependence sets, and what an evaluation of the schedule leaves behind.
-
-Memory of the actual program, as dependence sets: what stands in each slice of XLA's buffer assignment right now.
+"""Memory of the scheduled program: the dependence set that stands in each slice of XLA's buffer assignment right now.
 
 (1) A definition replaces the set of its slice; every reader of the slice sees the set that stands there.
-(2) A hidden write changes every slice that shares bytes with the operand's, whoever owns it; those slices are then *raw*:
-    their bytes were changed behind XLA's back, so an order that XLA did not mean decides who sees it.
+(2) A hidden write changes every slice that shares bytes with the operand's; those slices are then *raw*: their bytes were
+    changed behind XLA's back, and only an order that XLA did not intend decides which value a reader sees.
 (3) A read of a raw slice that nothing forces to come after the write is lucky, and is marked so. So is a read that comes
     before the write though nothing forces that.
-(4) Values without a place in the buffer assignment have numbers of their own (see `places`).
+(4) Values without a place in the buffer assignment have negative numbers of their own.
+An evaluation leaves `Actual`: the sets of the outputs, and a `Sighting` of each tagged operation that it met.
 """
 
 from collections import Counter
@@ -56,13 +55,8 @@ class Places:
         """Every leaf of every operand."""
         found = self._operands.get(instruction.id)
         if found is None:
-            found = tuple(
-                [
-                    (number, place)
-                    for number, operand in enumerate(instruction.operands)
-                    for place in self.locate(operand)
-                ]
-            )
+            operands = enumerate(instruction.operands)
+            found = tuple([(number, place) for number, operand in operands for place in self.locate(operand)])
             self._operands[instruction.id] = found
         return found
 
@@ -70,12 +64,7 @@ class Places:
         """Slice numbers of every leaf of every operand."""
         found = self._read.get(instruction.id)
         if found is None:
-            operands = instruction.operands
-            if len(operands) == 1:
-                found = self.locate(operands[0])
-            else:
-                found = tuple([place for operand in operands for place in self.locate(operand)])
-            self._read[instruction.id] = found
+            found = self._read[instruction.id] = tuple([place for _, place in self.list_operands(instruction)])
         return found
 
     def list_defined(self, instruction: HloInstruction) -> tuple[int, ...]:
@@ -171,7 +160,7 @@ class LabelMemory:
             del sets[number]
 
     def read_all(self, places: tuple[OperandPlace, ...], reader: Frames) -> tuple[Read, ...]:
-        """What a reader of these places depends on, with the marks of (3)."""
+        """Returns the sets that a reader of these places sees, with the marks of (3)."""
         raw, targeted, sets = self.raw, self.targeted, self.sets
         return tuple(
             [
@@ -183,12 +172,11 @@ class LabelMemory:
         )
 
     def read(self, number: int, reader: Frames) -> Labels:
-        """What a reader of this slice depends on, with the marks of (3)."""
+        """Returns the set that a reader of this slice sees, with the marks of (3)."""
         labels = self.sets.get(number, 0)
         if not labels:
             return 0
-        overwritten = self.raw.get(number, ())
-        for write in overwritten:
+        for write in self.raw.get(number, ()):
             if not self.order.is_forced(write.frames, reader):
                 labels |= self.space.mark(LuckyRead(write.write, reader[-1].instruction.id, True, number))
         if labels & self.targeted.get(number, 0) & ~self.performed:
@@ -217,7 +205,7 @@ class LabelMemory:
         return parts if parts is not None and parts.shape == tuple(value.shape.dimensions) else None
 
     def settle(self, number: int, labels: Labels) -> None:
-        """What stands in this slice where several ways through the program meet."""
+        """Sets what stands in this slice where several ways through the program meet."""
         self.parts.pop(number, None)
         if labels:
             self.sets[number] = labels
