@@ -1,22 +1,18 @@
-"""Tags for modules that the compile worker did not tag, worked out from the metadata that XLA keeps.
-
-The operations of an unoptimized module as they will be called once XLA has inlined every call.
+"""Provenance: tags for modules that the compile worker did not tag, worked out from the metadata that XLA keeps.
 
 XLA's call inliner (xla/service/call_inliner.cc) joins the op_name of the call and that of the inlined instruction with a
 slash, and appends the call's stack frames; what lacks either gets the call's. An *instance* is one operation by one path of
 calls: it has a tag path, and the op_name and chain of locations that its clones in the optimized module carry.
 
-Tags for modules that the compile worker did not tag, worked out from the metadata that XLA keeps.
-
-The unoptimized module's operations are numbered in program order (`instances`). An instruction of the optimized module is an
-instance when it has its op_name, its chain of source locations and its opcode. Where several instances have all three in
-common, the first of these that leaves some of them decides:
+The unoptimized module's operations are numbered in program order. An instruction of the optimized module is an instance
+when it has its op_name, its chain of source locations and its opcode. Where several instances have all three in common, the
+first of these that leaves some of them decides:
   (1) the instruction's name continues that of the unoptimized instruction, `add.11.1` that of `add.11`: no name is given
       to a second instruction of a module while its passes run;
   (2) element type and dimensions are the same; then, as a partitioned module has smaller ones, element type and rank.
 Where a pass has joined two op_names with a semicolon, or has dropped the locations, the first op_name decides alone.
-What is left is *ambiguous*: it keeps its candidates under a tag of its own, a negative one, and whoever depends on which of
-them it is does not know (see `ambiguities`).
+What is left is *ambiguous*: it keeps its candidates under a tag of its own, a negative one; what depends on which of them it
+is, is not known (see `ambiguities`).
 """
 
 from collections import defaultdict
@@ -49,7 +45,7 @@ class Instance:
 
 
 def number_operations(module: HloModule) -> dict[int, TagPath]:
-    """Instruction id to a tag for each operation, rising in program order; what functions hold comes behind the rest.
+    """Gives each operation a tag, rising in program order, functions last; returns them by instruction id.
 
     The ids of a module that was translated from StableHLO rise in the order of its operations; parameters and what is
     constant come first. The list of instructions itself is a post order, which is not the program's. What the translation
@@ -79,9 +75,10 @@ class _Numbering:
         previous: HloInstruction | None = None
         for instruction in sorted(computation.instructions, key=attrgetter("id")):
             opcode = instruction.opcode
-            if opcode in _NOT_OPERATIONS or (opcode == "opt-barrier" and _is_added_barrier(instruction)):
+            is_added = opcode == "opt-barrier" and not instruction.op_name  # by the translation as written
+            if opcode in _NOT_OPERATIONS or is_added:
                 continue
-            if previous is not None and opcode in _PIECES and _continues(previous, instruction):
+            if previous is not None and _continues(previous, instruction):
                 tags[instruction.id] = tags[previous.id]
             else:
                 tags[instruction.id] = (len(tags) + 1,)
@@ -93,11 +90,6 @@ class _Numbering:
                 elif callee not in self.called:
                     self.called.add(callee)
                     self.functions.append(computations[callee])
-
-
-def _is_added_barrier(instruction: HloInstruction) -> bool:
-    """Whether the translation as written has put it there."""
-    return instruction.opcode == "opt-barrier" and not instruction.op_name
 
 
 def _continues(previous: HloInstruction, instruction: HloInstruction) -> bool:
@@ -155,14 +147,14 @@ class Descent(Enum):
     OWN = "own"
     """It is, or is a clone of it."""
     MADE = "made"
-    """A pass made it, and gave it somebody's metadata."""
+    """A pass made it, and gave it an operation's metadata."""
     UNSURE = "unsure"
     """Its name would fit either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Retagged:
-    """Both modules with tags, and what could not be told apart."""
+    """Both modules with tags, and the ambiguous ones."""
 
     program: HloModule
     optimized: HloModule
@@ -220,10 +212,9 @@ class _Index:
         self._narrowed: dict[object, list[Instance]] = {}
         self._by_instruction: dict[int, dict[int, list[Instance]]] = {}
         self._instances = instances
-        for one in self._instances:
+        for one in instances:
             if one.op_name:
-                opcode = one.instruction.opcode
-                self._by_place[one.op_name, one.chain, opcode].append(one)
+                self._by_place[one.op_name, one.chain, one.instruction.opcode].append(one)
 
     @cached_property
     def _by_name(self) -> Mapping[tuple[str, str], list[Instance]]:
@@ -240,11 +231,10 @@ class _Index:
         if not frame:
             return self._find_in_chain(instruction, self._frames.number(optimized, instruction))
         key = (instruction.op_name, frame, instruction.opcode)
-        found = self._by_frame.get(key)
-        if found is None:
-            found = self._find_in_chain(instruction, self._frames.number(optimized, instruction))
-            self._by_frame[key] = found
-        return found
+        if key not in self._by_frame:
+            chain = self._frames.number(optimized, instruction)
+            self._by_frame[key] = self._find_in_chain(instruction, chain)
+        return self._by_frame[key]
 
     def _find_in_chain(self, instruction: HloInstruction, chain: Chain) -> list[Instance]:
         name, opcode = instruction.op_name, instruction.opcode
@@ -271,11 +261,10 @@ class _Index:
             return named
         shape = instruction.shape
         key = (group, namesake.id if named and namesake else 0, shape.element_type, tuple(shape.dimensions))
-        narrowed = self._narrowed.get(key)
-        if narrowed is None:
-            narrowed = list({one.path: one for one in _choose_shape(instruction, named or found)}.values())
-            self._narrowed[key] = narrowed
-        return narrowed
+        if key not in self._narrowed:
+            chosen = _choose_shape(instruction, named or found)
+            self._narrowed[key] = list({one.path: one for one in chosen}.values())
+        return self._narrowed[key]
 
 
 def _choose_shape(instruction: HloInstruction, found: list[Instance]) -> list[Instance]:

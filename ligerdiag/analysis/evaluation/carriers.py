@@ -17,7 +17,7 @@ is left.
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.analysis.reaching_definitions import find_one_value, find_origins, number_values
@@ -102,31 +102,34 @@ def compute_carried(
 
     candidates: tag path of an instruction that may be one of several operations to theirs.
     """
-    paths = carriers.paths
+    paths, tags = carriers.paths, module.tags
     if not paths:
         return {}
-    carrying = {
-        id(some): any(path in paths for path in some) for some in {id(c): c for c in candidates.values()}.values()
-    }
-    found: dict[int, Labels] = {}
-    known: dict[tuple[int, str, int], Labels] = {}
-    tags = module.tags
-    for computation in module.computations.values():
-        for instruction in computation.instructions:
-            path = tags.get(instruction.id)
-            if path is None:
-                continue
-            if path in paths:
-                found[instruction.id] = _start(paths[path], instruction, space)
-            elif path in candidates and carrying[id(candidates[path])]:
-                size = -1 if is_tuple(instruction.shape) else count_elements(instruction.shape)
-                key = (id(candidates[path]), instruction.opcode, size)  # all that `is_carrier` looks at
-                if key not in known:
-                    known[key] = -1
-                    for candidate in candidates[path]:
-                        known[key] &= _start(paths.get(candidate, ()), instruction, space)
-                found[instruction.id] = known[key]
+    instructions = [one for computation in module.computations.values() for one in computation.instructions]
+    found = {one.id: _start(paths.get(tags.get(one.id, ()), ()), one, space) for one in instructions}
+    found |= {one.id: every for one, _, every in list_ambiguous_carriers(module, carriers, candidates, space)}
     return {number: labels for number, labels in found.items() if labels}
+
+
+def list_ambiguous_carriers(
+    module: HloModule, carriers: Carriers, candidates: Mapping[TagPath, tuple[TagPath, ...]], space: LabelSpace
+) -> Iterator[tuple[HloInstruction, Labels, Labels]]:
+    """Yields each instruction that may be a carrier, with the ORIG labels of any and of all of its candidates."""
+    paths, tags = carriers.paths, module.tags
+    groups = {id(group): group for group in candidates.values()}
+    carrying = {number for number, group in groups.items() if any(path in paths for path in group)}
+    known: dict[tuple[int, str, int], tuple[Labels, Labels]] = {}
+    for computation in module.computations.values() if carrying else ():
+        for instruction in computation.instructions:
+            group = candidates.get(tags.get(instruction.id, ()), ())
+            if id(group) not in carrying:
+                continue
+            size = -1 if is_tuple(instruction.shape) else count_elements(instruction.shape)
+            key = (id(group), instruction.opcode, size)  # all that `is_carrier` looks at
+            if key not in known:
+                starts = [_start(paths.get(path, ()), instruction, space) for path in group]
+                known[key] = unite(starts), reduce(lambda one, other: one & other, starts)
+            yield instruction, *known[key]
 
 
 def _start(carried: tuple[tuple[HloInstruction, int], ...], instruction: HloInstruction, space: LabelSpace) -> Labels:
