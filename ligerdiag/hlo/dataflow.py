@@ -209,11 +209,15 @@ def find_way[Node: Hashable](
 ) -> tuple[Node, ...]:
     """Returns a shortest way from a start to a target, both included; () if there is none. most: see `search`."""
     before = search(starts, list_next, is_target, most=most)
-    way = list(before)[-1:]
-    if not way or not is_target(way[0]):
-        return ()
-    while (following := before[way[-1]]) is not None:
-        way.append(following)
+    last = list(before)[-1:]
+    return follow_back(before, last[0]) if last and is_target(last[0]) else ()
+
+
+def follow_back[Node](before: Mapping[Node, Node | None], end: Node) -> tuple[Node, ...]:
+    """Returns the way from a start to this node, by what `search` has found."""
+    way = [end]
+    while (earlier := before[way[-1]]) is not None:
+        way.append(earlier)
     return tuple(reversed(way))
 
 

@@ -6,7 +6,7 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.effects.declared import is_declared
 from ligerdiag.model.findings import Finding, Severity
-from ligerdiag.rules.rule import ALIASED, KERNEL, Example, Reproduction, Rule
+from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, make_example
 from ligerdiag.rules.wording import describe_accesses, describe_callers, describe_value, locate_call, report_write
 
 
@@ -39,10 +39,9 @@ def _describe_kernel(context: Context, write: HiddenWrite) -> str:
     return f"the Triton IR of `{write.kernel}` stores through the pointer of that operand"
 
 
-MATMUL_GRADIENT = Example(
+MATMUL_GRADIENT = make_example(
     about="The kernel doubles its operand, and nothing in the call says so.",
-    code=KERNEL
-    + """\
+    code="""\
 def step(x, w):
     h = x @ w
     sums = sum_and_double(h)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from ligerdiag.analysis.context import Context
 from ligerdiag.hlo.metadata import find_user_line
 from ligerdiag.model.findings import FAR, Attribution, Finding, Replay, Severity, Verdict
-from ligerdiag.rules.rule import ALIASED, KERNEL, Example, Measured, Reproduction, Rule, Settled, render_error
+from ligerdiag.rules.rule import ALIASED, Measured, Reproduction, Rule, Settled, make_example, render_error
 from ligerdiag.rules.wording import begin_sentence
 
 _HELP = "declare the write, and read the declared output: no workaround is needed then"
@@ -109,10 +109,9 @@ def _describe(names: tuple[str, ...]) -> str:
     return f"{begin_sentence(names, 'is', 'are')} rounded worse than the arithmetic explains"
 
 
-LOSSY_SUM = Example(
+LOSSY_SUM = make_example(
     about="A large sum orders the reader after the kernel, and leaves little of what it reads.",
-    code=KERNEL
-    + """\
+    code="""\
 def step(x, w):
     h = x @ w
     sums = sum_and_double(h)

@@ -8,7 +8,7 @@ from ligerdiag.effects.access import WriteCoverage
 from ligerdiag.hlo.metadata import find_user_line
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.findings import Finding, LaunchNumbers, Severity
-from ligerdiag.rules.rule import ALIASED, KERNEL, Example, Measured, Reproduction, Rule, Settled
+from ligerdiag.rules.rule import ALIASED, Measured, Reproduction, Rule, Settled, make_example
 
 HELP = "write every element, or alias the output to an operand that holds what is to stay there"
 
@@ -78,10 +78,9 @@ def _describe_launch(launch: LaunchNumbers) -> tuple[str, str]:
     return "replay", f"%{launch.instruction}, worst of {launch.launches} launches"
 
 
-HALF_WRITTEN = Example(
+HALF_WRITTEN = make_example(
     about="The grid covers half of the output's rows.",
-    code=KERNEL
-    + """\
+    code="""\
 @triton.jit
 def copy_kernel(x_ptr, out_ptr, COLUMNS: tl.constexpr):
     at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)

@@ -4,17 +4,7 @@ from collections.abc import Iterator
 
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.rules.programs.ld012_lossy_workaround import find_rounded
-from ligerdiag.rules.rule import (
-    ALIASED_CALL,
-    KERNEL,
-    Example,
-    Measured,
-    Reproduction,
-    Rule,
-    Settled,
-    check_nothing,
-    render_error,
-)
+from ligerdiag.rules.rule import Measured, Reproduction, Rule, Settled, check_nothing, make_example, render_error
 from ligerdiag.rules.wording import begin_sentence
 
 
@@ -49,10 +39,9 @@ def measure(measured: Measured) -> Iterator[Finding]:
         )
 
 
-REFERENCE_OF_ANOTHER = Example(
+REFERENCE_OF_ANOTHER = make_example(
     about="The author means the rows from before the kernel; as written, the product reads the doubled ones.",
-    code=KERNEL
-    + """\
+    code="""\
 def step(x, w):
     h = x @ w
     sums = sum_and_double(h)
@@ -68,11 +57,10 @@ CASE = Case(name="meant_before", function=step, args=(Arg(shape=(8, 16)), Arg(sh
 """,
 )
 
-SAME_AS_REFERENCE = Example(
+SAME_AS_REFERENCE = make_example(
     about="With the write declared, `h` is what it was before the kernel.",
-    code=KERNEL
-    + ALIASED_CALL
-    + """\
+    declared=True,
+    code="""\
 def step(x, w):
     h = x @ w
     _, sums = sum_and_double_declared(h)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ligerdiag.model.findings import Finding, Severity
-from ligerdiag.rules.rule import ALIASED, KERNEL, Example, Measured, Rule, Settled, check_nothing, render_error
+from ligerdiag.rules.rule import ALIASED, Measured, Rule, Settled, check_nothing, make_example, render_error
 from ligerdiag.rules.wording import begin_sentence
 
 
@@ -31,10 +31,9 @@ def measure(measured: Measured) -> Iterator[Finding]:
         )
 
 
-RACING_ROWS = Example(
+RACING_ROWS = make_example(
     about="Thousands of programs add to one number by an atomic; the order of the additions is another one in each run.",
-    code=KERNEL
-    + """\
+    code="""\
 @triton.jit
 def total_kernel(x_ptr, zero_ptr, total_ptr, COLUMNS: tl.constexpr):
     at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)

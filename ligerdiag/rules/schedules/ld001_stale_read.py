@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.model.schedule_view import Place
-from ligerdiag.rules.rule import ALIASED_CALL, KERNEL, Example, Reproduction, Rule
+from ligerdiag.rules.rule import Reproduction, Rule, make_example
 from ligerdiag.rules.wording import begin_sentence, find_producer, find_read_operand, report_read
 
 
@@ -23,10 +23,9 @@ def check(context: Context) -> Iterator[Finding]:
         yield report_read(context, RULE, read, message, sentence)
 
 
-SCANNED_GRADIENT = Example(
+SCANNED_GRADIENT = make_example(
     about="XLA runs the product that should see the doubled rows before the kernel that doubles them.",
-    code=KERNEL
-    + """\
+    code="""\
 def step(chunks, w):
     def body(total, x):
         h = x @ w
@@ -41,11 +40,10 @@ CASE = Case(name="scanned", function=step, args=(Arg(shape=(4, 8, 16)), Arg(shap
 """,
 )
 
-ALIASED_SCAN = Example(
+ALIASED_SCAN = make_example(
     about="The doubled rows are a declared output of the kernel, and the product reads that output.",
-    code=KERNEL
-    + ALIASED_CALL
-    + """\
+    declared=True,
+    code="""\
 def step(chunks, w):
     def body(total, x):
         h = x @ w

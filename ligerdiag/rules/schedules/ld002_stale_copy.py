@@ -8,7 +8,7 @@ from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.model.schedule_view import Place
-from ligerdiag.rules.rule import ALIASED_CALL, KERNEL, Example, Reproduction, Rule
+from ligerdiag.rules.rule import Reproduction, Rule, make_example
 from ligerdiag.rules.wording import (
     begin_sentence,
     find_path,
@@ -78,10 +78,9 @@ def _is_gather(context: Context, step: HloInstruction) -> bool:
     return not _GATHERS.isdisjoint((step.opcode, *callees))
 
 
-FOLDED_CONVERT = Example(
+FOLDED_CONVERT = make_example(
     about="The cast to f32 and back is folded away, so the product reads the bf16 values from before the kernel.",
-    code=KERNEL
-    + """\
+    code="""\
 def step(x, w):
     h = (x @ w).astype(jnp.float32)
     sums = sum_and_double(h)
@@ -94,11 +93,10 @@ CASE = Case(
 """,
 )
 
-ALIASED_BF16 = Example(
+ALIASED_BF16 = make_example(
     about="The same casts around a declared output are left alone.",
-    code=KERNEL
-    + ALIASED_CALL
-    + """\
+    declared=True,
+    code="""\
 def step(x, w):
     h = (x @ w).astype(jnp.float32)
     doubled, sums = sum_and_double_declared(h)

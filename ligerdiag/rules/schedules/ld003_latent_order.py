@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.model.findings import Finding, Severity, Verdict
-from ligerdiag.rules.rule import ALIASED, KERNEL, Example, Reproduction, Rule
+from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, make_example
 from ligerdiag.rules.wording import begin_sentence, report_read
 
 
@@ -22,10 +22,9 @@ def check(context: Context) -> Iterator[Finding]:
         yield report_read(context, RULE, read, message, sentence, outputs=names)
 
 
-LUCKY_READER = Example(
+LUCKY_READER = make_example(
     about="The reduction happens to be scheduled after the kernel; no edge makes it so.",
-    code=KERNEL
-    + """\
+    code="""\
 def step(x, w):
     h = x @ w
     sums = sum_and_double(h)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.model.findings import Finding, Severity, Verdict
-from ligerdiag.rules.rule import ALIASED_CALL, KERNEL, Example, Reproduction, Rule
+from ligerdiag.rules.rule import ALIASED_CALL, KERNEL, Example, Reproduction, Rule, make_example
 from ligerdiag.rules.wording import begin_sentence, describe_remedy, report_read, report_write
 
 
@@ -29,10 +29,9 @@ def _describe_help(context: Context, write: HiddenWrite) -> str:
     return f"{describe_remedy(context, write)}: XLA then keeps the original for who needs it"
 
 
-MERGED_OPERANDS = Example(
+MERGED_OPERANDS = make_example(
     about="Two casts of one value are merged; the second kernel reads what the first has left there.",
-    code=KERNEL
-    + """\
+    code="""\
 def step(x):
     first = x.astype(jnp.float32)
     one = sum_and_double(first)
@@ -45,11 +44,10 @@ CASE = Case(name="merged", function=step, args=(Arg(shape=(8, 32), dtype="bfloat
 """,
 )
 
-TWO_COPIES = Example(
+TWO_COPIES = make_example(
     about="With the write declared, XLA gives each kernel bytes of its own.",
-    code=KERNEL
-    + ALIASED_CALL
-    + """\
+    declared=True,
+    code="""\
 def step(x):
     _, one = sum_and_double_declared(x.astype(jnp.float32))
     _, two = sum_and_double_declared(x.astype(jnp.float32))

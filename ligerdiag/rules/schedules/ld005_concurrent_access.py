@@ -6,7 +6,7 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.races import Race, RaceKind
 from ligerdiag.hlo.metadata import find_user_line
 from ligerdiag.model.findings import Finding, ReadPlace, Severity, SourceLine, Verdict
-from ligerdiag.rules.rule import ALIASED_CALL, KERNEL, Example, Reproduction, Rule
+from ligerdiag.rules.rule import Reproduction, Rule, make_example
 from ligerdiag.rules.wording import describe_write, render_at, report_write
 
 
@@ -73,10 +73,9 @@ _ARGUMENTS = """\
 )
 """
 
-GATHERED_BESIDE = Example(
+GATHERED_BESIDE = make_example(
     about="The gathering of the original rows is still under way when the kernel doubles them.",
-    code=KERNEL
-    + """\
+    code="""\
 def on_each(x, w):
     h = x @ w
     everyone = jax.lax.all_gather(h, "x")  # h is meant to be as it was
@@ -90,11 +89,10 @@ def on_each(x, w):
     + _ARGUMENTS,
 )
 
-GATHERED_BESIDE_DECLARED = Example(
+GATHERED_BESIDE_DECLARED = make_example(
     about="With the write declared, XLA gives the kernel a copy, and the gathering reads the original.",
-    code=KERNEL
-    + ALIASED_CALL
-    + """\
+    declared=True,
+    code="""\
 def on_each(x, w):
     h = x @ w
     everyone = jax.lax.all_gather(h, "x")
@@ -108,11 +106,10 @@ def on_each(x, w):
     + _ARGUMENTS,
 )
 
-GATHERED_AFTER = Example(
+GATHERED_AFTER = make_example(
     about="The gathering waits for the declared output.",
-    code=KERNEL
-    + ALIASED_CALL
-    + """\
+    declared=True,
+    code="""\
 def on_each(x, w):
     h = x @ w
     doubled, sums = sum_and_double_declared(h)

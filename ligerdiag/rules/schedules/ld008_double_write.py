@@ -8,7 +8,7 @@ from ligerdiag.analysis.evaluation.memory import ActualWrite
 from ligerdiag.analysis.reaching_definitions import resolve_operand
 from ligerdiag.analysis.writes import Frames, HiddenWrite
 from ligerdiag.model.findings import Finding, Severity
-from ligerdiag.rules.rule import ALIASED_CALL, KERNEL, Example, Reproduction, Rule
+from ligerdiag.rules.rule import Reproduction, Rule, make_example
 from ligerdiag.rules.wording import describe_write, find_producer, report_write
 
 _HELP = "declare what the kernel writes (a Ref or `input_output_aliases`): XLA then copies what two of them need"
@@ -115,10 +115,9 @@ def _are_exclusive(a: Frames, b: Frames) -> bool:
     return False
 
 
-TWO_ROWS = Example(
+TWO_ROWS = make_example(
     about="Each call makes rows of its own of the values; XLA makes them one, and the second kernel gets doubled rows.",
-    code=KERNEL
-    + """\
+    code="""\
 @triton.jit
 def negate_kernel(x_ptr, sum_ptr, COLUMNS: tl.constexpr):
     row = tl.program_id(0)
@@ -144,10 +143,9 @@ CASE = Case(name="two_rows", function=step, args=(Arg(shape=(2, 4, 16)), Arg(sha
 """,
 )
 
-TWICE_ON_ONE_VALUE = Example(
+TWICE_ON_ONE_VALUE = make_example(
     about="The rows are to be doubled twice; XLA takes the second call for the first.",
-    code=KERNEL
-    + """\
+    code="""\
 def step(x, w):
     h = x @ w
     one = sum_and_double(h)
@@ -159,11 +157,10 @@ CASE = Case(name="twice", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16
 """,
 )
 
-TWO_DECLARED_ROWS = Example(
+TWO_DECLARED_ROWS = make_example(
     about="The doubled rows are an output of the first call, and the second call gets rows that nobody has overwritten.",
-    code=KERNEL
-    + ALIASED_CALL
-    + """\
+    declared=True,
+    code="""\
 def step(x, w):
     h = x @ w
     doubled, one = sum_and_double_declared(h.reshape(-1, 32))
@@ -176,10 +173,9 @@ CASE = Case(name="two_declared_rows", function=step, args=(Arg(shape=(2, 4, 16))
 """,
 )
 
-MEANT_TWICE = Example(
+MEANT_TWICE = make_example(
     about="Two kernels on one value, the second after the first by its operands, as the author wrote it.",
-    code=KERNEL
-    + """\
+    code="""\
 @triton.jit
 def shift_kernel(x_ptr, by_ptr, sum_ptr, COLUMNS: tl.constexpr):
     row = tl.program_id(0)

@@ -9,7 +9,7 @@ from ligerdiag.analysis.evaluation.memory import ActualWrite
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.shape import ShapeIndex
 from ligerdiag.model.findings import Finding, Severity
-from ligerdiag.rules.rule import ALIASED_CALL, KERNEL, Example, Measured, Reproduction, Rule, render_error
+from ligerdiag.rules.rule import Measured, Reproduction, Rule, make_example, render_error
 from ligerdiag.rules.wording import begin_sentence, describe_write, report_write
 
 _KEY = re.compile(r"\[(['\"]?)([^\[\]]*)\1\]")
@@ -114,10 +114,9 @@ def _describe_second_run(errors: dict[str, float]) -> str:
     return f"a second execution on the same constants differs from the first: {figures}"
 
 
-OVERWRITTEN_ARGUMENT = Example(
+OVERWRITTEN_ARGUMENT = make_example(
     about="The sums are right, and the caller's array is doubled.",
-    code=KERNEL
-    + """\
+    code="""\
 def step(x):
     return {"sums": sum_and_double(x)}
 
@@ -126,10 +125,9 @@ CASE = Case(name="argument", function=step, args=(Arg(shape=(8, 32)),))
 """,
 )
 
-CONSTANT_LOGITS = Example(
+CONSTANT_LOGITS = make_example(
     about="The program's own constant is doubled once more by every execution.",
-    code=KERNEL
-    + """\
+    code="""\
 def step(x):
     table = jnp.asarray(np.arange(256, dtype=np.float32).reshape(8, 32))
     return {"sums": sum_and_double(table) + x}
@@ -139,11 +137,10 @@ CASE = Case(name="constant_table", function=step, args=(Arg(shape=(8,)),))
 """.replace("def step", "import numpy as np\n\n\ndef step", 1),
 )
 
-DECLARED_ARGUMENT = Example(
+DECLARED_ARGUMENT = make_example(
     about="With the write declared, the kernel doubles a copy.",
-    code=KERNEL
-    + ALIASED_CALL
-    + """\
+    declared=True,
+    code="""\
 def step(x):
     _, sums = sum_and_double_declared(x)
     return {"sums": sums}
@@ -153,10 +150,9 @@ CASE = Case(name="declared_argument", function=step, args=(Arg(shape=(8, 32)),))
 """,
 )
 
-DONATED_ARGUMENT = Example(
+DONATED_ARGUMENT = make_example(
     about="The caller gives the array away, and its bytes become those of the doubled rows.",
-    code=KERNEL
-    + """\
+    code="""\
 def step(x):
     sums = sum_and_double(x)
     return {"sums": sums, "doubled": x}
