@@ -179,6 +179,7 @@ class _Check:
         self._overlapping = _compute_overlaps(buffers)
         self._holds: dict[int, int] = {}
         """Slice number to the number, in `_shared`, of the set of values that fills it."""
+        self._constants = [one for one in module.instructions if one.opcode == "constant"]
         self._steps = _MOST_STEPS * module.instruction_count
 
     def run(self) -> str:
@@ -194,39 +195,31 @@ class _Check:
         self._require_parameters()
         self._require_definitions()
         slices: dict[int, int] = {}
-        for computation in self._module.computations.values():
-            for instruction in computation.instructions:
-                defined = self._shared.definitions.get(instruction.id)
-                if not defined:
+        for instruction in self._module.instructions:
+            defined = self._shared.definitions.get(instruction.id, ())
+            shapes = dict(iterate_leaf_shapes(instruction.shape)) if defined else {}
+            for index, group in defined:
+                shape, name = shapes[index], f"`{instruction.name}`{_render(index)}"
+                if shape.element_type == TOKEN:
                     continue
-                shapes = dict(iterate_leaf_shapes(instruction.shape))
-                for index, group in defined:
-                    shape = shapes[index]
-                    if shape.element_type == TOKEN:
-                        continue
-                    number = self._positions.find(instruction, index)
-                    if number is None:
-                        raise _Fault(f"`{instruction.name}`{_render(index)} has no place in it")
-                    size = compute_byte_size(shape)
-                    if size is not None and self._buffers.slices[number].size != size:
-                        raise _Fault(
-                            f"`{instruction.name}`{_render(index)} has {size} bytes and a place of"
-                            f" {self._buffers.slices[number].size}"
-                        )
-                    if slices.setdefault(group, number) != number:
-                        raise _Fault(f"`{instruction.name}`{_render(index)} does not share storage as it must")
+                number = self._positions.find(instruction, index)
+                if number is None:
+                    raise _Fault(f"{name} has no place in it")
+                size, given = compute_byte_size(shape), self._buffers.slices[number].size
+                if size is not None and given != size:
+                    raise _Fault(f"{name} has {size} bytes and a place of {given}")
+                if slices.setdefault(group, number) != number:
+                    raise _Fault(f"{name} does not share storage as it must")
 
     def _require_definitions(self) -> None:
         """(5), the last sentence."""
-        for computation in self._module.computations.values():
-            for instruction in computation.instructions:
-                if instruction.opcode not in _PASSES_ON:
-                    continue
-                for index, _ in self._buffers.definitions.get(instruction.id, ()):
-                    if index or instruction.opcode != "tuple":
-                        raise _Fault(
-                            f"`{instruction.name}`{_render(index)} has a place of its own and only passes a value on"
-                        )
+        for instruction in self._module.instructions:
+            if instruction.opcode not in _PASSES_ON:
+                continue
+            for index, _ in self._buffers.definitions.get(instruction.id, ()):
+                if index or instruction.opcode != "tuple":
+                    name = f"`{instruction.name}`{_render(index)}"
+                    raise _Fault(f"{name} has a place of its own and only passes a value on")
 
     def _require_parameters(self) -> None:
         entry, slices = self._module.entry, self._buffers.slices
@@ -241,21 +234,16 @@ class _Check:
                     raise _Fault(f"`{parameter.name}`{_render(index)} does not stand where the caller puts it")
         if self._buffers.parameters.keys() - own:
             raise _Fault("an allocation is said to be a parameter's and is not")
-        for computation in self._module.computations.values():
-            for constant in computation.instructions:
-                number = self._positions.find(constant, ()) if constant.opcode == "constant" else None
-                if number is not None and slices[number].allocation not in self._buffers.constants:
-                    raise _Fault(f"`{constant.name}` does not stand in a constant's allocation")
+        for constant in self._constants:
+            number = self._positions.find(constant, ())
+            if number is not None and slices[number].allocation not in self._buffers.constants:
+                raise _Fault(f"`{constant.name}` does not stand in a constant's allocation")
 
     def _walk(self) -> None:
         """(7)."""
         entry = self._module.entry
-        for parameter in entry.parameters:
-            self._fill(parameter)
-        for computation in self._module.computations.values():
-            for instruction in computation.instructions:
-                if instruction.opcode == "constant":
-                    self._fill(instruction)
+        for instruction in (*entry.parameters, *self._constants):
+            self._fill(instruction)
         self._run(entry)
         self._read(entry.root, "the program's results")
 

@@ -88,7 +88,7 @@ class BufferAssignment:
 
 def parse_buffer_assignment(proto: BufferAssignmentProto, module: HloModule) -> BufferAssignment:
     """Returns the view of a BufferAssignmentProto. Raises ArtifactError if it names instructions that do not exist."""
-    ids_by_name = {i.name: i.id for c in module.computations.values() for i in c.instructions}
+    ids_by_name = {one.name: one.id for one in module.instructions}
     known = set(ids_by_name.values())
     numbers: dict[Slice, int] = {}
     slice_of_buffer: dict[int, int] = {}

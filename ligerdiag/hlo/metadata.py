@@ -120,7 +120,6 @@ def is_tagged(program: HloModule) -> bool:
     """Returns whether the tags of a module from before the optimizations are complete, (2)."""
     return bool(program.tags) and all(
         _TAGGED.fullmatch(one.op_name) if one.op_name else one.opcode in _UNNAMED
-        for computation in program.computations.values()
-        for one in computation.instructions
+        for one in program.instructions
         if one.opcode not in _UNTAGGED
     )

@@ -139,9 +139,14 @@ class HloModule:
         """Whether the entry computation has a schedule."""
         return bool(self.entry.sequence)
 
+    @cached_property
+    def instructions(self) -> tuple[HloInstruction, ...]:
+        """Instructions of all computations, fused ones included; callees before callers."""
+        return tuple([one for computation in self.computations.values() for one in computation.instructions])
+
     @property
     def instruction_count(self) -> int:
-        """Instructions of all computations, fused ones included."""
+        """Number of `instructions`."""
         return sum(len(c.instructions) for c in self.computations.values())
 
     @cached_property
@@ -153,10 +158,9 @@ class HloModule:
     def callers(self) -> Mapping[int, tuple[HloInstruction, ...]]:
         """Computation id to the instructions that call it, each once, callees before callers."""
         found: dict[int, list[HloInstruction]] = {}
-        for computation in self.computations.values():
-            for instruction in computation.instructions:
-                for callee in dict.fromkeys(instruction.called_computations):
-                    found.setdefault(callee, []).append(instruction)
+        for instruction in self.instructions:
+            for callee in dict.fromkeys(instruction.called_computations):
+                found.setdefault(callee, []).append(instruction)
         return {callee: tuple(callers) for callee, callers in found.items()}
 
     def find_tag_path(self, instruction: HloInstruction) -> TagPath:

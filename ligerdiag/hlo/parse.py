@@ -54,11 +54,7 @@ def parse_hlo(data: bytes) -> tuple[HloModule, BufferAssignment | None]:
     Raises:
         ArtifactError: the bytes are no HloProto, or its references do not resolve.
     """
-    proto = HloProto()
-    try:
-        proto.ParseFromString(data)
-    except DecodeError as error:
-        raise _describe_decoding(error, "HloProto") from error
+    proto = _decode(HloProto(), data)
     if not proto.hlo_module.computations:
         raise ArtifactError("holds no HLO module (expected an HloProto, as `--xla_dump_hlo_as_proto` writes it)")
     module = parse_module(proto.hlo_module)
@@ -69,19 +65,20 @@ def parse_hlo(data: bytes) -> tuple[HloModule, BufferAssignment | None]:
 
 def parse_hlo_module(data: bytes) -> HloModule:
     """Parse a serialized HloModuleProto, without what an HloProto has around it; raises ArtifactError as `parse_hlo`."""
-    proto = HloModuleProto()
-    try:
-        proto.ParseFromString(data)
-    except DecodeError as error:
-        raise _describe_decoding(error, "HloModuleProto") from error
+    proto = _decode(HloModuleProto(), data)
     if not proto.computations:
         raise ArtifactError("holds no HLO module")
     return parse_module(proto)
 
 
-def _describe_decoding(error: DecodeError, message: str) -> ArtifactError | MemoryError:
-    """What to raise for it: protobuf tells of memory that it did not get in the same way as of bytes that are no message."""
-    return MemoryError() if "alloc" in str(error) else ArtifactError(f"truncated or not an {message}")
+def _decode[Message: (HloProto, HloModuleProto)](message: Message, data: bytes) -> Message:
+    """Fills the message. Raises MemoryError or ArtifactError: protobuf reports both by one exception."""
+    try:
+        message.ParseFromString(data)
+    except DecodeError as error:
+        what = type(message).__name__
+        raise MemoryError if "alloc" in str(error) else ArtifactError(f"truncated or not an {what}") from error
+    return message
 
 
 def parse_module(proto: HloModuleProto) -> HloModule:

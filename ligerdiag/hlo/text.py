@@ -246,7 +246,7 @@ class HloText:
             yield f"output_to_operand_aliasing={{{', '.join(aliases)}}}"
         if instruction.control_predecessors:
             if self._names is None:
-                self._names = {i.id: i.name for c in self.module.computations.values() for i in c.instructions}
+                self._names = {one.id: one.name for one in self.module.instructions}
             before = [f"%{self._names.get(one, one)}" for one in instruction.control_predecessors]
             yield f"control-predecessors={{{', '.join(before)}}}"
 

@@ -155,15 +155,9 @@ class CommandOrder(Enum):
     UNKNOWN = "unknown"
 
 
-_MODES = {
-    "SERIALIZE": CommandOrder.SCHEDULE,
-    "0": CommandOrder.SCHEDULE,
-    "LHS": CommandOrder.SCHEDULE,
-    "2": CommandOrder.SCHEDULE,
-    "CONCURRENT": CommandOrder.DECLARED,
-    "1": CommandOrder.DECLARED,
-    "CONCURRENT_REGIONS": CommandOrder.DECLARED,
-}
+_MODES = dict.fromkeys(("SERIALIZE", "0", "LHS", "2"), CommandOrder.SCHEDULE) | dict.fromkeys(
+    ("CONCURRENT", "1", "CONCURRENT_REGIONS"), CommandOrder.DECLARED
+)
 
 
 def parse_command_order(flags: str) -> CommandOrder:

@@ -43,6 +43,11 @@ def render_error(error: float) -> str:
     return f"{error:.1e}"
 
 
+def render_difference(name: str, error: float, other: str, tolerance: float) -> str:
+    """Says how far an output is from another computation of it, and how far rounding alone would take it."""
+    return f"`{name}` differs by {error:.1e} from {other}, rounding explains {tolerance:.1e}"
+
+
 class Settled(Enum):
     """The evidence that decides whether a rule fires."""
 

@@ -86,19 +86,18 @@ class Belief:
                 sought[operation.opcode].append((operation, write))
         library = [pair for opcode in LIBRARY_CALLS for pair in sought.get(opcode, ())]
         possible: dict[int, Labels] = {}
-        for computation in optimized.computations.values() if sought else ():
-            for one in computation.instructions:
-                pairs = sought.get(one.opcode, []) + (library if one.opcode == "custom-call" else [])
-                footprint = self.optimized.get(one.id, 0)
-                if not pairs or not footprint or is_tuple(one.shape) or self._is_known(optimized, one):
-                    continue
-                labels = unite(
-                    space.original(write)
-                    for operation, write in pairs
-                    if self._is_as_large(operation, one) and not footprint & ~self.program.get(operation.id, 0)
-                )
-                if labels:
-                    possible[one.id] = labels
+        for one in optimized.instructions if sought else ():
+            pairs = sought.get(one.opcode, []) + (library if one.opcode == "custom-call" else [])
+            footprint = self.optimized.get(one.id, 0)
+            if not pairs or not footprint or is_tuple(one.shape) or self._is_known(optimized, one):
+                continue
+            labels = unite(
+                space.original(write)
+                for operation, write in pairs
+                if self._is_as_large(operation, one) and not footprint & ~self.program.get(operation.id, 0)
+            )
+            if labels:
+                possible[one.id] = labels
         return possible
 
     def _is_as_large(self, operation: HloInstruction, instruction: HloInstruction) -> bool:
@@ -143,10 +142,9 @@ def compute_belief(program: HloModule, optimized: HloModule) -> Belief:
     """Computes the belief of two modules that have their tags."""
     kernels = number_kernels(program)
     operations: defaultdict[int, list[HloInstruction]] = defaultdict(list)
-    for computation in program.computations.values():
-        for one in computation.instructions:
-            if one.id in program.tags:
-                operations[program.tags[one.id][-1]].append(one)
+    for one in program.instructions:
+        if one.id in program.tags:
+            operations[program.tags[one.id][-1]].append(one)
     belief = Belief(
         program=compute_footprints(program, kernels),
         optimized=compute_footprints(optimized, kernels),
@@ -158,8 +156,7 @@ def compute_belief(program: HloModule, optimized: HloModule) -> Belief:
     )
     refuted = [
         one.id
-        for computation in optimized.computations.values()
-        for one in computation.instructions
+        for one in optimized.instructions
         if (found := belief.find_operations(optimized, one)) and not belief.may_be(one, found)
     ]
     return replace(belief, refuted=frozenset(refuted))

@@ -16,7 +16,7 @@ is, is not known (see `ambiguities`).
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -104,9 +104,7 @@ def _continues(previous: HloInstruction, instruction: HloInstruction) -> bool:
 
 def list_instances(module: HloModule, tags: Mapping[int, TagPath], frames: FrameNumbers) -> list[Instance]:
     """Every tagged operation that is reachable from the entry computation, by each path of calls."""
-    found: list[Instance] = []
-    _add_instances(found, module, tags, frames, _Call(module.entry, (), "", 0))
-    return found
+    return list(_iterate_instances(module, tags, frames, _Call(module.entry, (), "", 0)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,9 +117,9 @@ class _Call:
     chain: Chain
 
 
-def _add_instances(
-    found: list[Instance], module: HloModule, tags: Mapping[int, TagPath], frames: FrameNumbers, call: _Call
-) -> None:
+def _iterate_instances(
+    module: HloModule, tags: Mapping[int, TagPath], frames: FrameNumbers, call: _Call
+) -> Iterator[Instance]:
     path, name, chain = call.path, call.name, call.chain
     for instruction in call.computation.instructions:
         own = tags.get(instruction.id)
@@ -131,11 +129,11 @@ def _add_instances(
         joined = f"{name}/{op_name}" if name and op_name else name or op_name
         here = frames.number(module, instruction, chain)
         full = (*path, *own) if path else own
-        found.append(Instance(full, instruction, joined, here))
+        yield Instance(full, instruction, joined, here)
         if instruction.opcode in _ENTERED:
             inherited = (full, joined, here) if instruction.opcode == "call" else (path, name, chain)
             for callee in instruction.called_computations:
-                _add_instances(found, module, tags, frames, _Call(module.computations[callee], *inherited))
+                yield from _iterate_instances(module, tags, frames, _Call(module.computations[callee], *inherited))
 
 
 _LIBRARY_CALLS = sorted(having(Trait.LIBRARY_CALL), reverse=True)
@@ -169,30 +167,29 @@ def compute_tags(program: HloModule, optimized: HloModule, *, named: bool = True
     frames = FrameNumbers()
     own = number_operations(program)
     index = _Index(list_instances(program, own, frames), frames)
-    names = {i.name: i for c in program.computations.values() for i in c.instructions} if named else {}
+    names = {one.name: one for one in program.instructions} if named else {}
     paths: dict[int, TagPath] = {}
     ambiguous: dict[TagPath, tuple[TagPath, ...]] = {}
     candidates: dict[int, tuple[TagPath, ...]] = {}
     shared: dict[tuple[TagPath, ...], tuple[TagPath, ...]] = {}
     descents: dict[int, Descent] = {}
-    for computation in optimized.computations.values():
-        for instruction in computation.instructions:
-            if not instruction.op_name:
-                continue
-            found = index.find(optimized, instruction)
-            namesake = _find_namesake(instruction.name, names) if found else None
-            if len(found) > 1:
-                found = index.narrow(instruction, found, namesake)
-            if len(found) == 1:
-                paths[instruction.id] = found[0].path
-                descents[instruction.id] = _compute_descent(instruction, found[0].instruction, namesake)
-            elif found:
-                paths[instruction.id] = tag = (-1 - len(ambiguous),)
-                every = candidates.get(id(found))  # many have the same candidates, and the index keeps its lists
-                if every is None:
-                    every = tuple([instance.path for instance in found])
-                    every = candidates[id(found)] = shared.setdefault(every, every)
-                ambiguous[tag] = every
+    for instruction in optimized.instructions:
+        if not instruction.op_name:
+            continue
+        found = index.find(optimized, instruction)
+        namesake = _find_namesake(instruction.name, names) if found else None
+        if len(found) > 1:
+            found = index.narrow(instruction, found, namesake)
+        if len(found) == 1:
+            paths[instruction.id] = found[0].path
+            descents[instruction.id] = _compute_descent(instruction, found[0].instruction, namesake)
+        elif found:
+            paths[instruction.id] = tag = (-1 - len(ambiguous),)
+            every = candidates.get(id(found))  # many have the same candidates, and the index keeps its lists
+            if every is None:
+                every = tuple([instance.path for instance in found])
+                every = candidates[id(found)] = shared.setdefault(every, every)
+            ambiguous[tag] = every
     return Retagged(
         program=replace(program, tags=own),
         optimized=replace(optimized, tags=paths),

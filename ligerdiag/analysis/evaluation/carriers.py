@@ -105,8 +105,7 @@ def compute_carried(
     paths, tags = carriers.paths, module.tags
     if not paths:
         return {}
-    instructions = [one for computation in module.computations.values() for one in computation.instructions]
-    found = {one.id: _start(paths.get(tags.get(one.id, ()), ()), one, space) for one in instructions}
+    found = {one.id: _start(paths.get(tags.get(one.id, ()), ()), one, space) for one in module.instructions}
     found |= {one.id: every for one, _, every in list_ambiguous_carriers(module, carriers, candidates, space)}
     return {number: labels for number, labels in found.items() if labels}
 
@@ -119,17 +118,16 @@ def list_ambiguous_carriers(
     groups = {id(group): group for group in candidates.values()}
     carrying = {number for number, group in groups.items() if any(path in paths for path in group)}
     known: dict[tuple[int, str, int], tuple[Labels, Labels]] = {}
-    for computation in module.computations.values() if carrying else ():
-        for instruction in computation.instructions:
-            group = candidates.get(tags.get(instruction.id, ()), ())
-            if id(group) not in carrying:
-                continue
-            size = -1 if is_tuple(instruction.shape) else count_elements(instruction.shape)
-            key = (id(group), instruction.opcode, size)  # all that `is_carrier` looks at
-            if key not in known:
-                starts = [_start(paths.get(path, ()), instruction, space) for path in group]
-                known[key] = unite(starts), reduce(lambda one, other: one & other, starts)
-            yield instruction, *known[key]
+    for instruction in module.instructions if carrying else ():
+        group = candidates.get(tags.get(instruction.id, ()), ())
+        if id(group) not in carrying:
+            continue
+        size = -1 if is_tuple(instruction.shape) else count_elements(instruction.shape)
+        key = (id(group), instruction.opcode, size)  # all that `is_carrier` looks at
+        if key not in known:
+            starts = [_start(paths.get(path, ()), instruction, space) for path in group]
+            known[key] = unite(starts), reduce(lambda one, other: one & other, starts)
+        yield instruction, *known[key]
 
 
 def _start(carried: tuple[tuple[HloInstruction, int], ...], instruction: HloInstruction, space: LabelSpace) -> Labels:

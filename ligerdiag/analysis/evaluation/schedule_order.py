@@ -85,12 +85,8 @@ class ScheduleEvaluation:
 
     def _list_raced_dones(self) -> list[int]:
         """Ids of what finishes a start that races, and gets its marks, whatever it reads."""
-        return [
-            one.id
-            for computation in (self.module.computations.values() if self.raced else ())
-            for one in computation.instructions
-            if one.operands and one.operands[0].id in self.raced
-        ]
+        instructions = self.module.instructions if self.raced else ()
+        return [one.id for one in instructions if one.operands and one.operands[0].id in self.raced]
 
     def run(self) -> Actual:
         entry = self.module.entry

@@ -42,8 +42,7 @@ def describe_ambiguities(pair: EvaluatedPair, verdicts: Verdicts) -> tuple[str, 
             outputs[ambiguity].append(name)
     if not outputs:
         return ()
-    modules = (pair.program, pair.optimized)
-    instructions = [{i.id: i for c in m.computations.values() for i in c.instructions} for m in modules]
+    instructions = [{one.id: one for one in module.instructions} for module in (pair.program, pair.optimized)]
     return tuple(
         _describe(pair, one, instructions[one.reason in _OF_OPTIMIZED].get(one.instruction), names)
         for one, names in outputs.items()

@@ -114,11 +114,10 @@ class AmbiguitySearch:
 
     def _find_traced(self) -> Iterator[int]:
         paths, tags = self.run.carriers.paths, self.run.optimized.tags
-        for computation in self.run.optimized.computations.values():
-            for instruction in computation.instructions:
-                for operation, write in paths.get(tags.get(instruction.id, ()), ()):
-                    if is_carrier(operation, instruction):
-                        yield write
+        for instruction in self.run.optimized.instructions:
+            for operation, write in paths.get(tags.get(instruction.id, ()), ()):
+                if is_carrier(operation, instruction):
+                    yield write
 
     def _find_ambiguous(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[TagPath, Ambiguity]]:
         """Finds operations that an instruction would be wrong as.

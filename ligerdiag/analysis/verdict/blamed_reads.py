@@ -8,7 +8,7 @@ from functools import cached_property
 from ligerdiag.analysis.evaluations import EvaluatedPair
 from ligerdiag.analysis.value_flow import FollowedWrites
 from ligerdiag.analysis.verdict.blame import ReadFinding
-from ligerdiag.analysis.verdict.first_divergence import Differing
+from ligerdiag.analysis.verdict.first_divergence import Differing, find_source
 from ligerdiag.analysis.verdict.verdicts import ReadCause, ReadVerdict, Verdicts
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.findings import Verdict
@@ -90,11 +90,7 @@ class BlamedReads:
         slices = {place for some in performed for place in some.actual.slices}
         if verdict is Verdict.CLOBBERED:
             return Place.SAME_BYTES if any(place in slices for _, place, _ in one.sighting.reads) else Place.COPY
-        original = self.pair.space.all_original(write)
-        carrying = [place for _, place, labels in one.sighting.reads if labels & original]
-        if not carrying:
-            return Place.COMPUTED_ANEW
-        return Place.SAME_BYTES if any(place in slices for place in carrying) else Place.COPY
+        return find_source(write, one.sighting, slices, self.pair.space)[1]
 
     def _find_place(self, finding: ReadFinding, kind: ReadKind) -> Place:
         if finding.wrong is None:

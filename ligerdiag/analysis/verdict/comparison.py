@@ -223,12 +223,5 @@ def find_standing(verdicts: set[Verdict]) -> Standing:
 
 def choose_verdict(standing: Standing, early: Verdict) -> Verdict:
     """The verdict on an output without a schedule. early: that of the schedule in which kernels run first."""
-    match standing:
-        case Standing.FORCED:
-            return Verdict.FRESH
-        case Standing.OPEN:
-            return Verdict.LATENT
-        case Standing.LOST:
-            return early
-        case Standing.UNKNOWN:
-            return Verdict.UNKNOWN
+    said = {Standing.FORCED: Verdict.FRESH, Standing.OPEN: Verdict.LATENT, Standing.LOST: early}
+    return said.get(standing, Verdict.UNKNOWN)

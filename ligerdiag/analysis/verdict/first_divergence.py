@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ligerdiag.analysis.evaluation.carriers import is_same_operation
-from ligerdiag.analysis.evaluation.labels import Labels, unite
+from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.analysis.evaluation.memory import Actual, Sighting
 from ligerdiag.analysis.evaluation.program_order import Intended, TaggedSet
 from ligerdiag.analysis.verdict.comparison import Comparison
@@ -105,7 +105,7 @@ def find_wrong_reads(
         for one in sightings[path] if first else ():
             for write in comparison.space.writes_of(one.wrong(verdict) & first):
                 sighting = one.sighting
-                operand, place = _find_source(write, sighting, slices[write], comparison)
+                operand, place = find_source(write, sighting, slices[write], comparison.space)
                 reader = sighting.scheduled.id
                 rank = ranks[write, reader]
                 ranks[write, reader] += 1
@@ -166,9 +166,9 @@ def find_own_sightings(
     return tuple([one for one in same if is_own(one.path, one.sighting.instruction)])
 
 
-def _find_source(write: int, sighting: Sighting, slices: set[int], comparison: Comparison) -> tuple[int | None, Place]:
+def find_source(write: int, sighting: Sighting, slices: set[int], space: LabelSpace) -> tuple[int | None, Place]:
     """Returns the operand by which the reader gets the value from before, and the place of that value."""
-    original = comparison.space.all_original(write)
+    original = space.all_original(write)
     carrying = [(number, place) for number, place, labels in sighting.reads if labels & original]
     for number, place in carrying:
         if place in slices:

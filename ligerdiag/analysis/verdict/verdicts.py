@@ -126,7 +126,7 @@ def judge(
     differing = find_differing(pair.intended, pair.actual, comparison)
     if evaluations.retagged is None and not evaluations.folded:
         differing += tuple(find_wrong_edges(pair.intended, pair.actual, comparison, evaluations))
-    instructions = {i.id: i for c in pair.optimized.computations.values() for i in c.instructions}
+    instructions = {one.id: one for one in pair.optimized.instructions}
     blamed = Blame(
         pair=pair, differing=differing, comparison=comparison, run=evaluations, instructions=instructions
     ).find(outputs)

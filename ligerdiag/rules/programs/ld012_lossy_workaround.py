@@ -6,7 +6,16 @@ from dataclasses import replace
 from ligerdiag.analysis.context import Context
 from ligerdiag.hlo.metadata import find_user_line
 from ligerdiag.model.findings import FAR, Attribution, Finding, Replay, Severity, Verdict
-from ligerdiag.rules.rule import ALIASED, Measured, Reproduction, Rule, Settled, make_example, render_error
+from ligerdiag.rules.rule import (
+    ALIASED,
+    Measured,
+    Reproduction,
+    Rule,
+    Settled,
+    make_example,
+    render_difference,
+    render_error,
+)
 from ligerdiag.rules.wording import begin_sentence
 
 _HELP = "declare the write, and read the declared output: no workaround is needed then"
@@ -90,8 +99,7 @@ def _find_lossy(measured: Measured) -> Mapping[str, str]:
     if numbers is None:
         return {}
     found = {
-        name: f"`{name}` differs by {render_error(output.error)} from program order,"
-        f" rounding explains {render_error(output.tolerance)}"
+        name: render_difference(name, output.error, "program order", output.tolerance)
         for name, output in numbers.outputs.items()
         if output.attribution is Attribution.LOSSY
         and output.error > output.tolerance

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.rules.programs.ld012_lossy_workaround import find_rounded
-from ligerdiag.rules.rule import Measured, Reproduction, Rule, Settled, check_nothing, make_example, render_error
+from ligerdiag.rules.rule import Measured, Reproduction, Rule, Settled, check_nothing, make_example
 from ligerdiag.rules.wording import begin_sentence
 
 
@@ -28,11 +28,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
             " the program is not what the reference says",
             outputs=names,
             evidence=tuple(
-                (
-                    "replay",
-                    f"`{name}` differs by {render_error(error)} from the reference,"
-                    f" rounding explains {render_error(numbers.reference_tolerance.get(name, 0.0))}",
-                )
+                ("replay", render_difference(name, error, "the reference", numbers.reference_tolerance.get(name, 0.0)))
                 for name, error in wrong.items()
             ),
             help="mend the program, or its reference; the verdicts compare the schedule with program order",

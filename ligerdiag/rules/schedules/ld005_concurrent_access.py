@@ -57,70 +57,55 @@ def _describe_overlap(context: Context, race: Race, place: ReadPlace) -> str:
     return f"{head}: {what} is in flight from {times.get(start.id)}, %{start.name}, and {end}{at}"
 
 
-_STEP = """\
+_PROGRAM = """\
+def on_each(x, w):
+    h = x @ w
+{body}
+    return sums, everyone.sum(0)
+
+
 def step(x, w):
     rows, whole = jax.sharding.PartitionSpec("x"), jax.sharding.PartitionSpec()
     run = jax.shard_map(on_each, in_specs=(rows, whole), out_specs=(rows, whole), check_vma=False)
     sums, total = run(x, w)
-    return {"sums": sums, "total": total}
+    return {{"sums": sums, "total": total}}
 
 
-"""
-
-_ARGUMENTS = """\
+CASE = Case(
+    name="{name}",
+    function=step,
     args=(Arg(shape=(16, 16), partition=("x",)), Arg(shape=(16, 32))),
-    mesh={"x": 2},
+    mesh={{"x": 2}},
 )
 """
+
+_BESIDE = """\
+    everyone = jax.lax.all_gather(h, "x")  # h is meant to be as it was
+    sums = sum_and_double(h)"""
 
 GATHERED_BESIDE = make_example(
     about="The gathering of the original rows is still under way when the kernel doubles them.",
-    code="""\
-def on_each(x, w):
-    h = x @ w
-    everyone = jax.lax.all_gather(h, "x")  # h is meant to be as it was
-    sums = sum_and_double(h)
-    return sums, everyone.sum(0)
-
-
-"""
-    + _STEP
-    + 'CASE = Case(\n    name="gathered_beside",\n    function=step,\n'
-    + _ARGUMENTS,
+    code=_PROGRAM.format(name="gathered_beside", body=_BESIDE),
 )
+
+_BESIDE_DECLARED = """\
+    everyone = jax.lax.all_gather(h, "x")
+    _, sums = sum_and_double_declared(h)"""
 
 GATHERED_BESIDE_DECLARED = make_example(
     about="With the write declared, XLA gives the kernel a copy, and the gathering reads the original.",
     declared=True,
-    code="""\
-def on_each(x, w):
-    h = x @ w
-    everyone = jax.lax.all_gather(h, "x")
-    _, sums = sum_and_double_declared(h)
-    return sums, everyone.sum(0)
-
-
-"""
-    + _STEP
-    + 'CASE = Case(\n    name="gathered_beside_declared",\n    function=step,\n'
-    + _ARGUMENTS,
+    code=_PROGRAM.format(name="gathered_beside_declared", body=_BESIDE_DECLARED),
 )
+
+_AFTER = """\
+    doubled, sums = sum_and_double_declared(h)
+    everyone = jax.lax.all_gather(doubled, "x")"""
 
 GATHERED_AFTER = make_example(
     about="The gathering waits for the declared output.",
     declared=True,
-    code="""\
-def on_each(x, w):
-    h = x @ w
-    doubled, sums = sum_and_double_declared(h)
-    everyone = jax.lax.all_gather(doubled, "x")
-    return sums, everyone.sum(0)
-
-
-"""
-    + _STEP
-    + 'CASE = Case(\n    name="gathered_after",\n    function=step,\n'
-    + _ARGUMENTS,
+    code=_PROGRAM.format(name="gathered_after", body=_AFTER),
 )
 
 CONCURRENT_ACCESS = (
