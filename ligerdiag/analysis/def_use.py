@@ -45,6 +45,7 @@ def find_reading(
 def _follow(
     computation: HloComputation, value: HloInstruction, index: ShapeIndex, seen: set[int]
 ) -> Iterator[HloInstruction]:
+    """Yields the operations that read the value, inside of a fusion."""
     for user in computation.users[value.id]:
         if user.opcode == "get-tuple-element" and index:
             if user.proto.tuple_index == index[0]:

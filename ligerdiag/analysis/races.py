@@ -70,7 +70,6 @@ class Race:
 
     @property
     def key(self) -> RacedRead:
-        """Key of its mark."""
         return RacedRead(self.write, self.reader.id)
 
 

@@ -67,7 +67,6 @@ class ValueFlow:
 
     @property
     def computations(self) -> Mapping[int, HloComputation]:
-        """Those of the optimized module, by id."""
         return self.readers.context.optimized.computations
 
     def add_write(self, write: int, overwritten: Overwritten) -> None:

@@ -59,7 +59,6 @@ class HiddenWrite:
 
     @property
     def call(self) -> HloInstruction:
-        """The custom call."""
         return self.frames[-1].instruction
 
 
@@ -87,7 +86,6 @@ def find_hidden_writes(module: HloModule, effects_of: EffectsOf) -> tuple[Hidden
 
 
 def count_loops(frames: Frames) -> int:
-    """Counts the loops around the last frame's instruction."""
     return sum(frame.instruction.opcode in LOOPS for frame in frames)
 
 
@@ -116,7 +114,7 @@ def iterate_kernel_calls(module: HloModule) -> Iterator[tuple[Frames, HloInstruc
 
 
 def _walk(module: HloModule, holds: frozenset[int], computation: HloComputation, prefix: Frames) -> Iterator[Frames]:
-    """Call paths of the custom calls in it, and further in."""
+    """Yields the call paths of the custom calls in it, and further in."""
     for instruction in computation.instructions:
         if instruction.opcode == "custom-call":
             yield (*prefix, Frame(computation, instruction))

@@ -107,7 +107,7 @@ class _Sharing:
         return [computations[number] for number in search([self._module.entry.id], list_called)]
 
     def _place(self, instruction: HloInstruction, index: ShapeIndex) -> None:
-        """(1) for one leaf."""
+        """Joins one leaf with the positions that it passes on, (1)."""
         shared = [] if instruction.opcode == "all-reduce-start" else self._list_shared(instruction, index)
         if not shared:
             self.defined.append((instruction.id, index))
@@ -191,7 +191,7 @@ class _Check:
         return ""
 
     def _require_places(self) -> None:
-        """(5) and (6)."""
+        """Raises _Fault if (5) or (6) is broken."""
         self._require_parameters()
         self._require_definitions()
         slices: dict[int, int] = {}
@@ -212,7 +212,7 @@ class _Check:
                     raise _Fault(f"{name} does not share storage as it must")
 
     def _require_definitions(self) -> None:
-        """(5), the last sentence."""
+        """Raises _Fault if an instruction that passes a value on has a slice of its own, (5)."""
         for instruction in self._module.instructions:
             if instruction.opcode not in _PASSES_ON:
                 continue
@@ -240,7 +240,7 @@ class _Check:
                 raise _Fault(f"`{constant.name}` does not stand in a constant's allocation")
 
     def _walk(self) -> None:
-        """(7)."""
+        """Raises _Fault if (7) is broken."""
         entry = self._module.entry
         for instruction in (*entry.parameters, *self._constants):
             self._fill(instruction)

@@ -35,7 +35,6 @@ class MemoryDemand:
 
 
 def compute_memory(proto: BufferAssignmentProto) -> MemoryDemand:
-    """Sums up a whole buffer assignment."""
     argument = output = temp = alias = 0
     for one in proto.buffer_allocations:
         is_argument, is_output = one.is_entry_computation_parameter, one.maybe_live_out
@@ -58,7 +57,6 @@ class Slice:
     """Bytes."""
 
     def overlaps(self, other: "Slice") -> bool:
-        """Whether at least one byte is shared."""
         return (
             self.allocation == other.allocation
             and self.offset < other.offset + other.size

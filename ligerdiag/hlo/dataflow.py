@@ -36,7 +36,7 @@ _RESULT_FIRST = having(Trait.RESULT_FIRST)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Through:
-    """What a walk looks through; everything else defines what it gives. See the numbers above."""
+    """The operations that a walk looks through, by the numbers above; every other defines its result."""
 
     bitcasts: bool = False
     barriers: bool = False
@@ -110,7 +110,7 @@ class Dataflow:
     def _leave(
         self, parameter: HloInstruction, index: ShapeIndex, callers: Iterable[HloInstruction] | None
     ) -> Iterator[Position]:
-        """(4) and (5) for a parameter."""
+        """Steps from a parameter to its callers, (4) and (5)."""
         home, number = self.module.homes[parameter.id].id, parameter.proto.parameter_number
         for caller in self.module.callers.get(home, ()) if callers is None else callers:
             if caller.opcode == "while":
@@ -125,14 +125,14 @@ class Dataflow:
                 yield caller.operands[number], index
 
     def _list_carried(self, loop: HloInstruction, index: ShapeIndex) -> Iterator[Position]:
-        """(4)."""
+        """Steps through a loop, (4)."""
         if self.through.loop_entry:
             yield loop.operands[0], index
         if self.through.loop_back:
             yield self._find_root(loop), index
 
     def _list_started(self, start: HloInstruction, index: ShapeIndex) -> Iterator[Position]:
-        """(6) for a start."""
+        """Steps through a start, (6)."""
         head, rest, operands = index[:1], index[1:], start.operands
         if head == (1,) and start.called_computations:
             yield self._find_root(start), rest

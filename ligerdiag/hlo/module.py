@@ -136,7 +136,6 @@ class HloModule:
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether the entry computation has a schedule."""
         return bool(self.entry.sequence)
 
     @cached_property
@@ -146,7 +145,6 @@ class HloModule:
 
     @property
     def instruction_count(self) -> int:
-        """Number of `instructions`."""
         return sum(len(c.instructions) for c in self.computations.values())
 
     @cached_property
@@ -164,11 +162,11 @@ class HloModule:
         return {callee: tuple(callers) for callee, callers in found.items()}
 
     def find_tag_path(self, instruction: HloInstruction) -> TagPath:
-        """Which operation of the author an instruction of this module is; () when that is not known."""
+        """Returns the author's operation that an instruction of this module is; () if that is not known."""
         return self.tags.get(instruction.id, ())
 
     def sort_in_program_order(self, computation: HloComputation) -> tuple[HloInstruction, ...]:
-        """The instructions of one of its computations in the order of their tags, each after its operands."""
+        """Sorts the instructions of a computation by their tags, each after its operands."""
         found = self._orders.get(computation.id)
         if found is None:
             found = self._orders[computation.id] = self._sort(computation)

@@ -40,13 +40,13 @@ def is_tuple(shape: ShapeProto) -> bool:
 
 
 def iterate_leaves(shape: ShapeProto, prefix: ShapeIndex = ()) -> Iterator[ShapeIndex]:
-    """The ShapeIndex of every array, token or opaque leaf, in order."""
+    """Yields the ShapeIndex of every array, token or opaque leaf, in order."""
     for index, _ in iterate_leaf_shapes(shape, prefix):
         yield index
 
 
 def iterate_leaf_shapes(shape: ShapeProto, prefix: ShapeIndex = ()) -> Iterator[tuple[ShapeIndex, ShapeProto]]:
-    """As `iterate_leaves`, each with its shape."""
+    """Yields the ShapeIndex and the shape of every leaf, in order."""
     if not is_tuple(shape):
         yield prefix, shape
         return
@@ -55,12 +55,11 @@ def iterate_leaf_shapes(shape: ShapeProto, prefix: ShapeIndex = ()) -> Iterator[
 
 
 def count_elements(shape: ShapeProto) -> int:
-    """Elements of an array shape."""
     return prod(shape.dimensions)
 
 
 def compute_byte_size(shape: ShapeProto) -> int | None:
-    """Bytes of a dense array; None for a tuple, a token, and types whose elements are packed or not known."""
+    """Returns the bytes of a dense array; None for a tuple, a token, and types with packed or unknown elements."""
     match = _ELEMENT_BITS.search(DTYPE_NAMES.get(shape.element_type, ""))
     if shape.element_type == _PRED:
         return count_elements(shape)

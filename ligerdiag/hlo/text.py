@@ -50,7 +50,7 @@ class StructureLine:
 
 
 def compute_fingerprint(module: HloModule, *, payloads: bool = True) -> str:
-    """sha256 of the module's structure; `payloads` as for `fingerprint_lines`."""
+    """Returns the sha256 of the module's structure; `payloads` as for `fingerprint_lines`."""
     digest = sha256()
     for line in fingerprint_lines(module, payloads=payloads):
         digest.update(line.text.encode())
@@ -59,7 +59,7 @@ def compute_fingerprint(module: HloModule, *, payloads: bool = True) -> str:
 
 
 def fingerprint_lines(module: HloModule, *, payloads: bool = True) -> tuple[StructureLine, ...]:
-    """The module's structure, the entry computation first.
+    """Renders the module's structure, the entry computation first.
 
     payloads: whether a backend config that is not JSON counts: a kernel's holds code for one GPU.
     """
@@ -147,7 +147,7 @@ def _render_attributes(proto: HloInstructionProto, payloads: bool) -> Iterator[s
 
 
 def _render_config(config: bytes) -> str | None:
-    """The JSON without estimates; None when it is none."""
+    """Renders the JSON without estimates; None if it is no JSON."""
     try:
         value: Any = json.loads(config)
     except ValueError:
@@ -214,7 +214,7 @@ class HloText:
         yield 0, "}"
 
     def render_module(self) -> Iterator[tuple[int, str]]:
-        """The same for all computations, callees first, an empty line between two of them."""
+        """Yields the lines of all computations, callees first, an empty line between two of them."""
         yield 0, _clean(f"HloModule {self.module.name}")
         for computation in self.module.computations.values():
             yield 0, ""
@@ -261,7 +261,7 @@ class HloText:
 
 
 def _render_literal(literal: LiteralProto) -> str:
-    """The value of a scalar; `{...}` for anything larger, and for types that are kept as bytes."""
+    """Renders a scalar; `{...}` for anything larger, and for types that are kept as bytes."""
     if is_tuple(literal.shape) or count_elements(literal.shape) != 1:
         return "{...}"
     if literal.preds:

@@ -45,7 +45,7 @@ _EMPTY = re.compile(r"^ *No thunks\.", re.ASCII)
 """What stands for a branch that runs nothing; XLA writes no end of line behind it."""
 _STREAM = re.compile(r"\bstream=(\w+(?:\[\d+\])?)", re.ASCII)
 _LARGEST = 64 << 20
-"""Bytes; a text above it is no thunk sequence that anybody ran."""
+"""Bytes; no thunk sequence of a real program is larger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -77,7 +77,7 @@ class ThunkSequence:
     """Whether the text says all that runs inside of a thunk, see (3)."""
 
     def walk(self) -> Iterator[Thunk]:
-        """Every thunk, a nested one after the one that it is nested in."""
+        """Yields every thunk, a nested one after the one around it."""
         for thunk in self.thunks:
             yield thunk
             for _, sequence in thunk.nested:
@@ -96,7 +96,7 @@ class _Line:
 
 
 def parse_thunks(text: str) -> ThunkSequence:
-    """The thunk sequence of a dump. Raises ArtifactError at the first line that is of another form."""
+    """Parses the thunk sequence of a dump. Raises ArtifactError at the first line of another form."""
     if len(text) > _LARGEST:
         raise ArtifactError(f"the thunk sequence has {len(text)} characters, more than {_LARGEST}")
     root: list[_Line] = []
@@ -161,7 +161,7 @@ _MODES = dict.fromkeys(("SERIALIZE", "0", "LHS", "2"), CommandOrder.SCHEDULE) | 
 
 
 def parse_command_order(flags: str) -> CommandOrder:
-    """From flags in any form: `--name=value`, `name: value` of a dump's debug options, JSON. The last one counts."""
+    """Parses flags of any form: `--name=value`, `name: value` of a dump's debug options, JSON. The last one counts."""
     modes = _MODE.findall(flags)
     if modes:
         return _MODES.get(modes[-1].upper(), CommandOrder.UNKNOWN)

@@ -30,11 +30,9 @@ class Measured:
 
     @property
     def numbers(self) -> Replay | None:
-        """The replay, if it was done."""
         return self.replay if self.replay is not None and self.replay.state is ReplayState.DONE else None
 
     def findings_of(self, rule: str) -> Iterator[Finding]:
-        """The static findings of one rule."""
         return (finding for finding in self.findings if finding.rule == rule)
 
 

@@ -1,4 +1,4 @@
-"""Words that several rules share: sentences, places, whole findings, and the patch that a remedy proposes.
+"""Words that several rules share: sentences, places, and the patch that a remedy proposes.
 
 A patch changes the line of a kernel call, so that XLA knows what the call overwrites. jax-triton before 0.4 aliases an
 output, which is a pointer parameter of the kernel behind those of the other outputs; since 0.4 the call takes a Ref, and
@@ -20,8 +20,7 @@ from ligerdiag.hlo.metadata import find_user_line, iterate_user_frames
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaves, render_shape
-from ligerdiag.model.findings import CallPlace, Finding, ReadPlace, SourceLine
-from ligerdiag.rules.rule import Rule
+from ligerdiag.model.findings import CallPlace, ReadPlace, SourceLine
 from ligerdiag.source_text import load_source_lines
 from ligerdiag.text import join_words
 
@@ -48,72 +47,13 @@ def begin_sentence(names: Sequence[str], singular: str, plural: str) -> str:
     return f"{name_outputs(names)} {plural if len(names) > 1 else singular}"
 
 
-def report_write(
-    context: Context,
-    rule: Rule,
-    write: HiddenWrite,
-    message: str,
-    *,
-    remedy: str = "",
-    outputs: tuple[str, ...] = (),
-    instructions: tuple[str, ...] = (),
-    evidence: tuple[tuple[str, str], ...] = (),
-    reader: ReadPlace | None = None,
-) -> Finding:
-    """Returns a finding about a hidden write, at the line of its call.
-
-    remedy: by default, to declare the write. evidence: by default, what the call overwrites, and when.
-    """
-    call = locate_call(context, write)
-    return Finding(
-        rule=rule.id,
-        severity=rule.severity,
-        message=message,
-        outputs=outputs,
-        source=call.line,
-        kernel=write.kernel,
-        operand=write.operand,
-        instructions=instructions,
-        evidence=evidence or (describe_write(context, write),),
-        help=remedy or describe_remedy(context, write),
-        call=call,
-        reader=reader,
-    )
-
-
-def report_read(
-    context: Context,
-    rule: Rule,
-    read: ReadFinding,
-    message: str,
-    sentence: str,
-    *,
-    remedy: str = "",
-    outputs: tuple[str, ...] | None = None,
-) -> Finding:
-    """Returns a finding about a wrong or lucky read. sentence: how it reads, without the place. outputs: all by default."""
-    place = locate_read(context, read)
-    sentence += render_at(place.line, in_backward=place.in_backward)
-    return report_write(
-        context,
-        rule,
-        read.write,
-        message,
-        remedy=remedy,
-        outputs=read.outputs if outputs is None else outputs,
-        instructions=name_instructions(context, read),
-        evidence=(describe_write(context, read.write), ("read", sentence)),
-        reader=place,
-    )
-
-
 def find_producer(value: HloInstruction) -> HloInstruction:
-    """The instruction that computes this value: behind bitcasts and tuple elements."""
+    """Returns the instruction that computes this value: behind bitcasts and tuple elements."""
     return look_through(value, _PLACES)
 
 
 def describe_write(context: Context, write: HiddenWrite) -> tuple[str, str]:
-    """Evidence line: which call overwrites what, and when."""
+    """Returns the evidence line about the call that overwrites, its operand and its time."""
     call = context.optimized_call(write)
     if call is None:
         return "write", f"%{write.call.name} of the program as written overwrites operand {write.operand}"
@@ -126,7 +66,7 @@ def describe_write(context: Context, write: HiddenWrite) -> tuple[str, str]:
 
 
 def locate_call(context: Context, write: HiddenWrite) -> CallPlace:
-    """Where the author calls the kernel, and where the kernel writes the operand."""
+    """Returns the line that calls the kernel, and the kernel's lines that write the operand."""
     site = context.sites.get(write.tag_path[-1]) if write.tag_path else None
     effects = next((one for call, one in (*context.calls, *context.optimized_calls) if call is write.call), None)
     return replace(
@@ -140,7 +80,7 @@ def locate_call(context: Context, write: HiddenWrite) -> CallPlace:
 
 
 def locate_instruction(module: HloModule, call: HloInstruction, site: SourceLine | None = None) -> CallPlace:
-    """The line of a call and those that called it. site: the line, where the trace knows it better than the HLO."""
+    """Returns the line of a call and its callers. site: the line, if the trace knows it better than the HLO."""
     frames = tuple(islice(iterate_user_frames(module, call), _MAX_CALLERS))
     in_backward = _BACKWARD in call.op_name
     line = site or next(iter(frames), None)
@@ -151,7 +91,7 @@ def locate_instruction(module: HloModule, call: HloInstruction, site: SourceLine
 
 
 def locate_read(context: Context, read: ReadFinding) -> ReadPlace:
-    """The user's line that reads, and whether it is its backward pass that does."""
+    """Returns the user's line that reads, and whether its backward pass does."""
     found = (read.reader,) if read.wrong is None else (read.wrong.sighting.instruction, read.reader)
     for instruction in found:
         line = find_user_line(context.optimized, instruction)
@@ -169,7 +109,7 @@ def render_at(line: SourceLine | None, *, in_backward: bool = False) -> str:
 
 
 def describe_remedy(context: Context, write: HiddenWrite) -> str:
-    """How the call declares what it writes, with the jax-triton that made it."""
+    """Says how the call declares what it writes, with the jax-triton that made it."""
     call = locate_call(context, write)
     number, output = write.operand, call.outputs
     if call.target == TRITON:
@@ -187,7 +127,7 @@ def describe_remedy(context: Context, write: HiddenWrite) -> str:
 
 
 def describe_accesses(context: Context, write: HiddenWrite) -> tuple[tuple[str, str], ...]:
-    """Evidence lines: who reads around the write, where there is no program that would say who wants what."""
+    """Returns evidence lines about the reads around the write, if no program says which value each of them means."""
     found = context.accesses.get(write.index)
     if found is None:
         return ()
@@ -213,7 +153,7 @@ def _list_readers(readers: Sequence[HloInstruction], times: Mapping[int, int], w
 
 
 def find_read_operand(read: ReadFinding) -> HloInstruction | None:
-    """The operand by which the reader gets the value, where it is known."""
+    """Returns the operand by which the reader gets the value; None if it is not known."""
     wrong = read.wrong
     if wrong is None or wrong.operand is None:
         return None
@@ -221,7 +161,7 @@ def find_read_operand(read: ReadFinding) -> HloInstruction | None:
 
 
 def name_instructions(context: Context, read: ReadFinding) -> tuple[str, ...]:
-    """The kernel's call, the reader, and what it reads."""
+    """Names the kernel's call, the reader, and what it reads."""
     call = context.optimized_call(read.write)
     operand = find_read_operand(read)
     found = [i.name for i in (call, read.reader, operand and find_producer(operand)) if i is not None]
@@ -229,7 +169,7 @@ def name_instructions(context: Context, read: ReadFinding) -> tuple[str, ...]:
 
 
 def find_path(start: HloInstruction, end: HloInstruction) -> tuple[HloInstruction, ...]:
-    """Instructions from `start` (excluded) to `end` (included) along operands, shortest first; () when there is no path."""
+    """Returns the instructions from `start` (excluded) to `end` (included) along operands; () if there is no path."""
     path = find_way([end], list_operands, lambda one: one is start, most=_MAX_PATH)
     return path[-2::-1]
 
@@ -240,7 +180,7 @@ def describe_value(value: HloInstruction) -> str:
 
 
 def describe_callers(call: CallPlace, limit: int = 3) -> tuple[tuple[str, str], ...]:
-    """Evidence lines: who called the line of the kernel call, innermost first."""
+    """Returns evidence lines: the callers of the line of the kernel call, innermost first."""
     lines = [f"{frame.file}:{frame.line} in {frame.function or 'the module'}" for frame in call.callers[:limit]]
     if lines and call.in_backward:
         lines[0] += ", in its backward pass"

@@ -103,7 +103,7 @@ def _continues(previous: HloInstruction, instruction: HloInstruction) -> bool:
 
 
 def list_instances(module: HloModule, tags: Mapping[int, TagPath], frames: FrameNumbers) -> list[Instance]:
-    """Every tagged operation that is reachable from the entry computation, by each path of calls."""
+    """Lists every tagged operation that is reachable from the entry computation, by each path of calls."""
     return list(_iterate_instances(module, tags, frames, _Call(module.entry, (), "", 0)))
 
 
@@ -163,7 +163,7 @@ class Retagged:
 
 
 def compute_tags(program: HloModule, optimized: HloModule, *, named: bool = True) -> Retagged:
-    """Tags for both modules. named: the optimized module was made from this very one, so that names say something."""
+    """Computes tags for both modules. named: the optimized module was made from this very one, so names say something."""
     frames = FrameNumbers()
     own = number_operations(program)
     index = _Index(list_instances(program, own, frames), frames)
@@ -223,7 +223,7 @@ class _Index:
         return found
 
     def find(self, optimized: HloModule, instruction: HloInstruction) -> list[Instance]:
-        """Every instance that the instruction of the optimized module may be."""
+        """Returns every instance that the instruction of the optimized module may be."""
         frame = instruction.proto.metadata.stack_frame_id
         if not frame:
             return self._find_in_chain(instruction, self._frames.number(optimized, instruction))
@@ -246,7 +246,7 @@ class _Index:
     def narrow(
         self, instruction: HloInstruction, found: list[Instance], namesake: HloInstruction | None
     ) -> list[Instance]:
-        """(1) and (2) above, each instance once; kept, as many instructions ask the same."""
+        """Selects by (1) and (2), each instance once; keeps the answers, as many instructions ask the same."""
         group = id(found)
         if group not in self._by_instruction:
             by_instruction: defaultdict[int, list[Instance]] = defaultdict(list)
@@ -265,7 +265,7 @@ class _Index:
 
 
 def _choose_shape(instruction: HloInstruction, found: list[Instance]) -> list[Instance]:
-    """(2) above."""
+    """Selects by (2)."""
     if is_tuple(instruction.shape):
         return found
     kind, dimensions = instruction.shape.element_type, list(instruction.shape.dimensions)
@@ -276,7 +276,7 @@ def _choose_shape(instruction: HloInstruction, found: list[Instance]) -> list[In
 
 
 def _find_namesake(name: str, names: Mapping[str, HloInstruction]) -> HloInstruction | None:
-    """The unoptimized instruction whose name this one continues."""
+    """Returns the unoptimized instruction whose name this one continues."""
     while name not in names and "." in name:
         name = name.rpartition(".")[0]
     return names.get(name)

@@ -45,7 +45,7 @@ type StoredValue = Storage | tuple["StoredValue", ...]
 
 
 def list_leaves(value: StoredValue) -> list[Storage]:
-    """Storage of each array of the value, in order."""
+    """Lists the storage of each array of the value, in order."""
     if isinstance(value, int):
         return [value]
     return [leaf for child in value for leaf in list_leaves(child)]
@@ -56,7 +56,7 @@ CONSTANTS = having(Trait.FROM_NOTHING)
 
 
 class Reason(Enum):
-    """Why it cannot be told."""
+    """The kinds of ambiguities, (1) to (8)."""
 
     DERIVATIVE = "derivative"
     OTHER_FORM = "other form"

@@ -44,7 +44,7 @@ class Carriers:
 
 
 def compute_carriers(writes: tuple[HiddenWrite, ...]) -> Carriers:
-    """Carriers of every hidden write of the program as written."""
+    """Finds the carriers of every hidden write of the program as written."""
     instructions: defaultdict[tuple[TagPath, int], list[int]] = defaultdict(list)
     paths: defaultdict[TagPath, list[tuple[HloInstruction, int]]] = defaultdict(list)
     parameters: defaultdict[int, list[int]] = defaultdict(list)
@@ -65,7 +65,7 @@ def compute_carriers(writes: tuple[HiddenWrite, ...]) -> Carriers:
 def _group_origins(
     writes: tuple[HiddenWrite, ...], parameters: defaultdict[int, list[int]]
 ) -> Iterator[tuple[int, TagPath, HloComputation, list[HloInstruction]]]:
-    """HiddenWrite index, tags of the way to a computation, and its origins; entry parameters are added to `parameters`.
+    """Yields HiddenWrite index, tags of the way to a computation, and its origins; adds to `parameters`.
 
     Two calls that XLA makes one write have one index, and their operands are no twins outside (4).
     """
@@ -160,7 +160,7 @@ def _count_values(computation: HloComputation) -> Mapping[int, int]:
 
 @lru_cache(maxsize=32)
 def _find_dependent(computation: HloComputation) -> frozenset[int]:
-    """Ids of the instructions that depend on a parameter."""
+    """Returns the ids of the instructions that depend on a parameter."""
     found: set[int] = set()
     for instruction in computation.instructions:
         if instruction.opcode == "parameter" or any(operand.id in found for operand in instruction.operands):

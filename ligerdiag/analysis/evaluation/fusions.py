@@ -56,7 +56,7 @@ class FusionSummaries:
     _found: dict[int, FusionSummary | None] = field(default_factory=dict[int, FusionSummary | None])
 
     def find(self, fusion: HloInstruction) -> FusionSummary | None:
-        """The fusion's summary; None where it has to be followed."""
+        """Returns the fusion's summary; None if it has to be followed."""
         if fusion.id not in self._found:
             self._found[fusion.id] = self._summarize(fusion)
         return self._found[fusion.id]
@@ -129,11 +129,11 @@ class FusionEnvironment(Protocol):
         ...
 
     def find_started(self, instruction: HloInstruction) -> Labels:
-        """The labels that start at this instruction."""
+        """Returns the labels that start at this instruction."""
         ...
 
     def call_fused(self, call: HloInstruction, operands: list[Labels]) -> Labels:
-        """Run a custom call that stands inside a fusion; returns the set of its results."""
+        """Runs a custom call inside of a fusion; returns the set of its results."""
         ...
 
 
@@ -153,7 +153,6 @@ class FusionEvaluator:
     """operand_number to the operand's pieces, where they are known."""
 
     def run(self) -> list[PartedValue]:
-        """Sets of the fusion's leaves, in order."""
         arguments: list[FusedValue] = []
         given: list[list[Labels]] = [[] for _ in self._fusion.operands]
         for number, _, labels in self._reads:

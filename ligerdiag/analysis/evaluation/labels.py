@@ -37,7 +37,6 @@ type Labels = int
 
 
 def unite(sets: Iterable[Labels]) -> Labels:
-    """Returns the union of the sets."""
     union = 0
     for labels in sets:
         union |= labels
@@ -126,7 +125,7 @@ class LabelSpace:
         return unite(1 << (2 * self.classes * write) for write in writes)
 
     def writes_of(self, bits: Labels) -> Iterator[int]:
-        """The hidden writes that such bits stand for, rising."""
+        """Yields the hidden writes of such bits, rising."""
         width = 2 * self.classes
         while bits:
             lowest = bits & -bits
@@ -134,7 +133,7 @@ class LabelSpace:
             bits ^= lowest
 
     def mark(self, key: object) -> Labels:
-        """The bit for `key`, the same one each time."""
+        """Returns the bit for `key`, the same one each time."""
         number = self._marks.get(key)
         if number is None:
             number = self._marks[key] = len(self._marks)
@@ -153,7 +152,7 @@ class LabelSpace:
         return self._wrong.get(write, 0)
 
     def marks_in(self, labels: Labels) -> list[object]:
-        """The keys whose marks are in the set."""
+        """Returns the keys whose marks are in the set."""
         digits = bin(labels >> (2 * self.classes * self.writes))[:1:-1]
         found: list[object] = []
         at = digits.find("1")
@@ -164,7 +163,7 @@ class LabelSpace:
         return list(dict.fromkeys(found))
 
     def advance(self, labels: Labels, level: int, writes_inside: frozenset[int]) -> Labels:
-        """The set after one more iteration of the loop at `level` (1 = outermost) around `writes_inside`.
+        """Returns the set after one more iteration of the loop at `level` (1 = outermost) around `writes_inside`.
 
         Class 0 becomes `level`; class c becomes min(c, level), since the outermost loop that advanced counts. What was wrong
         about a write stays so: the write of the next iteration overwrites something else.
@@ -245,7 +244,7 @@ class QuietOnes:
         self._loud = frozenset(search([*calling, *starting, *deep], self._list_callers))
 
     def _list_callers(self, number: int) -> list[int]:
-        """Ids of the computations that call this one."""
+        """Lists the ids of the computations that call this one."""
         return [self.module.homes[one.id].id for one in self.module.callers.get(number, ())]
 
     def may_be(self, instruction: HloInstruction) -> bool:

@@ -39,7 +39,7 @@ class Places:
     _placeless: int = 0
 
     def locate(self, instruction: HloInstruction) -> tuple[int, ...]:
-        """Slice number of each leaf of the instruction's shape, in order."""
+        """Returns the slice number of each leaf of the instruction's shape, in order."""
         found = self._leaves.get(instruction.id)
         if found is None:
             places = self.positions.locate(instruction)
@@ -52,7 +52,6 @@ class Places:
         return self._placeless
 
     def list_operands(self, instruction: HloInstruction) -> tuple[OperandPlace, ...]:
-        """Every leaf of every operand."""
         found = self._operands.get(instruction.id)
         if found is None:
             operands = enumerate(instruction.operands)
@@ -61,14 +60,14 @@ class Places:
         return found
 
     def list_read(self, instruction: HloInstruction) -> tuple[int, ...]:
-        """Slice numbers of every leaf of every operand."""
+        """Lists the slice numbers of every leaf of every operand."""
         found = self._read.get(instruction.id)
         if found is None:
             found = self._read[instruction.id] = tuple([place for _, place in self.list_operands(instruction)])
         return found
 
     def list_defined(self, instruction: HloInstruction) -> tuple[int, ...]:
-        """Slice numbers that the instruction writes as its own result."""
+        """Lists the slice numbers that the instruction writes as its own result."""
         found = self._defined.get(instruction.id)
         if found is None:
             defined = self.buffers.definitions.get(instruction.id)
@@ -113,7 +112,6 @@ class ActualWrite:
 
     @property
     def call(self) -> HloInstruction:
-        """The kernel's custom call."""
         return self.frames[-1].instruction
 
 
@@ -140,7 +138,7 @@ class LabelMemory:
     _bits: dict[ActualWrite, int] = field(default_factory=dict[ActualWrite, int])
 
     def put(self, number: int, value: PartedValue) -> None:
-        """A definition, (1)."""
+        """Defines a slice, (1)."""
         if isinstance(value, Parts):
             self.parts[number] = value
             value = value.union
@@ -187,7 +185,7 @@ class LabelMemory:
         return labels
 
     def expect(self, writes: tuple[ActualWrite, ...]) -> None:
-        """The hidden writes that will come.
+        """Announces the hidden writes that will come.
 
         Where one call performs a write, the write's bit is its ORIG(W, 0), so that many are looked up at once.
         """
@@ -200,7 +198,7 @@ class LabelMemory:
                 self.targeted[number] = self.targeted.get(number, 0) | original
 
     def find_parts(self, number: int, value: HloInstruction) -> Parts | None:
-        """The pieces of what stands in this slice, if it is read in the shape that it was written in."""
+        """Returns the pieces of what stands in this slice, if it is read in the shape that it was written in."""
         parts = self.parts.get(number)
         return parts if parts is not None and parts.shape == tuple(value.shape.dimensions) else None
 
@@ -213,7 +211,7 @@ class LabelMemory:
             self.sets.pop(number, None)
 
     def overwrite(self, write: ActualWrite, dropped: Labels, added: Labels) -> None:
-        """A hidden write, (2)."""
+        """Performs a hidden write, (2)."""
         self.performed |= self._bits.get(write, 0)
         for number in write.slices:
             for hit in self.overlapping(number):
@@ -223,7 +221,7 @@ class LabelMemory:
                 self.raw[hit] = (*[w for w in self.raw.get(hit, ()) if w is not write], write)
 
     def overlapping(self, number: int) -> Iterable[int]:
-        """Slices that share bytes with this one, itself included."""
+        """Lists the slices that share bytes with this one, itself included."""
         return self.places.buffers.overlapping[number] if number >= 0 else (number,)
 
 

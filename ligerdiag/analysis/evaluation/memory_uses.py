@@ -76,7 +76,7 @@ def find_accesses(
 
 
 def _find_sources(kernel: HloInstruction, write: HiddenWrite) -> list[HloInstruction]:
-    """Values that the overwritten one is made from in steps of one array operand each, the nearest first."""
+    """Lists the values that the overwritten one is made from in steps of one array operand each, the nearest first."""
     if kernel is not write.call:
         return []  # inside of a fusion, the kernel gets an address in what the fusion is given
     value = look_through(kernel.operands[write.operand], _PLACES)
@@ -99,7 +99,7 @@ class SharedBytes:
 
 
 def find_shared_bytes(call: HloInstruction, positions: Positions) -> Iterator[SharedBytes]:
-    """In the order of the operands; what is declared first."""
+    """Finds buffers that share bytes, operand by operand, declared ones first."""
     count = len(call.operands)
     leaves = list(iterate_leaves(call.shape))
     aliases = call.operand_output_aliases

@@ -31,7 +31,6 @@ class Parts:
 
     @property
     def union(self) -> Labels:
-        """The set of the whole array."""
         return unite(self.labels)
 
     def add(self, labels: Labels) -> "Parts":
@@ -47,7 +46,6 @@ type PartedValue = Labels | Parts
 
 
 def union_of(value: PartedValue) -> Labels:
-    """The set of the whole value."""
     return value if isinstance(value, int) else value.union
 
 

@@ -143,7 +143,7 @@ class _Evaluation:
         return Intended(tuple(self.read_leaves(self.module.entry.root, root)), self.tagged)
 
     def allocate(self, shape: ShapeProto, labels: Labels) -> StoredValue:
-        """New storage of this shape, every leaf with the same set."""
+        """Makes new storage of this shape, every leaf with the same set."""
         if is_tuple(shape):
             return tuple([self.allocate(child, labels) for child in shape.tuple_shapes])
         self._storage.append(labels)
@@ -155,7 +155,7 @@ class _Evaluation:
     def run(
         self, computation: HloComputation, arguments: list[StoredValue], prefix: TagPath, level: int
     ) -> StoredValue:
-        """Evaluate a computation once; returns its root's value."""
+        """Evaluates a computation once; returns its root's value."""
         values: dict[int, StoredValue] = {}
         for instruction in self.module.sort_in_program_order(computation):
             opcode = instruction.opcode
@@ -171,7 +171,6 @@ class _Evaluation:
     def _follow(
         self, instruction: HloInstruction, operands: list[StoredValue], prefix: TagPath, level: int
     ) -> StoredValue:
-        """Passes values on, (2), or runs other computations."""
         match instruction.opcode:
             case "tuple":
                 return tuple(operands)
@@ -225,7 +224,7 @@ class _Evaluation:
         return value
 
     def _call_kernel(self, call: HloInstruction, operands: list[StoredValue], path: TagPath, doubts: Labels) -> Labels:
-        """(3): hidden writes change storage; returns the set of the call's results."""
+        """Calls a kernel: hidden writes change storage, (3). Returns the set of the call's results."""
         own = self._by_call.get((path, call.id), ())
         certain = ~self.doubts.mark_constants(self.to_constants & {write.index for write in own})
         sets = [(one | doubts) & certain for one in self._read_as_it_was(call, operands)]
@@ -281,11 +280,11 @@ class _Evaluation:
         return sets
 
     def read_leaves(self, reader: HloInstruction, value: StoredValue) -> list[Labels]:
-        """Sets of the leaves of a value that a computation returns, with what cannot be told about them."""
+        """Returns the sets of the leaves that a computation returns, with the marks for what cannot be told about them."""
         return [self._storage[index] | self.doubts.find_of_storage(reader, index) for index in list_leaves(value)]
 
     def _add(self, value: StoredValue, labels: Labels) -> StoredValue:
-        """The value, with these labels added to each of its leaves."""
+        """Adds labels to each leaf of the value."""
         for index in list_leaves(value) if labels else ():
             self._storage[index] |= labels
         return value

@@ -84,7 +84,7 @@ class ScheduleEvaluation:
         self.memory.expect(self.actual_writes)
 
     def _list_raced_dones(self) -> list[int]:
-        """Ids of what finishes a start that races, and gets its marks, whatever it reads."""
+        """Lists the ids of what finishes a start that races, and gets its marks, whatever it reads."""
         instructions = self.module.instructions if self.raced else ()
         return [one.id for one in instructions if one.operands and one.operands[0].id in self.raced]
 
@@ -178,7 +178,7 @@ class ScheduleEvaluation:
         self.sight(instruction, instruction, labels, reads)
 
     def _parted(self, instruction: HloInstruction, reads: tuple[Read, ...]) -> list[PartedValue]:
-        """The operands' sets, in pieces where these are known."""
+        """Returns the operands' sets, in pieces where these are known."""
         values: list[PartedValue] = [0] * len(instruction.operands)
         for number, place, labels in reads:
             parts = self.memory.find_parts(place, instruction.operands[number])
@@ -189,7 +189,7 @@ class ScheduleEvaluation:
         return values
 
     def _define_elements(self, collective: HloInstruction, reads: tuple[Read, ...]) -> None:
-        """Results of a combined collective: the last number of a leaf's ShapeIndex names the operand."""
+        """Defines the results of a combined collective: the last number of a leaf's ShapeIndex names the operand."""
         marks = self.find_started(collective)
         for index, number in self.places.buffers.definitions.get(collective.id, ()):
             own = unite(labels for operand, _, labels in reads if index and operand == index[-1])
@@ -203,7 +203,7 @@ class ScheduleEvaluation:
     def conclude(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> Labels:
-        """The set of what a fused instruction computes, with all that starts there; a tagged operation is kept."""
+        """Returns the set of a fused instruction, with all that starts there; keeps a tagged operation."""
         if self.carried:
             labels |= self.carried.get(instruction.id, 0)
         if self.sights:
@@ -211,7 +211,7 @@ class ScheduleEvaluation:
         return labels | self.marked.get(instruction.id, 0) if self.marked else labels
 
     def find_started(self, instruction: HloInstruction) -> Labels:
-        """ORIG labels and marks that start at this instruction."""
+        """Returns the ORIG labels and marks that start at this instruction."""
         return self.carried.get(instruction.id, 0) | self.marked.get(instruction.id, 0)
 
     def sight(
@@ -242,7 +242,6 @@ class ScheduleEvaluation:
         }
 
     def _run_summarized(self, fusion: HloInstruction, summary: FusionSummary, reads: tuple[Read, ...]) -> None:
-        """Evaluates a fusion in which no label starts by its summary."""
         united = summary.unite([labels for _, _, labels in reads])
         for path, operation, combination in summary.tagged if self.sights else ():
             labels = united[combination]

@@ -43,7 +43,7 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """One difference, told as from the first to the second."""
+    """One difference, from the first to the second."""
 
     kind: ChangeKind
     text: str
@@ -55,7 +55,6 @@ class Drift:
 
     @property
     def is_minor(self) -> bool:
-        """Whether it decides nothing, (3)."""
         return self.kind in (ChangeKind.FUSION, ChangeKind.OUTPUT)
 
 
@@ -135,7 +134,6 @@ def describe_reader(reader: Reader) -> str:
 
 
 def describe_origin(origin: Origin) -> str:
-    """Says what a reader of this origin reads."""
     return {
         Origin.VALUE: "the overwritten bytes",
         Origin.SOURCE: "what the kernel's operand was copied from",

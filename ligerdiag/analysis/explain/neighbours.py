@@ -98,7 +98,6 @@ class _Survey:
 
     @property
     def times(self) -> Mapping[int, int]:
-        """Instruction id to LogicalTime."""
         return self.readers.times
 
     def describe(self, plain: Neighbourhood, write: HiddenWrite, actual: ActualWrite) -> Neighbourhood:

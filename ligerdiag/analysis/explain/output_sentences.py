@@ -87,7 +87,6 @@ class OutputSentences:
 
     @property
     def flow(self) -> ValueFlow:
-        """The graph of the schedule's values."""
         return self.context.followed.flow
 
     def describe(self, name: str, number: int) -> str:

@@ -56,7 +56,6 @@ class OutputViews:
 
     @property
     def flow(self) -> ValueFlow:
-        """The graph of the schedule's values."""
         return self.context.followed.flow
 
     def describe(self) -> tuple[OutputView, ...]:
@@ -149,7 +148,6 @@ class OutputViews:
         )
 
     def _is_touched(self, number: int) -> bool:
-        """Whether the output depends on a write."""
         labels = self.context.actual.outputs
         return number < len(labels) and bool(labels[number])
 

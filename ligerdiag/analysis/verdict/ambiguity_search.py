@@ -38,7 +38,6 @@ class AmbiguitySearch:
     run: Evaluations
 
     def find(self) -> Ambiguities:
-        """Finds all of them, by output."""
         found: dict[str, set[Ambiguity]] = {name: set() for name in self.outputs}
         for name, labels in zip(self.outputs, self.pair.intended.outputs, strict=True):
             found[name] |= {key for key in self.run.space.marks_in(labels) if isinstance(key, Ambiguity)}

@@ -106,7 +106,6 @@ class Blame:
         )
 
     def _list_sets(self) -> Iterator[tuple[Labels, Labels]]:
-        """Lists the intended and the actual set of each output."""
         return zip(self.pair.intended.outputs, self.pair.actual.outputs, strict=False)
 
     def _find_touched(self, verdict: Verdict, intended: Labels, actual: Labels) -> Labels:
@@ -183,7 +182,7 @@ class Blame:
         return found
 
     def _blame_merged(self, outputs: Mapping[str, OutputVerdict]) -> dict[str, OutputVerdict]:
-        """(1)."""
+        """Makes the outputs behind merged calls stale, (1)."""
         tagged = self.pair.intended.tagged
         gone = {
             self.pair.writes[late].tag_path: Cause(early, Verdict.STALE)
@@ -205,7 +204,6 @@ class Blame:
 def find_latent(
     writes: tuple[HiddenWrite, ...], outputs: Mapping[str, OutputVerdict], instructions: Mapping[int, HloInstruction]
 ) -> tuple[ReadFinding, ...]:
-    """Finds the lucky reads behind latent outputs."""
     reached: dict[LuckyRead, list[str]] = {}
     for name, output in outputs.items():
         for cause in output.causes:

@@ -59,7 +59,6 @@ class OutputVerdict:
 
 
 def find_worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """Returns the worst of the verdicts; fresh if there is none."""
     return max(verdicts, key=VERDICT_ORDER.index, default=Verdict.FRESH)
 
 
@@ -115,15 +114,15 @@ class Comparison:
         return OutputVerdict(find_worst(c.verdict for c in causes), tuple(causes))
 
     def find_stale(self, intended: Labels, actual: Labels) -> Labels:
-        """The writes (a bit each, see `LabelSpace.bits_of`) that the value misses, or has a part that does."""
+        """Returns the writes (a bit each, see `LabelSpace.bits_of`) that the value, or a part of it, misses."""
         return self.find_stale_among(intended, self.summarize((actual,)))
 
     def find_clobbered(self, intended: Labels, actual: Labels) -> Labels:
-        """The writes (a bit each) that the value sees though it should not."""
+        """Returns the writes (a bit each) that the value sees and should not see."""
         return self.find_clobbered_among(intended, self.summarize((actual,)))
 
     def find_untold(self, intended: Labels, actual: Labels) -> Labels:
-        """The writes (a bit each) of which it is not seen whether the value has the original that it should have."""
+        """Returns the writes (a bit each) whose original the value should have, and may have unseen."""
         missing = self.space.any_original(intended) & ~self.space.any_original(actual)
         return missing & self.space.any_fresh(actual) & ~self._traced_bits
 
@@ -139,17 +138,17 @@ class Comparison:
         return summary
 
     def find_stale_among(self, intended: Labels, actual: SetSummary) -> Labels:
-        """The writes for which a value with one of several actual sets is stale."""
+        """Returns the writes for which a value with one of several actual sets is stale."""
         missing = self.space.any_fresh(self._fold(intended) & ~actual.common)
         return missing | actual.original & ~self.space.any_original(intended)
 
     def find_clobbered_among(self, intended: Labels, actual: SetSummary) -> Labels:
-        """The writes for which a value with one of several actual sets is clobbered."""
+        """Returns the writes for which a value with one of several actual sets is clobbered."""
         wanted = self._traced_bits & self.space.any_original(intended)
         return actual.fresh & ~self.space.any_fresh(intended) | actual.replaced & wanted
 
     def _fold(self, labels: Labels) -> Labels:
-        """FRESH labels, of writes whose loop nesting differs in one iteration class."""
+        """Folds the FRESH labels of writes whose loop nesting differs into one iteration class."""
         if not self.moved:
             return labels
         moved = self._moved_fresh & labels
@@ -213,7 +212,7 @@ def join_read(kind: ReadKind, others: Sequence[ReadKind | None], *, reaches_unkn
 
 
 def find_standing(verdicts: set[Verdict]) -> Standing:
-    """(3) to (6). verdicts: under each of the schedules."""
+    """Returns the standing by (3) to (6). verdicts: under each of the schedules."""
     if verdicts == {Verdict.FRESH}:
         return Standing.FORCED
     if verdicts & _RIGHT:
@@ -222,6 +221,6 @@ def find_standing(verdicts: set[Verdict]) -> Standing:
 
 
 def choose_verdict(standing: Standing, early: Verdict) -> Verdict:
-    """The verdict on an output without a schedule. early: that of the schedule in which kernels run first."""
+    """Returns the verdict on an output without a schedule. early: its verdict if kernels run first."""
     said = {Standing.FORCED: Verdict.FRESH, Standing.OPEN: Verdict.LATENT, Standing.LOST: early}
     return said.get(standing, Verdict.UNKNOWN)

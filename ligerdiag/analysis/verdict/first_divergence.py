@@ -53,7 +53,7 @@ class Differing:
         return is_same_operation(self.tagged.opcode, self.sighting.instruction)
 
     def wrong(self, verdict: Verdict) -> Labels:
-        """The writes about which it is stale or clobbered."""
+        """Returns the writes about which it is stale or clobbered."""
         return self.stale if verdict is Verdict.STALE else self.clobbered
 
 
@@ -127,7 +127,7 @@ class _Upstream:
         self._found: dict[TagPath, Labels] = {}
 
     def find(self, path: TagPath) -> Labels:
-        """A bit for each such write."""
+        """Returns a bit for each such write."""
         tagged = self._intended.tagged
         pending = [path]
         while pending:

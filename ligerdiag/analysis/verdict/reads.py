@@ -109,7 +109,6 @@ class ReadJudge:
         self._reached, self._users, self._results = reached, users, results
 
     def judge(self) -> Iterator[ReadVerdict]:
-        """Yields all verdicts; see `judge_reads`."""
         blamed = BlamedReads(pair=self.pair, verdicts=self.verdicts, followed=self.followed, reached=self._reached)
         for write in self.pair.writes:
             named = list(blamed.list(write.index))

@@ -19,7 +19,7 @@ ROUNDING = 1e-5
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """One finding for each call and operand of which a program surely reads what another one surely writes."""
+    """Reports each call and operand of which a program surely reads what another one surely writes."""
     for call, effects in context.optimized_calls:
         if all(pair.neighbours is not Neighbours.SHARED for pair in effects.in_place):
             continue
@@ -68,7 +68,7 @@ def _describe(pair: SharedBytes, operands: int) -> str:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """The static findings, with what replay saw of them, and one for each other call and operand that races."""
+    """Adds what replay saw to the static findings, and reports each other call and operand that races."""
     numbers = measured.numbers
     launches = numbers.launches if numbers is not None else ()
     racing: dict[tuple[str, int | None], tuple[LaunchNumbers, float]] = {

@@ -14,7 +14,7 @@ HELP = "write every element, or alias the output to an operand that holds what i
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """One finding for each output of a call that its kernel is shown not to write completely."""
+    """Reports each output of a call that its kernel is shown not to write completely."""
     for call, effects in context.calls:
         aliased = set(call.operand_output_aliases.values())
         leaves = iterate_leaves(call.shape)
@@ -37,7 +37,7 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """The static findings, with what was counted, and one for each other output with elements that nobody wrote."""
+    """Adds the counts to the static findings, and reports each other output with unwritten elements."""
     numbers = measured.numbers
     counted: dict[tuple[str, int], tuple[LaunchNumbers, int, int]] = {}
     for launch in numbers.launches if numbers is not None else ():

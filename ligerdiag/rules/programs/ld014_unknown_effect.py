@@ -10,7 +10,7 @@ from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, make_example
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """One finding for each call with an operand of unknown access."""
+    """Reports each call with an operand of unknown access."""
     unknown_by_call = {w.call.id: w.index for w in context.writes if w.unknown}
     for call, effects in context.calls:
         operands = [number for number, access in enumerate(effects.operands) if access is Access.UNKNOWN]

@@ -4,12 +4,20 @@ from collections.abc import Iterator
 
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.rules.programs.ld012_lossy_workaround import find_rounded
-from ligerdiag.rules.rule import Measured, Reproduction, Rule, Settled, check_nothing, make_example
+from ligerdiag.rules.rule import (
+    Measured,
+    Reproduction,
+    Rule,
+    Settled,
+    check_nothing,
+    make_example,
+    render_difference,
+)
 from ligerdiag.rules.wording import begin_sentence
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """One finding that names every output that program order gets wrong."""
+    """Reports every output that program order gets wrong."""
     numbers = measured.numbers
     if numbers is None:
         return

@@ -8,7 +8,7 @@ from ligerdiag.rules.wording import begin_sentence
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """One finding that names every output of which two runs differ."""
+    """Reports every output of which two runs differ."""
     device = measured.device
     if device is None:
         return

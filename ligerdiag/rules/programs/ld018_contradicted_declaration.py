@@ -19,7 +19,7 @@ _WORDS = {
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """One finding for each operand that a declaration is wrong about, and for each alias that is none."""
+    """Reports each operand that a declaration is wrong about, and for each alias that is none."""
     yield from _find_contradicted(context)
     yield from _find_invalid_aliases(context)
 

@@ -9,7 +9,7 @@ from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, make_example
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """One finding for each call that is not run."""
+    """Reports each call that is not run."""
     for call in context.vanished:
         if call.write in context.matching.merged:
             continue  # it runs, as one with its twin: LD008

@@ -9,8 +9,9 @@ from ligerdiag.analysis.evaluation.memory import ActualWrite
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.shape import ShapeIndex
 from ligerdiag.model.findings import Finding, Severity
+from ligerdiag.rules.reporting import report_write
 from ligerdiag.rules.rule import Measured, Reproduction, Rule, make_example, render_error
-from ligerdiag.rules.wording import begin_sentence, describe_write, report_write
+from ligerdiag.rules.wording import begin_sentence, describe_write
 
 _KEY = re.compile(r"\[(['\"]?)([^\[\]]*)\1\]")
 _ARGUMENT_HELP = "declare the write, and XLA copies the argument first; or donate it, if the caller is done with it"
@@ -32,7 +33,7 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """The static findings with what replay saw; and what it saw that they do not say."""
+    """Adds what replay saw to the static findings, and reports the rest of it."""
     numbers = measured.numbers
     changed = dict(numbers.changed_inputs) if numbers is not None else {}
     later = dict(numbers.second_run) if numbers is not None else {}
