@@ -1,8 +1,8 @@
-"""Which instructions of the schedule are commands of one command buffer, and which of them XLA leaves without an order.
+"""Command buffers of the schedule: their commands as instructions, and which of these XLA leaves without an order.
 
 (1) A command buffer is a thunk around thunks (see `thunks`). Each thunk of a sequence is matched to an instruction of the
     computation that the sequence was emitted from: both lists in order, of one length, and of kinds that go together. A
-    sequence that does not match so is not understood, and said.
+    sequence that does not match becomes a note.
 (2) XLA before 2025 kept command buffers in the module: a `call` of a computation named `command_buffer`.
 (3) Two commands whose declared uses of buffers conflict (one writes bytes that the other reads or writes) keep the order of
     the schedule, and so do those with a control edge (ExecutionGraph in xla/runtime/execution_graph.cc). A hidden write is
@@ -45,11 +45,11 @@ class FoundCommands:
 
     buffers: tuple[CommandBuffer, ...]
     notes: tuple[str, ...] = ()
-    """What was met and not understood."""
+    """Coverage notes: what could not be matched."""
 
 
 def find_command_buffers(module: HloModule, thunks: ThunkSequence | None) -> FoundCommands:
-    """All command buffers, (1) and (2)."""
+    """Finds all command buffers, (1) and (2)."""
     old = tuple(
         CommandBuffer(computation, tuple(_list_launched(computation)))
         for computation in module.computations.values()
@@ -72,7 +72,7 @@ class _Matcher:
         self.unmatched: dict[str, None] = {}
 
     def match(self, computation: HloComputation, sequence: ThunkSequence) -> None:
-        """One sequence with the computation that it was emitted from, and what is nested in it."""
+        """Matches a sequence with the computation that it was emitted from, and the sequences nested in it."""
         thunks = list(_flatten(sequence))
         launched = list(_list_launched(computation))
         if len(thunks) != len(launched) or not all(
@@ -92,7 +92,7 @@ class _Matcher:
 
 
 def _flatten(sequence: ThunkSequence) -> Iterator[tuple[Thunk, Thunk | None]]:
-    """Each thunk with the command buffer that it is a command of."""
+    """Yields each thunk with the command buffer that holds it."""
     for thunk in sequence.thunks:
         if thunk.kind == COMMAND_BUFFER:
             for _, commands in thunk.nested:
@@ -111,7 +111,7 @@ def _go_together(thunk: Thunk, instruction: HloInstruction) -> bool:
 
 
 def _find_callee(instruction: HloInstruction, number: int, label: str) -> int | None:
-    """The computation that a nested sequence was emitted from; None where there is none with a schedule of its own.
+    """Returns the computation that a nested sequence was emitted from; None if it has no schedule of its own.
 
     A branch is told by its number: two are called `false_branch` and `true_branch`, whichever is which.
     """
@@ -124,7 +124,7 @@ def _find_callee(instruction: HloInstruction, number: int, label: str) -> int | 
 def find_unordered(
     buffer: CommandBuffer, command: HloInstruction, buffers: BufferAssignment, positions: Positions
 ) -> tuple[HloInstruction, ...]:
-    """The commands that XLA orders neither before nor after this one, (3)."""
+    """Finds the commands that XLA orders neither before nor after this one, (3)."""
     at = next((n for n, other in enumerate(buffer.commands) if other is command), None)
     if at is None:
         return ()
@@ -149,16 +149,15 @@ def _find_uses(command: HloInstruction, buffers: BufferAssignment, positions: Po
 def _find_reached(
     commands: tuple[HloInstruction, ...], uses: list[_Uses], numbers: range, buffers: BufferAssignment, *, forward: bool
 ) -> frozenset[int]:
-    """Numbers of the commands, among these and in this order, that a chain of conflicts leads to from the first."""
-    first = numbers[0]
-    reached = {first}
-    ids = {commands[first].id}
-    wanted: set[int] = set(commands[first].control_predecessors)
-    read, written = _spread(uses[first][0], buffers), _spread(uses[first][1], buffers)
-    for number in numbers[1:]:
+    """Returns the numbers that a chain of conflicts leads to from the first, in this order."""
+    reached: set[int] = set()
+    ids: set[int] = set()
+    wanted: set[int] = set()
+    read = written = frozenset[int]()
+    for number in numbers:
         reads, writes = uses[number]
         edge = (not ids.isdisjoint(commands[number].control_predecessors)) if forward else commands[number].id in wanted
-        if edge or not writes.isdisjoint(read | written) or not reads.isdisjoint(written):
+        if not reached or edge or not writes.isdisjoint(read | written) or not reads.isdisjoint(written):
             reached.add(number)
             ids.add(commands[number].id)
             wanted |= set(commands[number].control_predecessors)
@@ -168,5 +167,5 @@ def _find_reached(
 
 
 def _spread(numbers: frozenset[int], buffers: BufferAssignment) -> frozenset[int]:
-    """Numbers of all slices that share bytes with these."""
+    """Adds all slices that share bytes with these."""
     return frozenset(other for number in numbers for other in buffers.overlapping[number])

@@ -1,10 +1,9 @@
-"""Everything that the rules look at: both programs, their dependence sets, the verdicts and the evidence; also without
-the program.
-"""
+"""Input of every rule: both programs, their dependence sets, the verdicts and the evidence; also without the program."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from typing import Any
 
 from ligerdiag.analysis.correspondence.belief import Belief
 from ligerdiag.analysis.correspondence.provenance import Retagged
@@ -18,9 +17,8 @@ from ligerdiag.analysis.evaluation.memory import Actual, Places
 from ligerdiag.analysis.evaluation.memory_uses import Accesses, find_accesses
 from ligerdiag.analysis.evaluation.order import compute_logical_times
 from ligerdiag.analysis.evaluation.program_order import Intended
-from ligerdiag.analysis.evaluation.schedule_order import ScheduleEvaluation
 from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations, find_unrelated
-from ligerdiag.analysis.races import find_concurrency, mark_races
+from ligerdiag.analysis.races import find_concurrency
 from ligerdiag.analysis.value_flow import FollowedWrites, follow_writes
 from ligerdiag.analysis.verdict.reads import judge_reads
 from ligerdiag.analysis.verdict.verdicts import ReadVerdict, Verdicts, judge, judge_alone
@@ -55,7 +53,7 @@ class Context(EvaluatedPair):
     """What is declared of a custom call and is not so, with a call that shows it."""
     roundings: tuple[Rounding, ...] = ()
     accesses: Mapping[int, Accesses] = field(default_factory=dict[int, Accesses])
-    """HiddenWrite index to who reads what around it, where there is no program that would say who wants what."""
+    """HiddenWrite index to the reads around it, if no program says which value each of them means."""
     refuted: frozenset[int] = frozenset()
     """Ids of optimized instructions whose tags the operands contradict (see `belief`)."""
     sites: Mapping[int, SourceLine] = field(default_factory=dict[int, SourceLine])
@@ -63,7 +61,7 @@ class Context(EvaluatedPair):
 
     @cached_property
     def followed(self) -> FollowedWrites:
-        """What is computed from what in the schedule; made when first asked for, as the next one."""
+        """The graph of the schedule's values; computed when first asked for, as the reads are."""
         return follow_writes(self)
 
     @cached_property
@@ -72,37 +70,9 @@ class Context(EvaluatedPair):
         return judge_reads(self, self.verdicts, self.followed)
 
 
-def create_context(
-    pair: EvaluatedPair,
-    *,
-    verdicts: Verdicts,
-    vanished: tuple[VanishedCall, ...],
-    calls: tuple[tuple[HloInstruction, CallEffects], ...],
-    optimized_calls: tuple[tuple[HloInstruction, CallEffects], ...],
-    roundings: tuple[Rounding, ...] = (),
-    accesses: Mapping[int, Accesses] | None = None,
-    refuted: frozenset[int] = frozenset(),
-) -> Context:
-    """The pair, with its verdicts and with what rules want beside them."""
-    return Context(
-        program=pair.program,
-        optimized=pair.optimized,
-        buffers=pair.buffers,
-        positions=pair.positions,
-        writes=pair.writes,
-        matching=pair.matching,
-        space=pair.space,
-        intended=pair.intended,
-        actual=pair.actual,
-        concurrency=pair.concurrency,
-        verdicts=verdicts,
-        vanished=vanished,
-        calls=calls,
-        optimized_calls=optimized_calls,
-        roundings=roundings,
-        accesses=accesses or {},
-        refuted=refuted,
-    )
+def _list_fields(pair: EvaluatedPair) -> dict[str, Any]:
+    """Returns the fields of the pair, for a context that has them, too."""
+    return {one.name: getattr(pair, one.name) for one in fields(pair)}
 
 
 def compute_context(
@@ -119,11 +89,11 @@ def compute_context(
     thunks: ThunkSequence | None = None,
     command_order: CommandOrder = CommandOrder.SCHEDULE,
 ) -> Context:
-    """Run every analysis on one compilation.
+    """Runs every analysis on one compilation.
 
-    retagged: what the tags of both modules rest on, when it is not the compile worker. folded: `program` is not as
-    written, but as MLIR has folded it. belief: what the tags of the optimized module stand, where it came from elsewhere;
-    those that cannot be true are not in it any more. thunks and command_order: see `races`.
+    retagged: the source of both modules' tags, if it is not the compile worker. folded: `program` is not as written, but as
+    MLIR has folded it. belief: how far the tags of an optimized module from elsewhere are believed; it lacks those that
+    cannot be true. thunks and command_order: see `races`.
     """
     writes = find_hidden_writes(program, effects_of)
     positions = Positions(optimized, buffers)
@@ -184,29 +154,25 @@ def compute_context(
         actual=actual,
         concurrency=concurrency,
     )
+    calls = {call.id: call for _, call in iterate_kernel_calls(optimized)}.values()
     possible: Mapping[int, Labels] = {}
     if belief is not None and writes:
         possible = belief.find_possible_carriers(optimized, carriers, space)
-    return create_context(
-        pair,
+    return Context(
+        **_list_fields(pair),
         verdicts=judge(pair, run, output_names, possible),
         vanished=find_vanished(traced_calls, matching, intended, space),
         calls=tuple([(call, effects_of(call)) for _, call in iterate_kernel_calls(program)]),
-        optimized_calls=tuple([(call, effects_of(call)) for call in _list_calls(optimized)]),
+        optimized_calls=tuple([(call, effects_of(call)) for call in calls]),
         roundings=find_roundings(writes, output_names, run.run_intended, space.mark),
         refuted=frozenset() if belief is None else belief.refuted,
     )
 
 
-def _list_calls(module: HloModule) -> tuple[HloInstruction, ...]:
-    """Each custom call once, however often it is reached."""
-    return tuple({call.id: call for _, call in iterate_kernel_calls(module)}.values())
-
-
 def _find_foreign_writes(
     optimized: HloModule, writes: tuple[HiddenWrite, ...], matching: Matching, effects_of: EffectsOf
 ) -> Iterator[HiddenWrite]:
-    """Writes of calls that are nobody's: whether they are meant to be seen is not known."""
+    """Yields the writes of calls that the program lacks: whether they are meant to be seen is not known."""
     number = len(writes)
     for frames in matching.foreign:
         call = frames[-1].instruction
@@ -226,30 +192,20 @@ def compute_context_without_program(
     thunks: ThunkSequence | None = None,
     command_order: CommandOrder = CommandOrder.SCHEDULE,
 ) -> Context:
-    """The context of an optimized module alone; its `program` is that module, for the sake of source lines."""
+    """Returns the context of an optimized module alone; its `program` is that module, for the sake of source lines."""
     writes = find_hidden_writes(optimized, effects_of)
     positions = Positions(optimized, buffers)
     foreign = tuple({id(write.frames): write.frames for write in writes}.values())
     matching = adopt_foreign(Matching({}, (), (), {}, (), frozenset(), (), frozenset(), foreign), writes, positions)
     space = LabelSpace(len(writes), max((write.loop_depth for write in writes), default=0))
-    actual = Actual((), {}, (), {})
     concurrency = find_concurrency(
         optimized, buffers, positions, matching.actual, thunks=thunks, command_order=command_order
     )
+    actual = Actual((), {}, (), {})
     if writes and optimized.is_scheduled:
-        in_flight, raced = mark_races(concurrency.races, space)
-        actual = ScheduleEvaluation(
-            module=optimized,
-            fusions=FusionSummaries(optimized, Places(buffers, positions)),
-            space=space,
-            carriers=Carriers({}, {}, {}),
-            effects_of=effects_of,
-            writes=matching.by_call,
-            actual_writes=matching.actual,
-            wanted=frozenset(),
-            marked=raced,
-            raced=in_flight,
-        ).run()
+        fusions = FusionSummaries(optimized, Places(buffers, positions))
+        arguments = optimized, optimized, fusions, writes, space, Carriers({}, {}, {}), effects_of, matching
+        actual = Evaluations(*arguments, races=concurrency.races).run_actual(frozenset())
     pair = EvaluatedPair(
         program=optimized,
         optimized=optimized,
@@ -264,8 +220,8 @@ def compute_context_without_program(
     )
     calls = tuple([(call, effects_of(call)) for _, call in iterate_kernel_calls(optimized)])
     times = compute_logical_times(optimized) if writes else {}
-    return create_context(
-        pair,
+    return Context(
+        **_list_fields(pair),
         verdicts=judge_alone(pair, output_names),
         vanished=find_vanished(traced_calls, matching, pair.intended, space),
         calls=calls,

@@ -1,19 +1,14 @@
-"""Def-use chains: who reads the value that a kernel overwrites, or what that was made from.
-
-Which operations of a scheduled instruction read one of its operands.
-
-(1) An instruction that is no fusion reads its operand itself.
-(2) In a fusion, a use of the parameter is followed through what only moves or casts the value, down to the first operation
-    that computes. What moves it and is a result of the fusion reads it, too: the fusion makes a copy.
-
-Who reads the value that a kernel overwrites, or what that was made from.
+"""Def-use chains: the readers of a value that a kernel overwrites, and of what that value was made from.
 
 (1) A reader of the value is a scheduled instruction with an operand whose definition is that of the kernel's operand. Other
-    values that XLA keeps in the same bytes at other times are none of its business.
+    values that XLA keeps in the same bytes at other times do not count.
 (2) Where the kernel's operand was only moved or cast from another value (a gather, a transpose, a convert), the readers of
     that value are readers of the source.
 (3) An operation that reads the value in the program, and that the schedule runs without reading either, computes it anew.
 (4) What holds the kernel (a fusion, a loop, a call) is not a reader; nor is what only waits for an asynchronous operation.
+(5) The operations of a reader that read: an instruction that is no fusion, itself; in a fusion, a use of the parameter is
+    followed through what only moves or casts the value, down to the first operation that computes. What moves it and is a
+    result of the fusion reads it, too: the fusion makes a copy.
 """
 
 from collections import defaultdict
@@ -39,7 +34,7 @@ MOVES = having(Trait.MOVES, Trait.CASTS)
 def find_reading(
     module: HloModule, reader: HloInstruction, operand: int, index: ShapeIndex
 ) -> tuple[HloInstruction, ...]:
-    """The operations that read this leaf of the reader's operand, in the order of their computation."""
+    """Finds the operations that read this leaf of the reader's operand, (5), in the order of their computation."""
     if reader.opcode != "fusion":
         return (reader,)
     fused = module.computations[reader.called_computations[0]]
@@ -50,6 +45,7 @@ def find_reading(
 def _follow(
     computation: HloComputation, value: HloInstruction, index: ShapeIndex, seen: set[int]
 ) -> Iterator[HloInstruction]:
+    """Yields the operations that read the value, inside of a fusion."""
     for user in computation.users[value.id]:
         if user.opcode == "get-tuple-element" and index:
             if user.proto.tuple_index == index[0]:
@@ -67,14 +63,14 @@ def _follow(
 
 
 def _is_result(computation: HloComputation, value: HloInstruction) -> bool:
-    """Whether the fusion gives this value away, under whatever name."""
+    """Whether the fusion returns this value, under whatever name."""
     return value is computation.root or any(
         user.opcode in NAMES and _is_result(computation, user) for user in computation.users[value.id]
     )
 
 
 def find_moves(module: HloModule, value: HloInstruction) -> tuple[str, ...]:
-    """Opcodes by which the instruction only moves or casts its one operand; () when it computes something."""
+    """Returns the opcodes by which the instruction only moves or casts its one operand; () if it computes something."""
     opcode = strip_phase(value.opcode)
     if opcode in MOVES:
         return (opcode,)
@@ -92,7 +88,7 @@ _STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scheduled:
-    """An instruction that may read, and where it runs."""
+    """An instruction that may read, and the place where it runs."""
 
     instruction: HloInstruction
     home: HloComputation
@@ -124,7 +120,7 @@ class ValueRead:
     """Which leaf of the operand."""
     origin: Origin
     operations: tuple[HloInstruction, ...]
-    """That read it: the instruction itself, or operations of the fusion that it is."""
+    """The operations that read, (5)."""
 
 
 type _Use = tuple[int, int, Scheduled, ShapeIndex]
@@ -133,7 +129,7 @@ type _Use = tuple[int, int, Scheduled, ShapeIndex]
 
 @dataclass(slots=True, eq=False)
 class ValueReaders:
-    """Looks for the readers in one schedule."""
+    """Finds the readers in one schedule."""
 
     context: EvaluatedPair
     times: Mapping[int, int] = field(init=False)
@@ -168,7 +164,7 @@ class ValueReaders:
                     yield Scheduled(one, home, anchor)
 
     def find_overwritten(self, write: HiddenWrite, actual: ActualWrite) -> Overwritten:
-        """The value that this call overwrites."""
+        """Finds the value that this call overwrites."""
         located = find_scheduled_operand(self.context.optimized, actual.frames, write.operand)
         value, index = located[0] if located is not None else (actual.call.operands[write.operand], ())
         definition = self.positions.resolve(value, index)
@@ -181,7 +177,7 @@ class ValueReaders:
         )
 
     def find_reads(self, overwritten: Overwritten) -> Iterator[ValueRead]:
-        """Those of (1) and (2), in the order of the schedule."""
+        """Finds the readers of (1) and (2), in the order of the schedule."""
         skipped = overwritten.around | overwritten.moves.keys()
         found = [
             (at, Origin.VALUE if definition == overwritten.definition else Origin.SOURCE)
@@ -201,7 +197,7 @@ class ValueReaders:
     def find_recomputing(
         self, write: HiddenWrite, overwritten: Overwritten, known: set[int]
     ) -> Iterator[tuple[Scheduled, Sighting]]:
-        """Those of (3). known: ids of the readers that `find_reads` has found."""
+        """Finds the operations of (3). known: ids of the readers that `find_reads` has found."""
         tagged, sightings = self.context.intended.tagged, self.context.actual.sightings
         if not tagged:
             return
@@ -216,7 +212,7 @@ class ValueReaders:
                     yield one, sighting
 
     def _find_uses(self) -> Mapping[Definition, list[_Use]]:
-        """Definition to who reads it, each reader once."""
+        """Maps each definition to its readers, each once."""
         if self._uses is None:
             found: defaultdict[Definition, list[_Use]] = defaultdict(list)
             for position, one in enumerate(self.scheduled.values()):
@@ -233,7 +229,7 @@ class ValueReaders:
         return self._uses
 
     def _find_program_uses(self) -> Mapping[TagPath, list[tuple[int, TagPath]]]:
-        """Operation of the program to the operations that read it, with their places in program order."""
+        """Maps each operation of the program to those that read it, with their places in program order."""
         if self._program_uses is None:
             found: defaultdict[TagPath, list[tuple[int, TagPath]]] = defaultdict(list)
             for position, (path, operation) in enumerate(self.context.intended.tagged.items()):

@@ -1,4 +1,4 @@
-"""Both evaluations of one compilation, and how either program is evaluated once more."""
+"""Both evaluations of one compilation, and the means to evaluate either program once more."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,11 +29,11 @@ class EvaluatedPair:
     optimized: HloModule
     buffers: BufferAssignment
     positions: Positions
-    """Where the optimized module's values stand in `buffers`."""
+    """Positions of the optimized module's values in `buffers`."""
     writes: tuple[HiddenWrite, ...]
     matching: Matching
     space: LabelSpace
-    """What the bits of all these sets stand for."""
+    """The layout of all these sets."""
     intended: Intended
     """The evaluation in program order; empty where there is no program."""
     actual: Actual
@@ -48,7 +48,7 @@ class EvaluatedPair:
 
     @property
     def has_program(self) -> bool:
-        """Whether anything says what the author means."""
+        """Whether there is a program that says what the author means."""
         return bool(self.intended.outputs)
 
     @property
@@ -57,7 +57,7 @@ class EvaluatedPair:
         return frozenset(write.index for write in self.matching.unplaced) | self.matching.ambiguous
 
     def optimized_call(self, write: HiddenWrite) -> HloInstruction | None:
-        """The custom call in the optimized module that performs the write."""
+        """Returns the custom call in the optimized module that performs the write."""
         return next((w.call for w in self.actual.writes if w.write == write.index), None)
 
 
@@ -76,7 +76,7 @@ class Evaluations:
     effects_of: EffectsOf
     matching: Matching
     retagged: Retagged | None = None
-    """Where the tags come from when they are not the compile worker's."""
+    """The source of the tags if they are not the compile worker's."""
     folded: bool = False
     """The program is not as written, but as MLIR has folded it."""
     races: tuple[Race, ...] = ()
@@ -94,26 +94,18 @@ class Evaluations:
     def with_marks(
         self, operations: Mapping[TagPath, Labels], instructions: Mapping[int, Labels]
     ) -> tuple[Intended, Actual]:
-        """Both programs, with marks on what these operations and instructions compute."""
+        """Runs both programs, with marks on what these operations and instructions compute."""
         return self.run_intended(operations), self.run_actual(frozenset(), instructions, sights=False)
 
     def run_intended(self, marked: Mapping[TagPath, Labels] | None = None) -> Intended:
-        """The program as written; with marks, for the sake of its outputs alone."""
-        return compute_intended(
-            self.program,
-            self.writes,
-            self.carriers,
-            self.effects_of,
-            self.space,
-            marked=marked,
-            folded=self.folded,
-            records=marked is None,
-        )
+        """Runs the program as written; with marks, for its outputs alone."""
+        arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
+        return compute_intended(*arguments, marked=marked, folded=self.folded, records=marked is None)
 
     def run_actual(
         self, wanted: frozenset[TagPath], marked: Mapping[int, Labels] | None = None, *, sights: bool = True
     ) -> Actual:
-        """The schedule; `wanted`: operations to look out for even where they depend on no write; sights: for any."""
+        """Runs the schedule. wanted: operations to sight even if they depend on no write. sights: whether to sight any."""
         in_flight, others = mark_races(self.races, self.space)
         return ScheduleEvaluation(
             module=self.optimized,

@@ -1,7 +1,4 @@
-"""Races: reads of the bytes that a kernel overwrites, in no order with it: in async spans, on other streams, in
-command buffers.
-
-Who may read the bytes that a kernel overwrites at the same time: no order of the two exists, not even the schedule's.
+"""Races: reads of the bytes that a kernel overwrites with no order between the two, not even the schedule's.
 
 (1) What stands between a start and its done may run while the operation is in flight, on a stream of its own. XLA orders
     nothing there: it believes that the kernel only reads its operand, and two reads may overlap.
@@ -10,21 +7,15 @@ Who may read the bytes that a kernel overwrites at the same time: no order of th
     A call, loop or branch around the kernel is as good as the kernel, on every level of the nesting.
 (2) A start without a done in its computation is in flight to the computation's end.
 (3) A collective that XLA has made synchronous (`is_sync`) is not in flight.
-(4) Commands of one command buffer that XLA leaves without an order (`command_buffers`) may run at the same time, too, if the
-    command buffer keeps no other order (`command_order`).
+(4) Commands of one command buffer may run at the same time, too, if it keeps no order but the declared one
+    (`command_buffers`). In the order of the schedule, XLA's default, command buffers add no race.
 (5) Two instructions on one stream are ordered, and so are a kernel and one that is launched before it has ended
     (programmatic dependent launch): that one waits before its first load.
-
-Everything about one schedule that runs without an order: async spans, and command buffers that keep none.
-
-(1) Async operations overlap whatever the command buffers do.
-(2) Command buffers in the order of the schedule, XLA's default, add nothing to that.
-(3) Where they keep the declared order only, the thunk sequence says which instructions they hold; where that could not be
-    told, it is said, and nothing is found.
+If a command of a command buffer cannot be matched to an instruction, a coverage note says so, and no race is reported.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from ligerdiag.analysis.command_buffers import CommandBuffer, find_command_buffers, find_unordered
@@ -40,13 +31,13 @@ from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence
 _STARTS = having(Trait.START, Trait.PEER_TO_PEER)
 _DONES = having(Trait.DONE)
 _PASSES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
-"""What may stand between a start and its done, along the first operand."""
+"""Opcodes that may stand between a start and its done, along the first operand."""
 _READS_NOTHING = having(Trait.LAUNCHES_NOTHING, Trait.UPDATE, Trait.DONE)
 _SYNCHRONOUS = b'"is_sync":true'
 
 
 class RaceKind(Enum):
-    """What runs at the same time."""
+    """The side that runs at the same time as the other."""
 
     READER_IN_FLIGHT = "reader in flight"
     KERNEL_IN_FLIGHT = "kernel in flight"
@@ -79,7 +70,6 @@ class Race:
 
     @property
     def key(self) -> RacedRead:
-        """What its mark stands for."""
         return RacedRead(self.write, self.reader.id)
 
 
@@ -94,14 +84,14 @@ class AsyncSpan:
 
 
 def find_spans(computation: HloComputation) -> tuple[AsyncSpan, ...]:
-    """The asynchronous operations that are started in this computation."""
+    """Finds the asynchronous operations that are started in this computation."""
     sequence = computation.sequence
     started: dict[int, int] = {}
     """Id of a start, or of what passes it on, to the start's position."""
     done: dict[int, int] = {}
     for at, instruction in enumerate(sequence):
         opcode = instruction.opcode
-        if _is_start(instruction):
+        if opcode in _STARTS:
             if _SYNCHRONOUS not in instruction.proto.backend_config:
                 started[instruction.id] = at
         elif instruction.operands and instruction.operands[0].id in started:
@@ -110,11 +100,9 @@ def find_spans(computation: HloComputation) -> tuple[AsyncSpan, ...]:
                 done[first] = at
             elif opcode in _PASSES:
                 started[instruction.id] = first
+    ends = {first: done.get(first, len(sequence)) for first in started.values()}
     return tuple(
-        AsyncSpan(
-            sequence[first], sequence[done[first]] if first in done else None, first, done.get(first, len(sequence))
-        )
-        for first in dict.fromkeys(started.values())
+        AsyncSpan(sequence[first], sequence[end] if first in done else None, first, end) for first, end in ends.items()
     )
 
 
@@ -124,7 +112,7 @@ def find_races(
     positions: Positions,
     command_buffers: tuple[CommandBuffer, ...] = (),
 ) -> tuple[Race, ...]:
-    """Every race about these writes; command_buffers: those that keep no order but the declared one."""
+    """Finds every race about these writes. command_buffers: those that keep no order but the declared one."""
     search = _Search(buffers, positions, command_buffers)
     found: dict[RacedRead, Race] = {}
     for write in writes:
@@ -134,31 +122,30 @@ def find_races(
     return tuple(found.values())
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class _Search:
-    def __init__(
-        self, buffers: BufferAssignment, positions: Positions, command_buffers: tuple[CommandBuffer, ...]
-    ) -> None:
-        self._buffers = buffers
-        self._positions = positions
-        self._command_buffers = command_buffers
-        self._spans: dict[int, tuple[AsyncSpan, ...]] = {}
-        self._places: dict[int, dict[int, int]] = {}
-        """Computation id to the position of each instruction in its sequence."""
+    _buffers: BufferAssignment
+    _positions: Positions
+    _command_buffers: tuple[CommandBuffer, ...]
+    _seen: dict[int, tuple[Mapping[int, int], tuple[AsyncSpan, ...]]] = field(
+        default_factory=dict[int, tuple[Mapping[int, int], tuple[AsyncSpan, ...]]]
+    )
+    """Computation id to the position of each instruction in its sequence, and the spans in it."""
 
     def find(self, write: ActualWrite, frame: Frame) -> Iterator[Race]:
-        """Races of one write with instructions of one computation around it."""
+        """Finds the races of one write with instructions of one computation around it."""
         computation, kernel = frame.computation, frame.instruction
         sequence = computation.sequence
-        if computation.id not in self._places:
-            self._places[computation.id] = {instruction.id: n for n, instruction in enumerate(sequence)}
-        at = self._places[computation.id].get(kernel.id)
+        if computation.id not in self._seen:
+            places = {instruction.id: n for n, instruction in enumerate(sequence)}
+            self._seen[computation.id] = places, find_spans(computation)
+        places, spans = self._seen[computation.id]
+        at = places.get(kernel.id)
         if at is None:
             return
         overwritten = frozenset(n for place in write.slices if place >= 0 for n in self._buffers.overlapping[place])
-        if computation.id not in self._spans:
-            self._spans[computation.id] = find_spans(computation)
-        for span in self._spans[computation.id]:
-            if span.first < at < span.last and not overwritten.isdisjoint(self._touch(span)):
+        for span in spans:
+            if span.first < at < span.last and not overwritten.isdisjoint(self._list_touched(span)):
                 yield _make(write, RaceKind.READER_IN_FLIGHT, kernel, span.start, span)
             elif span.start is kernel:
                 for reader in sequence[span.first + 1 : span.last]:
@@ -175,7 +162,7 @@ class _Search:
             return False
         return any(not overwritten.isdisjoint(self._positions.locate(operand)) for operand in reader.operands)
 
-    def _touch(self, span: AsyncSpan) -> Iterator[int | None]:
+    def _list_touched(self, span: AsyncSpan) -> Iterator[int | None]:
         for operand in span.start.operands:
             yield from self._positions.locate(operand)
         for instruction in (span.start, span.done):
@@ -184,46 +171,35 @@ class _Search:
 
 
 def mark_races(races: tuple[Race, ...], space: LabelSpace) -> tuple[Mapping[int, Labels], Mapping[int, Labels]]:
-    """Instruction id to the marks of its results: of the starts of what is in flight, and of other readers."""
+    """Maps instruction ids to the marks of their results: of the starts of what is in flight, and of other readers."""
     in_flight: dict[int, Labels] = {}
     others: dict[int, Labels] = {}
     for race in races:
-        marks = in_flight if _is_start(race.reader) else others
+        marks = in_flight if race.reader.opcode in _STARTS else others
         marks[race.reader.id] = marks.get(race.reader.id, 0) | space.mark(race.key)
     return in_flight, others
 
 
 def join_marks(one: Mapping[int, Labels], other: Mapping[int, Labels]) -> Mapping[int, Labels]:
-    """The marks of both."""
     if not other:
         return one
     return {number: one.get(number, 0) | other.get(number, 0) for number in one.keys() | other.keys()}
 
 
-def _is_start(instruction: HloInstruction) -> bool:
-    return instruction.opcode in _STARTS
-
-
 def _make(
     write: ActualWrite, kind: RaceKind, kernel: HloInstruction, reader: HloInstruction, span: AsyncSpan | None
 ) -> Race:
-    return Race(
-        write=write.write,
-        kind=kind,
-        kernel=kernel,
-        reader=reader,
-        start=span.start if span is not None else None,
-        done=span.done if span is not None else None,
-    )
+    start, done = (span.start, span.done) if span is not None else (None, None)
+    return Race(write=write.write, kind=kind, kernel=kernel, reader=reader, start=start, done=done)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Concurrency:
-    """What was found about the hidden writes of one schedule."""
+    """The races about the hidden writes of one schedule."""
 
     races: tuple[Race, ...] = ()
     notes: tuple[str, ...] = ()
-    """What was met and is not modelled."""
+    """Coverage notes: what is not modelled."""
 
 
 def find_concurrency(
@@ -235,7 +211,7 @@ def find_concurrency(
     thunks: ThunkSequence | None,
     command_order: CommandOrder,
 ) -> Concurrency:
-    """Races about these writes. thunks: of this module; None where there are none, or none that could be read."""
+    """Finds the races about these writes. thunks: of this module; None if there are none that can be read."""
     if not writes:
         return Concurrency()
     command_buffers: tuple[CommandBuffer, ...] = ()

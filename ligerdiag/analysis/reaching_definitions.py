@@ -1,28 +1,22 @@
-"""Which instruction makes a value, through all that only names it again, and which values are the same by their
-number.
+"""Reaching definitions of a kernel's operand along its call path, and value numbers: which operations give one value.
 
-Operations that give their operand's elements as they are, in the same number: XLA may make operand and result one value.
-
-  (1) copy, reshape, transpose, bitcast; convert to the element type that it is of.
-  (2) x * 1, 1 * x, x / 1, x + 0, 0 + x, x - 0, with a constant, broadcast or not.
-A kernel that overwrites the result then overwrites the operand, too.
-
-Twins: operations that compute the same value, as common subexpression elimination sees it.
-
-Value numbering, one pass in dependency order: two operations have one number when opcode, shape, attributes and the
-numbers of their operands are the same. Reducers and other called computations are not compared: two reductions that
-differ in nothing else count as twins. What gives its operand's elements as they are, by arithmetic (x * 1) or as one of the
-barriers that only the program as written has, is its operand.
-
-Reaching definitions of a kernel's operand along the kernel's call path (see `hlo.dataflow` for the steps).
-
+Reaching definitions (see `hlo.dataflow` for the steps):
 (1) `resolve_operand`: the one position whose value the operand is. A loop's parameter, an optimization barrier, a copy and
     what a computation returns are values of their own.
-(2) `find_origins`: the operations that make the value, of which a loop or a conditional has several. Operations that give
-    their operand's elements as they are do not count: XLA may let both share their bytes. An origin is an operation that
-    computes, or a parameter of the entry computation.
+(2) `find_origins`: the operations that make the value, of which a loop or a conditional has several. Operations of (4) do
+    not count: XLA may let both share their bytes. An origin is an operation that computes, or a parameter of the entry
+    computation.
 (3) `find_scheduled_operand`: the value that the scheduled instruction around the kernel gets, where a fusion holds the
     kernel. Inside of it the operand is an address in one of the fusion's operands, or in a slice of it.
+
+(4) `find_same_elements`: operations that give their operand's elements as they are, in the same number. XLA may make operand
+    and result one value, and a kernel that overwrites the one overwrites the other. They are copy, reshape, transpose,
+    bitcast; convert to the element type that it is of; and x * 1, 1 * x, x / 1, x + 0, 0 + x, x - 0 with a constant,
+    broadcast or not.
+(5) `number_values`: *twins* compute the same value, as common subexpression elimination sees it. One pass in dependency
+    order: two operations have one number when opcode, shape, attributes and the numbers of their operands are the same.
+    Called computations are not compared: two reductions that differ in nothing else count as twins. An operation of (4)
+    by arithmetic, or a barrier that only the program as written has, is its operand.
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,11 +37,11 @@ _PASSED = having(Trait.KEEPS_SCALAR) - {"bitcast"}
 """A bitcast may read the bits of one as those of another element type."""
 _NUMBERS = ("f32s", "f64s", "s32s", "s64s", "u32s", "u64s")
 _BYTES = {"f16s": (b"\x00\x3c", b"\x00\x00"), "bf16s": (b"\x80\x3f", b"\x00\x00")}
-"""Field to one and zero."""
+"""Field of a literal to the bytes of one and zero."""
 
 
 def find_same_elements(instruction: HloInstruction) -> HloInstruction | None:
-    """The operand whose elements the instruction gives as they are; None where it computes something."""
+    """Returns the operand whose elements the instruction gives as they are, (4); None if it computes something."""
     opcode, operands = instruction.opcode, instruction.operands
     if opcode in _FORMS and len(operands) == 1:
         return operands[0]
@@ -84,7 +78,7 @@ _IGNORED = ("name", "id", "metadata", "operand_ids", "control_predecessor_ids", 
 
 @lru_cache(maxsize=32)
 def number_values(computation: HloComputation) -> Mapping[int, int]:
-    """Instruction id to the number of its value: twins, and nothing else, have the same one."""
+    """Maps instruction ids to the number of their value, (5): twins, and nothing else, share one."""
     known: dict[tuple[bytes, tuple[int, ...]], int] = {}
     numbers: dict[int, int] = {}
     for instruction in computation.instructions:
@@ -98,7 +92,7 @@ def number_values(computation: HloComputation) -> Mapping[int, int]:
 
 
 def find_one_value(instruction: HloInstruction) -> HloInstruction | None:
-    """The operand that the instruction is to XLA; None where it is a value of its own."""
+    """Returns the operand that the instruction is to XLA; None if it is a value of its own."""
     if instruction.opcode == "opt-barrier":
         name = instruction.op_name.partition("#ld")[0].rpartition("/")[2]
         return instruction.operands[0] if name in _OURS else None
@@ -127,7 +121,7 @@ type _Node = tuple[Frames, ShapeIndex]
 
 
 def resolve_operand(module: HloModule, frames: Frames, operand: int) -> Definition:
-    """(1) for the operand of the last frame's instruction."""
+    """Finds (1) for the operand of the last frame's instruction."""
     flow = Dataflow(module, _NAMES)
     position, outer = (frames[-1].instruction.operands[operand], ()), frames[:-1]
     while (source := next(flow.list_sources(*position, _list_callers(outer)), None)) is not None:
@@ -137,7 +131,7 @@ def resolve_operand(module: HloModule, frames: Frames, operand: int) -> Definiti
 
 
 def find_origins(write: HiddenWrite) -> tuple[Frames, ...]:
-    """(2): call paths of the origins of the operand that is overwritten, each once."""
+    """Finds (2): the call paths of the origins of the operand that is overwritten, each once."""
     outer, last = write.frames[:-1], write.frames[-1]
     flow = Dataflow(write.module, _MADE_FROM)
     pending: list[_Node] = [((*outer, Frame(last.computation, write.call.operands[write.operand])), ())]
@@ -157,7 +151,7 @@ def find_origins(write: HiddenWrite) -> tuple[Frames, ...]:
 
 
 def _list_made_from(flow: Dataflow, frames: Frames, index: ShapeIndex) -> Iterator[_Node]:
-    """The step of (2), with the call paths of where it leads."""
+    """Takes one step of (2), and yields the call paths of where it leads."""
     outer, here = frames[:-1], frames[-1]
     sources = list(flow.list_sources(here.instruction, index, _list_callers(outer)))
     same = None if sources else find_same_elements(here.instruction)
@@ -171,7 +165,7 @@ def _list_made_from(flow: Dataflow, frames: Frames, index: ShapeIndex) -> Iterat
 
 
 def find_scheduled_operand(module: HloModule, frames: Frames, operand: int) -> tuple[Position, bool] | None:
-    """(3), and whether the kernel gets a slice of it only; None where the operand is no address in the fusion's operands."""
+    """Finds (3), and whether the kernel gets a slice only; None if the operand is no address in the fusion's operands."""
     flow = Dataflow(module, _ADDRESSES)
     (value, index), partial = (frames[-1].instruction.operands[operand], ()), False
     for outer in reversed(frames[:-1]):

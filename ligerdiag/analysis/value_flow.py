@@ -1,13 +1,11 @@
-"""Ways through a schedule, in memory: which value is computed from which, from a kernel or a reader to the outputs.
-
-Which value of a schedule is computed from which, in memory.
+"""The graph of a schedule's values in memory: which value is computed from which, from a kernel or a reader to the outputs.
 
 A node is a Definition, one leaf of what one scheduled instruction computes; a step is the instruction that stands for it.
 (1) Names (bitcasts, tuples, parameters of calls) are followed to the definition that they name.
 (2) A value that a loop carries is computed from what stood there before the loop and from what the body returns. The loop
     is its step, whether it is used inside or behind.
 (3) A result of a fusion is computed from the operands that its own part of the fused computation reads.
-(4) What a kernel leaves in an operand is a node of its own; who reads the operand's value behind the kernel, or in a later
+(4) What a kernel leaves in an operand is a node of its own; a reader of the operand's value behind the kernel, or in a later
     iteration of a loop around it, reads that node, too.
 (5) What runs inside of an asynchronous computation has the start as its step.
 What decides how often a loop runs, or which branch, is no source.
@@ -31,12 +29,12 @@ _STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
 
 
 def name_written(write: int, kernel: int) -> Definition:
-    """The node of what this hidden write leaves in its operand, (4). kernel: id of the kernel's step."""
+    """Returns the node of what this hidden write leaves in its operand, (4). kernel: id of the kernel's step."""
     return kernel, (-1 - write,)
 
 
 @dataclass(slots=True, eq=False)
-class ValueSources:
+class ValueFlow:
     """The graph of one schedule, computed as it is asked for. `add_write` comes before all questions."""
 
     readers: ValueReaders
@@ -45,9 +43,6 @@ class ValueSources:
     callers: Mapping[int, HloInstruction] = field(init=False)
     """Id of a computation that is run as part of the schedule to an instruction that calls it."""
     instructions: Mapping[int, HloInstruction] = field(init=False)
-    _resolved: dict[tuple[int, ShapeIndex], Definition] = field(
-        default_factory=dict[tuple[int, ShapeIndex], Definition]
-    )
     _sources: dict[Definition, tuple[Definition, ...]] = field(default_factory=dict[Definition, tuple[Definition, ...]])
     _written: dict[Definition, list[tuple[int, HloInstruction]]] = field(
         default_factory=dict[Definition, list[tuple[int, HloInstruction]]]
@@ -56,10 +51,12 @@ class ValueSources:
     _fused: dict[int, Mapping[ShapeIndex, tuple[int, ...]]] = field(
         default_factory=dict[int, Mapping[ShapeIndex, tuple[int, ...]]]
     )
+    _reached: dict[Definition, int] | None = None
+    _nodes: dict[int, list[Definition]] | None = None
+    _users: dict[Definition, list[Definition]] | None = None
 
     def __post_init__(self) -> None:
-        module = self.readers.context.optimized
-        scheduled = [c for c in module.computations.values() if c.sequence]
+        scheduled = [c for c in self.computations.values() if c.sequence]
         self.homes = {i.id: c for c in scheduled for i in c.sequence}
         self.instructions = {i.id: i for c in scheduled for i in c.sequence}
         callers: dict[int, HloInstruction] = {}
@@ -68,12 +65,16 @@ class ValueSources:
                 callers.setdefault(callee, instruction)
         self.callers = callers
 
+    @property
+    def computations(self) -> Mapping[int, HloComputation]:
+        return self.readers.context.optimized.computations
+
     def add_write(self, write: int, overwritten: Overwritten) -> None:
-        """A hidden write that is performed."""
+        """Adds a hidden write that the schedule performs."""
         self._written.setdefault(overwritten.definition, []).append((write, overwritten.kernel))
 
     def find_step(self, number: int) -> int:
-        """Id of the instruction that stands for this one, (2) and (5)."""
+        """Returns the id of the instruction that stands for this one, (2) and (5)."""
         home = self.homes.get(number)
         caller = self.callers.get(home.id) if home is not None else None
         if caller is None:
@@ -84,7 +85,7 @@ class ValueSources:
         return self.find_step(caller.id) if is_carried else number
 
     def list_loops(self, number: int) -> tuple[int, ...]:
-        """Ids of the `while` instructions around it, outermost first."""
+        """Returns the ids of the `while` instructions around it, outermost first."""
         found: list[int] = []
         home = self.homes.get(number)
         while home is not None and (caller := self.callers.get(home.id)) is not None:
@@ -94,31 +95,24 @@ class ValueSources:
         return tuple(reversed(found))
 
     def list_output_nodes(self) -> Iterator[tuple[Definition, ...]]:
-        """For each output of the program the nodes that it is, (4) included."""
+        """Yields the nodes of each output of the program, (4) included."""
         root = self.readers.context.optimized.entry.root
         for index in iterate_leaves(root.shape):
-            yield self._see(self._resolve(root, index), None)
+            yield self._see(self.readers.positions.resolve(root, index), None)
 
     def list_sources(self, node: Definition) -> tuple[Definition, ...]:
-        """What the node's value is computed from, each once."""
+        """Returns the nodes that this one is computed from, each once."""
         found = self._sources.get(node)
         if found is None:
             found = self._sources[node] = tuple(dict.fromkeys(self._find_sources(node)))
         return found
 
     def find_time(self, number: int) -> int:
-        """LogicalTime of an instruction."""
+        """Returns the LogicalTime of an instruction; -1 if it has none."""
         return self.readers.times.get(number, -1)
 
-    def _resolve(self, value: HloInstruction, index: ShapeIndex) -> Definition:
-        key = (value.id, index)
-        found = self._resolved.get(key)
-        if found is None:
-            found = self._resolved[key] = self.readers.positions.resolve(value, index)
-        return found
-
     def _see(self, definition: Definition, reader: HloInstruction | None) -> tuple[Definition, ...]:
-        """The definition, and what kernels left in its place that this reader may see; None is the program's end."""
+        """Returns the definition, and what kernels left there that this reader may see; None is the program's end."""
         if definition not in self._written:
             return (definition,)
         kernels = [(w, kernel) for w, kernel in self._written[definition] if self.is_seen(kernel, definition, reader)]
@@ -145,14 +139,13 @@ class ValueSources:
             return
         carried = self._find_carrying(instruction)
         if carried is not None:
-            body = self.readers.context.optimized.computations[carried.called_computations[0]]
-            yield self._resolve(carried.operands[0], index)
-            yield from self._see(self._resolve(body.root, index), instruction)
+            body = self.computations[carried.called_computations[0]]
+            yield self.readers.positions.resolve(carried.operands[0], index)
+            yield from self._see(self.readers.positions.resolve(body.root, index), instruction)
         elif instruction.opcode == "conditional":
             for callee in instruction.called_computations:
-                yield from self._see(
-                    self._resolve(self.readers.context.optimized.computations[callee].root, index), instruction
-                )
+                returned = self.readers.positions.resolve(self.computations[callee].root, index)
+                yield from self._see(returned, instruction)
         elif instruction.opcode == "fusion":
             operands = self._find_fused(instruction).get(index)
             yield from self._list_read(instruction, operands or range(len(instruction.operands)))
@@ -162,25 +155,24 @@ class ValueSources:
             yield from self._list_read(instruction, range(len(instruction.operands)))
 
     def _find_carrying(self, instruction: HloInstruction) -> HloInstruction | None:
-        """The loop that carries what is defined here, (2)."""
+        """Returns the loop that carries what is defined here, (2)."""
         if instruction.opcode == "while":
             return instruction
         home = self.homes[instruction.id]
         caller = self.callers.get(home.id) if instruction.opcode == "parameter" else None
         return caller if caller is not None and caller.opcode == "while" else None
 
-    def _list_read(self, reader: HloInstruction, operands: "tuple[int, ...] | range") -> Iterator[Definition]:
-        for operand in operands:
-            value = reader.operands[operand] if operand < len(reader.operands) else None
-            for index in iterate_leaves(value.shape) if value is not None else ():
-                yield from self._see(self._resolve(value, index), reader) if value is not None else ()
+    def _list_read(self, reader: HloInstruction, operands: Iterable[int]) -> Iterator[Definition]:
+        for value in [reader.operands[number] for number in operands if number < len(reader.operands)]:
+            for index in iterate_leaves(value.shape):
+                yield from self._see(self.readers.positions.resolve(value, index), reader)
 
     def _find_fused(self, fusion: HloInstruction) -> Mapping[ShapeIndex, tuple[int, ...]]:
-        """Leaf of a fusion's result to the operands that it is computed from, (3); empty where there is one leaf only."""
+        """Maps each leaf of a fusion's result to its operands, (3); empty if there is one leaf only."""
         found = self._fused.get(fusion.id)
         if found is not None:
             return found
-        computation = self.readers.context.optimized.computations[fusion.called_computations[0]]
+        computation = self.computations[fusion.called_computations[0]]
         result: dict[ShapeIndex, tuple[int, ...]] = {}
         if computation.root.opcode == "tuple":
             for number, value in enumerate(computation.root.operands):
@@ -190,28 +182,19 @@ class ValueSources:
         self._fused[fusion.id] = result
         return result
 
-
-@dataclass(slots=True, eq=False)
-class ValueFlow(ValueSources):
-    """The graph, and questions about it."""
-
-    _reached: dict[Definition, int] | None = None
-    _nodes: dict[int, list[Definition]] | None = None
-    _users: dict[Definition, list[Definition]] | None = None
-
     def find_path(
         self, starts: tuple[Definition, ...], is_target: Callable[[Definition], bool]
     ) -> tuple[Definition, ...]:
-        """A shortest way from a target to one of `starts`, both ends included; () where there is none."""
+        """Returns a shortest way from a target to one of `starts`, both included; () if there is none."""
         return find_way(starts, self.list_sources, is_target)[::-1]
 
     def name_steps(self, path: tuple[Definition, ...]) -> tuple[int, ...]:
-        """Ids of the steps on a path, neighbours that are one step once."""
+        """Returns the ids of the steps on a path, neighbours that are one step once."""
         steps = [self.find_step(number) for number, _ in path]
         return tuple([step for n, step in enumerate(steps) if n == 0 or steps[n - 1] != step])
 
     def compute_reach(self) -> Mapping[Definition, int]:
-        """Node to the outputs that are computed from it, a bit for each by its number."""
+        """Maps each node to the outputs that are computed from it, a bit for each by its number."""
         if self._reached is not None:
             return self._reached
         reached = self._reached = {}
@@ -236,7 +219,7 @@ class ValueFlow(ValueSources):
         return reached
 
     def list_nodes(self, step: int) -> tuple[Definition, ...]:
-        """The nodes of a step from which some output is computed."""
+        """Returns the nodes of a step from which some output is computed."""
         if self._nodes is None:
             self._nodes = {}
             for node in self.compute_reach():
@@ -244,7 +227,7 @@ class ValueFlow(ValueSources):
         return tuple(self._nodes.get(step, ()))
 
     def find_ways(self, starts: Iterable[Definition]) -> Mapping[Definition, Definition | None]:
-        """Each node that is computed from `starts` and reaches an output, to the one before it on a shortest way."""
+        """Maps each node between `starts` and an output to the one before it on a shortest way."""
         if self._users is None:
             self._users = {}
             for node in self.compute_reach():
@@ -267,7 +250,7 @@ class Performed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FollowedWrites:
-    """What is computed from what in a schedule, kernels included."""
+    """The graph of a schedule, and the kernels in it."""
 
     flow: ValueFlow
     performed: tuple[Performed, ...]

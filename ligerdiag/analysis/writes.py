@@ -1,4 +1,4 @@
-"""Which kernel calls write operands behind XLA's back: the hidden writes of the program as written.
+"""Hidden writes of the program as written: operands that a kernel call writes behind XLA's back.
 
 A write is hidden when the kernel's own IR writes an operand that no output of the custom call aliases. Declarations count
 for nothing else. A kernel whose effect is unknown counts as a hidden write that may or may not happen.
@@ -10,11 +10,12 @@ from typing import Final
 
 from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.dataflow import search
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 
 type EffectsOf = Callable[[HloInstruction], CallEffects]
-"""From a custom-call to what it does to its buffers."""
+"""Maps a custom-call to its effects on its buffers."""
 
 LOOPS = frozenset({"while"})
 CALLERS = having(Trait.CONTROL_FLOW, Trait.CALLEE_TAKES_OPERANDS)
@@ -54,16 +55,15 @@ class HiddenWrite:
     frames: Frames
     """Call path in the module that it was found in."""
     module: HloModule
-    """Where it was found: the program as written, or the optimized module, for a call that is nobody's."""
+    """The module of the call: the program as written, or the optimized one for a call that the program lacks."""
 
     @property
     def call(self) -> HloInstruction:
-        """The custom call."""
         return self.frames[-1].instruction
 
 
 def find_hidden_operands(call: HloInstruction, effects: CallEffects) -> tuple[int, ...]:
-    """Operands that the call writes, or may write, without an output that aliases them."""
+    """Returns the operands that the call writes, or may write, without an output that aliases them."""
     aliased = call.operand_output_aliases
     return tuple(
         number
@@ -73,7 +73,7 @@ def find_hidden_operands(call: HloInstruction, effects: CallEffects) -> tuple[in
 
 
 def find_hidden_writes(module: HloModule, effects_of: EffectsOf) -> tuple[HiddenWrite, ...]:
-    """All hidden writes in the order in which the calls are met, entry computation first."""
+    """Finds all hidden writes in the order in which the calls are met, entry computation first."""
     found: list[HiddenWrite] = []
     for frames, call in iterate_kernel_calls(module):
         effects = effects_of(call)
@@ -86,26 +86,22 @@ def find_hidden_writes(module: HloModule, effects_of: EffectsOf) -> tuple[Hidden
 
 
 def count_loops(frames: Frames) -> int:
-    """Number of loops around the last frame's instruction."""
     return sum(frame.instruction.opcode in LOOPS for frame in frames)
 
 
 def tag_path_of(module: HloModule, frames: Frames) -> TagPath:
-    """The instance's tags: those of the (not yet inlined) calls on the way, then its own."""
+    """Returns the instance's tags: those of the (not yet inlined) calls on the way, then its own."""
     return (*call_tags_of(module, frames[:-1]), *module.find_tag_path(frames[-1].instruction))
 
 
 def call_tags_of(module: HloModule, frames: Frames) -> TagPath:
-    """Tags of the (not yet inlined) calls among these frames."""
-    path: list[int] = []
-    for frame in frames:
-        if frame.instruction.opcode == "call":
-            path += module.find_tag_path(frame.instruction)
-    return tuple(path)
+    """Returns the tags of the (not yet inlined) calls among these frames."""
+    calls = [frame.instruction for frame in frames if frame.instruction.opcode == "call"]
+    return tuple([tag for call in calls for tag in module.find_tag_path(call)])
 
 
 def iterate_kernel_calls(module: HloModule) -> Iterator[tuple[Frames, HloInstruction]]:
-    """Every custom-call instance that is reachable from the entry computation, with its call path.
+    """Yields every custom-call instance that is reachable from the entry computation, with its call path.
 
     Raises ArtifactError where the paths are so many that they are no program's: calls of calls multiply.
     """
@@ -118,26 +114,22 @@ def iterate_kernel_calls(module: HloModule) -> Iterator[tuple[Frames, HloInstruc
 
 
 def _walk(module: HloModule, holds: frozenset[int], computation: HloComputation, prefix: Frames) -> Iterator[Frames]:
-    """Call paths of the custom calls in it, and further in."""
+    """Yields the call paths of the custom calls in it, and further in."""
     for instruction in computation.instructions:
         if instruction.opcode == "custom-call":
             yield (*prefix, Frame(computation, instruction))
         elif instruction.opcode in CALLERS:
             for callee in instruction.called_computations:
                 if callee in holds:
-                    yield from _walk(
-                        module, holds, module.computations[callee], (*prefix, Frame(computation, instruction))
-                    )
+                    path = (*prefix, Frame(computation, instruction))
+                    yield from _walk(module, holds, module.computations[callee], path)
 
 
 def _compute_holders(module: HloModule) -> frozenset[int]:
-    """Ids of computations that hold a custom-call, themselves or further in; callees come before callers."""
-    holders: set[int] = set()
-    for computation in module.computations.values():
-        for instruction in computation.instructions:
-            if instruction.opcode == "custom-call" or (
-                instruction.opcode in CALLERS and any(c in holders for c in instruction.called_computations)
-            ):
-                holders.add(computation.id)
-                break
-    return frozenset(holders)
+    """Returns the ids of computations that hold a custom-call, themselves or further in."""
+
+    def list_callers(number: int) -> list[int]:
+        calling = [one for one in module.callers.get(number, ()) if one.opcode in CALLERS]
+        return [module.homes[one.id].id for one in calling]
+
+    return frozenset(search([home.id for home, _ in module.iterate_custom_calls()], list_callers))

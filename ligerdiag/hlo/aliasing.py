@@ -1,28 +1,25 @@
 """Storage that values must share by XLA's rules, and whether a buffer assignment from a file obeys them.
 
-Storage that values must share, worked out from XLA's rules where there is no buffer assignment.
-
-Every value gets storage of its own, except what XLA's buffer assignment always puts together:
-  (1) what passes a value on (tuples, bitcasts, calls; see `dataflow`), and the operand, the parameters, the body's result
-      and the result of a loop; the results of a conditional's branches and its own;
+Must-alias storage. Every value gets storage of its own, except what XLA's buffer assignment always puts together:
+  (1) what passes a value on (tuples, bitcasts, calls; see `dataflow`); the operand, the parameters, the body's result and
+      the result of a loop; the results of a conditional's branches and its own;
   (2) in-place operations: dynamic-update-slice and scatter with what they update, a fusion that returns one of these with
       the parameter that it updates, all-reduce-start with its operands
       (HloDataflowAnalysis::GetInPlaceInputOutputPairs in xla/hlo/analysis/hlo_dataflow_analysis.cc);
   (3) what `output_to_operand_aliasing` of an instruction and `input_output_alias` of the module declare.
-Not known is which values XLA puts into the same bytes because it holds the one for dead when the other comes.
+Not modelled: XLA also reuses the bytes of values that are dead.
 
-Whether a buffer assignment may be believed: it comes from a file, and bytes that are missing could be those that matter.
-
-(1) The record itself: each logical buffer is assigned once, within one allocation, with its own size (`buffers`).
-(2) Each leaf of an entry parameter stands in an allocation that is that parameter's, each constant in a constant's.
-    Every position where a scheduled instruction defines a value has a slice, and the slice has the value's size. Tokens
-    have no bytes; a size that cannot be computed (packed elements) is not compared. An instruction that only passes a
-    value on has no slice of its own, but for the table of a tuple.
-(3) Positions that must share storage (see `aliasing`) have one slice.
-(4) No value is read after others have overwritten its bytes. The schedule is walked once: a definition fills its slice and
-    spoils all that overlap it, a read wants what it filled. A consumer may fill the bytes of the operand that it reads last.
-    Each branch of a conditional starts from what there was before it.
-What is not looked at is what a kernel overwrites behind XLA's back, which is the question and no fault.
+Belief. A buffer assignment comes from a file; bytes that are missing could be those that matter. It must hold that
+  (4) each logical buffer is assigned once, within one allocation, with its own size (`buffers`);
+  (5) each leaf of an entry parameter lies in that parameter's allocation, each constant in a constant's; every position
+      where a scheduled instruction defines a value has a slice of the value's size. Tokens have no bytes; a size that
+      cannot be computed (packed elements) is not compared. An instruction that only passes a value on has no slice of its
+      own, but for the table of a tuple;
+  (6) positions that must share storage have one slice;
+  (7) no value is read after others have overwritten its bytes. One walk over the schedule: a definition fills its slice and
+      spoils all that overlap it, a read wants what it filled. A consumer may fill the bytes of the operand that it reads
+      last. Each branch of a conditional starts from the state before it.
+What a kernel overwrites behind XLA's back is no fault of the buffer assignment.
 """
 
 from collections import defaultdict
@@ -30,20 +27,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ligerdiag.hlo.buffers import BufferAssignment, Slice
-from ligerdiag.hlo.dataflow import PASSED_ON, Dataflow, Position, Positions, Through
+from ligerdiag.hlo.dataflow import PASSED_ON, Dataflow, Position, Positions, Through, search
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import TOKEN, ShapeIndex, compute_byte_size, iterate_leaf_shapes, iterate_leaves
+from ligerdiag.hlo.shape import TOKEN, ShapeIndex, compute_byte_size, iterate_leaf_shapes, iterate_leaves, render_index
 
 type _Key = tuple[int, ShapeIndex]
 
-_CALLERS = having(Trait.RUNS_SCHEDULED)
+_RUNS_SCHEDULED = having(Trait.RUNS_SCHEDULED)
 _IN_PLACE = having(Trait.IN_PLACE)
 _SHARED = replace(PASSED_ON, loop_back=True)
 
 
 def build_must_alias_buffers(module: HloModule) -> BufferAssignment:
-    """A buffer assignment with one allocation for each set of values that must share storage; sizes are 1 byte."""
+    """Returns a buffer assignment with one allocation of 1 byte for each set of values that must share storage."""
     sharing = _Sharing(module)
     sharing.run()
     numbers: dict[_Key, int] = {}
@@ -66,7 +63,7 @@ def build_must_alias_buffers(module: HloModule) -> BufferAssignment:
 
 
 class _Sharing:
-    """Sets of positions that share storage, joined step by step."""
+    """Joins positions that share storage, step by step (union-find)."""
 
     def __init__(self, module: HloModule) -> None:
         self._module = module
@@ -76,7 +73,6 @@ class _Sharing:
         self.constants: list[int] = []
 
     def find(self, key: _Key) -> _Key:
-        """The set's representative."""
         root = key
         while (parent := self._parent.get(root, root)) != root:
             root = parent
@@ -85,7 +81,6 @@ class _Sharing:
         return root
 
     def run(self) -> None:
-        """Join what must be joined."""
         for computation in self._find_flow():
             for instruction in computation.instructions:
                 if instruction.opcode == "constant":
@@ -102,19 +97,17 @@ class _Sharing:
             )
 
     def _find_flow(self) -> list[HloComputation]:
-        """Computations whose values have storage: all that run in sequence, none that is fused or applied."""
-        found = {self._module.entry.id: self._module.entry}
-        pending = [self._module.entry]
-        while pending:
-            for instruction in pending.pop().instructions:
-                for callee in instruction.called_computations if instruction.opcode in _CALLERS else ():
-                    if callee not in found:
-                        found[callee] = self._module.computations[callee]
-                        pending.append(found[callee])
-        return list(found.values())
+        """Lists the computations whose values have storage: all that run in sequence, none that is fused or applied."""
+        computations = self._module.computations
+
+        def list_called(number: int) -> list[int]:
+            calling = [one for one in computations[number].instructions if one.opcode in _RUNS_SCHEDULED]
+            return [callee for one in calling for callee in one.called_computations]
+
+        return [computations[number] for number in search([self._module.entry.id], list_called)]
 
     def _place(self, instruction: HloInstruction, index: ShapeIndex) -> None:
-        """(1) for one leaf."""
+        """Joins one leaf with the positions that it passes on, (1)."""
         shared = [] if instruction.opcode == "all-reduce-start" else self._list_shared(instruction, index)
         if not shared:
             self.defined.append((instruction.id, index))
@@ -122,7 +115,7 @@ class _Sharing:
             self._join((instruction, index), position)
 
     def _list_shared(self, instruction: HloInstruction, index: ShapeIndex) -> list[Position]:
-        """What it passes on; a parameter that of its first caller, and of every loop."""
+        """Lists the positions that this one passes on; for a parameter, those of its first caller and of every loop."""
         callers = self._module.callers.get(self._module.homes[instruction.id].id, ())
         asked = [caller for caller in callers if caller is callers[0] or caller.opcode == "while"]
         return list(self._flow.list_sources(instruction, index, asked))
@@ -134,7 +127,7 @@ class _Sharing:
 
 
 def _find_in_place(module: HloModule, instruction: HloInstruction) -> Iterator[tuple[ShapeIndex, Position]]:
-    """(2) and (3): leaves of the instruction's shape with the position that shares their storage."""
+    """Yields, by (2) and (3), leaves of the instruction's shape with the position that shares their storage."""
     opcode, operands = instruction.opcode, instruction.operands
     for alias in instruction.proto.output_operand_aliasing:
         if alias.operand_index < len(operands):
@@ -162,14 +155,13 @@ def _find_fused_in_place(module: HloModule, fusion: HloInstruction) -> Iterator[
 _PASSES_ON = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT) | {"bitcast"}
 _PLACES_ONLY = having(Trait.LAUNCHES_NOTHING)
 """Opcodes that read and fill nothing when their turn comes."""
-_INNER = having(Trait.RUNS_SCHEDULED)
 _SPOILED = -1
 _MOST_STEPS = 20
 """Times that the instructions of a module may be walked over, on average; XLA gives each computation a caller of its own."""
 
 
 def find_buffer_fault(module: HloModule, buffers: BufferAssignment) -> str:
-    """Returns why the assignment is not to be believed, in one clause; "" where it holds."""
+    """Returns in one clause why the assignment cannot be believed, by (4) to (7); "" if it can."""
     return buffers.fault or _Check(module, buffers).run()
 
 
@@ -186,7 +178,8 @@ class _Check:
         self._shared_positions = Positions(module, self._shared)
         self._overlapping = _compute_overlaps(buffers)
         self._holds: dict[int, int] = {}
-        """Slice number to the set of values that fills it, by its number in `_shared`."""
+        """Slice number to the number, in `_shared`, of the set of values that fills it."""
+        self._constants = [one for one in module.instructions if one.opcode == "constant"]
         self._steps = _MOST_STEPS * module.instruction_count
 
     def run(self) -> str:
@@ -198,43 +191,35 @@ class _Check:
         return ""
 
     def _require_places(self) -> None:
-        """(2) and (3)."""
+        """Raises _Fault if (5) or (6) is broken."""
         self._require_parameters()
         self._require_definitions()
         slices: dict[int, int] = {}
-        for computation in self._module.computations.values():
-            for instruction in computation.instructions:
-                defined = self._shared.definitions.get(instruction.id)
-                if not defined:
+        for instruction in self._module.instructions:
+            defined = self._shared.definitions.get(instruction.id, ())
+            shapes = dict(iterate_leaf_shapes(instruction.shape)) if defined else {}
+            for index, group in defined:
+                shape, name = shapes[index], f"`{instruction.name}`{_render(index)}"
+                if shape.element_type == TOKEN:
                     continue
-                shapes = dict(iterate_leaf_shapes(instruction.shape))
-                for index, group in defined:
-                    shape = shapes[index]
-                    if shape.element_type == TOKEN:
-                        continue
-                    number = self._positions.find(instruction, index)
-                    if number is None:
-                        raise _Fault(f"`{instruction.name}`{_render(index)} has no place in it")
-                    size = compute_byte_size(shape)
-                    if size is not None and self._buffers.slices[number].size != size:
-                        raise _Fault(
-                            f"`{instruction.name}`{_render(index)} has {size} bytes and a place of"
-                            f" {self._buffers.slices[number].size}"
-                        )
-                    if slices.setdefault(group, number) != number:
-                        raise _Fault(f"`{instruction.name}`{_render(index)} does not share storage as it must")
+                number = self._positions.find(instruction, index)
+                if number is None:
+                    raise _Fault(f"{name} has no place in it")
+                size, given = compute_byte_size(shape), self._buffers.slices[number].size
+                if size is not None and given != size:
+                    raise _Fault(f"{name} has {size} bytes and a place of {given}")
+                if slices.setdefault(group, number) != number:
+                    raise _Fault(f"{name} does not share storage as it must")
 
     def _require_definitions(self) -> None:
-        """(2), the last sentence."""
-        for computation in self._module.computations.values():
-            for instruction in computation.instructions:
-                if instruction.opcode not in _PASSES_ON:
-                    continue
-                for index, _ in self._buffers.definitions.get(instruction.id, ()):
-                    if index or instruction.opcode != "tuple":
-                        raise _Fault(
-                            f"`{instruction.name}`{_render(index)} has a place of its own and only passes a value on"
-                        )
+        """Raises _Fault if an instruction that passes a value on has a slice of its own, (5)."""
+        for instruction in self._module.instructions:
+            if instruction.opcode not in _PASSES_ON:
+                continue
+            for index, _ in self._buffers.definitions.get(instruction.id, ()):
+                if index or instruction.opcode != "tuple":
+                    name = f"`{instruction.name}`{_render(index)}"
+                    raise _Fault(f"{name} has a place of its own and only passes a value on")
 
     def _require_parameters(self) -> None:
         entry, slices = self._module.entry, self._buffers.slices
@@ -249,21 +234,16 @@ class _Check:
                     raise _Fault(f"`{parameter.name}`{_render(index)} does not stand where the caller puts it")
         if self._buffers.parameters.keys() - own:
             raise _Fault("an allocation is said to be a parameter's and is not")
-        for computation in self._module.computations.values():
-            for constant in computation.instructions:
-                number = self._positions.find(constant, ()) if constant.opcode == "constant" else None
-                if number is not None and slices[number].allocation not in self._buffers.constants:
-                    raise _Fault(f"`{constant.name}` does not stand in a constant's allocation")
+        for constant in self._constants:
+            number = self._positions.find(constant, ())
+            if number is not None and slices[number].allocation not in self._buffers.constants:
+                raise _Fault(f"`{constant.name}` does not stand in a constant's allocation")
 
     def _walk(self) -> None:
-        """(4)."""
+        """Raises _Fault if (7) is broken."""
         entry = self._module.entry
-        for instruction in entry.parameters:
+        for instruction in (*entry.parameters, *self._constants):
             self._fill(instruction)
-        for constant in self._module.computations.values():
-            for instruction in constant.instructions:
-                if instruction.opcode == "constant":
-                    self._fill(instruction)
         self._run(entry)
         self._read(entry.root, "the program's results")
 
@@ -279,7 +259,7 @@ class _Check:
             callees = [self._module.computations[number] for number in instruction.called_computations]
             if instruction.opcode == "conditional":
                 self._run_branches(callees)
-            elif instruction.opcode in _INNER:
+            elif instruction.opcode in _RUNS_SCHEDULED:
                 for callee in reversed(callees):  # a loop's condition comes first
                     self._run(callee)
             self._fill(instruction)
@@ -314,7 +294,7 @@ class _Check:
 
 
 def _compute_overlaps(buffers: BufferAssignment) -> Mapping[int, list[int]]:
-    """Slice number to the numbers of the others that share bytes with it."""
+    """Maps each slice number to the numbers of the others that share bytes with it."""
     found: defaultdict[int, list[int]] = defaultdict(list)
     by_allocation: defaultdict[int, list[int]] = defaultdict(list)
     for number, one in enumerate(buffers.slices):
@@ -333,4 +313,4 @@ def _compute_overlaps(buffers: BufferAssignment) -> Mapping[int, list[int]]:
 
 
 def _render(index: ShapeIndex) -> str:
-    return f"{{{','.join(map(str, index))}}}" if index else ""
+    return render_index(index) if index else ""

@@ -1,24 +1,18 @@
-"""XLA's buffer assignment: which bytes of which BufferAllocation hold each value, and how much memory a program needs.
-
-How much memory a program needs on one device, by XLA's buffer assignment.
-
-The figures are those of XLA's own memory analysis (xla/pjrt/pjrt_executable.cc), which a compile for a described GPU does
-not have in every version: sizes of allocations, summed up.
-
-XLA's buffer assignment: which bytes of which BufferAllocation each value stands in.
+"""XLA's buffer assignment: the bytes of a BufferAllocation that hold each value, and how much memory a program needs.
 
 A `Slice` is one (allocation, offset, size). Values that XLA keeps in the same bytes share a slice; slices of one
-allocation may also overlap without being equal.
+allocation may also overlap without being equal. `MemoryDemand` sums up the sizes of allocations as XLA's own memory analysis
+does (xla/pjrt/pjrt_executable.cc), which a compile for a described GPU lacks in some versions.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.shape import ShapeIndex
-from ligerdiag.hlo.xla_pb2 import BufferAllocationProto, BufferAssignmentProto, LogicalBufferProto
+from ligerdiag.hlo.xla_pb2 import BufferAssignmentProto
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,22 +35,14 @@ class MemoryDemand:
 
 
 def compute_memory(proto: BufferAssignmentProto) -> MemoryDemand:
-    """The figures of a whole buffer assignment."""
-
-    def add(counts: Callable[[BufferAllocationProto], bool]) -> int:
-        return sum(one.size for one in proto.buffer_allocations if counts(one))
-
-    return MemoryDemand(
-        argument=add(lambda one: one.is_entry_computation_parameter),
-        output=add(lambda one: one.maybe_live_out),
-        temp=add(_is_temporary),
-        alias=add(lambda one: one.is_entry_computation_parameter and one.maybe_live_out),
-    )
-
-
-def _is_temporary(one: BufferAllocationProto) -> bool:
-    kept = one.is_entry_computation_parameter or one.maybe_live_out
-    return not kept and not one.is_thread_local and not one.is_constant
+    argument = output = temp = alias = 0
+    for one in proto.buffer_allocations:
+        is_argument, is_output = one.is_entry_computation_parameter, one.maybe_live_out
+        argument += one.size * is_argument
+        output += one.size * is_output
+        alias += one.size * (is_argument and is_output)
+        temp += one.size * (not (is_argument or is_output or one.is_thread_local or one.is_constant))
+    return MemoryDemand(argument=argument, output=output, temp=temp, alias=alias)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +57,6 @@ class Slice:
     """Bytes."""
 
     def overlaps(self, other: "Slice") -> bool:
-        """Whether at least one byte is shared."""
         return (
             self.allocation == other.allocation
             and self.offset < other.offset + other.size
@@ -81,7 +66,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BufferAssignment:
-    """Where XLA put every value that some instruction defines, as numbers of slices. See `positions` for aliases."""
+    """The slice number of every value that some instruction defines; `dataflow.Positions` finds those of aliases."""
 
     slices: tuple[Slice, ...]
     """All distinct slices; their position in this tuple is their number."""
@@ -94,22 +79,15 @@ class BufferAssignment:
     constants: frozenset[int] = frozenset()
     """Indices of the allocations that hold a constant, which stays as long as the program is loaded."""
     memory: MemoryDemand | None = None
-    """What the program needs; None where it is not XLA that assigned the buffers."""
+    """None where XLA did not assign the buffers."""
     fault: str = ""
-    """Why the record is not to be believed, in one clause: see `aliasing`. Empty where it holds in itself."""
+    """One clause: why the record contradicts itself, (4) of `aliasing`; empty if it does not."""
 
 
 def parse_buffer_assignment(proto: BufferAssignmentProto, module: HloModule) -> BufferAssignment:
-    """View of a BufferAssignmentProto. Raises ArtifactError when it refers to instructions that are not there."""
-    ids_by_name = {i.name: i.id for c in module.computations.values() for i in c.instructions}
+    """Returns the view of a BufferAssignmentProto. Raises ArtifactError if it names instructions that do not exist."""
+    ids_by_name = {one.name: one.id for one in module.instructions}
     known = set(ids_by_name.values())
-
-    def locate(location: LogicalBufferProto.Location) -> tuple[int, ShapeIndex]:
-        found = location.instruction_id or ids_by_name.get(location.instruction_name, 0)
-        if found not in known:
-            raise ArtifactError(f"the buffer assignment names the instruction {found}, which is not in the module")
-        return found, tuple(location.shape_index)
-
     numbers: dict[Slice, int] = {}
     slice_of_buffer: dict[int, int] = {}
     for allocation in proto.buffer_allocations:
@@ -121,13 +99,18 @@ def parse_buffer_assignment(proto: BufferAssignmentProto, module: HloModule) -> 
         number = slice_of_buffer.get(buffer.id)
         if number is None:
             continue
-        position = locate(buffer.defined_at)
-        definitions[position[0]].append((position[1], number))
+        defined = buffer.defined_at
+        instruction = defined.instruction_id or ids_by_name.get(defined.instruction_name, 0)
+        if instruction not in known:
+            raise ArtifactError(
+                f"the buffer assignment names the instruction {instruction}, which is not in the module"
+            )
+        definitions[instruction].append((tuple(defined.shape_index), number))
     slices = tuple(numbers)
     return BufferAssignment(
         slices=slices,
         definitions={key: tuple(value) for key, value in definitions.items()},
-        overlapping=_compute_overlapping(slices),
+        overlapping=_Overlaps(slices),
         parameters={
             a.index: (a.parameter_number, tuple(a.parameter_shape_index))
             for a in proto.buffer_allocations
@@ -140,7 +123,7 @@ def parse_buffer_assignment(proto: BufferAssignmentProto, module: HloModule) -> 
 
 
 def _find_fault(proto: BufferAssignmentProto, definitions: Mapping[int, list[tuple[ShapeIndex, int]]]) -> str:
-    """(1) of `aliasing`."""
+    """Returns what contradicts (4) of `aliasing`."""
     sizes = {buffer.id: buffer.size for buffer in proto.logical_buffers}
     if len(sizes) < len(proto.logical_buffers):
         return "two logical buffers have one id"
@@ -164,22 +147,19 @@ def _find_fault(proto: BufferAssignmentProto, definitions: Mapping[int, list[tup
     return ""
 
 
-def _compute_overlapping(slices: tuple[Slice, ...]) -> Mapping[int, tuple[int, ...]]:
-    """Lazily, one slice at a time: only the few slices that a kernel overwrites are ever asked for."""
-    by_allocation: defaultdict[int, list[int]] = defaultdict(list)
-    for number, slice_ in enumerate(slices):
-        by_allocation[slice_.allocation].append(number)
-    return _Overlaps(slices, by_allocation)
-
-
 class _Overlaps(dict[int, tuple[int, ...]]):
-    def __init__(self, slices: tuple[Slice, ...], by_allocation: Mapping[int, list[int]]) -> None:
+    """Slice number to all that share bytes with it, computed when asked for: kernels overwrite few slices."""
+
+    def __init__(self, slices: tuple[Slice, ...]) -> None:
         super().__init__()
         self._slices = slices
-        self._by_allocation = by_allocation
+        self._by_allocation: defaultdict[int, list[int]] = defaultdict(list)
+        for number, slice_ in enumerate(slices):
+            self._by_allocation[slice_.allocation].append(number)
 
     def __missing__(self, number: int) -> tuple[int, ...]:
         this = self._slices[number]
-        found = tuple(n for n in self._by_allocation[this.allocation] if this.overlaps(self._slices[n]))
-        self[number] = found
+        found = self[number] = tuple(
+            [n for n in self._by_allocation[this.allocation] if this.overlaps(self._slices[n])]
+        )
         return found

@@ -1,9 +1,7 @@
-"""The one data flow: where a value comes from, where it goes, and in which buffer a position lies.
-
-Data flow: where a value comes from, and who uses it.
+"""The one data flow: where a value comes from, who uses it, and in which bytes it lies.
 
 A position is an instruction and an index into its shape. One of the positions that hold a value defines it, all others
-pass it on. `Dataflow.list_sources` is the step from a position to those whose value it passes on; every walk is made of such
+pass it on. `Dataflow.list_sources` steps from a position to those whose value it passes on; every walk is made of such
 steps. Walks differ in what they look through (`Through`), and in which callers they ask:
   (1) bitcasts: the operand. barriers (opt-barrier, domain, add-dependency): the first operand.
   (2) tuples: a tuple's element, and that of a get-tuple-element.
@@ -15,11 +13,8 @@ steps. Walks differ in what they look through (`Through`), and in which callers 
       Other -start and -done pairs: operands at {0}, results at {1}, where the start does not have the shape of the done.
 The parameter of a reducer or a comparator is an element of an operand, not the operand: nothing is passed on there.
 
-Positions in memory: which slice of the buffer assignment a value stands in, whatever instruction passes it on.
-
-XLA's buffer assignment lists definitions only. A position that is none is followed (see `dataflow`) to the first that is:
-through bitcasts, barriers, tuples, calls, the first branch of a conditional, what a loop starts from, and asynchronous
-operations. Where the buffer assignment has a phi for a loop, that is a definition, and the walk ends there.
+`Positions` finds the slice of the buffer assignment in which a value lies. XLA lists definitions only; any other position is
+followed to the first that is listed. A listed phi of a loop is a definition, and the walk ends there.
 """
 
 from collections import deque
@@ -41,7 +36,7 @@ _RESULT_FIRST = having(Trait.RESULT_FIRST)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Through:
-    """What a walk looks through; everything else defines what it gives. See the numbers above."""
+    """The operations that a walk looks through, by the numbers above; every other defines its result."""
 
     bitcasts: bool = False
     barriers: bool = False
@@ -57,7 +52,7 @@ class Through:
 
 @dataclass(slots=True, eq=False)
 class Dataflow:
-    """The data flow of one module, as far as `through` says."""
+    """Follows values through one module, as far as `through` allows."""
 
     module: Final[HloModule]
     through: Final[Through]
@@ -65,9 +60,9 @@ class Dataflow:
     def list_sources(
         self, instruction: HloInstruction, index: ShapeIndex, callers: Iterable[HloInstruction] | None = None
     ) -> Iterator[Position]:
-        """The positions whose value this one passes on; none where it is defined.
+        """Lists the positions whose value this one passes on; none where it defines the value.
 
-        callers: of the instruction's computation, those to ask for a parameter's value; all of them where it is None.
+        callers: the callers of the instruction's computation to ask for a parameter's value; None asks all of them.
         """
         through, operands = self.through, instruction.operands
         match instruction.opcode:
@@ -106,7 +101,7 @@ class Dataflow:
                 pass
 
     def find_definition(self, instruction: HloInstruction, index: ShapeIndex = ()) -> Position:
-        """The position that defines the value; of several sources the first is taken."""
+        """Returns the position that defines the value; of several sources it follows the first."""
         position = instruction, index
         while (source := next(self.list_sources(*position), None)) is not None:
             position = source
@@ -115,7 +110,7 @@ class Dataflow:
     def _leave(
         self, parameter: HloInstruction, index: ShapeIndex, callers: Iterable[HloInstruction] | None
     ) -> Iterator[Position]:
-        """(4) and (5) for a parameter."""
+        """Steps from a parameter to its callers, (4) and (5)."""
         home, number = self.module.homes[parameter.id].id, parameter.proto.parameter_number
         for caller in self.module.callers.get(home, ()) if callers is None else callers:
             if caller.opcode == "while":
@@ -130,14 +125,14 @@ class Dataflow:
                 yield caller.operands[number], index
 
     def _list_carried(self, loop: HloInstruction, index: ShapeIndex) -> Iterator[Position]:
-        """(4)."""
+        """Steps through a loop, (4)."""
         if self.through.loop_entry:
             yield loop.operands[0], index
         if self.through.loop_back:
             yield self._find_root(loop), index
 
     def _list_started(self, start: HloInstruction, index: ShapeIndex) -> Iterator[Position]:
-        """(6) for a start."""
+        """Steps through a start, (6)."""
         head, rest, operands = index[:1], index[1:], start.operands
         if head == (1,) and start.called_computations:
             yield self._find_root(start), rest
@@ -155,7 +150,7 @@ class Dataflow:
 
 
 def look_through(value: HloInstruction, opcodes: frozenset[str]) -> HloInstruction:
-    """The first instruction that has none of these opcodes, along first operands and whatever the tuple index."""
+    """Returns the first instruction with another opcode, along first operands and whatever the tuple index."""
     while value.opcode in opcodes and value.operands:
         value = value.operands[0]
     return value
@@ -164,7 +159,7 @@ def look_through(value: HloInstruction, opcodes: frozenset[str]) -> HloInstructi
 def look_through_forward(
     value: HloInstruction, opcodes: frozenset[str], users: Mapping[int, tuple[HloInstruction, ...]]
 ) -> Iterator[HloInstruction]:
-    """The users of the value; in the place of one that has one of these opcodes its own users."""
+    """Lists the users of the value; replaces each user that has one of these opcodes by its own users."""
     for user in users[value.id]:
         if user.opcode in opcodes:
             yield from look_through_forward(user, opcodes, users)
@@ -173,7 +168,7 @@ def look_through_forward(
 
 
 def list_operands(instruction: HloInstruction) -> tuple[HloInstruction, ...]:
-    """The step backward that stays in one computation and looks at everything."""
+    """Steps backward within one computation, through every operation."""
     return instruction.operands
 
 
@@ -184,9 +179,9 @@ def search[Node: Hashable](
     *,
     most: int | None = None,
 ) -> Mapping[Node, Node | None]:
-    """Each node that can be reached, the nearest first, to the one before it on a shortest way; None for a start.
+    """Maps each node that can be reached, nearest first, to its predecessor on a shortest way; a start to None.
 
-    Ends with the first target, which is the last node then. most: goes no further when it knows more nodes than that.
+    Stops at the first target, which is then the last node, or when it knows more than `most` nodes.
     """
     before: dict[Node, Node | None] = {}
     for start in starts:
@@ -212,18 +207,22 @@ def find_way[Node: Hashable](
     *,
     most: int | None = None,
 ) -> tuple[Node, ...]:
-    """A shortest way from one of `starts` to a target, both included; () where there is none. most: see `search`."""
+    """Returns a shortest way from a start to a target, both included; () if there is none. most: see `search`."""
     before = search(starts, list_next, is_target, most=most)
-    way = list(before)[-1:]
-    if not way or not is_target(way[0]):
-        return ()
-    while (following := before[way[-1]]) is not None:
-        way.append(following)
+    last = list(before)[-1:]
+    return follow_back(before, last[0]) if last and is_target(last[0]) else ()
+
+
+def follow_back[Node](before: Mapping[Node, Node | None], end: Node) -> tuple[Node, ...]:
+    """Returns the way from a start to this node, by what `search` has found."""
+    way = [end]
+    while (earlier := before[way[-1]]) is not None:
+        way.append(earlier)
     return tuple(reversed(way))
 
 
 type Definition = tuple[int, ShapeIndex]
-"""Id of the instruction in whose result a value first stands, and which leaf of it."""
+"""Id of the instruction that defines a value, and the leaf of its result."""
 
 PASSED_ON = Through(
     bitcasts=True,
@@ -235,12 +234,12 @@ PASSED_ON = Through(
     arguments=True,
     asynchronous=True,
 )
-"""What shares storage with what it is made of."""
+"""All that shares storage with its source."""
 _MAX_STEPS = 100_000
 
 
 class Positions:
-    """Definitions and slice numbers by position, found on demand and kept."""
+    """Finds definitions and slice numbers by position, and keeps them."""
 
     def __init__(self, module: HloModule, buffers: BufferAssignment) -> None:
         self._flow = Dataflow(module, PASSED_ON)
@@ -250,7 +249,7 @@ class Positions:
         self._leaves: dict[int, tuple[int | None, ...]] = {}
 
     def locate(self, instruction: HloInstruction) -> tuple[int | None, ...]:
-        """Slice number of each leaf of the instruction's shape, in order; None where there is no place."""
+        """Returns the slice number of each leaf of the instruction's shape, in order; None for a leaf without a slice."""
         found = self._leaves.get(instruction.id)
         if found is None:
             defined = self._buffers.definitions.get(instruction.id, ())
@@ -262,18 +261,17 @@ class Positions:
         return found
 
     def find(self, instruction: HloInstruction, index: ShapeIndex) -> int | None:
-        """Slice number where this position stands."""
+        """Returns the slice number of this position; None if it has none."""
         return self._find_slice(*self.resolve(instruction, index))
 
     def resolve(self, instruction: HloInstruction, index: ShapeIndex) -> Definition:
-        """The definition of the value that stands at this position; where none has a slice, the end of the walk."""
+        """Returns the definition of this position's value: the first one with a slice, else the end of the walk."""
         passed: list[Definition] = []
         position: Position | None = (instruction, index)
         found: Definition = (instruction.id, index)
         while position is not None and len(passed) < _MAX_STEPS:
             found = position[0].id, position[1]
-            known = self._resolved.get(found)
-            if known is not None:
+            if (known := self._resolved.get(found)) is not None:
                 found = known
                 break
             passed.append(found)
@@ -293,7 +291,7 @@ class Positions:
 
 
 def take_unplaced_aliases(module: HloModule, buffers: BufferAssignment) -> None:
-    """Removes the declared aliases of custom calls whose two buffers stand in different bytes: (4) of `operand_aliases`."""
+    """Removes the declared aliases of custom calls whose two buffers lie in different bytes: (4) of `shape`."""
     positions = Positions(module, buffers)
     for _, call in module.iterate_custom_calls():
         entries = call.proto.output_operand_aliasing

@@ -1,18 +1,12 @@
-"""Metadata of instructions: source lines, stack frames that two modules can be compared by, and whether a module is
-tagged.
+"""Metadata of instructions: source lines, chains of stack frames that two modules can be compared by, and complete tags.
 
-Stack frames of two modules made comparable: a chain of source locations as one number.
-
-A module numbers its stack frames as it likes. What is the same for both modules is the chain behind such a number: file,
-function, line and column of the frame, then of its caller, and so on. XLA's call inliner puts the call's chain behind the
-chain of what it inlines, and gives an instruction without a frame the call's.
-
-Whether a module is tagged: by the compile worker, and from the first operation to the last.
-
-A tag is a text in an op_name, and op_names come from a file: somebody's own scope may be called like a tag, and a tag may
-have been cut off. The worker tags every operation of a program and lets no other `#` or `;` through. So a module from before
-the optimizations is tagged where each of its instructions that has a name has one tag at the end of each joined name, and
-where only such as MLIR adds (barriers, broadcasts, calls) have no name. Otherwise its tags are not used at all.
+(1) A module numbers its stack frames as it likes. What two modules have in common is the *chain* behind such a number: file,
+    function, line and column of the frame, then of its caller, and so on. XLA's call inliner puts the call's chain behind
+    the chain of what it inlines, and gives an instruction without a frame the call's.
+(2) A tag is a text in an op_name, and op_names come from a file: a user's scope may look like a tag, and a tag may have been
+    cut off. The compile worker tags every operation of a program and lets no other `#` or `;` through. So a module from
+    before the optimizations is *tagged* where each named instruction has one tag at the end of each joined name, and
+    only such as MLIR adds (barriers, broadcasts, calls) have no name. Otherwise its tags are not used at all.
 """
 
 import re
@@ -28,7 +22,7 @@ _LIBRARY = ("/site-packages/", "/dist-packages/", "/lib/python3")
 
 
 def iterate_frames(module: HloModule, instruction: HloInstruction) -> Iterator[SourceLine]:
-    """Frames from the innermost call outward; nothing when the instruction has none."""
+    """Yields the frames from the innermost call outward; none if the instruction has no source location."""
     frames = module.stack_frames
     metadata = instruction.proto.metadata
     number = metadata.stack_frame_id
@@ -42,9 +36,9 @@ def iterate_frames(module: HloModule, instruction: HloInstruction) -> Iterator[S
             return
         location = frames.file_locations[frame.file_location_id - 1]
         yield SourceLine(
-            file=_entry(frames.file_names, location.file_name_id),
+            file=_get_name(frames.file_names, location.file_name_id),
             line=location.line,
-            function=_entry(frames.function_names, location.function_name_id),
+            function=_get_name(frames.function_names, location.function_name_id),
         )
         if frame.parent_frame_id in (number, 0):
             return
@@ -52,19 +46,15 @@ def iterate_frames(module: HloModule, instruction: HloInstruction) -> Iterator[S
 
 
 def iterate_user_frames(module: HloModule, instruction: HloInstruction) -> Iterator[SourceLine]:
-    """Frames that are not in an installed package, from the innermost outward."""
+    """Yields the frames outside of installed packages, from the innermost outward."""
     for frame in iterate_frames(module, instruction):
         if not frame.file.startswith("<frozen ") and not any(part in frame.file for part in _LIBRARY):
             yield frame
 
 
 def find_user_line(module: HloModule, instruction: HloInstruction) -> SourceLine | None:
-    """The innermost frame that is not in an installed package, or None."""
+    """Returns the innermost frame outside of installed packages, or None."""
     return next(iterate_user_frames(module, instruction), None)
-
-
-def _entry(names: Sequence[str], number: int) -> str:
-    return names[number - 1] if 0 < number <= len(names) else ""
 
 
 type Chain = int
@@ -75,13 +65,13 @@ _MAX_FRAMES = 1024
 
 @dataclass(slots=True, eq=False)
 class FrameNumbers:
-    """Numbers chains; one object for all modules that are to be compared."""
+    """Numbers chains, (1); one object serves all modules that are compared."""
 
     _links: dict[tuple[object, Chain], Chain] = field(default_factory=dict[tuple[object, Chain], Chain])
     _known: dict[tuple[int, int, Chain], Chain] = field(default_factory=dict[tuple[int, int, Chain], Chain])
 
     def number(self, module: HloModule, instruction: HloInstruction, behind: Chain = 0) -> Chain:
-        """The instruction's chain, with the chain `behind` at its outer end."""
+        """Returns the instruction's chain, with the chain `behind` at its outer end."""
         metadata = instruction.proto.metadata
         if metadata.stack_frame_id:
             return self._number_frame(module, metadata.stack_frame_id, behind)
@@ -113,13 +103,8 @@ def _describe(module: HloModule, location_id: int) -> object:
     if not 0 < location_id <= len(table.file_locations):
         return ()
     location = table.file_locations[location_id - 1]
-
-    return (
-        _get_name(table.file_names, location.file_name_id),
-        _get_name(table.function_names, location.function_name_id),
-        location.line,
-        location.column,
-    )
+    file = _get_name(table.file_names, location.file_name_id)
+    return file, _get_name(table.function_names, location.function_name_id), location.line, location.column
 
 
 def _get_name(names: Sequence[str], number: int) -> str:
@@ -132,16 +117,9 @@ _UNNAMED = having(Trait.UNNAMED)
 
 
 def is_tagged(program: HloModule) -> bool:
-    """Returns whether the tags of a module from before the optimizations are complete."""
+    """Returns whether the tags of a module from before the optimizations are complete, (2)."""
     return bool(program.tags) and all(
-        _has_tag(instruction)
-        for computation in program.computations.values()
-        for instruction in computation.instructions
-        if instruction.opcode not in _UNTAGGED
+        _TAGGED.fullmatch(one.op_name) if one.op_name else one.opcode in _UNNAMED
+        for one in program.instructions
+        if one.opcode not in _UNTAGGED
     )
-
-
-def _has_tag(instruction: HloInstruction) -> bool:
-    if not instruction.op_name:
-        return instruction.opcode in _UNNAMED
-    return _TAGGED.fullmatch(instruction.op_name) is not None

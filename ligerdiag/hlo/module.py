@@ -1,16 +1,12 @@
-"""HloModule, HloComputation, HloInstruction: a typed, read-only view of XLA's protobuf, and the compile worker's tags
-in it.
+"""HloModule, HloComputation, HloInstruction: a typed, read-only view of XLA's protobuf, and the compile worker's tags in it.
 
-Tags: the unique numbers that the compile worker put on every StableHLO operation, in program order.
+All references are resolved; an instruction keeps its protobuf message for the attributes that few readers need.
 
-XLA carries them in `op_name`: `jit(f)/mul#ld17`; an operation of an inlined function reads `…#ld15/add#ld85`, outer
-call first. The path (15, 85) therefore names one operation of one call. Where a pass made one operation of two, XLA joins
-their names with a semicolon, `add#ld85;mul#ld84`: the first is the one whose value it computes. A semicolon or `#` of the
-author's own is spelled `%3B` and `%23`. Whether tags may be believed, see `metadata`.
-
-HloModule, HloComputation, HloInstruction: a typed, read-only view of XLA's protobuf, references resolved.
-
-An instruction keeps its protobuf message for the attributes that few readers need.
+Tags are the unique numbers that the compile worker puts on every StableHLO operation, in program order. XLA carries them
+in `op_name`: `jit(f)/mul#ld17`; an operation of an inlined function reads `…#ld15/add#ld85`, outer call first. The path
+(15, 85) names one operation of one call. Where a pass made one operation of two, XLA joins their names with a semicolon,
+`add#ld85;mul#ld84`: the first is the one whose value it computes. A semicolon or `#` of the author's own is spelled `%3B`
+and `%23`. `metadata` decides whether tags may be believed.
 """
 
 import re
@@ -71,8 +67,13 @@ class HloInstruction:
     """The framework's name for the operation: JAX's name stack, with our tags where the worker put them."""
 
     @property
+    def kernel(self) -> tuple[str, bytes]:
+        """Target and payload of a custom call."""
+        return self.proto.custom_call_target, self.proto.backend_config
+
+    @property
     def operand_output_aliases(self) -> Mapping[int, tuple[int, ...]]:
-        """output_to_operand_aliasing, as far as it holds (see `operand_aliases`): operand_number to the output's ShapeIndex.
+        """output_to_operand_aliasing, as far as it holds (see `shape`): operand_number to the output's ShapeIndex.
 
         An entry for a part of an operand leaves the rest of it, and is not here.
         """
@@ -126,21 +127,24 @@ class HloModule:
     """What the framework told XLA about the module."""
     tags: Mapping[int, TagPath] = field(default_factory=dict[int, TagPath])
     """Instruction id to which operation of the author it is, where that is known: read from `op_name`, or worked out
-    afterwards (see `analysis.retag`)."""
+    afterwards (see `analysis.correspondence.provenance`)."""
     invalid_aliases: list[InvalidAlias] = field(default_factory=list[InvalidAlias])
-    """What instructions declared and is no alias: it is not in their messages any more."""
+    """Declared aliases that are none; they are no longer in the messages of their instructions."""
     _orders: dict[int, tuple[HloInstruction, ...]] = field(
         init=False, default_factory=dict[int, tuple[HloInstruction, ...]]
     )
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether the entry computation has a schedule."""
         return bool(self.entry.sequence)
+
+    @cached_property
+    def instructions(self) -> tuple[HloInstruction, ...]:
+        """Instructions of all computations, fused ones included; callees before callers."""
+        return tuple([one for computation in self.computations.values() for one in computation.instructions])
 
     @property
     def instruction_count(self) -> int:
-        """Instructions of all computations, fused ones included."""
         return sum(len(c.instructions) for c in self.computations.values())
 
     @cached_property
@@ -152,18 +156,17 @@ class HloModule:
     def callers(self) -> Mapping[int, tuple[HloInstruction, ...]]:
         """Computation id to the instructions that call it, each once, callees before callers."""
         found: dict[int, list[HloInstruction]] = {}
-        for computation in self.computations.values():
-            for instruction in computation.instructions:
-                for callee in dict.fromkeys(instruction.called_computations):
-                    found.setdefault(callee, []).append(instruction)
+        for instruction in self.instructions:
+            for callee in dict.fromkeys(instruction.called_computations):
+                found.setdefault(callee, []).append(instruction)
         return {callee: tuple(callers) for callee, callers in found.items()}
 
     def find_tag_path(self, instruction: HloInstruction) -> TagPath:
-        """Which operation of the author an instruction of this module is; () when that is not known."""
+        """Returns the author's operation that an instruction of this module is; () if that is not known."""
         return self.tags.get(instruction.id, ())
 
     def sort_in_program_order(self, computation: HloComputation) -> tuple[HloInstruction, ...]:
-        """The instructions of one of its computations in the order of their tags, each after its operands."""
+        """Sorts the instructions of a computation by their tags, each after its operands."""
         found = self._orders.get(computation.id)
         if found is None:
             found = self._orders[computation.id] = self._sort(computation)
@@ -182,9 +185,11 @@ class HloModule:
             return computation.instructions
         return tuple(sorted(computation.instructions, key=lambda i: keys[i.id]))
 
-    def iterate_custom_calls(self) -> "Iterator[tuple[HloComputation, HloInstruction]]":
-        """Every custom-call with the computation that holds it, callees first."""
-        for computation in self.computations.values():
-            for instruction in computation.instructions:
-                if instruction.opcode == "custom-call":
-                    yield computation, instruction
+    def iterate_custom_calls(self) -> Iterator[tuple[HloComputation, HloInstruction]]:
+        """Yields every custom-call with the computation that holds it, callees first."""
+        return iter(self._custom_calls)
+
+    @cached_property
+    def _custom_calls(self) -> tuple[tuple[HloComputation, HloInstruction], ...]:
+        computations = self.computations.values()
+        return tuple([(home, one) for home in computations for one in home.instructions if one.opcode == "custom-call"])

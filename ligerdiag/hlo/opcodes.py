@@ -1,4 +1,4 @@
-"""The opcodes that XLA has, and what each of them is: the one place that says it.
+"""The trait table: XLA's opcodes, and the traits of each.
 
 Spelled as XLA spells them (xla/hlo/ir/hlo_opcode.h). XLA refuses a module with any other. So does the parser: an instruction
 of which nothing is known would else count as one that only reads, a `Custom-Call` as no kernel.
@@ -13,7 +13,7 @@ from enum import Flag, auto
 
 
 class Trait(Flag):
-    """What an opcode is, each told in a line."""
+    """Traits of opcodes."""
 
     # where a value stands
     FORWARDS = auto()

@@ -1,7 +1,7 @@
-"""Makes the HLO view from bytes and trusts nothing: every reference is checked, every failure is an ArtifactError."""
+"""Makes the HLO view from bytes and trusts nothing: it checks every reference and raises ArtifactError."""
 
 import gc
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from sys import intern
@@ -22,10 +22,10 @@ _FROZEN_AT_START = 1000
 
 @contextmanager
 def pause_collector(*, keep: bool = False) -> Generator[None]:
-    """The views hold many small objects that stay: looking through them again and again for cycles doubles the time.
+    """Pauses the garbage collector: views hold many small objects that stay, and looking for cycles doubles the time.
 
-    keep: what is made meanwhile will stay, and goes to the collector's oldest generation without being looked through,
-    unless somebody has frozen objects, who would not want them thawed.
+    keep: moves what is made meanwhile to the collector's oldest generation unsearched, unless the caller has frozen objects,
+    which this would thaw.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -54,11 +54,7 @@ def parse_hlo(data: bytes) -> tuple[HloModule, BufferAssignment | None]:
     Raises:
         ArtifactError: the bytes are no HloProto, or its references do not resolve.
     """
-    proto = HloProto()
-    try:
-        proto.ParseFromString(data)
-    except DecodeError as error:
-        raise _describe_decoding(error, "HloProto") from error
+    proto = _decode(HloProto(), data)
     if not proto.hlo_module.computations:
         raise ArtifactError("holds no HLO module (expected an HloProto, as `--xla_dump_hlo_as_proto` writes it)")
     module = parse_module(proto.hlo_module)
@@ -69,19 +65,20 @@ def parse_hlo(data: bytes) -> tuple[HloModule, BufferAssignment | None]:
 
 def parse_hlo_module(data: bytes) -> HloModule:
     """Parse a serialized HloModuleProto, without what an HloProto has around it; raises ArtifactError as `parse_hlo`."""
-    proto = HloModuleProto()
-    try:
-        proto.ParseFromString(data)
-    except DecodeError as error:
-        raise _describe_decoding(error, "HloModuleProto") from error
+    proto = _decode(HloModuleProto(), data)
     if not proto.computations:
         raise ArtifactError("holds no HLO module")
     return parse_module(proto)
 
 
-def _describe_decoding(error: DecodeError, message: str) -> ArtifactError | MemoryError:
-    """What to raise for it: protobuf tells of memory that it did not get in the same way as of bytes that are no message."""
-    return MemoryError() if "alloc" in str(error) else ArtifactError(f"truncated or not an {message}")
+def _decode[Message: (HloProto, HloModuleProto)](message: Message, data: bytes) -> Message:
+    """Fills the message. Raises MemoryError or ArtifactError: protobuf reports both by one exception."""
+    try:
+        message.ParseFromString(data)
+    except DecodeError as error:
+        what = type(message).__name__
+        raise MemoryError if "alloc" in str(error) else ArtifactError(f"truncated or not an {what}") from error
+    return message
 
 
 def parse_module(proto: HloModuleProto) -> HloModule:
@@ -95,7 +92,9 @@ def parse_module(proto: HloModuleProto) -> HloModule:
     for computation_proto in proto.computations:
         order = sequences[computation_proto.id].instruction_ids if computation_proto.id in sequences else ()
         computation = _parse_computation(computation_proto, tuple(order), computations, tags)
-        invalid_aliases += _take_invalid_aliases(computation)
+        for one in computation.instructions:
+            if one.opcode in _ALIASING and one.proto.output_operand_aliasing:
+                invalid_aliases += take_invalid_aliases(one.proto, [operand.shape for operand in one.operands])
         if computations.setdefault(computation.id, computation) is not computation:
             raise ArtifactError(f"two computations have the id {computation.id}")
         ids.update([instruction.id for instruction in computation.instructions])
@@ -116,12 +115,6 @@ def parse_module(proto: HloModuleProto) -> HloModule:
         tags=tags,
         invalid_aliases=invalid_aliases,
     )
-
-
-def _take_invalid_aliases(computation: HloComputation) -> Iterator[InvalidAlias]:
-    for instruction in computation.instructions:
-        if instruction.opcode in _ALIASING and instruction.proto.output_operand_aliasing:
-            yield from take_invalid_aliases(instruction.proto, [operand.shape for operand in instruction.operands])
 
 
 _ALIASING = having(Trait.DECLARES_ALIASES)
@@ -213,6 +206,5 @@ def require_same_operands(program: HloModule, optimized: HloModule) -> None:
 def _count_operands(module: HloModule) -> Mapping[tuple[str, bytes], set[int]]:
     found: dict[tuple[str, bytes], set[int]] = {}
     for _, call in module.iterate_custom_calls():
-        key = (call.proto.custom_call_target, call.proto.backend_config)
-        found.setdefault(key, set()).add(len(call.operands))
+        found.setdefault(call.kernel, set()).add(len(call.operands))
     return found

@@ -1,19 +1,17 @@
 """Shapes with their leaves (XLA's ShapeIndex), and which output of an instruction shares the buffer of which operand.
 
-Which output of an instruction shares the buffer of which operand, as far as XLA would accept that it says so.
-
 `output_to_operand_aliasing` comes from a file. An entry counts when, as XLA's verifier (hlo_verifier.cc) wants it:
   (1) the operand exists, and both ShapeIndices stand for a part of its shape and of the result's;
   (2) both parts have the same element type and dimensions; what has no shape of an array is no buffer;
   (3) no other entry names the same output or the same operand;
 and, in a module with a buffer assignment, when
-  (4) both really stand in the same bytes.
+  (4) both lie in the same bytes.
 Any other entry is no alias: what the kernel writes there stays a hidden write.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -42,16 +40,13 @@ def is_tuple(shape: ShapeProto) -> bool:
 
 
 def iterate_leaves(shape: ShapeProto, prefix: ShapeIndex = ()) -> Iterator[ShapeIndex]:
-    """The ShapeIndex of every array, token or opaque leaf, in order."""
-    if not is_tuple(shape):
-        yield prefix
-        return
-    for index, child in enumerate(shape.tuple_shapes):
-        yield from iterate_leaves(child, (*prefix, index))
+    """Yields the ShapeIndex of every array, token or opaque leaf, in order."""
+    for index, _ in iterate_leaf_shapes(shape, prefix):
+        yield index
 
 
 def iterate_leaf_shapes(shape: ShapeProto, prefix: ShapeIndex = ()) -> Iterator[tuple[ShapeIndex, ShapeProto]]:
-    """As `iterate_leaves`, each with its shape."""
+    """Yields the ShapeIndex and the shape of every leaf, in order."""
     if not is_tuple(shape):
         yield prefix, shape
         return
@@ -60,12 +55,11 @@ def iterate_leaf_shapes(shape: ShapeProto, prefix: ShapeIndex = ()) -> Iterator[
 
 
 def count_elements(shape: ShapeProto) -> int:
-    """Elements of an array shape."""
     return prod(shape.dimensions)
 
 
 def compute_byte_size(shape: ShapeProto) -> int | None:
-    """Bytes of a dense array; None for a tuple, a token, and types whose elements are packed or not known."""
+    """Returns the bytes of a dense array; None for a tuple, a token, and types with packed or unknown elements."""
     match = _ELEMENT_BITS.search(DTYPE_NAMES.get(shape.element_type, ""))
     if shape.element_type == _PRED:
         return count_elements(shape)
@@ -110,7 +104,7 @@ def take_invalid_aliases(proto: HloInstructionProto, operands: list[ShapeProto])
             del proto.output_operand_aliasing[number]
 
 
-def render_index(index: ShapeIndex) -> str:
+def render_index(index: Sequence[int]) -> str:
     """`{0,1}`, as XLA writes it."""
     return f"{{{','.join(map(str, index))}}}"
 

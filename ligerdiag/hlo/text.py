@@ -1,24 +1,21 @@
 """A module as text: in the form of XLA's own for people, and as lines that are the same for the same program.
 
-The structure of a module as lines of text: two modules with the same lines are the same program to XLA.
+`fingerprint_lines` renders the structure; two modules with the same lines are the same program to XLA.
+  (1) A line is an instruction: opcode, shape with layout, operands, control predecessors, called computations and
+      attributes. Instructions and computations have numbers in the place of names and ids: computations in the order in
+      which they are first called, the entry first; instructions in the order of the schedule where there is one, else depth
+      first from the root, operands in order, and after that what the root does not need.
+  (2) Names, ids, metadata and frontend attributes that name something are left out; so is, of a backend config, what XLA
+      estimates (`_ESTIMATES`). A config that is not JSON, such as a kernel's payload, stands by its sha256.
+  (3) Not seen: shardings of instructions, and what the view of the protobuf skips (`xla.proto`).
 
-1. A line is an instruction: opcode, shape with layout, operands, control predecessors, called computations and attributes.
-   Instructions and computations have numbers in the place of names and ids: computations in the order in which they are
-   first called, the entry first; instructions in the order of the schedule where there is one, else depth first from the
-   root, operands in order, and after that what the root does not need.
-2. Names, ids, metadata and frontend attributes that name something are left out; so is, of a backend config, what XLA
-   estimates (`_ESTIMATES`). A config that is not JSON, such as a kernel's payload, stands by its sha256.
-3. Not seen: shardings of instructions, and what the view of the protobuf skips (`xla.proto`).
-
-A module as HLO text, in the form of XLA's own, for people to read.
-
-Left out are metadata, backend configs, large constants and the rarer attributes: the text says what is computed from what,
-and is no input for XLA.
+`HloText` renders what is computed from what, and is no input for XLA: it leaves out metadata, backend configs, large
+constants and the rarer attributes.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, cast
@@ -27,7 +24,7 @@ from google.protobuf import text_format
 
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import count_elements, is_tuple, render_shape
+from ligerdiag.hlo.shape import count_elements, is_tuple, render_index, render_shape
 from ligerdiag.hlo.xla_pb2 import HloInstructionProto, LiteralProto, ShapeProto
 
 _SAID_OTHERWISE = (
@@ -53,7 +50,7 @@ class StructureLine:
 
 
 def compute_fingerprint(module: HloModule, *, payloads: bool = True) -> str:
-    """sha256 of the module's structure; `payloads` as for `fingerprint_lines`."""
+    """Returns the sha256 of the module's structure; `payloads` as for `fingerprint_lines`."""
     digest = sha256()
     for line in fingerprint_lines(module, payloads=payloads):
         digest.update(line.text.encode())
@@ -62,7 +59,7 @@ def compute_fingerprint(module: HloModule, *, payloads: bool = True) -> str:
 
 
 def fingerprint_lines(module: HloModule, *, payloads: bool = True) -> tuple[StructureLine, ...]:
-    """The module's structure, the entry computation first.
+    """Renders the module's structure, the entry computation first.
 
     payloads: whether a backend config that is not JSON counts: a kernel's holds code for one GPU.
     """
@@ -150,7 +147,7 @@ def _render_attributes(proto: HloInstructionProto, payloads: bool) -> Iterator[s
 
 
 def _render_config(config: bytes) -> str | None:
-    """The JSON without estimates; None when it is none."""
+    """Renders the JSON without estimates; None if it is no JSON."""
     try:
         value: Any = json.loads(config)
     except ValueError:
@@ -190,11 +187,17 @@ class HloText:
     _shapes: dict[bytes, str] = field(default_factory=dict[bytes, str])
     """Serialized shape to text: a module has many values of few shapes."""
     _names: Mapping[int, str] | None = None
-    """Of the computation that is rendered: instruction id to name, for control predecessors."""
+    """Instruction id to name, for control predecessors."""
 
     def render_instruction(self, instruction: HloInstruction) -> str:
         """One line, such as `%a = f32[4,8]{1,0} fusion(%b, %c), kind=kLoop, calls=%fused_computation`."""
-        operands = self._render_operands(instruction)
+        match instruction.opcode:
+            case "parameter":
+                operands = str(instruction.proto.parameter_number)
+            case "constant":
+                operands = _render_literal(instruction.proto.literal)
+            case _:
+                operands = ", ".join(["%" + operand.name for operand in instruction.operands])
         attributes = "".join([f", {one}" for one in self._list_attributes(instruction)])
         shape = self._render_shape(instruction.shape)
         return _clean(f"%{instruction.name} = {shape} {instruction.opcode}({operands}){attributes}")
@@ -211,7 +214,7 @@ class HloText:
         yield 0, "}"
 
     def render_module(self) -> Iterator[tuple[int, str]]:
-        """The same for all computations, callees first, an empty line between two of them."""
+        """Yields the lines of all computations, callees first, an empty line between two of them."""
         yield 0, _clean(f"HloModule {self.module.name}")
         for computation in self.module.computations.values():
             yield 0, ""
@@ -221,17 +224,8 @@ class HloText:
         key = shape.SerializeToString()
         found = self._shapes.get(key)
         if found is None:
-            found = self._shapes[key] = _render_shape_with_layout(shape)
+            found = self._shapes[key] = render_shape_with_layout(shape)
         return found
-
-    def _render_operands(self, instruction: HloInstruction) -> str:
-        match instruction.opcode:
-            case "parameter":
-                return str(instruction.proto.parameter_number)
-            case "constant":
-                return _render_literal(instruction.proto.literal)
-            case _:
-                return ", ".join(["%" + operand.name for operand in instruction.operands])
 
     def _list_attributes(self, instruction: HloInstruction) -> Iterator[str]:
         proto, opcode = instruction.proto, instruction.opcode
@@ -243,16 +237,17 @@ class HloText:
         if opcode == "custom-call":
             yield f'custom_call_target="{proto.custom_call_target}"'
         if proto.dimensions:
-            yield f"dimensions={_braces(proto.dimensions)}"
+            yield f"dimensions={render_index(proto.dimensions)}"
         if proto.output_operand_aliasing:
             aliases = [
-                f"{_braces(a.output_shape_index)}: ({a.operand_index}, {_braces(a.operand_shape_index)})"
+                f"{render_index(a.output_shape_index)}: ({a.operand_index}, {render_index(a.operand_shape_index)})"
                 for a in proto.output_operand_aliasing
             ]
             yield f"output_to_operand_aliasing={{{', '.join(aliases)}}}"
         if instruction.control_predecessors:
-            names = self._find_names()
-            before = [f"%{names.get(one, one)}" for one in instruction.control_predecessors]
+            if self._names is None:
+                self._names = {one.id: one.name for one in self.module.instructions}
+            before = [f"%{self._names.get(one, one)}" for one in instruction.control_predecessors]
             yield f"control-predecessors={{{', '.join(before)}}}"
 
     def _list_callees(self, instruction: HloInstruction) -> Iterator[str]:
@@ -264,39 +259,18 @@ class HloText:
         else:
             yield f"{'calls' if instruction.opcode in _CALLS else 'to_apply'}={names[0]}"
 
-    def _find_names(self) -> Mapping[int, str]:
-        if self._names is None:
-            self._names = {i.id: i.name for c in self.module.computations.values() for i in c.instructions}
-        return self._names
-
-
-def _render_shape_with_layout(shape: ShapeProto) -> str:
-    if is_tuple(shape):
-        return f"({', '.join([_render_shape_with_layout(child) for child in shape.tuple_shapes])})"
-    space = f"S({shape.layout.memory_space})" if shape.layout.memory_space else ""
-    layout = ",".join(map(str, shape.layout.minor_to_major))
-    if space:
-        return f"{render_shape(shape)}{{{layout}:{space}}}"
-    return f"{render_shape(shape)}{{{layout}}}" if layout else render_shape(shape)
-
 
 def _render_literal(literal: LiteralProto) -> str:
-    """The value of a scalar; `{...}` for anything larger, and for types that are kept as bytes."""
+    """Renders a scalar; `{...}` for anything larger, and for types that are kept as bytes."""
     if is_tuple(literal.shape) or count_elements(literal.shape) != 1:
         return "{...}"
     if literal.preds:
         return "true" if literal.preds[0] else "false"
-    for values in (literal.s32s, literal.s64s, literal.u32s, literal.u64s):
-        if values:
-            return str(values[0])
-    for values in (literal.f32s, literal.f64s):
-        if values:
-            return f"{values[0]:g}"
-    return "{...}"
-
-
-def _braces(numbers: Sequence[int]) -> str:
-    return f"{{{','.join(map(str, numbers))}}}"
+    whole = literal.s32s or literal.s64s or literal.u32s or literal.u64s
+    if whole:
+        return str(whole[0])
+    real = literal.f32s or literal.f64s
+    return f"{real[0]:g}" if real else "{...}"
 
 
 def _render_slice(proto: HloInstructionProto) -> str:
@@ -314,7 +288,7 @@ def _render_dot(proto: HloInstructionProto) -> str:
         "rhs_batch_dims": numbers.rhs_batch_dimensions,
         "rhs_contracting_dims": numbers.rhs_contracting_dimensions,
     }
-    return ", ".join([f"{name}={_braces(values)}" for name, values in parts.items() if values])
+    return ", ".join([f"{name}={render_index(values)}" for name, values in parts.items() if values])
 
 
 _ATTRIBUTES: Mapping[str, Callable[[HloInstructionProto], str]] = {
@@ -322,13 +296,13 @@ _ATTRIBUTES: Mapping[str, Callable[[HloInstructionProto], str]] = {
     "get-tuple-element": lambda proto: f"index={proto.tuple_index}",
     "compare": lambda proto: f"direction={proto.comparison_direction}",
     "slice": _render_slice,
-    "dynamic-slice": lambda proto: f"dynamic_slice_sizes={_braces(proto.dynamic_slice_sizes)}",
+    "dynamic-slice": lambda proto: f"dynamic_slice_sizes={render_index(proto.dynamic_slice_sizes)}",
     "dot": _render_dot,
 }
 
 
 def _clean(line: str) -> str:
-    """Without control characters, which names from a file may hold, and cut where it is no line for people any more."""
+    """Drops control characters, which names from a file may hold, and cuts a line that is too long for people."""
     if len(line) > _MOST_CHARACTERS:
         line = line[:_MOST_CHARACTERS] + " ..."
     if line.isprintable():

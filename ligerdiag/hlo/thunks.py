@@ -1,10 +1,8 @@
-"""Thunks: what is launched, on which stream, inside of which command buffer, and in which order that runs its
-commands.
+"""Thunks: what XLA launches, on which stream, in which command buffer, and in which order that runs its commands.
 
-The thunk sequence that XLA dumps as text: what is launched, on which stream, and inside of which command buffer.
-
-A line is a thunk: its id, its kind, in brackets the nearest thunks before and after it that it must not be swapped with, by
-the buffers that they declare, and what the kind has to say. What is indented further runs inside of it:
+XLA dumps a thunk sequence as text. A line is a thunk: its id, its kind, in brackets the nearest thunks before and after it
+that it must not be swapped with, by the buffers that they declare, and what the kind has to say. What is indented further
+runs inside of it:
 
     000: kCommandBuffer [source | sink]
         001: kCustomKernel [source       | next=002 (1)] gemm_fusion_dot_3 grid: [4, 1, 1] threads: [64, 1, 1] ...
@@ -22,12 +20,12 @@ the buffers that they declare, and what the kind has to say. What is indented fu
 (3) XLA before 2025 wrote a kind and a tab, no id, and not always what runs inside of a thunk: command buffers were
     computations of the module then.
 
-In which order a command buffer runs its commands, from XLA's flags.
+XLA's flags set the order in which a command buffer runs its commands:
 
-(1) `xla_gpu_command_buffer_scheduling_mode`: SERIALIZE and LHS, which is the default, keep the order of the schedule, async
+(4) `xla_gpu_command_buffer_scheduling_mode`: SERIALIZE and LHS, which is the default, keep the order of the schedule, async
     spans apart. CONCURRENT and CONCURRENT_REGIONS keep the order of two commands only where the buffers that they *declare*
     conflict, or a control edge says so (CreateCommandOperations in xla/backends/gpu/runtime/command_executor.cc).
-(2) Before, `xla_gpu_graph_enable_concurrent_region` stood for CONCURRENT, and was false.
+(5) Before, `xla_gpu_graph_enable_concurrent_region` stood for CONCURRENT, and was false.
 """
 
 import re
@@ -47,7 +45,7 @@ _EMPTY = re.compile(r"^ *No thunks\.", re.ASCII)
 """What stands for a branch that runs nothing; XLA writes no end of line behind it."""
 _STREAM = re.compile(r"\bstream=(\w+(?:\[\d+\])?)", re.ASCII)
 _LARGEST = 64 << 20
-"""Bytes; a text above it is no thunk sequence that anybody ran."""
+"""Bytes; no thunk sequence of a real program is larger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -79,7 +77,7 @@ class ThunkSequence:
     """Whether the text says all that runs inside of a thunk, see (3)."""
 
     def walk(self) -> Iterator[Thunk]:
-        """Every thunk, a nested one after the one that it is nested in."""
+        """Yields every thunk, a nested one after the one around it."""
         for thunk in self.thunks:
             yield thunk
             for _, sequence in thunk.nested:
@@ -98,7 +96,7 @@ class _Line:
 
 
 def parse_thunks(text: str) -> ThunkSequence:
-    """The thunk sequence of a dump. Raises ArtifactError at the first line that is of another form."""
+    """Parses the thunk sequence of a dump. Raises ArtifactError at the first line of another form."""
     if len(text) > _LARGEST:
         raise ArtifactError(f"the thunk sequence has {len(text)} characters, more than {_LARGEST}")
     root: list[_Line] = []
@@ -157,19 +155,13 @@ class CommandOrder(Enum):
     UNKNOWN = "unknown"
 
 
-_MODES = {
-    "SERIALIZE": CommandOrder.SCHEDULE,
-    "0": CommandOrder.SCHEDULE,
-    "LHS": CommandOrder.SCHEDULE,
-    "2": CommandOrder.SCHEDULE,
-    "CONCURRENT": CommandOrder.DECLARED,
-    "1": CommandOrder.DECLARED,
-    "CONCURRENT_REGIONS": CommandOrder.DECLARED,
-}
+_MODES = dict.fromkeys(("SERIALIZE", "0", "LHS", "2"), CommandOrder.SCHEDULE) | dict.fromkeys(
+    ("CONCURRENT", "1", "CONCURRENT_REGIONS"), CommandOrder.DECLARED
+)
 
 
 def parse_command_order(flags: str) -> CommandOrder:
-    """From flags in any form: `--name=value`, `name: value` of a dump's debug options, JSON. The last one counts."""
+    """Parses flags of any form: `--name=value`, `name: value` of a dump's debug options, JSON. The last one counts."""
     modes = _MODE.findall(flags)
     if modes:
         return _MODES.get(modes[-1].upper(), CommandOrder.UNKNOWN)

@@ -34,7 +34,7 @@ _NEARNESS = 0.7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What all rules say of one module."""
+    """The findings of all rules about one module."""
 
     findings: tuple[Finding, ...]
     """In the order of the rules."""
@@ -43,7 +43,7 @@ class Answers:
 
 
 def get_rule(id_or_name: str) -> Rule:
-    """The rule `LD001` or `stale-read`, in any case. Raises InputError that names the nearest, or all where none is near."""
+    """Returns the rule `LD001` or `stale-read`, in any case. Raises InputError that names the nearest ones, or all."""
     wanted = id_or_name.lower()
     for rule in RULES:
         if wanted in (rule.id.lower(), rule.name):
@@ -57,7 +57,7 @@ def get_rule(id_or_name: str) -> Rule:
 
 
 def _find_near(wanted: str) -> tuple[Rule, ...]:
-    """Rules with that in their name, number in their id, or else a name or id that is nearly that."""
+    """Returns the rules with this number in their id or text in their name, else those with a similar name."""
     if not wanted:
         return ()
     digits = re.fullmatch(r"(?:ld)?-?0*(\d+)", wanted)
@@ -74,12 +74,12 @@ def _find_near(wanted: str) -> tuple[Rule, ...]:
 
 
 def check_all(context: Context) -> Answers:
-    """Findings of every rule from the program alone."""
+    """Asks every rule for its findings from the program alone."""
     return _ask_all(lambda rule: rule.check(context), lambda rule: ())
 
 
 def check_measured(measured: Measured) -> Answers:
-    """The complete list of findings once there are numbers.
+    """Asks every rule for its complete list of findings once there are numbers.
 
     A static finding of a rule that numbers say nothing about stays as it is; so does one of a rule that fails on them.
     """
@@ -91,7 +91,7 @@ def check_measured(measured: Measured) -> Answers:
 
 
 def _ask_all(ask: Callable[[Rule], Iterable[Finding]], fall_back: Callable[[Rule], Iterable[Finding]]) -> Answers:
-    """A rule that raises costs itself alone; with LIGERDIAG_DEBUG it is raised. Bounds on time and memory are not caught."""
+    """Asks every rule. A rule that raises fails alone; with LIGERDIAG_DEBUG, and at bounds of time or memory, it raises."""
     findings: list[Finding] = []
     failures: list[RuleFailure] = []
     for rule in RULES:
@@ -108,7 +108,7 @@ def _ask_all(ask: Callable[[Rule], Iterable[Finding]], fall_back: Callable[[Rule
 
 
 def find_unsettled(*, replayed: bool, ran: bool) -> frozenset[str]:
-    """Ids of the rules that may not have had their say: without a replay, without a run on a device.
+    """Returns the ids of the rules that lack evidence: without a replay, without a run on a device.
 
     Nor is a drift ever settled: no case can expect one, and what allows one may be needed with the next baseline.
     """

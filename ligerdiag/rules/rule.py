@@ -1,9 +1,7 @@
-"""A rule: its id, its page, its examples and its check; the numbers that a rule may look at; the kernel of all
-examples.
+"""A rule: its id, its page, its examples and its check, and the numbers that a rule may look at.
 
-The examples of the rules: whole case files, each a test and a piece of documentation.
-
-They share one kernel: it returns each row's sum and doubles the row in place.
+Examples are whole case files, each a test and a piece of documentation. They share one kernel: it returns each row's sum and
+doubles the row in place.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,11 +30,9 @@ class Measured:
 
     @property
     def numbers(self) -> Replay | None:
-        """The replay, if it was done."""
         return self.replay if self.replay is not None and self.replay.state is ReplayState.DONE else None
 
     def findings_of(self, rule: str) -> Iterator[Finding]:
-        """The static findings of one rule."""
         return (finding for finding in self.findings if finding.rule == rule)
 
 
@@ -45,8 +41,13 @@ def render_error(error: float) -> str:
     return f"{error:.1e}"
 
 
+def render_difference(name: str, error: float, other: str, tolerance: float) -> str:
+    """Says how far an output is from another computation of it, and how far rounding alone would take it."""
+    return f"`{name}` differs by {error:.1e} from {other}, rounding explains {tolerance:.1e}"
+
+
 class Settled(Enum):
-    """What it takes to say for certain that a rule fires, or does not."""
+    """The evidence that decides whether a rule fires."""
 
     STATICALLY = "statically"
     BY_REPLAY = "by replay"
@@ -113,7 +114,7 @@ class Rule:
 
 
 def check_nothing(context: Context) -> Iterable[Finding]:
-    """The `check` of a rule that only numbers can tell."""
+    """The `check` of a rule that needs numbers."""
     del context
     return ()
 
@@ -164,11 +165,15 @@ def sum_and_double_declared(x):
 """
 
 
-ALIASED = Example(
+def make_example(*, about: str, code: str, declared: bool = False, target: str = "h100") -> Example:
+    """Returns an example that calls the shared kernel. declared: also one that declares what it overwrites."""
+    return Example(about=about, code=KERNEL + (ALIASED_CALL if declared else "") + code, target=target)
+
+
+ALIASED = make_example(
     about="The doubled rows are a declared output, and that output is what is read.",
-    code=KERNEL
-    + ALIASED_CALL
-    + """\
+    declared=True,
+    code="""\
 def step(x, w):
     h = x @ w
     doubled, sums = sum_and_double_declared(h)

@@ -1,10 +1,8 @@
-"""Sentences that several rules share, in the form of the findings, and the patch of the kernel call that a remedy
-proposes.
+"""Words that several rules share: sentences, places, and the patch that a remedy proposes.
 
-Makes a patch of a kernel call's line, so that XLA knows what the call overwrites.
-
-jax-triton before 0.4 aliases an output, which is a pointer parameter of the kernel after those of the other outputs;
-since 0.4 a Ref is passed, and the kernel stays as it is. If the call cannot be read, there is no patch.
+A patch changes the line of a kernel call, so that XLA knows what the call overwrites. jax-triton before 0.4 aliases an
+output, which is a pointer parameter of the kernel behind those of the other outputs; since 0.4 the call takes a Ref, and
+the kernel stays as it is. A call that cannot be read gets no patch.
 """
 
 import ast
@@ -24,6 +22,7 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaves, render_shape
 from ligerdiag.model.findings import CallPlace, ReadPlace, SourceLine
 from ligerdiag.source_text import load_source_lines
+from ligerdiag.text import join_words
 
 _PLACES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 _MAX_PATH = 256
@@ -43,18 +42,18 @@ def name_outputs(names: Sequence[str]) -> str:
     return f"{', '.join(quoted[:-1])} and {quoted[-1]}"
 
 
-def conjugate(names: Sequence[str], singular: str, plural: str) -> str:
-    """The verb that goes with this many outputs."""
-    return plural if len(names) > 1 else singular
+def begin_sentence(names: Sequence[str], singular: str, plural: str) -> str:
+    """`a` is, `a` and `b` are."""
+    return f"{name_outputs(names)} {plural if len(names) > 1 else singular}"
 
 
 def find_producer(value: HloInstruction) -> HloInstruction:
-    """The instruction that computes this value: behind bitcasts and tuple elements."""
+    """Returns the instruction that computes this value: behind bitcasts and tuple elements."""
     return look_through(value, _PLACES)
 
 
 def describe_write(context: Context, write: HiddenWrite) -> tuple[str, str]:
-    """Evidence line: which call overwrites what, and when."""
+    """Returns the evidence line about the call that overwrites, its operand and its time."""
     call = context.optimized_call(write)
     if call is None:
         return "write", f"%{write.call.name} of the program as written overwrites operand {write.operand}"
@@ -67,7 +66,7 @@ def describe_write(context: Context, write: HiddenWrite) -> tuple[str, str]:
 
 
 def locate_call(context: Context, write: HiddenWrite) -> CallPlace:
-    """Where the author calls the kernel, and where the kernel writes the operand."""
+    """Returns the line that calls the kernel, and the kernel's lines that write the operand."""
     site = context.sites.get(write.tag_path[-1]) if write.tag_path else None
     effects = next((one for call, one in (*context.calls, *context.optimized_calls) if call is write.call), None)
     return replace(
@@ -81,7 +80,7 @@ def locate_call(context: Context, write: HiddenWrite) -> CallPlace:
 
 
 def locate_instruction(module: HloModule, call: HloInstruction, site: SourceLine | None = None) -> CallPlace:
-    """The line of a call and those that called it. site: the line, where the trace knows it better than the HLO."""
+    """Returns the line of a call and its callers. site: the line, if the trace knows it better than the HLO."""
     frames = tuple(islice(iterate_user_frames(module, call), _MAX_CALLERS))
     in_backward = _BACKWARD in call.op_name
     line = site or next(iter(frames), None)
@@ -92,7 +91,7 @@ def locate_instruction(module: HloModule, call: HloInstruction, site: SourceLine
 
 
 def locate_read(context: Context, read: ReadFinding) -> ReadPlace:
-    """The user's line that reads, and whether it is its backward pass that does."""
+    """Returns the user's line that reads, and whether its backward pass does."""
     found = (read.reader,) if read.wrong is None else (read.wrong.sighting.instruction, read.reader)
     for instruction in found:
         line = find_user_line(context.optimized, instruction)
@@ -110,7 +109,7 @@ def render_at(line: SourceLine | None, *, in_backward: bool = False) -> str:
 
 
 def describe_remedy(context: Context, write: HiddenWrite) -> str:
-    """How the call declares what it writes, with the jax-triton that made it."""
+    """Says how the call declares what it writes, with the jax-triton that made it."""
     call = locate_call(context, write)
     number, output = write.operand, call.outputs
     if call.target == TRITON:
@@ -128,35 +127,33 @@ def describe_remedy(context: Context, write: HiddenWrite) -> str:
 
 
 def describe_accesses(context: Context, write: HiddenWrite) -> tuple[tuple[str, str], ...]:
-    """Evidence lines: who reads around the write, where there is no program that would say who wants what."""
+    """Returns evidence lines about the reads around the write, if no program says which value each of them means."""
     found = context.accesses.get(write.index)
     if found is None:
         return ()
     times = context.logical_times
     lines = [
-        ("before", _list_readers(found.before, times, "reads the operand before the kernel", "read")),
-        ("after", _list_readers(found.after, times, "reads the operand after the kernel", "read")),
+        ("before", _list_readers(found.before, times, "the operand before the kernel")),
+        ("after", _list_readers(found.after, times, "the operand after the kernel")),
     ]
     for source in dict.fromkeys(source for _, source in found.sources):
         readers = tuple(reader for reader, one in found.sources if one is source)
-        what = f"%{source.name}, from which the operand was made"
-        lines.append(("copy", _list_readers(readers, times, f"reads {what}", "read")))
+        lines.append(("copy", _list_readers(readers, times, f"%{source.name}, from which the operand was made")))
     return tuple((label, line) for label, line in lines if line)
 
 
-def _list_readers(readers: Sequence[HloInstruction], times: Mapping[int, int], singular: str, verb: str) -> str:
-    """`%a (7) and %b (9) read …`, by name and logical time; "" for none."""
+def _list_readers(readers: Sequence[HloInstruction], times: Mapping[int, int], what: str) -> str:
+    """`%a (logical time 7) and %b (logical time 9) read WHAT`; "" for none."""
     if not readers:
         return ""
     named = [f"%{reader.name} (logical time {times[reader.id]})" for reader in readers[:_MAX_READERS]]
     if len(readers) > _MAX_READERS:
         named.append(f"{len(readers) - _MAX_READERS} more")
-    listed = f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else named[0]
-    return f"{listed} {singular if len(named) == 1 else verb + singular.removeprefix('reads')}"
+    return f"{join_words(named, 'and')} {'reads' if len(named) == 1 else 'read'} {what}"
 
 
 def find_read_operand(read: ReadFinding) -> HloInstruction | None:
-    """The operand by which the reader gets the value, where it is known."""
+    """Returns the operand by which the reader gets the value; None if it is not known."""
     wrong = read.wrong
     if wrong is None or wrong.operand is None:
         return None
@@ -164,7 +161,7 @@ def find_read_operand(read: ReadFinding) -> HloInstruction | None:
 
 
 def name_instructions(context: Context, read: ReadFinding) -> tuple[str, ...]:
-    """The kernel's call, the reader, and what it reads."""
+    """Names the kernel's call, the reader, and what it reads."""
     call = context.optimized_call(read.write)
     operand = find_read_operand(read)
     found = [i.name for i in (call, read.reader, operand and find_producer(operand)) if i is not None]
@@ -172,7 +169,7 @@ def name_instructions(context: Context, read: ReadFinding) -> tuple[str, ...]:
 
 
 def find_path(start: HloInstruction, end: HloInstruction) -> tuple[HloInstruction, ...]:
-    """Instructions from `start` (excluded) to `end` (included) along operands, shortest first; () when there is no path."""
+    """Returns the instructions from `start` (excluded) to `end` (included) along operands; () if there is no path."""
     path = find_way([end], list_operands, lambda one: one is start, most=_MAX_PATH)
     return path[-2::-1]
 
@@ -183,7 +180,7 @@ def describe_value(value: HloInstruction) -> str:
 
 
 def describe_callers(call: CallPlace, limit: int = 3) -> tuple[tuple[str, str], ...]:
-    """Evidence lines: who called the line of the kernel call, innermost first."""
+    """Returns evidence lines: the callers of the line of the kernel call, innermost first."""
     lines = [f"{frame.file}:{frame.line} in {frame.function or 'the module'}" for frame in call.callers[:limit]]
     if lines and call.in_backward:
         lines[0] += ", in its backward pass"

@@ -115,17 +115,6 @@ def test_advance_keeps_originals_apart_from_fresh(given_: tuple[LabelSpace, list
             assert bool(after & whole) == bool(labels & whole)
 
 
-@given(spaces_and_sets(), st.data())
-def test_forgetting_iterations_leaves_class_zero(given_: tuple[LabelSpace, list[int]], data: st.DataObject) -> None:
-    space, (labels,) = given_
-    write = data.draw(st.integers(0, space.writes - 1))
-    folded = space.forget_iterations(labels, write)
-    assert folded & space.all_fresh(write) == (space.fresh(write) if labels & space.all_fresh(write) else 0)
-    assert folded & space.all_original(write) == (space.original(write) if labels & space.all_original(write) else 0)
-    touched = space.all_fresh(write) | space.all_original(write)
-    assert folded & ~touched == labels & ~touched
-
-
 @given(st.lists(st.tuples(st.text(max_size=2), st.integers(0, 9)), max_size=20), spaces())
 def test_marks_are_found_again_and_do_not_collide(keys: list[tuple[str, int]], space: LabelSpace) -> None:
     marks = {key: space.mark(key) for key in keys}

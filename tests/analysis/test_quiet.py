@@ -2,7 +2,7 @@
 
 import pytest
 
-from ligerdiag.analysis.evaluation.labels import Nesting, QuietOnes
+from ligerdiag.analysis.evaluation.labels import QuietOnes
 from ligerdiag.hlo.parse import parse_hlo
 from tests.analysis.by_hand import Program, judge, verdicts
 from tests.analysis.conftest import Programs, inspect_all
@@ -98,7 +98,7 @@ def test_what_a_fusion_holds_further_in_makes_it_loud() -> None:
     outermost = find(module, fusion)
 
     def may_be_quiet(*started: int, wanted: frozenset[tuple[int, ...]] = frozenset()) -> bool:
-        return QuietOnes(Nesting(module), frozenset(started), wanted).may_be(outermost)
+        return QuietOnes(module, frozenset(started), wanted).may_be(outermost)
 
     assert may_be_quiet()
     assert not may_be_quiet(operation.id)

@@ -1,15 +1,15 @@
-"""How far the tags of an optimized module are believed that came from elsewhere.
+"""Belief: how far the tags of an optimized module from elsewhere are believed.
 
-A tag is a text in a file, and may be another instruction's, or nobody's. What an instruction is computed from is the program
-itself, so:
+A tag is a text in a file, and may belong to another instruction or to none. What an instruction is computed from is the
+program itself, so:
 (1) The tags of the program count where its operations have them in program order, each its own (`are_in_order`).
 (2) An instruction with an operation's tag and opcode is believed to be that operation where its footprint is within the
     operation's. A kernel call must also be of the same kernel, and each of its operands be within that of the operation.
 (3) An instruction that has the opcode of another operation than its tag's, or has grown, was made by a pass that gave it
-    somebody's name: it is nobody's operation, and says nothing.
-(4) What is nobody's operation, by (2), (3) or for want of a tag, may still be a carrier of what a kernel overwrites: of its
-    opcode and sizes (in a partitioned module: no larger), with a footprint within the carrier's. An output that would be
-    worse if it were is unknown (see `unknown_propagation`).
+    another operation's name: it stands for no operation, and says nothing.
+(4) What stands for no operation, by (2), (3) or for want of a tag, may still be a carrier of what a kernel overwrites: of
+    its opcode and sizes (in a partitioned module: no larger), with a footprint within the carrier's. An output that would
+    be worse if it were is unknown (see `unknown_propagation`).
 Two operations of one opcode, size and footprint that have each other's tags are not told apart.
 """
 
@@ -17,9 +17,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from ligerdiag.analysis.correspondence.footprints import Footprint, compute_footprints, get_kernel, number_kernels
+from ligerdiag.analysis.correspondence.footprints import Footprint, compute_footprints, number_kernels
 from ligerdiag.analysis.evaluation.carriers import Carriers, is_carrier, is_same_operation
-from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
+from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import count_elements, is_tuple
@@ -31,7 +31,7 @@ _NOT_OPERATIONS = having(Trait.NO_OPERATION)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Belief:
-    """What the operands of both modules say about the tags in them."""
+    """Footprints of both modules, and the tags that they contradict."""
 
     program: Mapping[int, Footprint]
     """Instruction id to footprint."""
@@ -44,7 +44,7 @@ class Belief:
     """Ids of the optimized module's instructions that have the tag of an operation that they cannot be, (2)."""
 
     def find_operations(self, module: HloModule, instruction: HloInstruction) -> tuple[HloInstruction, ...]:
-        """The operations that an instruction of the optimized module is by its tag; none where it is nobody's, (3)."""
+        """Returns the operations that an optimized instruction is by its tag; none by (3)."""
         path = module.tags.get(instruction.id)
         if not path or instruction.id not in self.optimized:
             return ()
@@ -60,13 +60,10 @@ class Belief:
         """Whether the instruction of the optimized module may be one of these, (2)."""
         if instruction.opcode == "custom-call" and all(one.opcode == "custom-call" for one in operations):
             return any(self._may_be_call(instruction, one) for one in operations)
-        within = 0
-        for one in operations:
-            within |= self.program.get(one.id, 0)
-        return not self.optimized[instruction.id] & ~within
+        return not self.optimized[instruction.id] & ~unite(self.program.get(one.id, 0) for one in operations)
 
     def _may_be_call(self, call: HloInstruction, operation: HloInstruction) -> bool:
-        if get_kernel(call) != get_kernel(operation) or len(call.operands) != len(operation.operands):
+        if call.kernel != operation.kernel or len(call.operands) != len(operation.operands):
             return False
         return all(
             not self.optimized[one.id] & ~self.program.get(other.id, 0)
@@ -74,7 +71,7 @@ class Belief:
         )
 
     def without_refuted(self, optimized: HloModule) -> HloModule:
-        """The module without the tags that cannot be true."""
+        """Returns the module without the tags that cannot be true."""
         if not self.refuted:
             return optimized
         return replace(optimized, tags={key: path for key, path in optimized.tags.items() if key not in self.refuted})
@@ -82,25 +79,25 @@ class Belief:
     def find_possible_carriers(
         self, optimized: HloModule, carriers: Carriers, space: LabelSpace
     ) -> Mapping[int, Labels]:
-        """Instruction id to the ORIG labels that may start there, (4)."""
+        """Maps instruction ids to the ORIG labels that may start there, (4)."""
         sought: defaultdict[str, list[tuple[HloInstruction, int]]] = defaultdict(list)
         for found in carriers.paths.values():
             for operation, write in found:
                 sought[operation.opcode].append((operation, write))
         library = [pair for opcode in LIBRARY_CALLS for pair in sought.get(opcode, ())]
         possible: dict[int, Labels] = {}
-        for computation in optimized.computations.values() if sought else ():
-            for one in computation.instructions:
-                pairs = sought.get(one.opcode, []) + (library if one.opcode == "custom-call" else [])
-                footprint = self.optimized.get(one.id, 0)
-                if not pairs or not footprint or is_tuple(one.shape) or self._is_known(optimized, one):
-                    continue
-                labels = 0
-                for operation, write in pairs:
-                    if self._is_as_large(operation, one) and not footprint & ~self.program.get(operation.id, 0):
-                        labels |= space.original(write)
-                if labels:
-                    possible[one.id] = labels
+        for one in optimized.instructions if sought else ():
+            pairs = sought.get(one.opcode, []) + (library if one.opcode == "custom-call" else [])
+            footprint = self.optimized.get(one.id, 0)
+            if not pairs or not footprint or is_tuple(one.shape) or self._is_known(optimized, one):
+                continue
+            labels = unite(
+                space.original(write)
+                for operation, write in pairs
+                if self._is_as_large(operation, one) and not footprint & ~self.program.get(operation.id, 0)
+            )
+            if labels:
+                possible[one.id] = labels
         return possible
 
     def _is_as_large(self, operation: HloInstruction, instruction: HloInstruction) -> bool:
@@ -114,10 +111,9 @@ class Belief:
 
 
 def are_in_order(program: HloModule, *, is_numbered: bool = True) -> bool:
-    """Returns whether the tags rise in each computation, one StableHLO operation after the other, and none is before its
-    operands. Constants come first, wherever they are used.
+    """Whether the tags rise in each computation, and none is before those of its operands. Constants come first.
 
-    is_numbered: the instructions' ids say their order. HLO text has none: only operands speak there.
+    is_numbered: the instructions' ids say their order. HLO text has no ids: only operands speak there.
     """
     footprints = compute_footprints(program, number_kernels(program)) if is_numbered else None
     return all(_is_in_order(program, computation, footprints) for computation in program.computations.values())
@@ -143,13 +139,12 @@ def _is_in_order(program: HloModule, computation: HloComputation, footprints: Ma
 
 
 def compute_belief(program: HloModule, optimized: HloModule) -> Belief:
-    """Both modules have their tags."""
+    """Computes the belief of two modules that have their tags."""
     kernels = number_kernels(program)
     operations: defaultdict[int, list[HloInstruction]] = defaultdict(list)
-    for computation in program.computations.values():
-        for one in computation.instructions:
-            if one.id in program.tags:
-                operations[program.tags[one.id][-1]].append(one)
+    for one in program.instructions:
+        if one.id in program.tags:
+            operations[program.tags[one.id][-1]].append(one)
     belief = Belief(
         program=compute_footprints(program, kernels),
         optimized=compute_footprints(optimized, kernels),
@@ -161,20 +156,19 @@ def compute_belief(program: HloModule, optimized: HloModule) -> Belief:
     )
     refuted = [
         one.id
-        for computation in optimized.computations.values()
-        for one in computation.instructions
+        for one in optimized.instructions
         if (found := belief.find_operations(optimized, one)) and not belief.may_be(one, found)
     ]
     return replace(belief, refuted=frozenset(refuted))
 
 
 def _has_grown(operation: HloInstruction, instruction: HloInstruction) -> bool:
-    """As two products that were merged into one."""
+    """Whether the instruction is larger, as two products that were merged into one."""
     if is_tuple(instruction.shape) or is_tuple(operation.shape):
         return False
     return count_elements(instruction.shape) > count_elements(operation.shape)
 
 
 def _list_sizes(instruction: HloInstruction) -> list[int]:
-    """Of its dimensions, without those of one element; a pass may transpose an operation."""
+    """Returns its dimensions of more than one element, sorted: a pass may transpose an operation."""
     return sorted(size for size in instruction.shape.dimensions if size > 1)

@@ -1,8 +1,8 @@
 """Footprints: which parameters of the program, and results of which kernels, a value is computed from, as XLA sees it.
 
 XLA keeps what each value is, and knows of no hidden write: whatever it makes of an operation is computed from no other
-parameter than the operation was. A name in a module may be anybody's, the operands are the program; so a footprint says
-where a name cannot be true.
+parameter than the operation was. A name in a module may be wrong, the operands are the program; so a footprint says where
+a name cannot be true.
 
 (1) A parameter of the entry computation is its own; the result of a custom call has its kernel (target and payload) and
     what its operands have.
@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+from ligerdiag.analysis.evaluation.labels import unite
 from ligerdiag.analysis.writes import CALLERS
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
@@ -35,23 +36,18 @@ type _Leaves = list[Footprint]
 
 
 def number_kernels(program: HloModule) -> Kernels:
-    """The kernels that the program calls; what XLA calls besides is one of its own ways to compute something."""
+    """Numbers the kernels that the program calls; what XLA calls besides is one of its own ways to compute something."""
     found: dict[tuple[str, bytes], int] = {}
     for _, call in program.iterate_custom_calls():
-        found.setdefault(get_kernel(call), len(found))
+        found.setdefault(call.kernel, len(found))
     return found
 
 
-def get_kernel(call: HloInstruction) -> tuple[str, bytes]:
-    """Target and payload of a custom call."""
-    return call.proto.custom_call_target, call.proto.backend_config
-
-
 def compute_footprints(module: HloModule, kernels: Kernels) -> Mapping[int, Footprint]:
-    """Instruction id to the footprint of all that the instruction gives, wherever it can be reached from the entry."""
+    """Maps each instruction that can be reached from the entry to the footprint of its whole result."""
     evaluation = _Evaluation(module, kernels)
     evaluation.run_entry()
-    return {identity: _unite(leaves) for identity, leaves in evaluation.values.items()}
+    return {identity: unite(leaves) for identity, leaves in evaluation.values.items()}
 
 
 @dataclass(slots=True, eq=False)
@@ -60,9 +56,9 @@ class _Evaluation:
     kernels: Kernels
     values: dict[int, _Leaves] = field(default_factory=dict[int, _Leaves])
     _arguments: dict[int, list[_Leaves]] = field(default_factory=dict[int, list[_Leaves]])
-    """Computation id to what its parameters had when it was looked at last."""
+    """Computation id to the footprints of its parameters in the last look."""
     _begins: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
-    """Id of a tuple to where the leaves of its elements begin, and the last one's end."""
+    """Id of a tuple to the first leaf of each element, and the end of the last one."""
     _first_kernel: int = 0
 
     def run_entry(self) -> None:
@@ -88,7 +84,7 @@ class _Evaluation:
     def _evaluate(self, instruction: HloInstruction, arguments: list[_Leaves]) -> _Leaves:
         opcode, operands, values = instruction.opcode, instruction.operands, self.values
         if opcode in _ONE_ARRAY:
-            return [_unite([one for operand in operands for one in values[operand.id]])]
+            return [unite([one for operand in operands for one in values[operand.id]])]
         match opcode:
             case "parameter":
                 return arguments[instruction.proto.parameter_number]
@@ -109,23 +105,23 @@ class _Evaluation:
                 found = self._run(callee, [values[operand.id] for operand in operands])
                 if opcode == "async-start":  # gives its operands, its results, and what else it needs
                     found = [one for operand in operands for one in values[operand.id]] + found
-                    return found + [_unite(found)] * (_count_leaves(instruction) - len(found))
+                    return found + [unite(found)] * (_count_leaves(instruction) - len(found))
                 if len(found) == _count_leaves(instruction):
                     return found
-                return [_unite(found)] * _count_leaves(instruction)
+                return [unite(found)] * _count_leaves(instruction)
             case _ if opcode.endswith("-done") and len(operands) == 1:
                 return _finish(values[operands[0].id], _count_leaves(instruction))
             case _ if len(operands) > 1 and _takes_one_by_one(instruction):
                 count = _count_leaves(instruction) // len(operands)  # a start also gives its operands back
                 return [one for operand in operands for one in values[operand.id]] * count
             case _:
-                union = _unite([one for operand in operands for one in values[operand.id]])
-                if opcode == "custom-call" and (number := self.kernels.get(get_kernel(instruction))) is not None:
+                union = unite([one for operand in operands for one in values[operand.id]])
+                if opcode == "custom-call" and (number := self.kernels.get(instruction.kernel)) is not None:
                     union |= 1 << (self._first_kernel + number)
                 return [union] * _count_leaves(instruction)
 
     def _take(self, whole: HloInstruction, index: int) -> _Leaves:
-        """The leaves of an element of a tuple."""
+        """Returns the leaves of an element of a tuple."""
         begins = self._begins.get(whole.id)
         if begins is None:
             counts = [sum(1 for _ in iterate_leaves(child)) for child in whole.shape.tuple_shapes]
@@ -136,14 +132,14 @@ class _Evaluation:
         body, condition = (self.module.computations[c] for c in loop.called_computations)
         state = self.values[loop.operands[0].id]
         while True:
-            predicate = _unite(self._run(condition, [state]))
+            predicate = unite(self._run(condition, [state]))
             after = [one | predicate for one in _join(state, self._run(body, [state]))]
             if after == state:
                 return state
             state = after
 
     def _run_branches(self, conditional: HloInstruction) -> _Leaves:
-        predicate = _unite(self.values[conditional.operands[0].id])
+        predicate = unite(self.values[conditional.operands[0].id])
         found = [predicate] * _count_leaves(conditional)
         for callee, operand in zip(conditional.called_computations, conditional.operands[1:], strict=True):
             found = _join(found, self._run(self.module.computations[callee], [self.values[operand.id]]))
@@ -158,21 +154,14 @@ def _takes_one_by_one(instruction: HloInstruction) -> bool:
 
 
 def _finish(started: _Leaves, count: int) -> _Leaves:
-    """The results of what was started: the last leaves of what the start gives, or all that it has."""
+    """Returns the results of a start: its last leaves, or the union of all."""
     if len(started) % count == 0 and len(started) > count:
         return started[-count:]
-    return started if len(started) == count else [_unite(started)] * count
+    return started if len(started) == count else [unite(started)] * count
 
 
 def _join(one: _Leaves, other: _Leaves) -> _Leaves:
     return [a | b for a, b in zip(one, other, strict=True)]
-
-
-def _unite(leaves: _Leaves) -> Footprint:
-    union = 0
-    for one in leaves:
-        union |= one
-    return union
 
 
 def _count_leaves(instruction: HloInstruction) -> int:

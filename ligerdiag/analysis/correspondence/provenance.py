@@ -1,26 +1,22 @@
-"""Tags for modules that the compile worker did not tag, worked out from the metadata that XLA keeps.
-
-The operations of an unoptimized module as they will be called once XLA has inlined every call.
+"""Provenance: tags for modules that the compile worker did not tag, worked out from the metadata that XLA keeps.
 
 XLA's call inliner (xla/service/call_inliner.cc) joins the op_name of the call and that of the inlined instruction with a
 slash, and appends the call's stack frames; what lacks either gets the call's. An *instance* is one operation by one path of
 calls: it has a tag path, and the op_name and chain of locations that its clones in the optimized module carry.
 
-Tags for modules that the compile worker did not tag, worked out from the metadata that XLA keeps.
-
-The unoptimized module's operations are numbered in program order (`instances`). An instruction of the optimized module is an
-instance when it has its op_name, its chain of source locations and its opcode. Where several instances have all three in
-common, the first of these that leaves some of them decides:
+The unoptimized module's operations are numbered in program order. An instruction of the optimized module is an instance
+when it has its op_name, its chain of source locations and its opcode. Where several instances have all three in common, the
+first of these that leaves some of them decides:
   (1) the instruction's name continues that of the unoptimized instruction, `add.11.1` that of `add.11`: no name is given
       to a second instruction of a module while its passes run;
   (2) element type and dimensions are the same; then, as a partitioned module has smaller ones, element type and rank.
 Where a pass has joined two op_names with a semicolon, or has dropped the locations, the first op_name decides alone.
-What is left is *ambiguous*: it keeps its candidates under a tag of its own, a negative one, and whoever depends on which of
-them it is does not know (see `ambiguities`).
+What is left is *ambiguous*: it keeps its candidates under a tag of its own, a negative one; what depends on which of them it
+is, is not known (see `ambiguities`).
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -49,7 +45,7 @@ class Instance:
 
 
 def number_operations(module: HloModule) -> dict[int, TagPath]:
-    """Instruction id to a tag for each operation, rising in program order; what functions hold comes behind the rest.
+    """Gives each operation a tag, rising in program order, functions last; returns them by instruction id.
 
     The ids of a module that was translated from StableHLO rise in the order of its operations; parameters and what is
     constant come first. The list of instructions itself is a post order, which is not the program's. What the translation
@@ -79,9 +75,10 @@ class _Numbering:
         previous: HloInstruction | None = None
         for instruction in sorted(computation.instructions, key=attrgetter("id")):
             opcode = instruction.opcode
-            if opcode in _NOT_OPERATIONS or (opcode == "opt-barrier" and _is_added_barrier(instruction)):
+            is_added = opcode == "opt-barrier" and not instruction.op_name  # by the translation as written
+            if opcode in _NOT_OPERATIONS or is_added:
                 continue
-            if previous is not None and opcode in _PIECES and _continues(previous, instruction):
+            if previous is not None and _continues(previous, instruction):
                 tags[instruction.id] = tags[previous.id]
             else:
                 tags[instruction.id] = (len(tags) + 1,)
@@ -95,11 +92,6 @@ class _Numbering:
                     self.functions.append(computations[callee])
 
 
-def _is_added_barrier(instruction: HloInstruction) -> bool:
-    """Whether the translation as written has put it there."""
-    return instruction.opcode == "opt-barrier" and not instruction.op_name
-
-
 def _continues(previous: HloInstruction, instruction: HloInstruction) -> bool:
     return (
         instruction.opcode in _PIECES
@@ -111,10 +103,8 @@ def _continues(previous: HloInstruction, instruction: HloInstruction) -> bool:
 
 
 def list_instances(module: HloModule, tags: Mapping[int, TagPath], frames: FrameNumbers) -> list[Instance]:
-    """Every tagged operation that is reachable from the entry computation, by each path of calls."""
-    found: list[Instance] = []
-    _add_instances(found, module, tags, frames, _Call(module.entry, (), "", 0))
-    return found
+    """Lists every tagged operation that is reachable from the entry computation, by each path of calls."""
+    return list(_iterate_instances(module, tags, frames, _Call(module.entry, (), "", 0)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,9 +117,9 @@ class _Call:
     chain: Chain
 
 
-def _add_instances(
-    found: list[Instance], module: HloModule, tags: Mapping[int, TagPath], frames: FrameNumbers, call: _Call
-) -> None:
+def _iterate_instances(
+    module: HloModule, tags: Mapping[int, TagPath], frames: FrameNumbers, call: _Call
+) -> Iterator[Instance]:
     path, name, chain = call.path, call.name, call.chain
     for instruction in call.computation.instructions:
         own = tags.get(instruction.id)
@@ -139,11 +129,11 @@ def _add_instances(
         joined = f"{name}/{op_name}" if name and op_name else name or op_name
         here = frames.number(module, instruction, chain)
         full = (*path, *own) if path else own
-        found.append(Instance(full, instruction, joined, here))
+        yield Instance(full, instruction, joined, here)
         if instruction.opcode in _ENTERED:
             inherited = (full, joined, here) if instruction.opcode == "call" else (path, name, chain)
             for callee in instruction.called_computations:
-                _add_instances(found, module, tags, frames, _Call(module.computations[callee], *inherited))
+                yield from _iterate_instances(module, tags, frames, _Call(module.computations[callee], *inherited))
 
 
 _LIBRARY_CALLS = sorted(having(Trait.LIBRARY_CALL), reverse=True)
@@ -155,14 +145,14 @@ class Descent(Enum):
     OWN = "own"
     """It is, or is a clone of it."""
     MADE = "made"
-    """A pass made it, and gave it somebody's metadata."""
+    """A pass made it, and gave it an operation's metadata."""
     UNSURE = "unsure"
     """Its name would fit either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Retagged:
-    """Both modules with tags, and what could not be told apart."""
+    """Both modules with tags, and the ambiguous ones."""
 
     program: HloModule
     optimized: HloModule
@@ -173,34 +163,33 @@ class Retagged:
 
 
 def compute_tags(program: HloModule, optimized: HloModule, *, named: bool = True) -> Retagged:
-    """Tags for both modules. named: the optimized module was made from this very one, so that names say something."""
+    """Computes tags for both modules. named: the optimized module was made from this very one, so names say something."""
     frames = FrameNumbers()
     own = number_operations(program)
     index = _Index(list_instances(program, own, frames), frames)
-    names = {i.name: i for c in program.computations.values() for i in c.instructions} if named else {}
+    names = {one.name: one for one in program.instructions} if named else {}
     paths: dict[int, TagPath] = {}
     ambiguous: dict[TagPath, tuple[TagPath, ...]] = {}
     candidates: dict[int, tuple[TagPath, ...]] = {}
     shared: dict[tuple[TagPath, ...], tuple[TagPath, ...]] = {}
     descents: dict[int, Descent] = {}
-    for computation in optimized.computations.values():
-        for instruction in computation.instructions:
-            if not instruction.op_name:
-                continue
-            found = index.find(optimized, instruction)
-            namesake = _find_namesake(instruction.name, names) if found else None
-            if len(found) > 1:
-                found = index.narrow(instruction, found, namesake)
-            if len(found) == 1:
-                paths[instruction.id] = found[0].path
-                descents[instruction.id] = _compute_descent(instruction, found[0].instruction, namesake)
-            elif found:
-                paths[instruction.id] = tag = (-1 - len(ambiguous),)
-                every = candidates.get(id(found))  # many have the same candidates, and the index keeps its lists
-                if every is None:
-                    every = tuple([instance.path for instance in found])
-                    every = candidates[id(found)] = shared.setdefault(every, every)
-                ambiguous[tag] = every
+    for instruction in optimized.instructions:
+        if not instruction.op_name:
+            continue
+        found = index.find(optimized, instruction)
+        namesake = _find_namesake(instruction.name, names) if found else None
+        if len(found) > 1:
+            found = index.narrow(instruction, found, namesake)
+        if len(found) == 1:
+            paths[instruction.id] = found[0].path
+            descents[instruction.id] = _compute_descent(instruction, found[0].instruction, namesake)
+        elif found:
+            paths[instruction.id] = tag = (-1 - len(ambiguous),)
+            every = candidates.get(id(found))  # many have the same candidates, and the index keeps its lists
+            if every is None:
+                every = tuple([instance.path for instance in found])
+                every = candidates[id(found)] = shared.setdefault(every, every)
+            ambiguous[tag] = every
     return Retagged(
         program=replace(program, tags=own),
         optimized=replace(optimized, tags=paths),
@@ -220,10 +209,9 @@ class _Index:
         self._narrowed: dict[object, list[Instance]] = {}
         self._by_instruction: dict[int, dict[int, list[Instance]]] = {}
         self._instances = instances
-        for one in self._instances:
+        for one in instances:
             if one.op_name:
-                opcode = one.instruction.opcode
-                self._by_place[one.op_name, one.chain, opcode].append(one)
+                self._by_place[one.op_name, one.chain, one.instruction.opcode].append(one)
 
     @cached_property
     def _by_name(self) -> Mapping[tuple[str, str], list[Instance]]:
@@ -235,16 +223,15 @@ class _Index:
         return found
 
     def find(self, optimized: HloModule, instruction: HloInstruction) -> list[Instance]:
-        """Every instance that the instruction of the optimized module may be."""
+        """Returns every instance that the instruction of the optimized module may be."""
         frame = instruction.proto.metadata.stack_frame_id
         if not frame:
             return self._find_in_chain(instruction, self._frames.number(optimized, instruction))
         key = (instruction.op_name, frame, instruction.opcode)
-        found = self._by_frame.get(key)
-        if found is None:
-            found = self._find_in_chain(instruction, self._frames.number(optimized, instruction))
-            self._by_frame[key] = found
-        return found
+        if key not in self._by_frame:
+            chain = self._frames.number(optimized, instruction)
+            self._by_frame[key] = self._find_in_chain(instruction, chain)
+        return self._by_frame[key]
 
     def _find_in_chain(self, instruction: HloInstruction, chain: Chain) -> list[Instance]:
         name, opcode = instruction.op_name, instruction.opcode
@@ -259,7 +246,7 @@ class _Index:
     def narrow(
         self, instruction: HloInstruction, found: list[Instance], namesake: HloInstruction | None
     ) -> list[Instance]:
-        """(1) and (2) above, each instance once; kept, as many instructions ask the same."""
+        """Selects by (1) and (2), each instance once; keeps the answers, as many instructions ask the same."""
         group = id(found)
         if group not in self._by_instruction:
             by_instruction: defaultdict[int, list[Instance]] = defaultdict(list)
@@ -271,15 +258,14 @@ class _Index:
             return named
         shape = instruction.shape
         key = (group, namesake.id if named and namesake else 0, shape.element_type, tuple(shape.dimensions))
-        narrowed = self._narrowed.get(key)
-        if narrowed is None:
-            narrowed = list({one.path: one for one in _choose_shape(instruction, named or found)}.values())
-            self._narrowed[key] = narrowed
-        return narrowed
+        if key not in self._narrowed:
+            chosen = _choose_shape(instruction, named or found)
+            self._narrowed[key] = list({one.path: one for one in chosen}.values())
+        return self._narrowed[key]
 
 
 def _choose_shape(instruction: HloInstruction, found: list[Instance]) -> list[Instance]:
-    """(2) above."""
+    """Selects by (2)."""
     if is_tuple(instruction.shape):
         return found
     kind, dimensions = instruction.shape.element_type, list(instruction.shape.dimensions)
@@ -290,7 +276,7 @@ def _choose_shape(instruction: HloInstruction, found: list[Instance]) -> list[In
 
 
 def _find_namesake(name: str, names: Mapping[str, HloInstruction]) -> HloInstruction | None:
-    """The unoptimized instruction whose name this one continues."""
+    """Returns the unoptimized instruction whose name this one continues."""
     while name not in names and "." in name:
         name = name.rpartition(".")[0]
     return names.get(name)

@@ -1,14 +1,11 @@
-"""What the optimized module has lost: tags that are not found again, and kernel calls that the program traced.
+"""Losses of the optimized module: tags that are not found again, and kernel calls that it no longer holds.
 
-Kernel calls that the program traced and the compiled module no longer holds.
-
-  (1) JAX drops a call without outputs before XLA ever sees it, and one whose outputs nobody uses.
+  (1) JAX drops a call without outputs before XLA ever sees it, and one whose outputs are unused.
   (2) XLA drops a custom call without users and without side effects.
 Either matters when the call was made for its effect:
-
   (3) it has no outputs at all, or
-  (4) it overwrites an operand that none of its outputs stands for, and something reads an operand of it later. Where it
-      cannot be told what it overwrites, it may be so, and that is said.
+  (4) it overwrites an operand that none of its outputs stands for, and something reads an operand of it later. A call of
+      unknown effect counts, and is reported as unknown.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +22,7 @@ from ligerdiag.model.findings import SourceLine
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagCoverage:
-    """How many of the program's tagged operations are seen again in the optimized module."""
+    """Counts of the program's tagged operations, and of those that are found again in the optimized module."""
 
     tags: int = 0
     found: int = 0
@@ -33,12 +30,8 @@ class TagCoverage:
 
 def compute_tag_coverage(program: HloModule, optimized: HloModule) -> TagCoverage:
     """Counts by the operation's own tag, whatever calls lead to it."""
-    written, seen = _collect(program), _collect(optimized)
+    written, seen = ({path[-1] for path in module.tags.values()} for module in (program, optimized))
     return TagCoverage(tags=len(written), found=len(written & seen))
-
-
-def _collect(module: HloModule) -> set[int]:
-    return {path[-1] for path in module.tags.values()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +51,11 @@ class TracedKernel:
     tags: tuple[int, ...] = ()
     """Tags of the operations that stand for it."""
     hidden: tuple[Access, ...] = ()
-    """What it does, or may do, to the operands that it may overwrite and no output stands for; of a missing call alone."""
+    """Of a missing call: its accesses to the operands that it may overwrite and no output stands for."""
 
 
 class DroppedBy(Enum):
-    """Who dropped the call."""
+    """The tool that dropped the call."""
 
     JAX = "JAX"
     XLA = "XLA"
@@ -77,13 +70,13 @@ class VanishedCall:
     outputs: int
     source: SourceLine | None
     unknown: bool = False
-    """Whether it overwrites anything could not be told."""
+    """It is not known whether it overwrites anything."""
     write: int | None = None
     """HiddenWrite index, when XLA dropped it."""
 
 
 def find_hidden_accesses(effects: CallEffects | None, declared: tuple[int, ...]) -> tuple[Access, ...]:
-    """See `TracedCall.hidden`. effects: None where they could not be had. declared: numbers of operands, see `LoneCall`."""
+    """Returns `TracedKernel.hidden`. effects: None if they are not known. declared: numbers of operands, see `LoneCall`."""
     if effects is None:
         return (Access.UNKNOWN,)
     return tuple(access for number, access in enumerate(effects.operands) if access.writes and number not in declared)
@@ -92,7 +85,7 @@ def find_hidden_accesses(effects: CallEffects | None, declared: tuple[int, ...])
 def find_vanished(
     traced: tuple[TracedKernel, ...], matching: Matching, intended: Intended, space: LabelSpace
 ) -> tuple[VanishedCall, ...]:
-    """Calls that JAX dropped, (1), and hidden writes that some output depends on and XLA dropped, (2)."""
+    """Finds calls that JAX dropped, (1), and hidden writes that some output depends on and XLA dropped, (2)."""
     found = [
         VanishedCall(
             kernel=call.kernel,
@@ -108,19 +101,13 @@ def find_vanished(
     for write in matching.missing:
         if write.kernel not in known and any(labels & space.all_fresh(write.index) for labels in intended.outputs):
             found.append(
-                VanishedCall(
-                    kernel=write.kernel,
-                    dropped_by=DroppedBy.XLA,
-                    outputs=1,
-                    source=None,
-                    write=write.index,
-                )
+                VanishedCall(kernel=write.kernel, dropped_by=DroppedBy.XLA, outputs=1, source=None, write=write.index)
             )
     return tuple(found)
 
 
 def find_sites(calls: Sequence[TracedKernel]) -> Mapping[int, SourceLine]:
-    """Tag to the line that makes the kernel call; a tag that calls of several lines claim has none."""
+    """Maps each tag to the line that makes the kernel call; leaves out a tag that calls of several lines claim."""
     found: dict[int, set[SourceLine | None]] = {}
     for call in calls:
         for tag in call.tags:

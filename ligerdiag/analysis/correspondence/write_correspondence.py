@@ -16,15 +16,22 @@ from ligerdiag.analysis.evaluation.loop_slices import takes_slices_apart
 from ligerdiag.analysis.evaluation.memory import ActualWrite
 from ligerdiag.analysis.evaluation.program_order import Intended
 from ligerdiag.analysis.reaching_definitions import find_scheduled_operand, number_values
-from ligerdiag.analysis.writes import EffectsOf, Frames, HiddenWrite, find_hidden_operands, iterate_kernel_calls
+from ligerdiag.analysis.writes import (
+    EffectsOf,
+    Frames,
+    HiddenWrite,
+    count_loops,
+    find_hidden_operands,
+    iterate_kernel_calls,
+)
 from ligerdiag.hlo.dataflow import Positions
-from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
+from ligerdiag.hlo.module import HloModule, TagPath
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matching:
-    """Which hidden write each optimized call performs."""
+    """The hidden writes that each optimized call performs."""
 
     by_call: Mapping[int, tuple[HiddenWrite, ...]]
     """custom-call id in the optimized module to hidden writes, in operand order."""
@@ -41,7 +48,7 @@ class Matching:
     ambiguous: frozenset[int] = frozenset()
     """Indices of writes whose call may be one of several, or is performed by one that may as well be another."""
     foreign: tuple[Frames, ...] = ()
-    """Calls of the optimized module that write an operand and are nobody's."""
+    """Calls of the optimized module that write an operand and are not in the program."""
     same: Mapping[int, int] = field(default_factory=dict[int, int])
     """Those of `merged` whose two calls see the same values: the two are one write."""
 
@@ -53,7 +60,7 @@ def match_writes(
     effects_of: EffectsOf,
     candidates: Mapping[TagPath, tuple[TagPath, ...]] | None = None,
 ) -> Matching:
-    """Find every hidden write of the program in the optimized module, and where it hits memory.
+    """Finds every hidden write of the program in the optimized module, and the memory that it hits.
 
     candidates: what a tag of the optimized module may stand for, where that is ambiguous; all of it is then performed.
     """
@@ -62,7 +69,7 @@ def match_writes(
     for write in writes:
         if write.tag_path:
             by_path[write.tag_path].append(write)
-        by_payload[_payload(write.call)].append(write)
+        by_payload[write.call.kernel].append(write)
     by_call: dict[int, tuple[HiddenWrite, ...]] = {}
     actual: list[ActualWrite] = []
     notes: list[str] = []
@@ -79,14 +86,15 @@ def match_writes(
             own = [write for candidate in candidates[path] for write in by_path.get(candidate, [])]
             ambiguous.update(write.index for write in own)
         else:
-            own = by_path.get(path, []) if path else _match_payload(call, by_payload)
+            alike = by_payload.get(call.kernel, [])
+            own = by_path.get(path, []) if path else alike if len({w.call.id for w in alike}) == 1 else []
         found = tuple([w for w in own for number in hidden if w.operand == number])
         if not found:
             notes.append(f"`{call.name}` writes an operand and is not in the program as written")
             foreign.append(frames)
             continue
         by_call[call.id] = found
-        depth = sum(frame.instruction.opcode == "while" for frame in frames)
+        depth = count_loops(frames)
         for write in found:
             if depth != write.loop_depth:
                 moved.add(write.index)
@@ -94,9 +102,8 @@ def match_writes(
             if place is None:
                 unplaced.append(write)
             else:
-                actual.append(
-                    ActualWrite(write.index, frames, *place, takes_slices_apart(module, frames, write.operand))
-                )
+                apart = takes_slices_apart(module, frames, write.operand)
+                actual.append(ActualWrite(write.index, frames, *place, apart))
     first = _find_merged(writes, by_call)
     by_call = {call: tuple([first.get(w.index, w) for w in found]) for call, found in by_call.items()}
     actual = [replace(w, write=first[w.write].index) if w.write in first else w for w in actual]
@@ -124,7 +131,7 @@ def match_writes(
 def find_same(
     matching: Matching, writes: tuple[HiddenWrite, ...], intended: Intended, space: LabelSpace
 ) -> Mapping[int, int]:
-    """See `Matching.same`. The second of two calls on one array sees what the first has made of it: they are not one."""
+    """Finds `Matching.same`. The second of two calls on one array sees what the first made of it: they are not one."""
     tagged = intended.tagged
     found: dict[int, int] = {}
     for late, early in matching.merged.items():
@@ -136,7 +143,7 @@ def find_same(
 
 
 def adopt_foreign(matching: Matching, writes: tuple[HiddenWrite, ...], positions: Positions) -> Matching:
-    """The matching with calls that are nobody's performing those of the writes that were found at them.
+    """Returns the matching in which calls that the program lacks perform those of the writes that were found at them.
 
     A write of the program with the payload of such a call is not missing, but perhaps what that call performs.
     """
@@ -153,8 +160,8 @@ def adopt_foreign(matching: Matching, writes: tuple[HiddenWrite, ...], positions
                 unplaced.append(write)
             else:
                 actual.append(ActualWrite(write.index, frames, place[0], place[1]))
-    payloads = {_payload(frames[-1].instruction) for frames in matching.foreign}
-    unclear = {write.index for write in matching.missing if _payload(write.call) in payloads}
+    payloads = {frames[-1].instruction.kernel for frames in matching.foreign}
+    unclear = {write.index for write in matching.missing if write.call.kernel in payloads}
     return replace(
         matching,
         by_call=by_call,
@@ -168,7 +175,7 @@ def adopt_foreign(matching: Matching, writes: tuple[HiddenWrite, ...], positions
 def _find_merged(
     writes: tuple[HiddenWrite, ...], by_call: Mapping[int, tuple[HiddenWrite, ...]]
 ) -> Mapping[int, HiddenWrite]:
-    """HiddenWrite index of a call that was kept to the missing write, earlier in program order, that it was merged with."""
+    """Maps the HiddenWrite index of a kept call to the missing write, earlier in program order, that it was merged with."""
     present = {w.index: w for found in by_call.values() for w in found}
     first: dict[int, HiddenWrite] = {}
     for missing in writes:
@@ -190,21 +197,10 @@ def _are_merged(a: HiddenWrite, b: HiddenWrite) -> bool:
     return numbers[a.call.id] == numbers[b.call.id]
 
 
-def _payload(call: HloInstruction) -> tuple[str, bytes]:
-    return call.proto.custom_call_target, call.proto.backend_config
-
-
-def _match_payload(
-    call: HloInstruction, by_payload: Mapping[tuple[str, bytes], list[HiddenWrite]]
-) -> list[HiddenWrite]:
-    candidates = by_payload.get(_payload(call), [])
-    return candidates if len({w.call.id for w in candidates}) == 1 else []
-
-
 def _locate(
     module: HloModule, frames: Frames, operand: int, positions: Positions
 ) -> tuple[tuple[int, ...], bool] | None:
-    """(slice numbers, whether the kernel gets a part only) of the memory that the call's operand stands in."""
+    """Returns (slice numbers, whether the kernel gets a part only) of the memory that holds the call's operand."""
     found = find_scheduled_operand(module, frames, operand)
     if found is None:
         return None

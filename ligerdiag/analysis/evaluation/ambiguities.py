@@ -1,11 +1,7 @@
-"""Ambiguities: values of which it cannot be told what the author meant, as after MLIR's folding and autodiff's
-residuals.
+"""Ambiguities: values of which it cannot be told what the author meant, or which instruction computes them.
 
-Ambiguities: values of which it cannot be told what the author meant, or which instruction computes them.
-
-Where there is no program as written, there is only what XLA got: folded by MLIR, and without tags. An
-ambiguity is a mark on the values that depend on what is not known (`verdict.unknown_propagation` makes outputs that have one
-unknown):
+Without the program as written there is only what XLA got: folded by MLIR, and without tags. An ambiguity is a mark on the
+values that depend on what is not known (`verdict.unknown_propagation` makes outputs that have one unknown):
   (1) DERIVATIVE: an operation that autodiff derived from the value before the write reads the overwritten value. It may
       want the original, as a residual; or what it read was the new value times one, or the like, which MLIR has folded away.
       The same of any reader outside of the forward pass, where that may have saved the value: what it reads may be a
@@ -24,27 +20,18 @@ unknown):
       original (see `belief`), and the output is wrong if it does.
 A value folded into the very one that the kernel overwrites, `x + 0` say, leaves no trace: that is a limit, and not marked.
 
-Who wants the original: operations that autodiff derived from a value as it was before a kernel overwrote it.
-
-Reverse-mode autodiff saves values of the forward pass (residuals) and reads them later, in operations named `transpose(…)`
-that carry the source line of the forward operation they belong to. When that forward operation ran before the kernel (it
+(1) asks which operations want the original. Autodiff saves values of the forward pass (residuals) and reads them later, in
+operations named `transpose(…)` that carry the source line of their forward operation. When that ran before the kernel (it
 defines the overwritten value, or reads it earlier), the derivative needs the value as it was then. An operation of a
-custom_vjp's own backward rule is named `transpose(…)` too, but carries the line of the custom function's call: what it
-reads is what its author wrote, in program order.
-
-What cannot be told of a program that MLIR has folded, as marks on what hangs on it (see `ambiguities`).
-
-Followed while the program is evaluated in its order:
-  (1) what is computed from constants alone: MLIR may have computed it itself, and constants come first;
-  (2) what is another form of what, through every such form: a reader of one may have been given the other;
-  (3) which forms were overwritten, and what is newer than that: a reader of an older one may mean either.
+custom_vjp's own backward rule is named `transpose(…)` too, but carries the line of the custom function's call: what it reads
+is what its author wrote, in program order. `Folded` finds (1) to (3) while the program is evaluated in its order.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
+from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
@@ -58,13 +45,10 @@ type StoredValue = Storage | tuple["StoredValue", ...]
 
 
 def list_leaves(value: StoredValue) -> list[Storage]:
-    """Storage of each array of the value, in order."""
+    """Lists the storage of each array of the value, in order."""
     if isinstance(value, int):
         return [value]
-    found: list[Storage] = []
-    for child in value:
-        found += list_leaves(child)
-    return found
+    return [leaf for child in value for leaf in list_leaves(child)]
 
 
 FORMS = having(Trait.OTHER_FORM)
@@ -72,7 +56,7 @@ CONSTANTS = having(Trait.FROM_NOTHING)
 
 
 class Reason(Enum):
-    """Why it cannot be told."""
+    """The kinds of ambiguities, (1) to (8)."""
 
     DERIVATIVE = "derivative"
     OTHER_FORM = "other form"
@@ -100,13 +84,11 @@ type Ambiguities = Mapping[str, frozenset[Ambiguity]]
 
 
 def is_other_form(instruction: HloInstruction) -> bool:
-    """Whether it is its only operand in another form, (2); constants and what is made of scalars are nobody's form."""
+    """Whether it is its only operand in another form, (2). Constants and scalars do not count as operands."""
     if instruction.opcode not in FORMS or len(instruction.operands) != 1:
         return False
     operand = instruction.operands[0]
-    if operand.opcode in CONSTANTS or is_tuple(operand.shape):
-        return False
-    return bool(operand.shape.dimensions)
+    return operand.opcode not in CONSTANTS and not is_tuple(operand.shape) and bool(operand.shape.dimensions)
 
 
 _RESULT_NOT_SAVED = having(Trait.RESULT_NOT_SAVED)
@@ -114,7 +96,7 @@ _RESULT_NOT_SAVED = having(Trait.RESULT_NOT_SAVED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResidualLines:
-    """Where the forward operations stand that used the operand of one hidden write before it."""
+    """Source lines of the forward operations that used the operand of one hidden write before it."""
 
     locations: frozenset[int]
     """Numbers of file locations."""
@@ -125,7 +107,7 @@ class ResidualLines:
 
 
 def compute_residual_lines(writes: tuple[HiddenWrite, ...]) -> Mapping[int, ResidualLines]:
-    """HiddenWrite index to the forward operations that used its operand before the write."""
+    """Maps each HiddenWrite index to the forward operations that used its operand before the write."""
     found: dict[int, ResidualLines] = {}
     for write in writes:
         module = write.module
@@ -155,14 +137,14 @@ def compute_residual_lines(writes: tuple[HiddenWrite, ...]) -> Mapping[int, Resi
 
 
 def _skip_barrier(module: HloModule, value: HloInstruction) -> HloInstruction:
-    """What defines the value: the translation as written has put barriers without a tag behind operations."""
+    """Looks through the barriers without a tag that the translation as written puts behind operations."""
     while value.opcode == "opt-barrier" and not module.find_tag_path(value):
         value = value.operands[0]
     return value
 
 
 def find_file_location(module: HloModule, instruction: HloInstruction) -> int:
-    """Number of the innermost source location (file, line, column) in the module's table; 0 when there is none."""
+    """Returns the number of the innermost source location (file, line, column) in the module's table; 0 for none."""
     number = instruction.proto.metadata.stack_frame_id
     frames = module.stack_frames.stack_frames
     return frames[number - 1].file_location_id if 0 < number <= len(frames) else 0
@@ -180,7 +162,7 @@ def is_derivative(instruction: HloInstruction) -> bool:
 
 @dataclass(slots=True, eq=False)
 class Folded:
-    """Changed as the evaluation goes on: it is told of every result and of every hidden write."""
+    """Marks (1) to (3); the evaluation tells it of every result and of every hidden write."""
 
     module: HloModule
     space: LabelSpace
@@ -197,13 +179,13 @@ class Folded:
     _constant: set[Storage] = field(default_factory=set[Storage])
 
     def follow(self, instruction: HloInstruction, operands: list[StoredValue], value: StoredValue) -> None:
-        """Takes note of a result, (1) and (2)."""
+        """Takes note of a result: whether it comes from constants alone, and what it is another form of."""
         constant = self._constant
-        for operand in operands:
-            if operand not in constant if isinstance(operand, int) else not constant.issuperset(list_leaves(operand)):
-                break
-        else:
-            if operands or instruction.opcode in CONSTANTS:
+        if operands or instruction.opcode in CONSTANTS:
+            is_constant = all(
+                one in constant if isinstance(one, int) else constant.issuperset(list_leaves(one)) for one in operands
+            )
+            if is_constant:
                 constant.update(list_leaves(value))
         if instruction.opcode in FORMS and isinstance(value, int) and is_other_form(instruction):
             of = operands[0]
@@ -211,13 +193,13 @@ class Folded:
                 self._origin[value] = self._origin.get(of, of)
 
     def overwrite(self, write: int, storage: Storage, newer: Storage) -> None:
-        """Takes note of a hidden write, (3). newer: the first storage that is made after it."""
+        """Takes note of a hidden write. newer: the first storage that is made after it."""
         if storage in self._constant:
             self.to_constants.add(write)
         self.overwritten.setdefault(self._origin.get(storage, storage), []).append((write, storage, newer))
 
     def find(self, reader: HloInstruction, operands: list[StoredValue]) -> Labels:
-        """Marks for what cannot be told about this reader."""
+        """Returns the marks for what cannot be told about this reader."""
         labels = 0
         origin, overwritten = self._origin, self.overwritten
         for value in operands:
@@ -227,7 +209,7 @@ class Folded:
         return labels
 
     def find_of_storage(self, reader: HloInstruction, storage: Storage) -> Labels:
-        """Marks for what cannot be told about this reader of this storage."""
+        """Returns the marks for what cannot be told about this reader of this storage."""
         labels = 0
         for write, other, newer in self.overwritten.get(self._origin.get(storage, storage), ()):
             if storage >= newer:
@@ -240,10 +222,7 @@ class Folded:
 
     def mark_constants(self, writes: Iterable[int]) -> Labels:
         """Marks for what comes from constants that these hidden writes may overwrite."""
-        labels = 0
-        for write in writes:
-            labels |= self.space.mark(Ambiguity(write, Reason.CONSTANT, 0))
-        return labels
+        return unite(self.space.mark(Ambiguity(write, Reason.CONSTANT, 0)) for write in writes)
 
     def _may_want_original(self, reader: HloInstruction, lines: ResidualLines) -> bool:
         """Whether a reader of the overwritten value may read a residual, or be given one that was folded into it."""

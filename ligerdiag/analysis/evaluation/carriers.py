@@ -17,9 +17,9 @@ is left.
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 
-from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
+from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.analysis.reaching_definitions import find_one_value, find_origins, number_values
 from ligerdiag.analysis.writes import HiddenWrite, call_tags_of
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
@@ -33,7 +33,7 @@ _LIBRARY_CALLS = having(Trait.LIBRARY_CALL)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Carriers:
-    """Where ORIG labels start."""
+    """The carriers of all hidden writes: ORIG labels start there."""
 
     instructions: Mapping[tuple[TagPath, int], tuple[int, ...]]
     """(Tag path, instruction id) in the unoptimized module to the hidden writes that it carries the original of."""
@@ -44,7 +44,7 @@ class Carriers:
 
 
 def compute_carriers(writes: tuple[HiddenWrite, ...]) -> Carriers:
-    """Carriers of every hidden write of the program as written."""
+    """Finds the carriers of every hidden write of the program as written."""
     instructions: defaultdict[tuple[TagPath, int], list[int]] = defaultdict(list)
     paths: defaultdict[TagPath, list[tuple[HloInstruction, int]]] = defaultdict(list)
     parameters: defaultdict[int, list[int]] = defaultdict(list)
@@ -65,7 +65,7 @@ def compute_carriers(writes: tuple[HiddenWrite, ...]) -> Carriers:
 def _group_origins(
     writes: tuple[HiddenWrite, ...], parameters: defaultdict[int, list[int]]
 ) -> Iterator[tuple[int, TagPath, HloComputation, list[HloInstruction]]]:
-    """HiddenWrite index, tags of the way to a computation, and its origins; entry parameters are added to `parameters`.
+    """Yields HiddenWrite index, tags of the way to a computation, and its origins; adds to `parameters`.
 
     Two calls that XLA makes one write have one index, and their operands are no twins outside (4).
     """
@@ -85,9 +85,7 @@ def _group_origins(
 
 def is_same_operation(opcode: str, optimized: HloInstruction) -> bool:
     """Whether an instruction of the optimized module may be what became of an operation with this opcode."""
-    if optimized.opcode == opcode:
-        return True
-    return opcode in _LIBRARY_CALLS and optimized.opcode == "custom-call"  # cuBLAS, cuDNN
+    return optimized.opcode == opcode or (opcode in _LIBRARY_CALLS and optimized.opcode == "custom-call")
 
 
 def is_carrier(operation: HloInstruction, optimized: HloInstruction) -> bool:
@@ -100,43 +98,40 @@ def is_carrier(operation: HloInstruction, optimized: HloInstruction) -> bool:
 def compute_carried(
     module: HloModule, carriers: Carriers, candidates: Mapping[TagPath, tuple[TagPath, ...]], space: LabelSpace
 ) -> Mapping[int, Labels]:
-    """Instruction id in the optimized module to the ORIG labels that start there, whichever of its candidates it is.
+    """Maps instruction ids of the optimized module to the ORIG labels that start there, whichever candidate it is.
 
     candidates: tag path of an instruction that may be one of several operations to theirs.
     """
-    paths = carriers.paths
+    paths, tags = carriers.paths, module.tags
     if not paths:
         return {}
-    carrying = {
-        id(some): any(path in paths for path in some) for some in {id(c): c for c in candidates.values()}.values()
-    }
-    found: dict[int, Labels] = {}
-    known: dict[tuple[int, str, int], Labels] = {}
-    tags = module.tags
-    for computation in module.computations.values():
-        for instruction in computation.instructions:
-            path = tags.get(instruction.id)
-            if path is None:
-                continue
-            if path in paths:
-                found[instruction.id] = _start(paths[path], instruction, space)
-            elif path in candidates and carrying[id(candidates[path])]:
-                size = -1 if is_tuple(instruction.shape) else count_elements(instruction.shape)
-                key = (id(candidates[path]), instruction.opcode, size)  # all that `is_carrier` looks at
-                if key not in known:
-                    known[key] = -1
-                    for candidate in candidates[path]:
-                        known[key] &= _start(paths.get(candidate, ()), instruction, space)
-                found[instruction.id] = known[key]
+    found = {one.id: _start(paths.get(tags.get(one.id, ()), ()), one, space) for one in module.instructions}
+    found |= {one.id: every for one, _, every in list_ambiguous_carriers(module, carriers, candidates, space)}
     return {number: labels for number, labels in found.items() if labels}
 
 
+def list_ambiguous_carriers(
+    module: HloModule, carriers: Carriers, candidates: Mapping[TagPath, tuple[TagPath, ...]], space: LabelSpace
+) -> Iterator[tuple[HloInstruction, Labels, Labels]]:
+    """Yields each instruction that may be a carrier, with the ORIG labels of any and of all of its candidates."""
+    paths, tags = carriers.paths, module.tags
+    groups = {id(group): group for group in candidates.values()}
+    carrying = {number for number, group in groups.items() if any(path in paths for path in group)}
+    known: dict[tuple[int, str, int], tuple[Labels, Labels]] = {}
+    for instruction in module.instructions if carrying else ():
+        group = candidates.get(tags.get(instruction.id, ()), ())
+        if id(group) not in carrying:
+            continue
+        size = -1 if is_tuple(instruction.shape) else count_elements(instruction.shape)
+        key = (id(group), instruction.opcode, size)  # all that `is_carrier` looks at
+        if key not in known:
+            starts = [_start(paths.get(path, ()), instruction, space) for path in group]
+            known[key] = unite(starts), reduce(lambda one, other: one & other, starts)
+        yield instruction, *known[key]
+
+
 def _start(carried: tuple[tuple[HloInstruction, int], ...], instruction: HloInstruction, space: LabelSpace) -> Labels:
-    labels = 0
-    for operation, write in carried:
-        if is_carrier(operation, instruction):
-            labels |= space.original(write)
-    return labels
+    return unite(space.original(write) for operation, write in carried if is_carrier(operation, instruction))
 
 
 def _find_carriers(computation: HloComputation, values: list[HloInstruction]) -> list[HloInstruction]:
@@ -158,14 +153,14 @@ def _find_carriers(computation: HloComputation, values: list[HloInstruction]) ->
 
 @lru_cache(maxsize=32)
 def _count_values(computation: HloComputation) -> Mapping[int, int]:
-    """Number of a value to how many instructions have it."""
+    """Counts the instructions that have each number of a value."""
     numbers = number_values(computation)
     return Counter(numbers[one.id] for one in computation.instructions if find_one_value(one) is None)
 
 
 @lru_cache(maxsize=32)
 def _find_dependent(computation: HloComputation) -> frozenset[int]:
-    """Ids of the instructions that depend on a parameter."""
+    """Returns the ids of the instructions that depend on a parameter."""
     found: set[int] = set()
     for instruction in computation.instructions:
         if instruction.opcode == "parameter" or any(operand.id in found for operand in instruction.operands):

@@ -1,26 +1,20 @@
-"""Dependence sets inside fusions: of each fused instruction, and as a summary that is worked out once.
+"""Dependence sets inside fusions: of each fused instruction, and as a summary that is computed once and asked often.
 
-What each value inside a fusion depends on, as parameters of the fused computation: worked out once, asked often.
-
-A schedule is evaluated several times, and what stands in a loop several times in each. What a fused instruction depends on
-differs from one time to the next only by what the fusion reads, where
+`FusionEvaluator` follows a fusion instruction by instruction, so that its outputs are told apart. A schedule is evaluated
+several times, and what stands in a loop several times in each; what a fused instruction depends on differs from one time to
+the next only by what the fusion reads, if
   (1) every fused instruction has one array, of the union of its operands; only the root may be a tuple of such;
   (2) no pieces are told apart (see `parts`): there is no concatenation, and the fusion is given none;
   (3) no kernel is called inside, and there is no computation further in;
   (4) no label starts inside.
-A fusion of (1), (2) and (3) has a summary; whoever asks has to know about (4) and what the fusion is given. All other
-fusions are followed instruction by instruction (see `fusions`).
-
-Inside a fusion: dependence sets of each fused instruction, so that the outputs of one fusion are told apart.
-
-Most fusions need not be followed so: see `fusions`.
+A fusion of (1), (2) and (3) has a `FusionSummary`; its caller checks (4) and what the fusion is given.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ligerdiag.analysis.evaluation.labels import Labels, Nesting
+from ligerdiag.analysis.evaluation.labels import Labels, unite
 from ligerdiag.analysis.evaluation.memory import Places, Read
 from ligerdiag.analysis.evaluation.parts import PartedValue, Parts, follow_parts, union_of
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
@@ -28,7 +22,7 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import is_tuple, iterate_leaves
 
 _FOLLOWED = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CALLEE_TAKES_OPERANDS) | {"concatenate", "custom-call"}
-"""Opcodes that are not of (1) to (3), but for a root's."""
+"""Opcodes that break (1) to (3), except at a root."""
 _ONE_ARRAY = having(Trait.ONE_ARRAY)
 
 type _Mask = int
@@ -37,7 +31,7 @@ type _Mask = int
 
 @dataclass(slots=True, eq=False)
 class FusionSummary:
-    """What depends on which parameters. A *combination* is a set of parameters that some value depends on."""
+    """Dependences of a fusion's values on its parameters. A *combination* is the set of parameters of some value."""
 
     combinations: tuple[tuple[int, ...], ...]
     """Parameter numbers of each."""
@@ -50,13 +44,7 @@ class FusionSummary:
 
     def unite(self, given: list[Labels]) -> list[Labels]:
         """The set of each combination. given: the sets of the fusion's operands."""
-        found: list[Labels] = []
-        for numbers in self.combinations:
-            labels = 0
-            for number in numbers:
-                labels |= given[number]
-            found.append(labels)
-        return found
+        return [unite([given[number] for number in numbers]) for numbers in self.combinations]
 
 
 @dataclass(slots=True, eq=False)
@@ -65,18 +53,10 @@ class FusionSummaries:
 
     module: HloModule
     places: Places
-    _nesting: Nesting | None = None
     _found: dict[int, FusionSummary | None] = field(default_factory=dict[int, FusionSummary | None])
 
-    @property
-    def nesting(self) -> Nesting:
-        """Which computation holds what."""
-        if self._nesting is None:
-            self._nesting = Nesting(self.module)
-        return self._nesting
-
     def find(self, fusion: HloInstruction) -> FusionSummary | None:
-        """The fusion's summary; None where it has to be followed."""
+        """Returns the fusion's summary; None if it has to be followed."""
         if fusion.id not in self._found:
             self._found[fusion.id] = self._summarize(fusion)
         return self._found[fusion.id]
@@ -107,15 +87,14 @@ class FusionSummaries:
                 ]
             ),
             results=tuple([(place, numbers.setdefault(mask or 0, len(numbers))) for place, mask in results]),
-            combinations=tuple([tuple(_list_bits(mask)) for mask in numbers]),
+            combinations=tuple([tuple(n for n in range(mask.bit_length()) if mask >> n & 1) for mask in numbers]),
         )
 
 
 def _find_masks(fusion: HloInstruction, computation: HloComputation) -> dict[int, _Mask] | None:
-    """Id of each fused instruction, but for a root tuple, to what it depends on; None where (1) to (3) are not so."""
-    for operand in fusion.operands:
-        if is_tuple(operand.shape):
-            return None
+    """Maps the id of each fused instruction, except a root tuple, to its parameters; None if (1) to (3) do not hold."""
+    if any(is_tuple(operand.shape) for operand in fusion.operands):
+        return None
     masks: dict[int, _Mask] = {}
     for instruction in computation.instructions:
         opcode = instruction.opcode
@@ -136,29 +115,25 @@ def _find_masks(fusion: HloInstruction, computation: HloComputation) -> dict[int
     return masks
 
 
-def _list_bits(mask: _Mask) -> list[int]:
-    return [number for number in range(mask.bit_length()) if mask >> number & 1]
-
-
 _PLAIN = having(Trait.ONE_ARRAY, Trait.ARRAY_OF_ARRAYS, Trait.FROM_NOTHING) - {"concatenate"}
 """Opcodes that compute one array of all their operands: the set is the union, if no pieces are told apart."""
 
 
 class FusionEnvironment(Protocol):
-    """What a fusion needs of the evaluation around it."""
+    """The evaluation around a fusion."""
 
     def conclude(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> Labels:
-        """The set of an operation's result, with the labels that start there; keeps what a tagged operation depends on."""
+        """Returns the set of an operation's result, with the labels that start there; keeps a tagged operation's set."""
         ...
 
     def find_started(self, instruction: HloInstruction) -> Labels:
-        """The labels that start at this instruction."""
+        """Returns the labels that start at this instruction."""
         ...
 
     def call_fused(self, call: HloInstruction, operands: list[Labels]) -> Labels:
-        """Run a custom call that stands inside a fusion; returns the set of its results."""
+        """Runs a custom call inside of a fusion; returns the set of its results."""
         ...
 
 
@@ -166,26 +141,18 @@ type FusedValue = int | Parts | tuple["FusedValue", ...]
 """An array's set, its pieces' sets, or a tuple of values."""
 
 
+@dataclass(slots=True, eq=False)
 class FusionEvaluator:
-    """Evaluates one fusion instruction; nested fusions and calls are evaluated in turn."""
+    """Evaluates one fusion instruction, and the fusions and calls in it."""
 
-    def __init__(
-        self,
-        module: HloModule,
-        surroundings: FusionEnvironment,
-        fusion: HloInstruction,
-        reads: tuple[Read, ...],
-        parts: Mapping[int, Parts],
-    ) -> None:
-        """`parts`: operand_number to the operand's pieces, where they are known."""
-        self._module = module
-        self._surroundings = surroundings
-        self._fusion = fusion
-        self._reads = reads
-        self._parts = parts
+    _module: HloModule
+    _surroundings: FusionEnvironment
+    _fusion: HloInstruction
+    _reads: tuple[Read, ...]
+    _parts: Mapping[int, Parts]
+    """operand_number to the operand's pieces, where they are known."""
 
     def run(self) -> list[PartedValue]:
-        """Sets of the fusion's leaves, in order."""
         arguments: list[FusedValue] = []
         given: list[list[Labels]] = [[] for _ in self._fusion.operands]
         for number, _, labels in self._reads:
@@ -229,9 +196,7 @@ class FusionEvaluator:
             return tuple(operands)
         if opcode == "get-tuple-element":
             whole = operands[0]
-            if isinstance(whole, tuple):
-                return whole[instruction.proto.tuple_index]
-            return whole
+            return whole[instruction.proto.tuple_index] if isinstance(whole, tuple) else whole
         if opcode in ("fusion", "call"):
             return self._run(self._module.computations[instruction.called_computations[0]], operands)
         sets = [_union(operand) for operand in operands]
@@ -241,9 +206,7 @@ class FusionEvaluator:
         if opcode == "custom-call":
             value = self._surroundings.call_fused(instruction, sets)
         elif value is None:
-            value = 0
-            for one in sets:
-                value |= one
+            value = unite(sets)
         concluded = self._surroundings.conclude(instruction, self._fusion, union_of(value), self._reads)
         value = concluded if isinstance(value, int) else value.add(self._surroundings.find_started(instruction))
         if is_tuple(instruction.shape):
@@ -252,18 +215,10 @@ class FusionEvaluator:
 
 
 def _union(value: FusedValue) -> Labels:
-    if not isinstance(value, tuple):
-        return union_of(value)
-    labels = 0
-    for child in value:
-        labels |= _union(child)
-    return labels
+    return unite(map(_union, value)) if isinstance(value, tuple) else union_of(value)
 
 
 def _flatten(value: FusedValue) -> list[PartedValue]:
     if not isinstance(value, tuple):
         return [value]
-    found: list[PartedValue] = []
-    for child in value:
-        found += _flatten(child)
-    return found
+    return [leaf for child in value for leaf in _flatten(child)]

@@ -1,7 +1,4 @@
-"""Dependence sets as integers: which bit stands for what, how a custom call passes them on, and which instructions
-carry none.
-
-Dependence sets as integers: which bit stands for what.
+"""Dependence sets as integers: what each bit stands for, how a custom call passes them on, which instructions have none.
 
 For each hidden write W, and for each *iteration class* c, two bits:
   FRESH(W, c)  the value depends on what W wrote;
@@ -13,18 +10,16 @@ round a loop would hide one that is missing now.
 
 Above these come *marks*: one bit for each thing that turned up during the evaluation (a lucky read, a stale reader).
 
-How a custom call passes dependences on: the same rule in both programs.
-
+A custom call passes dependences on by the same rule in both programs:
 (1) What it returns depends on every operand that it may read.
 (2) What it leaves in a hidden-written operand depends on the same, and is FRESH.
 (3) A kernel's own reading of an operand before it overwrites it is what is meant to happen, so neither carries that
     write's ORIG on. That of an earlier iteration goes on: what stood there then was another value.
 (4) What a kernel of unknown effect returns is FRESH of that unknown write: everything downstream is then unknown.
 
-Where an evaluation of the schedule has nothing to follow: most of a large module has nothing to do with any kernel.
-
-An instruction is *quiet* where nothing stands in what it reads, and nothing starts at it or in what it calls. Its result
-depends on nothing, and what it computes inside need not be followed. What is looked out for is seen all the same.
+Most of a large schedule has nothing to do with any kernel. An instruction is *quiet* if nothing stands in what it reads,
+and nothing starts at it or in what it calls. Its result depends on nothing, and what it computes inside need not be
+followed; an operation that is looked out for is seen all the same.
 """
 
 from collections import defaultdict
@@ -33,11 +28,19 @@ from dataclasses import dataclass, field
 
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.effects.access import Access, CallEffects
+from ligerdiag.hlo.dataflow import search
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 
 type Labels = int
 """A set of labels."""
+
+
+def unite(sets: Iterable[Labels]) -> Labels:
+    union = 0
+    for labels in sets:
+        union |= labels
+    return union
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +122,10 @@ class LabelSpace:
 
     def bits_of(self, writes: Iterable[int]) -> Labels:
         """FRESH(W, 0) of these hidden writes."""
-        found = 0
-        for write in writes:
-            found |= 1 << (2 * self.classes * write)
-        return found
+        return unite(1 << (2 * self.classes * write) for write in writes)
 
     def writes_of(self, bits: Labels) -> Iterator[int]:
-        """The hidden writes that such bits stand for, rising."""
+        """Yields the hidden writes of such bits, rising."""
         width = 2 * self.classes
         while bits:
             lowest = bits & -bits
@@ -133,7 +133,7 @@ class LabelSpace:
             bits ^= lowest
 
     def mark(self, key: object) -> Labels:
-        """The bit for `key`, the same one each time."""
+        """Returns the bit for `key`, the same one each time."""
         number = self._marks.get(key)
         if number is None:
             number = self._marks[key] = len(self._marks)
@@ -144,15 +144,15 @@ class LabelSpace:
         return 1 << (2 * self.classes * self.writes + number)
 
     def without_marks(self) -> "LabelSpace":
-        """The same layout without marks."""
+        """Returns a space of the same layout without marks."""
         return LabelSpace(self.writes, self.depth)
 
     def wrong_about(self, write: int) -> Labels:
-        """All marks so far that say that something is wrong about this write in this iteration."""
+        """Returns all marks so far of something wrong about this write in this iteration."""
         return self._wrong.get(write, 0)
 
     def marks_in(self, labels: Labels) -> list[object]:
-        """The keys whose marks are in the set."""
+        """Returns the keys whose marks are in the set."""
         digits = bin(labels >> (2 * self.classes * self.writes))[:1:-1]
         found: list[object] = []
         at = digits.find("1")
@@ -163,7 +163,7 @@ class LabelSpace:
         return list(dict.fromkeys(found))
 
     def advance(self, labels: Labels, level: int, writes_inside: frozenset[int]) -> Labels:
-        """The set after one more iteration of the loop at `level` (1 = outermost) around `writes_inside`.
+        """Returns the set after one more iteration of the loop at `level` (1 = outermost) around `writes_inside`.
 
         Class 0 becomes `level`; class c becomes min(c, level), since the outermost loop that advanced counts. What was wrong
         about a write stays so: the write of the next iteration overwrites something else.
@@ -181,16 +181,6 @@ class LabelSpace:
                     labels = labels & ~(moves << base) | 1 << (base + level)
         return labels
 
-    def forget_iterations(self, labels: Labels, write: int) -> Labels:
-        """All iteration classes of `write` folded into class 0, for loops that only one of the programs has."""
-        fresh, original = self.all_fresh(write), self.all_original(write)
-        folded = labels & ~fresh & ~original
-        if labels & fresh:
-            folded |= self.fresh(write)
-        if labels & original:
-            folded |= self.original(write)
-        return folded
-
 
 @dataclass(frozen=True, slots=True)
 class CallTransfer:
@@ -205,19 +195,15 @@ class CallTransfer:
 def transfer_call(
     effects: CallEffects, operands: list[Labels], writes: tuple[HiddenWrite, ...], space: LabelSpace
 ) -> CallTransfer:
-    """Dependence sets that a call with these operand sets leaves; `writes` are the call's own hidden writes."""
+    """Returns the sets that a call with these operand sets leaves, (1) to (4). writes: the call's own hidden writes."""
     read = 0
     for number, labels in enumerate(operands):
         access = effects.operands[number] if number < len(effects.operands) else Access.UNKNOWN
         if access not in (Access.NONE, Access.WRITE):
             read |= labels
     settled = {write.index: space.original(write.index) | space.wrong_about(write.index) for write in writes}
-    for labels in settled.values():
-        read &= ~labels
-    results = read
-    for write in writes:
-        if write.unknown:
-            results |= space.fresh(write.index)
+    read &= ~unite(settled.values())
+    results = read | unite(space.fresh(write.index) for write in writes if write.unknown)
     written = tuple((write.operand, settled[write.index], read | space.fresh(write.index)) for write in writes)
     return CallTransfer(results, written)
 
@@ -229,70 +215,37 @@ _NOT_SIGHTED = having(Trait.NO_OPERATION) - having(Trait.FROM_NOTHING)
 
 
 @dataclass(slots=True, eq=False)
-class Nesting:
-    """Which computation of a module holds what."""
+class QuietOnes:
+    """Finds the instructions that are quiet in one evaluation if nothing stands in what they read."""
 
     module: HloModule
-    homes: dict[int, int] = field(default_factory=dict[int, int])
-    """Instruction id to the id of the computation that holds it."""
-    _callers: defaultdict[int, set[int]] = field(default_factory=lambda: defaultdict[int, set[int]](set))
-    """Computation id to the ids of those that call it."""
-    _calling: set[int] = field(default_factory=set[int])
-    """Ids of the computations that hold a custom-call."""
-
-    def __post_init__(self) -> None:
-        for number, computation in self.module.computations.items():
-            instructions = computation.instructions
-            self.homes.update(dict.fromkeys([one.id for one in instructions], number))
-            if "custom-call" in [one.opcode for one in instructions]:
-                self._calling.add(number)
-            for called in [one.called_computations for one in instructions if one.called_computations]:
-                for callee in called:
-                    self._callers[callee].add(number)
-
-    def find_around(self, inner: Iterable[int]) -> set[int]:
-        """Ids of these computations, of those that hold a custom-call, and of all that call one of them, however deep."""
-        found: set[int] = set()
-        pending = [*self._calling, *inner]
-        while pending:
-            number = pending.pop()
-            if number not in found:
-                found.add(number)
-                pending += self._callers.get(number, ())
-        return found
-
-    def list_fused_callers(self, number: int) -> list[int]:
-        """Ids of the computations without a schedule that call this one."""
-        computations = self.module.computations
-        return [caller for caller in self._callers.get(number, ()) if not computations[caller].sequence]
-
-
-@dataclass(slots=True, eq=False)
-class QuietOnes:
-    """The instructions that are quiet in one evaluation if nothing stands in what they read."""
-
-    nesting: Nesting
     started: frozenset[int]
     """Ids of the instructions, scheduled or fused, where something starts."""
     wanted: frozenset[TagPath]
     """Operations to look out for."""
-    _loud: set[int] = field(init=False)
-    """Ids of the computations in which something starts, or is looked out for further in."""
+    _loud: frozenset[int] = field(init=False)
+    """Ids of the computations in which a kernel is called, something starts, or is looked out for further in."""
     _sought: defaultdict[int, list[HloInstruction]] = field(
         default_factory=lambda: defaultdict[int, list[HloInstruction]](list)
     )
     """Computation id to the operations in it that are looked out for, in their order."""
 
     def __post_init__(self) -> None:
-        nesting, wanted, tags = self.nesting, self.wanted, self.nesting.module.tags
+        module, wanted, tags, homes = self.module, self.wanted, self.module.tags, self.module.homes
         sought = [number for number, path in tags.items() if path in wanted] if wanted else []
-        for home in dict.fromkeys([nesting.homes[number] for number in sought if number in nesting.homes]):
-            for one in nesting.module.computations[home].instructions:
+        for home in dict.fromkeys([homes[number] for number in sought if number in homes]):
+            for one in home.instructions:
                 if one.opcode not in _NOT_SIGHTED and tags.get(one.id) in wanted:
-                    self._sought[home].append(one)
-        deep = [caller for number in self._sought for caller in nesting.list_fused_callers(number)]
-        starting = [nesting.homes[number] for number in self.started if number in nesting.homes]
-        self._loud = nesting.find_around([*starting, *deep])
+                    self._sought[home.id].append(one)
+        callers = [caller for number in self._sought for caller in self._list_callers(number)]
+        deep = [caller for caller in callers if not module.computations[caller].sequence]
+        starting = [homes[number].id for number in self.started if number in homes]
+        calling = [home.id for home, _ in module.iterate_custom_calls()]
+        self._loud = frozenset(search([*calling, *starting, *deep], self._list_callers))
+
+    def _list_callers(self, number: int) -> list[int]:
+        """Lists the ids of the computations that call this one."""
+        return [self.module.homes[one.id].id for one in self.module.callers.get(number, ())]
 
     def may_be(self, instruction: HloInstruction) -> bool:
         """Whether this scheduled instruction is quiet if nothing stands in what it reads."""
@@ -301,7 +254,7 @@ class QuietOnes:
         return instruction.id not in self.started and instruction.opcode not in _FOLLOWED
 
     def list_sought(self, instruction: HloInstruction) -> list[HloInstruction]:
-        """The operations to look out for that a quiet instruction runs."""
+        """Lists the operations to look out for that a quiet instruction runs."""
         if instruction.opcode == "fusion":
             return self._sought.get(instruction.called_computations[0], [])
-        return [instruction] if self.nesting.module.tags.get(instruction.id) in self.wanted else []
+        return [instruction] if self.module.tags.get(instruction.id) in self.wanted else []

@@ -1,20 +1,15 @@
-"""Counters of loops, and slices of an array that a loop takes one after another, so that no iteration touches the
-bytes of another one.
-
-Counters of loops: elements of a loop's state that begin at a constant and rise by one, as the loop's own operations say.
-
-XLA notes what it knows of a loop in the backend_config. That is a text in a file, and may say anything; here
-(1) the first value is what the loop's operand has there, a constant;
-(2) the step is what the body's result adds to it, a positive constant;
-(3) the last value is the largest for which the condition still holds, which compares it with a constant.
-Each may stand in fusions, behind copies and in sums with constants; where it is anything else, nothing is known.
-
-Slices of an array that a loop takes one after another, so that no iteration touches the bytes of another one.
+"""Slices of an array that a loop takes one after another, so that no iteration touches the bytes of another one.
 
 XLA lets a kernel work on a slice of a larger array in place, by a fusion of the call with `dynamic-slice`. The slices of a
-loop are apart where (1) the start in one dimension is the loop's counter, and all others are constants; (2) a slice is no
-longer there than the counter's step; (3) the last one ends within the array, so that none is moved to fit.
-What the counter is, the loop itself says (`loop_slices`).
+loop are apart where
+  (1) the start in one dimension is a counter of the loop plus a constant, and all others are constants;
+  (2) a slice is no longer there than the counter's step;
+  (3) the last one ends within the array, so that none is moved to fit.
+A counter is an element of the loop's state of which the loop's own operations say that (the backend_config may say anything)
+  (4) the first value, in the loop's operand, is a constant;
+  (5) the step, which the body's result adds to it, is a positive constant;
+  (6) the last value is the largest for which the condition still holds, which compares it with a constant.
+Each may stand in fusions, behind copies and in sums with constants; anything else is no counter.
 """
 
 from collections.abc import Sequence
@@ -23,10 +18,12 @@ from dataclasses import dataclass
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
 from ligerdiag.analysis.evaluation.memory import ActualWrite
 from ligerdiag.analysis.writes import Frames, HiddenWrite
+from ligerdiag.hlo.dataflow import look_through
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.xla_pb2 import LiteralProto
 
+_NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 _SAME = having(Trait.SAME_ELEMENTS)
 _INTEGERS = ("s32s", "s64s", "u32s", "u64s")
 _MOST_SUMS = 6
@@ -51,7 +48,7 @@ class Counter:
 
 
 def find_counter(module: HloModule, loop: HloInstruction, element: int) -> Counter | None:
-    """The element of the loop's state as a counter; None where it is not known to be one."""
+    """Returns the element of the loop's state as a counter, (4) to (6); None if it is not known to be one."""
     body, condition = (module.computations[number] for number in loop.called_computations)
     begin = find_linear(module, loop.operands[0], (), (element,))
     after = find_linear(module, body.root, (), (element,))
@@ -71,7 +68,7 @@ def find_linear(
     path: tuple[int, ...] = (),
     sums: int = _MOST_SUMS,
 ) -> CounterOffset | None:
-    """A value of a loop's body, inside of these fusions, by the state.
+    """Returns a value of a loop's body, inside of these fusions, as an element of the state plus a constant.
 
     path: which element of a tuple is asked for. sums: how many may follow each other.
     """
@@ -101,7 +98,7 @@ def find_linear(
 
 
 def _find_bound(module: HloModule, predicate: HloInstruction, element: int) -> int | None:
-    """The largest value of the element with which the loop goes on."""
+    """Returns the largest value of the element with which the loop goes on."""
     fusions: tuple[HloInstruction, ...] = ()
     while predicate.opcode == "fusion" or predicate.opcode in _SAME:
         if predicate.opcode == "fusion":
@@ -136,19 +133,14 @@ def _read_integer(literal: LiteralProto) -> CounterOffset | None:
     return None
 
 
-_NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
-
-
 def takes_slices_apart(module: HloModule, frames: Frames, operand: int) -> bool:
-    """Whether the call at the end of the path gets another part of an array in each iteration of the loop around it."""
+    """Whether the call gets another part of an array in each iteration of the loop around it, (1) to (3)."""
     if len(frames) < 3 or frames[-2].instruction.opcode != "fusion" or frames[-3].instruction.opcode != "while":
         return False
     call, fusion, loop = (frame.instruction for frame in (frames[-1], frames[-2], frames[-3]))
     if frames[-2].computation.id != loop.called_computations[0]:
         return False  # the loop's condition runs once more than its body
-    value = call.operands[operand]
-    while value.opcode in _NAMES:
-        value = value.operands[0]
+    value = look_through(call.operands[operand], _NAMES)
     if value.opcode != "dynamic-slice":
         return False
     starts = [(axis, start) for axis, start in enumerate(value.operands[1:]) if start.opcode != "constant"]
@@ -156,10 +148,8 @@ def takes_slices_apart(module: HloModule, frames: Frames, operand: int) -> bool:
         return False
     axis, start = starts[0]
     given = find_linear(module, start, (fusion,))
-    if given is None or given.element is None:
-        return False
-    counter = find_counter(module, loop, given.element)
-    if counter is None:
+    counter = find_counter(module, loop, given.element) if given is not None and given.element is not None else None
+    if given is None or counter is None:
         return False
     size, length = value.proto.dynamic_slice_sizes[axis], value.operands[0].shape.dimensions[axis]
     first, last = counter.first + given.offset, counter.last + given.offset
@@ -169,7 +159,7 @@ def takes_slices_apart(module: HloModule, frames: Frames, operand: int) -> bool:
 def forget_other_slices(
     operands: Sequence[Labels], writes: Sequence[HiddenWrite], actual: Sequence[ActualWrite], space: LabelSpace
 ) -> list[Labels]:
-    """A call's operand sets without what it wrote into parts of them that this iteration does not read.
+    """Returns a call's operand sets without what it wrote to parts of them that this iteration does not read.
 
     writes: the call's own; actual: where these stand.
     """

@@ -8,7 +8,7 @@ Looked for inside of the computation that holds the kernel's call.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ligerdiag.analysis.evaluation.labels import Labels
 from ligerdiag.analysis.evaluation.program_order import Intended
@@ -41,7 +41,7 @@ def find_roundings(
     run_intended: Callable[[Mapping[TagPath, Labels]], Intended],
     mark: Callable[[object], Labels],
 ) -> tuple[Rounding, ...]:
-    """Every pair of the program as written, each subtraction once.
+    """Finds every pair of the program as written, each subtraction once.
 
     run_intended: evaluates the program with marks on what these operations compute; `mark` makes a mark of a key.
     """
@@ -51,17 +51,9 @@ def find_roundings(
     marks = {pair.path: mark(("rounding", pair.path)) for pair in pairs.values() if pair.path}
     reached = run_intended(marks).outputs
     return tuple(
-        Rounding(
-            write=pair.write,
-            addition=pair.addition,
-            subtraction=pair.subtraction,
-            term=pair.term,
-            path=pair.path,
-            outputs=tuple(
-                name for name, labels in zip(names, reached, strict=True) if labels & marks.get(pair.path, 0)
-            ),
-        )
+        replace(pair, outputs=tuple(name for name, labels in zip(names, reached, strict=True) if labels & mark_of))
         for pair in pairs.values()
+        for mark_of in [marks.get(pair.path, 0)]
     )
 
 

@@ -1,13 +1,12 @@
-"""Memory of the scheduled program as dependence sets, and what an evaluation of the schedule leaves behind.
-
-Memory of the actual program, as dependence sets: what stands in each slice of XLA's buffer assignment right now.
+"""Memory of the scheduled program: the dependence set that stands in each slice of XLA's buffer assignment right now.
 
 (1) A definition replaces the set of its slice; every reader of the slice sees the set that stands there.
-(2) A hidden write changes every slice that shares bytes with the operand's, whoever owns it; those slices are then *raw*:
-    their bytes were changed behind XLA's back, so an order that XLA did not mean decides who sees it.
+(2) A hidden write changes every slice that shares bytes with the operand's; those slices are then *raw*: their bytes were
+    changed behind XLA's back, and only an order that XLA did not intend decides which value a reader sees.
 (3) A read of a raw slice that nothing forces to come after the write is lucky, and is marked so. So is a read that comes
     before the write though nothing forces that.
-(4) Values without a place in the buffer assignment have numbers of their own (see `places`).
+(4) Values without a place in the buffer assignment have negative numbers of their own.
+An evaluation leaves `Actual`: the sets of the outputs, and a `Sighting` of each tagged operation that it met.
 """
 
 from collections import Counter
@@ -40,7 +39,7 @@ class Places:
     _placeless: int = 0
 
     def locate(self, instruction: HloInstruction) -> tuple[int, ...]:
-        """Slice number of each leaf of the instruction's shape, in order."""
+        """Returns the slice number of each leaf of the instruction's shape, in order."""
         found = self._leaves.get(instruction.id)
         if found is None:
             places = self.positions.locate(instruction)
@@ -53,33 +52,22 @@ class Places:
         return self._placeless
 
     def list_operands(self, instruction: HloInstruction) -> tuple[OperandPlace, ...]:
-        """Every leaf of every operand."""
         found = self._operands.get(instruction.id)
         if found is None:
-            found = tuple(
-                [
-                    (number, place)
-                    for number, operand in enumerate(instruction.operands)
-                    for place in self.locate(operand)
-                ]
-            )
+            operands = enumerate(instruction.operands)
+            found = tuple([(number, place) for number, operand in operands for place in self.locate(operand)])
             self._operands[instruction.id] = found
         return found
 
     def list_read(self, instruction: HloInstruction) -> tuple[int, ...]:
-        """Slice numbers of every leaf of every operand."""
+        """Lists the slice numbers of every leaf of every operand."""
         found = self._read.get(instruction.id)
         if found is None:
-            operands = instruction.operands
-            if len(operands) == 1:
-                found = self.locate(operands[0])
-            else:
-                found = tuple([place for operand in operands for place in self.locate(operand)])
-            self._read[instruction.id] = found
+            found = self._read[instruction.id] = tuple([place for _, place in self.list_operands(instruction)])
         return found
 
     def list_defined(self, instruction: HloInstruction) -> tuple[int, ...]:
-        """Slice numbers that the instruction writes as its own result."""
+        """Lists the slice numbers that the instruction writes as its own result."""
         found = self._defined.get(instruction.id)
         if found is None:
             defined = self.buffers.definitions.get(instruction.id)
@@ -124,7 +112,6 @@ class ActualWrite:
 
     @property
     def call(self) -> HloInstruction:
-        """The kernel's custom call."""
         return self.frames[-1].instruction
 
 
@@ -151,7 +138,7 @@ class LabelMemory:
     _bits: dict[ActualWrite, int] = field(default_factory=dict[ActualWrite, int])
 
     def put(self, number: int, value: PartedValue) -> None:
-        """A definition, (1)."""
+        """Defines a slice, (1)."""
         if isinstance(value, Parts):
             self.parts[number] = value
             value = value.union
@@ -171,7 +158,7 @@ class LabelMemory:
             del sets[number]
 
     def read_all(self, places: tuple[OperandPlace, ...], reader: Frames) -> tuple[Read, ...]:
-        """What a reader of these places depends on, with the marks of (3)."""
+        """Returns the sets that a reader of these places sees, with the marks of (3)."""
         raw, targeted, sets = self.raw, self.targeted, self.sets
         return tuple(
             [
@@ -183,12 +170,11 @@ class LabelMemory:
         )
 
     def read(self, number: int, reader: Frames) -> Labels:
-        """What a reader of this slice depends on, with the marks of (3)."""
+        """Returns the set that a reader of this slice sees, with the marks of (3)."""
         labels = self.sets.get(number, 0)
         if not labels:
             return 0
-        overwritten = self.raw.get(number, ())
-        for write in overwritten:
+        for write in self.raw.get(number, ()):
             if not self.order.is_forced(write.frames, reader):
                 labels |= self.space.mark(LuckyRead(write.write, reader[-1].instruction.id, True, number))
         if labels & self.targeted.get(number, 0) & ~self.performed:
@@ -199,7 +185,7 @@ class LabelMemory:
         return labels
 
     def expect(self, writes: tuple[ActualWrite, ...]) -> None:
-        """The hidden writes that will come.
+        """Announces the hidden writes that will come.
 
         Where one call performs a write, the write's bit is its ORIG(W, 0), so that many are looked up at once.
         """
@@ -212,12 +198,12 @@ class LabelMemory:
                 self.targeted[number] = self.targeted.get(number, 0) | original
 
     def find_parts(self, number: int, value: HloInstruction) -> Parts | None:
-        """The pieces of what stands in this slice, if it is read in the shape that it was written in."""
+        """Returns the pieces of what stands in this slice, if it is read in the shape that it was written in."""
         parts = self.parts.get(number)
         return parts if parts is not None and parts.shape == tuple(value.shape.dimensions) else None
 
     def settle(self, number: int, labels: Labels) -> None:
-        """What stands in this slice where several ways through the program meet."""
+        """Sets what stands in this slice where several ways through the program meet."""
         self.parts.pop(number, None)
         if labels:
             self.sets[number] = labels
@@ -225,7 +211,7 @@ class LabelMemory:
             self.sets.pop(number, None)
 
     def overwrite(self, write: ActualWrite, dropped: Labels, added: Labels) -> None:
-        """A hidden write, (2)."""
+        """Performs a hidden write, (2)."""
         self.performed |= self._bits.get(write, 0)
         for number in write.slices:
             for hit in self.overlapping(number):
@@ -235,7 +221,7 @@ class LabelMemory:
                 self.raw[hit] = (*[w for w in self.raw.get(hit, ()) if w is not write], write)
 
     def overlapping(self, number: int) -> Iterable[int]:
-        """Slices that share bytes with this one, itself included."""
+        """Lists the slices that share bytes with this one, itself included."""
         return self.places.buffers.overlapping[number] if number >= 0 else (number,)
 
 

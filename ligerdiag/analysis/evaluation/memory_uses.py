@@ -1,11 +1,10 @@
-"""Uses of the memory that a kernel overwrites: who reads it, and which buffers of one call stand in the same bytes.
+"""Uses of the memory that a kernel overwrites: its readers, and which buffers of one call share bytes.
 
-Which buffers of one kernel call stand in the same bytes.
-
-(1) What `output_to_operand_aliasing` declares, wherever the call stands.
-(2) What has one slice of the buffer assignment: an output in the place of an operand that is dead, or one value that is
-    handed over twice. Buffers that overlap in part are left alone, and so is a call inside of a fusion, whose buffers
-    have no slices of their own.
+Two buffers of one kernel call share bytes
+(1) where `output_to_operand_aliasing` declares it, wherever the call stands;
+(2) where they have one slice of the buffer assignment: an output in the place of an operand that is dead, or one value that
+    is passed twice. Buffers that overlap in part are left alone, and so is a call inside of a fusion, whose buffers have
+    no slices of their own.
 """
 
 from collections.abc import Iterator, Mapping
@@ -41,7 +40,7 @@ def find_accesses(
     actual: tuple[ActualWrite, ...],
     times: Mapping[int, int],
 ) -> Mapping[int, Accesses]:
-    """HiddenWrite index to who reads what. times: instruction id to LogicalTime."""
+    """Maps each HiddenWrite index to its readers. times: instruction id to LogicalTime."""
     readers = [
         instruction
         for computation in module.computations.values()
@@ -77,7 +76,7 @@ def find_accesses(
 
 
 def _find_sources(kernel: HloInstruction, write: HiddenWrite) -> list[HloInstruction]:
-    """Values that the overwritten one is made from in steps of one array operand each, the nearest first."""
+    """Lists the values that the overwritten one is made from in steps of one array operand each, the nearest first."""
     if kernel is not write.call:
         return []  # inside of a fusion, the kernel gets an address in what the fusion is given
     value = look_through(kernel.operands[write.operand], _PLACES)
@@ -100,7 +99,7 @@ class SharedBytes:
 
 
 def find_shared_bytes(call: HloInstruction, positions: Positions) -> Iterator[SharedBytes]:
-    """In the order of the operands; what is declared first."""
+    """Finds buffers that share bytes, operand by operand, declared ones first."""
     count = len(call.operands)
     leaves = list(iterate_leaves(call.shape))
     aliases = call.operand_output_aliases

@@ -1,4 +1,4 @@
-"""What forces an order: data and control edges inside a computation, and the nesting of computations.
+"""Forced order: data and control edges inside a computation, and the nesting of computations.
 
 Being earlier in the schedule forces nothing: the next compiler, flag or GPU may choose otherwise.
 """
@@ -58,7 +58,7 @@ class Order:
         return second.id in search.reached
 
     def _is_before(self, line: "_Line", first: HloInstruction, second: HloInstruction) -> bool:
-        """The same, looked for backward from `second`."""
+        """Whether an edge leads from `first` to `second`, looked for backward from `second`."""
         search = self._before.get(second.id)
         if search is None:
             search = self._before[second.id] = _Search(set(line.before(second)), line.positions[second.id] - 1)
@@ -73,7 +73,7 @@ class Order:
 
 @dataclass(slots=True, eq=False)
 class _Search:
-    """What was found from one instruction so far, and the next position to look at."""
+    """State of a search from one instruction: what was reached, and the next position to look at."""
 
     reached: set[int]
     position: int
@@ -88,7 +88,7 @@ class _Line:
 
     @classmethod
     def of(cls, computation: HloComputation) -> "_Line":
-        """By the schedule, or by operands and control edges where the schedule does not keep to these."""
+        """Takes the order of the schedule, or of operands and control edges if the schedule violates these."""
         listed = computation.sequence or computation.instructions
         line = cls(listed, {instruction.id: n for n, instruction in enumerate(listed)})
         if len(listed) == len(computation.instructions) and all(
@@ -101,12 +101,12 @@ class _Line:
         return cls(order, {instruction.id: n for n, instruction in enumerate(order)})
 
     def before(self, instruction: HloInstruction) -> tuple[int, ...]:
-        """Ids of what must come directly before it."""
+        """Returns the ids of the instructions that must come directly before it."""
         return (*[operand.id for operand in instruction.operands], *instruction.control_predecessors)
 
 
 def compute_logical_times(module: HloModule) -> dict[int, int]:
-    """Instruction id to LogicalTime, XLA's flattened position: called computations first, then the caller.
+    """Maps instruction ids to LogicalTime, XLA's flattened position: called computations first, then the caller.
 
     Follows HloLiveRange's flattening of the schedule (xla/hlo/utils/hlo_live_range.h).
     """

@@ -1,4 +1,4 @@
-"""Values made of pieces that depend on different things, as long as the pieces can be told apart.
+"""Values made of pieces with dependence sets of their own, as long as the pieces can be told apart.
 
 XLA joins small operations into one: it concatenates the operands of several products that share the other operand, or of
 several all-reduces, and slices the result apart again. Without pieces every result would depend on all of them.
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from ligerdiag.analysis.evaluation.labels import Labels
+from ligerdiag.analysis.evaluation.labels import Labels, unite
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.opcodes import Trait, having
 
@@ -32,18 +32,14 @@ class Parts:
 
     @property
     def union(self) -> Labels:
-        """The set of the whole array."""
-        found = 0
-        for one in self.labels:
-            found |= one
-        return found
+        return unite(self.labels)
 
     def add(self, labels: Labels) -> "Parts":
-        """The same pieces, each with these labels added."""
+        """Adds labels to each piece."""
         return Parts(self.shape, self.dimension, self.limits, tuple([one | labels for one in self.labels]))
 
     def placed(self, shape: tuple[int, ...], dimension: int) -> "Parts":
-        """The same pieces along a dimension of another shape."""
+        """Lays the pieces along a dimension of another shape."""
         return Parts(shape, dimension, self.limits, self.labels)
 
 
@@ -51,12 +47,11 @@ type PartedValue = Labels | Parts
 
 
 def union_of(value: PartedValue) -> Labels:
-    """The set of the whole value."""
     return value if isinstance(value, int) else value.union
 
 
 def follow_parts(instruction: HloInstruction, operands: Sequence[PartedValue]) -> PartedValue | None:
-    """The instruction's own value where pieces can be told apart, (1) to (3); None where the union is all there is."""
+    """Returns the instruction's value in pieces, (1) to (3); None if there is only the union."""
     shape = tuple(instruction.shape.dimensions)
     if instruction.opcode == "concatenate":
         return _concatenate(instruction, shape, operands)
@@ -65,10 +60,7 @@ def follow_parts(instruction: HloInstruction, operands: Sequence[PartedValue]) -
         return None
     parts = operands[number]
     assert isinstance(parts, Parts)
-    others = 0
-    for n, value in enumerate(operands):
-        if n != number:
-            others |= union_of(value)
+    others = unite(union_of(value) for n, value in enumerate(operands) if n != number)
     match instruction.opcode:
         case "slice":
             return _slice(instruction, shape, parts)
@@ -113,10 +105,7 @@ def _slice(instruction: HloInstruction, shape: tuple[int, ...], parts: Parts) ->
         if start < bounds.limit and bounds.start < limit
     ]
     if len(inside) == 1 or bounds.stride > 1:
-        found = 0
-        for _, labels in inside:
-            found |= labels
-        return found
+        return unite(labels for _, labels in inside)
     return Parts(shape, parts.dimension, tuple([l for l, _ in inside]), tuple([labels for _, labels in inside]))
 
 
@@ -152,7 +141,7 @@ def _list_major_to_minor(instruction: HloInstruction, shape: tuple[int, ...]) ->
 
 
 def _find_dot_dimension(dot: HloInstruction, side: int, dimension: int) -> int | None:
-    """Where a dimension of an operand is in the result: batch, then free ones of lhs, then of rhs; None: contracted."""
+    """Maps an operand's dimension to the result: batch, then free ones of lhs, then of rhs; None if it is contracted."""
     numbers = dot.proto.dot_dimension_numbers
     batch = (list(numbers.lhs_batch_dimensions), list(numbers.rhs_batch_dimensions))
     contracted = (list(numbers.lhs_contracting_dimensions), list(numbers.rhs_contracting_dimensions))

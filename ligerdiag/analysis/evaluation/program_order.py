@@ -28,7 +28,7 @@ from ligerdiag.analysis.evaluation.ambiguities import (
     list_leaves,
 )
 from ligerdiag.analysis.evaluation.carriers import Carriers
-from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, transfer_call
+from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, transfer_call, unite
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
@@ -46,7 +46,7 @@ _BARRIERS = having(Trait.BARRIER)
 
 @dataclass(slots=True)
 class TaggedSet:
-    """What one tagged operation of the program depends on, and on which tagged operations directly."""
+    """The dependence set of one tagged operation of the program, and its nearest tagged operations."""
 
     opcode: str
     labels: Labels
@@ -80,7 +80,7 @@ def compute_intended(
     folded: bool = False,
     records: bool = True,
 ) -> Intended:
-    """Evaluate the unoptimized module in program order.
+    """Evaluates the unoptimized module in program order.
 
     marked: marks that results of tagged operations get. folded: the module is not the program as written, (6).
     records: `tagged` is wanted; without it, the evaluation is about its outputs.
@@ -88,15 +88,7 @@ def compute_intended(
     to_constants: frozenset[int] = frozenset()
     while True:
         evaluation = _Evaluation(
-            module,
-            writes,
-            carriers,
-            effects_of,
-            space,
-            marked or {},
-            folded=folded,
-            to_constants=to_constants,
-            records=records,
+            module, writes, carriers, effects_of, space, marked or {}, folded, to_constants, records=records
         )
         intended = evaluation.run_entry()
         found = frozenset(evaluation.doubts.to_constants)
@@ -147,31 +139,27 @@ class _Evaluation:
             self._by_call[key] = (*self._by_call.get(key, ()), write)
 
     def run_entry(self) -> Intended:
-        """Evaluate the whole module."""
         arguments: list[StoredValue] = []
         for parameter in self.module.entry.parameters:
-            labels = 0
-            for write in self.carriers.parameters.get(parameter.proto.parameter_number, ()):
-                labels |= self.space.original(write)
-            arguments.append(self.allocate(parameter.shape, labels))
+            carried = self.carriers.parameters.get(parameter.proto.parameter_number, ())
+            arguments.append(self.allocate(parameter.shape, unite(map(self.space.original, carried))))
         root = self.run(self.module.entry, arguments, (), 0)
         return Intended(tuple(self.read_leaves(self.module.entry.root, root)), self.tagged, self._given)
 
     def allocate(self, shape: ShapeProto, labels: Labels) -> StoredValue:
-        """New storage of this shape, every leaf with the same set."""
+        """Makes new storage of this shape, every leaf with the same set."""
         if is_tuple(shape):
             return tuple([self.allocate(child, labels) for child in shape.tuple_shapes])
         self._storage.append(labels)
         return len(self._storage) - 1
 
     def leaves(self, value: StoredValue) -> list[Labels]:
-        """Sets of the value's leaves, in order."""
         return [self._storage[index] for index in list_leaves(value)]
 
     def run(
         self, computation: HloComputation, arguments: list[StoredValue], prefix: TagPath, level: int
     ) -> StoredValue:
-        """Evaluate a computation once; returns its root's value."""
+        """Evaluates a computation once; returns its root's value."""
         values: dict[int, StoredValue] = {}
         for instruction in self.module.sort_in_program_order(computation):
             opcode = instruction.opcode
@@ -187,7 +175,6 @@ class _Evaluation:
     def _follow(
         self, instruction: HloInstruction, operands: list[StoredValue], prefix: TagPath, level: int
     ) -> StoredValue:
-        """What passes values on, (2), or runs other computations."""
         match instruction.opcode:
             case "tuple":
                 return tuple(operands)
@@ -218,15 +205,13 @@ class _Evaluation:
         elif (
             self.folded and self._before and not self._before.keys().isdisjoint(operands) and is_derivative(instruction)
         ):
-            for one in self._read_as_it_was(instruction, operands):
-                labels |= one
+            labels |= unite(self._read_as_it_was(instruction, operands))
         else:
             storage = self._storage
             for value in operands:
                 labels |= storage[value] if isinstance(value, int) else self._union(value)
         if instruction.id in self._carrying:
-            for write in self.carriers.instructions.get((path, instruction.id), ()):
-                labels |= self.space.original(write)
+            labels |= unite(map(self.space.original, self.carriers.instructions.get((path, instruction.id), ())))
         if self.marked:
             labels |= self.marked.get(path, 0)
         if self.to_constants and opcode in CONSTANTS:
@@ -243,7 +228,7 @@ class _Evaluation:
         return value
 
     def _call_kernel(self, call: HloInstruction, operands: list[StoredValue], path: TagPath, doubts: Labels) -> Labels:
-        """(3): hidden writes change storage; returns the set of the call's results."""
+        """Calls a kernel: hidden writes change storage, (3). Returns the set of the call's results."""
         own = self._by_call.get((path, call.id), ())
         certain = ~self.doubts.mark_constants(self.to_constants & {write.index for write in own})
         sets = [(one | doubts) & certain for one in self._read_as_it_was(call, operands)]
@@ -264,7 +249,7 @@ class _Evaluation:
         return transfer.results
 
     def _describe_edges(self, operands: list[StoredValue]) -> tuple[tuple[TagPath, Labels], ...]:
-        """See `TaggedSet.edges`. The kernel calls that have overwritten an operand are not what it comes from."""
+        """Returns `TaggedSet.edges`. An operand does not come from the kernel calls that have overwritten it."""
         found: list[tuple[TagPath, Labels]] = []
         for operand in operands:
             above = self._upstream.get(operand, _NOTHING) - self._overwriting if isinstance(operand, int) else _NOTHING
@@ -290,28 +275,30 @@ class _Evaluation:
             known[index] = upstream
 
     def _read_as_it_was(self, reader: HloInstruction, operands: list[StoredValue]) -> list[Labels]:
-        """The operands' sets, from before the writes as far as (4) says so."""
-        if not self.folded or not self._before or not is_derivative(reader):
-            return [self._union(value) for value in operands]
-        return [self._as_it_was(reader, value, self._union(value)) for value in operands]
-
-    def _as_it_was(self, reader: HloInstruction, value: StoredValue, labels: Labels) -> Labels:
-        """(4): the set from before the write, when that is what the reader was derived from."""
-        if isinstance(value, int) and value in self._before:
-            write, before = self._before[value]
-            if find_file_location(self.module, reader) in self._residual_lines[write].locations:
-                return before
-        return labels
+        """Returns the operands' sets; by (4), of a derivative, those from before the writes that it was derived before."""
+        sets = [self._union(value) for value in operands]
+        if self.folded and self._before and is_derivative(reader):
+            location = find_file_location(self.module, reader)
+            for number, value in enumerate(operands):
+                if isinstance(value, int) and value in self._before:
+                    write, before = self._before[value]
+                    if location in self._residual_lines[write].locations:
+                        sets[number] = before
+        return sets
 
     def read_leaves(self, reader: HloInstruction, value: StoredValue) -> list[Labels]:
-        """Sets of the leaves of a value that a computation returns, with what cannot be told about them."""
+        """Returns the sets of the leaves that a computation returns, with the marks for what cannot be told about them."""
         return [self._storage[index] | self.doubts.find_of_storage(reader, index) for index in list_leaves(value)]
 
     def _add(self, value: StoredValue, labels: Labels) -> StoredValue:
-        """The value, with these labels added to each of its leaves."""
+        """Adds labels to each leaf of the value."""
         for index in list_leaves(value) if labels else ():
             self._storage[index] |= labels
         return value
+
+    def _put(self, value: StoredValue, sets: list[Labels]) -> None:
+        for index, labels in zip(list_leaves(value), sets, strict=True):
+            self._storage[index] = labels
 
     def _copy(self, value: StoredValue) -> StoredValue:
         if isinstance(value, tuple):
@@ -325,10 +312,7 @@ class _Evaluation:
     def _union(self, value: StoredValue) -> Labels:
         if isinstance(value, int):
             return self._storage[value]
-        labels = 0
-        for index in list_leaves(value):
-            labels |= self._storage[index]
-        return labels
+        return unite(self.leaves(value))
 
     def _run_loop(self, instruction: HloInstruction, initial: StoredValue, prefix: TagPath, level: int) -> StoredValue:
         body, condition = (self.module.computations[c] for c in instruction.called_computations)
@@ -336,8 +320,7 @@ class _Evaluation:
         seen_outside = set(self._seen)
         while True:
             state = self._copy(initial)
-            for index, labels in zip(list_leaves(state), head, strict=True):
-                self._storage[index] = labels
+            self._put(state, head)
             self._seen = set()
             predicate = self._union(self.run(condition, [state], prefix, level))
             result = self.run(body, [state], prefix, level)
@@ -348,8 +331,7 @@ class _Evaluation:
             ]
             if following == head:
                 self._seen |= seen_outside
-                for index, labels in zip(list_leaves(state), head, strict=True):
-                    self._storage[index] = labels
+                self._put(state, head)
                 for new, old in zip(list_leaves(state), list_leaves(result), strict=True):
                     self._upstream[new] = self._upstream.get(old, frozenset()) | self._upstream.get(new, frozenset())
                 return state
@@ -368,12 +350,8 @@ class _Evaluation:
             leaves = self.read_leaves(branch.root, self.run(branch, [operand], prefix, level))
             merged = [a | b for a, b in zip(merged, leaves, strict=True)] if merged else leaves
             ends.append(self._storage[: len(before)])
-        for index in range(len(before)):
-            labels = 0
-            for end in ends:
-                labels |= end[index]
-            self._storage[index] = labels
+        for index, labels in enumerate(zip(*ends, strict=True)):
+            self._storage[index] = unite(labels)
         value = self.allocate(instruction.shape, 0)
-        for index, labels in zip(list_leaves(value), merged, strict=True):
-            self._storage[index] = labels | predicate
+        self._put(value, [labels | predicate for labels in merged])
         return value

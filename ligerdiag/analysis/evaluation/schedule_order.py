@@ -12,17 +12,18 @@
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ligerdiag.analysis.evaluation.carriers import Carriers
 from ligerdiag.analysis.evaluation.fusions import FusionEvaluator, FusionSummaries, FusionSummary
-from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, QuietOnes, transfer_call
+from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, QuietOnes, transfer_call, unite
 from ligerdiag.analysis.evaluation.loop_slices import forget_other_slices
 from ligerdiag.analysis.evaluation.memory import Actual, ActualWrite, LabelMemory, Places, Read, Sighting
 from ligerdiag.analysis.evaluation.order import Order
 from ligerdiag.analysis.evaluation.parts import PartedValue, Parts, follow_parts, union_of
 from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite
+from ligerdiag.hlo.dataflow import look_through
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 
@@ -30,6 +31,7 @@ _SILENT = having(Trait.LAUNCHES_NOTHING) - having(Trait.FROM_NOTHING)
 """Opcodes that move no bytes; labels may start at a constant."""
 
 _OPERANDWISE = having(Trait.OPERANDWISE)
+_UPDATES = having(Trait.UPDATE)
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +78,7 @@ class ScheduleEvaluation:
         self._by_call = defaultdict(list)
         self._started = frozenset((*self.carried, *self.marked))
         wanted = self.wanted if self.sights else frozenset[TagPath]()
-        self._quiet = QuietOnes(self.fusions.nesting, self._started.union(self._list_raced_dones()), wanted)
+        self._quiet = QuietOnes(self.module, self._started.union(self._list_raced_dones()), wanted)
         self.places = self.fusions.places
         self.memory = LabelMemory(self.places, self.space, Order())
         for write in self.actual_writes:
@@ -84,21 +86,15 @@ class ScheduleEvaluation:
         self.memory.expect(self.actual_writes)
 
     def _list_raced_dones(self) -> list[int]:
-        """Ids of what finishes a start that races, and gets its marks, whatever it reads."""
-        return [
-            one.id
-            for computation in (self.module.computations.values() if self.raced else ())
-            for one in computation.instructions
-            if one.operands and one.operands[0].id in self.raced
-        ]
+        """Lists the ids of what finishes a start that races, and gets its marks, whatever it reads."""
+        instructions = self.module.instructions if self.raced else ()
+        return [one.id for one in instructions if one.operands and one.operands[0].id in self.raced]
 
     def run(self) -> Actual:
-        """Evaluate the whole module."""
         entry = self.module.entry
         for parameter in entry.parameters:
-            labels = 0
-            for write in self.carriers.parameters.get(parameter.proto.parameter_number, ()):
-                labels |= self.space.original(write)
+            carried = self.carriers.parameters.get(parameter.proto.parameter_number, ())
+            labels = unite(map(self.space.original, carried))
             for number in self.places.locate(parameter):
                 self.memory.put(number, labels)
         self._run_sequence(entry, (), 0)
@@ -145,7 +141,7 @@ class ScheduleEvaluation:
                     self._compute(instruction, frames)
 
     def _pass_over(self, instruction: HloInstruction) -> None:
-        """What a quiet instruction does."""
+        """Clears what a quiet instruction defines, and keeps the operations that are looked out for."""
         for number in self.places.list_defined(instruction):
             self.memory.put(number, 0)
         sought = self._quiet.list_sought(instruction)
@@ -157,7 +153,6 @@ class ScheduleEvaluation:
                 )
 
     def _read_operands(self, instruction: HloInstruction, reader: Frames) -> tuple[Read, ...]:
-        """What stands in every leaf of every operand."""
         return self.memory.read_all(self.places.list_operands(instruction), reader)
 
     def _compute(self, instruction: HloInstruction, frames: Frames) -> None:
@@ -175,8 +170,7 @@ class ScheduleEvaluation:
             labels = union_of(value)
         labels |= self.carried.get(instruction.id, 0)
         if value is not None:
-            marks = labels | self.marked.get(instruction.id, 0)
-            extra = marks & ~union_of(value)
+            extra = (labels | self.marked.get(instruction.id, 0)) & ~union_of(value)
             for number in self.places.list_defined(instruction):
                 self.memory.put(number, value | extra if isinstance(value, int) else value.add(extra))
         elif instruction.opcode in _OPERANDWISE and len(instruction.operands) > 1:
@@ -186,7 +180,7 @@ class ScheduleEvaluation:
         self.sight(instruction, instruction, labels, reads)
 
     def _parted(self, instruction: HloInstruction, reads: tuple[Read, ...]) -> list[PartedValue]:
-        """The operands' sets, in pieces where these are known."""
+        """Returns the operands' sets, in pieces where these are known."""
         values: list[PartedValue] = [0] * len(instruction.operands)
         for number, place, labels in reads:
             parts = self.memory.find_parts(place, instruction.operands[number])
@@ -197,14 +191,11 @@ class ScheduleEvaluation:
         return values
 
     def _define_elements(self, collective: HloInstruction, reads: tuple[Read, ...]) -> None:
-        """Results of a combined collective: the last number of a leaf's ShapeIndex names the operand."""
-        marks = self.marked.get(collective.id, 0) | self.carried.get(collective.id, 0)
+        """Defines the results of a combined collective: the last number of a leaf's ShapeIndex names the operand."""
+        marks = self.find_started(collective)
         for index, number in self.places.buffers.definitions.get(collective.id, ()):
-            labels = marks
-            for operand, _, one in reads:
-                if index and operand == index[-1]:
-                    labels |= one
-            self.memory.put(number, labels)
+            own = unite(labels for operand, _, labels in reads if index and operand == index[-1])
+            self.memory.put(number, own | marks)
 
     def _define(self, instruction: HloInstruction, labels: Labels) -> None:
         labels |= self.marked.get(instruction.id, 0)
@@ -214,7 +205,7 @@ class ScheduleEvaluation:
     def conclude(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> Labels:
-        """The set of what a fused instruction computes, with all that starts there; a tagged operation is kept."""
+        """Returns the set of a fused instruction, with all that starts there; keeps a tagged operation."""
         if self.carried:
             labels |= self.carried.get(instruction.id, 0)
         if self.sights:
@@ -222,20 +213,14 @@ class ScheduleEvaluation:
         return labels | self.marked.get(instruction.id, 0) if self.marked else labels
 
     def find_started(self, instruction: HloInstruction) -> Labels:
-        """ORIG labels and marks that start at this instruction."""
+        """Returns the ORIG labels and marks that start at this instruction."""
         return self.carried.get(instruction.id, 0) | self.marked.get(instruction.id, 0)
 
     def sight(
-        self,
-        instruction: HloInstruction,
-        scheduled: HloInstruction,
-        labels: Labels,
-        reads: tuple[Read, ...],
+        self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> None:
-        """Keep what a tagged operation depends on here."""
-        if not self.sights:
-            return
-        path = self.module.tags.get(instruction.id)
+        """Keeps the set of a tagged operation."""
+        path = self.module.tags.get(instruction.id) if self.sights else None
         if path and (labels or path in self.wanted):
             self._sightings[path][instruction.id] = Sighting(instruction, scheduled, labels, reads)
 
@@ -248,12 +233,7 @@ class ScheduleEvaluation:
             return
         leaves = FusionEvaluator(self.module, self, instruction, reads, parts).run()
         marks = self.marked.get(instruction.id, 0)
-        for (_, number), value in zip(
-            self.places.buffers.definitions.get(instruction.id, ())
-            or [((), n) for n in self.places.locate(instruction)],
-            self._order_leaves(instruction, leaves),
-            strict=True,
-        ):
+        for number, value in self._place_leaves(instruction, leaves):
             self.memory.put(number, value | marks if isinstance(value, int) else value.add(marks))
 
     def _find_parts(self, instruction: HloInstruction, reads: tuple[Read, ...]) -> dict[int, Parts]:
@@ -264,7 +244,6 @@ class ScheduleEvaluation:
         }
 
     def _run_summarized(self, fusion: HloInstruction, summary: FusionSummary, reads: tuple[Read, ...]) -> None:
-        """The same by what the fusion reads: no label starts inside."""
         united = summary.unite([labels for _, _, labels in reads])
         for path, operation, combination in summary.tagged if self.sights else ():
             labels = united[combination]
@@ -274,19 +253,16 @@ class ScheduleEvaluation:
         for number, combination in summary.results:
             self.memory.put(number, united[combination] | marks)
 
-    def _order_leaves(self, instruction: HloInstruction, leaves: list[PartedValue]) -> list[PartedValue]:
-        """Sets in the order in which the buffer assignment lists the fusion's definitions."""
-        definitions = self.places.buffers.definitions.get(instruction.id)
+    def _place_leaves(self, fusion: HloInstruction, leaves: list[PartedValue]) -> Iterable[tuple[int, PartedValue]]:
+        """Returns the slices that the fusion defines, each with the set of the leaf that stands there."""
+        definitions, places = self.places.buffers.definitions.get(fusion.id), self.places.locate(fusion)
         if not definitions:
-            return leaves
-        places = self.places.locate(instruction)
+            return zip(places, leaves, strict=True)
         if len(places) == len(leaves):
             by_place = dict(zip(places, leaves, strict=True))
-            return [by_place.get(number, 0) for _, number in definitions]
-        union = 0
-        for value in leaves:
-            union |= union_of(value)
-        return [union] * len(definitions)
+            return [(number, by_place.get(number, 0)) for _, number in definitions]
+        union = unite(map(union_of, leaves))
+        return [(number, union) for _, number in definitions]
 
     def _call_kernel(self, instruction: HloInstruction, frames: Frames) -> None:
         reads = self._read_operands(instruction, frames)
@@ -298,7 +274,7 @@ class ScheduleEvaluation:
         self.sight(instruction, instruction, labels, reads)
 
     def call_fused(self, call: HloInstruction, operands: list[Labels]) -> Labels:
-        """Run a custom call, (6): hidden writes change memory; returns the set of its results."""
+        """Runs a custom call, (6): hidden writes change memory. Returns the set of its results."""
         own = self.writes.get(call.id, ())
         unrelated = self.unrelated.get(call.id, ())
         if len(unrelated) != len(operands):
@@ -320,17 +296,17 @@ class ScheduleEvaluation:
     def _start_async(self, instruction: HloInstruction, frames: Frames, level: int) -> None:
         callee = self.module.computations[instruction.called_computations[0]]
         self._run_sequence(callee, frames, level)
-        labels = 0
-        for number in self.places.locate(callee.root):
-            labels |= self.memory.sets.get(number, 0)
+        labels = self._find_standing(callee.root)
         self._pending[instruction.id] = labels
         for number in self.places.list_defined(instruction):
             self.memory.put(number, labels)
 
+    def _find_standing(self, value: HloInstruction) -> Labels:
+        """Returns the union of what stands in the value's slices."""
+        return unite(self.memory.sets.get(number, 0) for number in self.places.locate(value))
+
     def _finish_async(self, instruction: HloInstruction) -> None:
-        start = instruction.operands[0]
-        while start.opcode == "async-update":
-            start = start.operands[0]
+        start = look_through(instruction.operands[0], _UPDATES)
         raced = self.raced.get(start.id, 0)
         labels = self._pending.get(start.id, 0) | raced
         defined = self.places.list_defined(instruction)
@@ -352,9 +328,7 @@ class ScheduleEvaluation:
             memory.raw = dict(raw_outside)  # what an earlier iteration left raw is forced: iterations follow each other
             self._met = set()
             self._run_sequence(condition, frames, level)
-            predicate = 0
-            for number in self.places.locate(condition.root):
-                predicate |= memory.sets.get(number, 0)
+            predicate = self._find_standing(condition.root)
             self._run_sequence(body, frames, level)
             inside = frozenset(self._met)
             changed = False
@@ -373,9 +347,7 @@ class ScheduleEvaluation:
 
     def _run_branches(self, instruction: HloInstruction, frames: Frames, level: int) -> None:
         memory = self.memory
-        predicate = 0
-        for number in self.places.locate(instruction.operands[0]):
-            predicate |= memory.read(number, frames)
+        predicate = unite(memory.read(number, frames) for number in self.places.locate(instruction.operands[0]))
         outer_journal, raw_before = memory.journal, dict(memory.raw)
         performed_before = performed_after = memory.performed
         ends: list[tuple[dict[int, Labels], dict[int, Labels]]] = []
@@ -392,9 +364,7 @@ class ScheduleEvaluation:
                 memory.settle(number, before)
         memory.journal, memory.raw, memory.performed = outer_journal, raw_after, performed_after
         for number in {n for journal, _ in ends for n in journal}:
-            labels = predicate
-            for _, end in ends:
-                labels |= end.get(number, memory.sets.get(number, 0))
+            before = memory.sets.get(number, 0)
             if outer_journal is not None:
-                outer_journal.setdefault(number, memory.sets.get(number, 0))
-            memory.settle(number, labels)
+                outer_journal.setdefault(number, before)
+            memory.settle(number, predicate | unite(end.get(number, before) for _, end in ends))

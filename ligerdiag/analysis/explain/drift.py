@@ -1,4 +1,4 @@
-"""What changed around the hidden writes from one compile to another.
+"""Drift: the changes around the hidden writes from one compile to another.
 
 (1) A write is the one of the same kernel, operand and number.
 (2) Readers are paired from strict to loose (`_KEYS`), in the order of the schedule, and at each step those first that read
@@ -18,7 +18,7 @@ from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Reader, S
 
 
 class ChangeKind(StrEnum):
-    """What kind of difference it is."""
+    """The kinds of differences."""
 
     VERDICT = "verdict"
     OUTPUT = "output"
@@ -43,7 +43,7 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """One difference, told as from the first to the second."""
+    """One difference, from the first to the second."""
 
     kind: ChangeKind
     text: str
@@ -55,7 +55,6 @@ class Drift:
 
     @property
     def is_minor(self) -> bool:
-        """Whether it decides nothing, see (3)."""
         return self.kind in (ChangeKind.FUSION, ChangeKind.OUTPUT)
 
 
@@ -96,19 +95,19 @@ _KEYS: tuple[Callable[[Reader], Hashable], ...] = (
 def compare_schedules(
     before: ScheduleFacts, after: ScheduleFacts
 ) -> tuple[tuple[Drift, ...], tuple[NeighbourhoodPair, ...]]:
-    """Changes of verdicts, and every write with its own changes."""
+    """Returns the changes of verdicts, and every write with its own changes."""
     return tuple(_compare_outputs(before.outputs, after.outputs)), pair_neighbourhoods(before, after)
 
 
 def pair_neighbourhoods(before: ScheduleFacts, after: ScheduleFacts) -> tuple[NeighbourhoodPair, ...]:
-    """The writes of both sides, those of the first in their order, then those that the second alone has."""
+    """Pairs the writes of both sides: those of the first in their order, then those that the second alone has."""
     first = {_identify(one): one for one in before.neighbourhoods}
     second = {_identify(one): one for one in after.neighbourhoods}
     return tuple([_pair(first.get(key), second.get(key)) for key in dict.fromkeys((*first, *second))])
 
 
 def pair_readers(before: Sequence[Reader], after: Sequence[Reader]) -> tuple[ReaderPair, ...]:
-    """See (2)."""
+    """Pairs readers by (2)."""
     left, right = dict(enumerate(before)), dict(enumerate(after))
     partner: dict[int, int] = {}
     for key in _KEYS:
@@ -135,7 +134,6 @@ def describe_reader(reader: Reader) -> str:
 
 
 def describe_origin(origin: Origin) -> str:
-    """What a reader of that kind reads."""
     return {
         Origin.VALUE: "the overwritten bytes",
         Origin.SOURCE: "what the kernel's operand was copied from",
@@ -152,7 +150,7 @@ def _identify(one: Neighbourhood) -> tuple[str, int, int]:
 
 
 def _name_line(source: SourceLine | None) -> str:
-    """File without folders, which differ between machines, and line."""
+    """Names file and line, without folders, which differ between machines."""
     return f"{PurePath(source.file).name}:{source.line}" if source is not None else ""
 
 
@@ -202,14 +200,9 @@ def _compare_readers(pair: ReaderPair) -> Iterator[Drift]:
         text = f"{name} read {describe_origin(before.origin)} and reads {describe_origin(after.origin)}"
         yield Drift(kind=ChangeKind.ORIGIN, text=text, source=after.source)
     if before.within is not None and after.within is not None and before.within != after.within:
-        text = f"{name} stood {_describe_within(before.within)} and stands {_describe_within(after.within)}"
+        was, now = (f"in a {within}" if within else "alone" for within in (before.within, after.within))
+        text = f"{name} stood {was} and stands {now}"
         yield Drift(kind=ChangeKind.FUSION, text=text, source=after.source)
-
-
-def _describe_within(within: str) -> str:
-    if not within:
-        return "alone"
-    return f"in a {within}"
 
 
 def _compare_storage(before: Neighbourhood, after: Neighbourhood) -> Iterator[Drift]:

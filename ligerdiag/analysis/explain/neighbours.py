@@ -1,9 +1,7 @@
-"""Describes the neighbourhood of every hidden write: its readers, and what else stands in the overwritten bytes.
-
-What else of a hidden write's neighbourhood stands in the bytes that the kernel overwrites.
+"""The neighbourhood of every hidden write: its readers, and what else stands in the overwritten bytes.
 
 Only values that touch the overwritten one count: what it is computed from, what its readers and the kernel return, and the
-program's arguments, constants and outputs. XLA also gives the bytes to others before and after; that is nobody's business.
+program's arguments, constants and outputs. Other values that XLA keeps in the same bytes before and after do not.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,8 +37,8 @@ def find_sharing(
     maker: HloInstruction | None,
     readers: Iterable[HloInstruction],
 ) -> tuple[str, ...]:
-    """One phrase each, sorted. maker: the scheduled instruction that computes the value; None for an argument, say."""
-    hit = _find_overlapping(buffers, write)
+    """Returns one phrase each, sorted. maker: the scheduled instruction that computes the value; None for an argument."""
+    hit = frozenset(hit for number in write.slices if number >= 0 for hit in buffers.overlapping[number])
     allocations = {buffers.slices[number].allocation for number in write.slices if number >= 0}
     root = module.entry.root
     facts = {
@@ -54,10 +52,6 @@ def find_sharing(
     return tuple(sorted(phrase for phrase, holds in facts.items() if holds))
 
 
-def _find_overlapping(buffers: BufferAssignment, write: ActualWrite) -> frozenset[int]:
-    return frozenset(hit for number in write.slices if number >= 0 for hit in buffers.overlapping[number])
-
-
 def _list_defined(buffers: BufferAssignment, instruction: HloInstruction) -> list[int]:
     return [number for _, number in buffers.definitions.get(instruction.id, ())]
 
@@ -68,7 +62,7 @@ _STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
 
 
 def compute_neighbourhoods(context: Context) -> tuple[Neighbourhood, ...]:
-    """One for each hidden write, in program order; a write that several calls perform has one for each."""
+    """Returns one for each hidden write, in program order; a write that several calls perform has one for each."""
     if not context.writes:
         return ()
     survey = _Survey(context)
@@ -77,7 +71,7 @@ def compute_neighbourhoods(context: Context) -> tuple[Neighbourhood, ...]:
     unplaced = {write.index for write in context.matching.unplaced}
     for write in context.writes:
         performed = [actual for actual in context.matching.actual if actual.write == write.index]
-        for actual in sorted(performed, key=lambda one: survey.times.get(one.call.id, 0)) or [None]:
+        for actual in sorted(performed, key=lambda one: survey.readers.times.get(one.call.id, 0)) or [None]:
             key = (write.kernel, write.operand)
             numbers[key] = numbers.get(key, 0) + 1
             fate = Fate.UNPLACED if write.index in unplaced else Fate.GONE
@@ -94,7 +88,7 @@ def compute_neighbourhoods(context: Context) -> tuple[Neighbourhood, ...]:
 
 @dataclass(slots=True, eq=False)
 class _Survey:
-    """Looks around the writes of one schedule."""
+    """Describes the neighbourhoods of one schedule."""
 
     context: Context
     readers: ValueReaders = field(init=False)
@@ -104,11 +98,10 @@ class _Survey:
 
     @property
     def times(self) -> Mapping[int, int]:
-        """Instruction id to LogicalTime."""
         return self.readers.times
 
     def describe(self, plain: Neighbourhood, write: HiddenWrite, actual: ActualWrite) -> Neighbourhood:
-        """What stands around the call that performs the write."""
+        """Describes the neighbourhood of the call that performs the write."""
         overwritten = self.readers.find_overwritten(write, actual)
         kernel = overwritten.kernel
         readers: list[tuple[int, Reader]] = []
@@ -116,11 +109,11 @@ class _Survey:
         for read in self.readers.find_reads(overwritten):
             one = read.scheduled
             reading[one.instruction.id] = one.instruction
-            time = self.times[one.anchor.id]
+            time = self.readers.times[one.anchor.id]
             readers += [(time, self._make_reader(operation, one, kernel, read.origin)) for operation in read.operations]
         for one, sighting in self.readers.find_recomputing(write, overwritten, set(reading)):
             reader = self._make_reader(sighting.instruction, one, kernel, Origin.NOWHERE)
-            readers.append((self.times[one.anchor.id], reader))
+            readers.append((self.readers.times[one.anchor.id], reader))
         maker = self.readers.scheduled.get(overwritten.definition[0])
         return replace(
             plain,
@@ -160,12 +153,12 @@ class _Survey:
         )
 
     def _find_side(self, one: Scheduled, kernel: HloInstruction) -> ReadTime:
-        now = self.times[kernel.id]
-        if self.times[one.anchor.id] > now:
+        now = self.readers.times[kernel.id]
+        if self.readers.times[one.anchor.id] > now:
             return ReadTime.AFTER
         if one.anchor.opcode.endswith("-start"):
             done = [user for user in one.home.users[one.anchor.id] if user.opcode.endswith("-done")]
-            if any(self.times.get(user.id, 0) > now for user in done):
+            if any(self.readers.times.get(user.id, 0) > now for user in done):
                 return ReadTime.ACROSS
         return ReadTime.BEFORE
 
@@ -178,10 +171,7 @@ class _Survey:
         if sum(one.opcode not in ("parameter", "bitcast") for one in fused.instructions) <= 1:
             return ""
         results = fused.root.operands if fused.root.opcode == "tuple" else (fused.root,)
-        names = [f"`{_name_primitive(look_through(result, _BITCASTS))}`" for result in results]
+        computed = [look_through(result, _BITCASTS) for result in results]
+        names = [f"`{strip_tags(one.op_name).rpartition('/')[2] or one.opcode}`" for one in computed]
         shown = list(dict.fromkeys(names))[:_SHOWN_RESULTS]
         return f"fusion to {' and '.join(shown)}" + (" and others" if len(set(names)) > len(shown) else "")
-
-
-def _name_primitive(instruction: HloInstruction) -> str:
-    return strip_tags(instruction.op_name).rpartition("/")[2] or instruction.opcode

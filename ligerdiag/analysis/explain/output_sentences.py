@@ -1,10 +1,7 @@
-"""Outputs in words, for a reader who has never seen HLO: what each is computed from, what is wrong with it, and why it
-is unknown.
+"""Outputs in words, for a reader who has never seen HLO: its sources, what is wrong with it, why it is unknown.
 
-One line for each output, for who has never seen HLO: what it is computed from, and what is wrong with that.
-
-Said is what the analysis knows: from where a value is read, before or after the kernel, and what forces that. What the
-kernel computes, and what the numbers then are, it does not know.
+A sentence says what the analysis knows: from where a value is read, before or after the kernel, and what forces that. The
+analysis does not know what the kernel computes, or what the numbers then are.
 """
 
 from collections import defaultdict
@@ -26,7 +23,7 @@ from ligerdiag.text import count_of, join_words
 
 
 def describe_untraced(pair: EvaluatedPair, verdicts: Verdicts) -> tuple[str, ...]:
-    """One line for each write about which outputs are unknown and whose operand was not seen to hold the original."""
+    """Returns one line for each write that makes outputs unknown and whose operand was not seen to hold the original."""
     unknown = {c.write for o in verdicts.outputs.values() for c in o.causes if c.verdict is Verdict.UNKNOWN}
     lines = [
         f"what operand {write.operand} of `{write.kernel}` held before is not found again: whether its readers see that"
@@ -38,23 +35,17 @@ def describe_untraced(pair: EvaluatedPair, verdicts: Verdicts) -> tuple[str, ...
 
 
 def describe_ambiguities(pair: EvaluatedPair, verdicts: Verdicts) -> tuple[str, ...]:
-    """One line for each ambiguity: what cannot be told, and the outputs that it makes unknown."""
+    """Returns one line for each ambiguity: what cannot be told, and the outputs that it makes unknown."""
     outputs: defaultdict[Ambiguity, list[str]] = defaultdict(list)
     for name, ambiguities in verdicts.ambiguities.items():
         for ambiguity in sorted(ambiguities, key=lambda d: (d.write, d.reason.value, d.instruction)):
             outputs[ambiguity].append(name)
     if not outputs:
         return ()
-    modules = (pair.program, pair.optimized)
-    program, optimized = ({i.id: i for c in m.computations.values() for i in c.instructions} for m in modules)
+    instructions = [{one.id: one for one in module.instructions} for module in (pair.program, pair.optimized)]
     return tuple(
-        _describe(
-            pair,
-            ambiguity,
-            (optimized if ambiguity.reason in _OF_OPTIMIZED else program).get(ambiguity.instruction),
-            names,
-        )
-        for ambiguity, names in outputs.items()
+        _describe(pair, one, instructions[one.reason in _OF_OPTIMIZED].get(one.instruction), names)
+        for one, names in outputs.items()
     )
 
 
@@ -68,9 +59,8 @@ def _describe(pair: EvaluatedPair, ambiguity: Ambiguity, instruction: HloInstruc
     listed = ", ".join(f"`{name}`" for name in names)
     match ambiguity.reason:
         case Reason.DERIVATIVE:
-            why = (
-                f"{reader} reads `%{value}`, or a derivative of it: from before or after `{write.kernel}` overwrote it"
-            )
+            when = f"from before or after `{write.kernel}` overwrote it"
+            why = f"{reader} reads `%{value}`, or a derivative of it: {when}"
         case Reason.OTHER_FORM:
             why = f"{reader} reads another form of `%{value}`, or `%{value}` itself after `{write.kernel}` overwrote it"
         case Reason.CONSTANT:
@@ -97,11 +87,10 @@ class OutputSentences:
 
     @property
     def flow(self) -> ValueFlow:
-        """What is computed from what."""
         return self.context.followed.flow
 
     def describe(self, name: str, number: int) -> str:
-        """The sentence of the output with this name and number."""
+        """Returns the sentence about the output with this name and number."""
         match self.context.verdicts.outputs[name].verdict:
             case Verdict.FRESH:
                 text = self._describe_fresh(number)
@@ -133,13 +122,11 @@ class OutputSentences:
         return "does not depend on what a kernel overwrites"
 
     def _find_returned(self, number: int) -> str:
-        """Kernels whose results reach the output."""
-        found: dict[str, None] = {}
+        """Names the kernels whose results reach the output."""
+        reach, found = self.flow.compute_reach(), dict[str, None]()
         for one in self.context.followed.performed:
-            nodes = (
-                node for node in self.flow.list_nodes(one.kernel) if node != name_written(one.write.index, one.kernel)
-            )
-            if any(self.flow.compute_reach()[node] >> number & 1 for node in nodes):
+            nodes = set(self.flow.list_nodes(one.kernel)) - {name_written(one.write.index, one.kernel)}
+            if any(reach[node] >> number & 1 for node in nodes):
                 found[f"`{one.write.kernel}`"] = None
         return join_words(list(found))
 
@@ -150,11 +137,10 @@ class OutputSentences:
         reader, value = self._name_step(finding.reader.id), self._name_value(finding.write)
         kernel = finding.write.kernel
         steps = self._count_steps(finding.reader.id, finding.write.index, is_after=finding.lucky.after)
-        if finding.lucky.after:
-            when = f"happens to read {value}{steps} after `{kernel}` overwrites it"
-        else:
-            when = f"happens to read {value}{steps} before `{kernel}` overwrites it"
-        return f"is right in this schedule by luck: {reader} {when}, and nothing forces that order"
+        when = f"{steps} {'after' if finding.lucky.after else 'before'} `{kernel}` overwrites it"
+        return (
+            f"is right in this schedule by luck: {reader} happens to read {value}{when}, and nothing forces that order"
+        )
 
     def _describe_unknown(self, name: str) -> str:
         causes = [c for c in self.context.verdicts.outputs[name].causes if c.verdict is Verdict.UNKNOWN]
@@ -228,7 +214,7 @@ class OutputSentences:
                 )
 
     def _describe_copy(self, finding: ReadFinding) -> str:
-        """What a reader of other bytes reads, and what that has to do with those that are overwritten."""
+        """Says what a reader of other bytes reads, and how that depends on the overwritten ones."""
         kernel, value = f"`{finding.write.kernel}`", self._name_value(finding.write)
         definition = self._find_read(finding)
         if definition is None:
@@ -247,14 +233,14 @@ class OutputSentences:
         return f"`%{self.flow.instructions[self.flow.find_step(number)].name}`"
 
     def _name_value(self, write: HiddenWrite) -> str:
-        """The overwritten value in the schedule, where the schedule overwrites it."""
+        """Names the overwritten value by its step, or by the kernel's operand if the schedule does not overwrite it."""
         for one in self.context.followed.performed:
             if one.write.index == write.index:
                 return self._name_step(one.overwritten.definition[0])
         return f"operand {write.operand} of `{write.kernel}`"
 
     def _find_read(self, finding: ReadFinding) -> Definition | None:
-        """What a reader of other bytes reads."""
+        """Returns the definition that a reader of other bytes reads."""
         wrong = finding.wrong
         if wrong is None or wrong.operand is None or wrong.operand >= len(finding.reader.operands):
             return None
@@ -268,20 +254,14 @@ class OutputSentences:
         return f"`{self.context.writes[causes[0].write].kernel}`" if causes else "a kernel"
 
     def _find_same(self, access: BufferAccess | None) -> ReadFinding | None:
-        """The finding that names the same reader for the sake of another output."""
+        """Returns the finding that names the same reader for another output."""
         if access is None:
             return None
-        return next(
-            (
-                one
-                for one in self.context.verdicts.stale
-                if self.flow.find_step(one.reader.id) == access.step and one.write.index == access.buffer
-            ),
-            None,
-        )
+        same = [one for one in self.context.verdicts.stale if one.write.index == access.buffer]
+        return next((one for one in same if self.flow.find_step(one.reader.id) == access.step), None)
 
     def _find_access(self, name: str, kind: ReadKind) -> BufferAccess | None:
-        """A wrong read of what the compiler made, which no finding names."""
+        """Returns a wrong read of what the compiler made, which no finding names."""
         return next((one for one in self.accesses if one.read is kind and name in one.outputs), None)
 
     def _count_steps(self, reader: int, write: int, *, is_after: bool) -> str:

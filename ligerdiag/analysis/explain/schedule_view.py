@@ -1,4 +1,4 @@
-"""Makes the ScheduleView of one analysed module: its buffers in time, and how each output comes about."""
+"""The ScheduleView of one analysed module: its buffers in time, and how each output comes about."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,8 +8,8 @@ from ligerdiag.analysis.explain.output_sentences import OutputSentences
 from ligerdiag.analysis.explain.view_parts import MOST_STEPS, AccessFinder, StepFinder
 from ligerdiag.analysis.value_flow import Performed, ValueFlow, name_written
 from ligerdiag.analysis.writes import HiddenWrite
-from ligerdiag.hlo.dataflow import Definition
-from ligerdiag.hlo.shape import compute_byte_size, render_shape
+from ligerdiag.hlo.dataflow import Definition, follow_back
+from ligerdiag.hlo.shape import compute_byte_size, render_index, render_shape
 from ligerdiag.hlo.text import HloText
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import (
@@ -31,22 +31,22 @@ _NAMED = 20
 
 @dataclass(slots=True, eq=False)
 class OutputViews:
-    """Looks at the outputs of one schedule."""
+    """Describes the outputs of one schedule."""
 
     context: Context
     accesses: tuple[BufferAccess, ...]
     long: list[str] = field(default_factory=list[str])
-    """Outputs of whose way the beginning is left out."""
+    """Outputs whose way is cut at its beginning."""
     lost: list[str] = field(default_factory=list[str])
-    """Outputs whose way could not be followed."""
+    """Outputs whose way was not found."""
     unexplained: list[str] = field(default_factory=list[str])
-    """Outputs that miss what a kernel wrote, nobody knows from where on."""
+    """Outputs that miss what a kernel wrote, without a known reader."""
     _kernels: Mapping[int, int] = field(init=False)
     """HiddenWrite index to the step that performs it first."""
     _ways: dict[frozenset[Definition | int], Mapping[Definition, Definition | None]] = field(
         default_factory=dict[frozenset[Definition | int], Mapping[Definition, Definition | None]]
     )
-    """What was found from these starts."""
+    """Results of `find_ways`, by starts."""
 
     def __post_init__(self) -> None:
         kernels: dict[int, int] = {}
@@ -56,11 +56,10 @@ class OutputViews:
 
     @property
     def flow(self) -> ValueFlow:
-        """What is computed from what."""
         return self.context.followed.flow
 
     def describe(self) -> tuple[OutputView, ...]:
-        """One for each output, in the program's order."""
+        """Describes each output, in the program's order."""
         sentences = OutputSentences(self.context, self.accesses)
         nodes = list(self.flow.list_output_nodes()) if self.context.followed.performed else []
         found: list[OutputView] = []
@@ -80,7 +79,7 @@ class OutputViews:
         return tuple(found)
 
     def list_notes(self) -> Iterator[str]:
-        """What could not be shown, a line each."""
+        """Yields one line for each thing that is not shown."""
         if self.lost:
             yield f"the ways to {name_outputs(self.lost)} could not be followed"
         if self.long:
@@ -112,22 +111,15 @@ class OutputViews:
         return steps[-MOST_ON_PATH:]
 
     def _find_way(self, starts: frozenset[Definition | int], ends: tuple[Definition, ...]) -> tuple[Definition, ...]:
-        """A shortest way from one of `starts`, nodes or ids of steps, to one of `ends`; () where there is none."""
+        """Returns a shortest way from one of `starts`, nodes or ids of steps, to one of `ends`; () if there is none."""
         before = self._ways.get(starts)
         if before is None:
             nodes = [n for one in starts for n in (self.flow.list_nodes(one) if isinstance(one, int) else (one,))]
             before = self._ways[starts] = self.flow.find_ways(sorted(nodes))
-        ways: list[tuple[Definition, ...]] = []
-        for end in ends:
-            if end in before:
-                way = [end]
-                while (earlier := before[way[-1]]) is not None:
-                    way.append(earlier)
-                ways.append(tuple(reversed(way)))
-        return min(ways, key=len, default=())
+        return min([follow_back(before, end) for end in ends if end in before], key=len, default=())
 
     def _list_starts(self, name: str, verdict: Verdict) -> Iterator[frozenset[Definition | int]]:
-        """Where the way may begin, what tells most first: nodes, or ids of steps."""
+        """Yields the possible starts of the way, the most telling first: nodes, or ids of steps."""
         context, verdicts = self.context, self.context.verdicts
         findings = {
             Verdict.STALE: verdicts.stale,
@@ -147,7 +139,7 @@ class OutputViews:
             yield others
 
     def _list_suspects(self, name: str) -> frozenset[Definition | int]:
-        """Steps that may be who misses what a kernel wrote, where no finding says so."""
+        """Returns the steps that may miss what a kernel wrote, for an output that no finding names."""
         verdicts = (Verdict.STALE, Verdict.UNKNOWN)
         wrong = {cause.write for cause in self.context.verdicts.outputs[name].causes if cause.verdict in verdicts}
         doubtful = (ReadKind.UNKNOWN, ReadKind.STALE)
@@ -156,20 +148,19 @@ class OutputViews:
         )
 
     def _is_touched(self, number: int) -> bool:
-        """Whether the output depends on what a kernel wrote."""
         labels = self.context.actual.outputs
         return number < len(labels) and bool(labels[number])
 
 
 def name_outputs(names: list[str]) -> str:
-    """`a`, `b` and `c`, of many the first."""
+    """`a`, `b` and `c`; of many, the first ones and a count."""
     shown = [f"`{name}`" for name in names[:_NAMED]]
     left = len(names) - len(shown)
     return join_words([*shown, count_of(left, "more output")] if left else shown)
 
 
 def compute_schedule_view(context: Context) -> ScheduleView:
-    """The neighbourhood of the module's hidden writes, and its whole text."""
+    """Computes the view of the module's hidden writes, with its whole text."""
     module, text = context.optimized, HloText(context.optimized)
     flow, performed = context.followed.flow, context.followed.performed
     access_finder = AccessFinder(context)
@@ -206,42 +197,36 @@ def _describe_buffer(
     context: Context, write: HiddenWrite, performed: tuple[Performed, ...], flow: ValueFlow
 ) -> MutatedBuffer:
     operand = write.call.operands[write.operand]
-    plain = MutatedBuffer(
+    value, shape, size, slice_ = f"%{operand.name}", operand.shape, 0, None
+    one = next((one for one in performed if one.write is write), None)
+    if one is not None:
+        number, index = one.overwritten.definition
+        value = f"%{flow.instructions[number].name}{render_index(index) if index else ''}"
+        place = next((place for place in one.actual.slices if place >= 0), None)
+        slice_ = context.buffers.slices[place] if place is not None and context.buffers.memory is not None else None
+        shape = one.overwritten.leaf
+        size = slice_.size if slice_ is not None else compute_byte_size(shape) or 0
+    return MutatedBuffer(
         kernel=write.kernel,
         operand=write.operand,
-        value=f"%{operand.name}",
-        shape=render_shape(operand.shape),
-        size=0,
-        allocation=None,
-        offset=0,
-        is_performed=False,
-        unknown=write.unknown,
-    )
-    one = next((one for one in performed if one.write is write), None)
-    if one is None:
-        return plain
-    number, index = one.overwritten.definition
-    place = next((place for place in one.actual.slices if place >= 0), None)
-    slice_ = context.buffers.slices[place] if place is not None and context.buffers.memory is not None else None
-    return replace(
-        plain,
-        value=f"%{flow.instructions[number].name}" + (f"{{{','.join(map(str, index))}}}" if index else ""),
-        shape=render_shape(one.overwritten.leaf),
-        size=slice_.size if slice_ is not None else compute_byte_size(one.overwritten.leaf) or 0,
+        value=value,
+        shape=render_shape(shape),
+        size=size,
         allocation=slice_.allocation if slice_ is not None else None,
         offset=slice_.offset if slice_ is not None else 0,
-        is_performed=True,
+        is_performed=one is not None,
+        unknown=write.unknown,
     )
 
 
 def _keep_shown(output: OutputView, chosen: frozenset[int]) -> OutputView:
-    """The output without what leads through instructions that are not shown."""
+    """Removes what leads through instructions that are not shown."""
     missing = tuple([edge for edge in output.missing if {edge.kernel, edge.reader} <= chosen])
     return replace(output, path=output.path if chosen.issuperset(output.path) else (), missing=missing)
 
 
 def _rank_steps(accesses: Sequence[BufferAccess], outputs: Sequence[OutputView]) -> Iterator[int]:
-    """Ids of the steps that tell most first: who makes outputs wrong and by which way, then what is right."""
+    """Yields the ids of the steps, the most telling first: wrong readers, the ways of wrong outputs, then the rest."""
     by_buffer = sorted(accesses, key=lambda one: one.buffer)
     usual = (ReadKind.FRESH, ReadKind.ORIGINAL)
     for output in outputs:
@@ -255,7 +240,7 @@ def _rank_steps(accesses: Sequence[BufferAccess], outputs: Sequence[OutputView])
 def _list_cuts(
     chosen: frozenset[int], accesses: Sequence[BufferAccess], outputs: Sequence[OutputView]
 ) -> Iterator[str]:
-    """What the limit leaves out, a line each."""
+    """Yields one line for each kind of thing that the limit leaves out."""
     why = f"the view holds {MOST_STEPS} instructions"
     if not chosen.issuperset(one.step for one in accesses):
         yield f"not all readers are shown: {why}"

@@ -1,13 +1,10 @@
 """Parts of a ScheduleView: the accesses to each mutated buffer, and the steps of the schedule around the kernels.
 
-Who touches the bytes that kernels overwrite, for a `ScheduleView`. Which read is which, `verdict.reads` says.
-
-Of many readers those that are blamed are kept, then those that run nearest to the kernel.
-
-The neighbourhood of hidden writes as steps: which scheduled instructions a `ScheduleView` shows, and how.
-
-Kept are, up to a limit, what accesses an overwritten buffer or lies on the way to an output, what these are computed from
-directly, and what runs nearest to the kernels; with each of them the loops around it.
+(1) Accesses touch the bytes that kernels overwrite; `verdict.reads` judges the reads. Of many readers those that are blamed
+    are kept, then those that run nearest to the kernel.
+(2) Steps are the scheduled instructions that are shown, up to a limit: what accesses an overwritten buffer or lies on the
+    way to an output, what these are computed from directly, and what runs nearest to the kernels; with each of them the
+    loops around it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,15 +33,15 @@ _REUSES = 2
 
 @dataclass(slots=True, eq=False)
 class AccessFinder:
-    """Finds the accesses of all hidden writes of one schedule."""
+    """Finds the accesses of all hidden writes of one schedule, (1)."""
 
     context: Context
     notes: list[str] = field(default_factory=list[str])
-    """What was left out, a line each."""
+    """One line for each omission."""
     _definers: Mapping[int, list[HloInstruction]] | None = None
 
     def find(self) -> tuple[BufferAccess, ...]:
-        """All of them, by the LogicalTime of their steps."""
+        """Finds all of them, by the LogicalTime of their steps."""
         found: list[BufferAccess] = []
         for write in self.context.writes:
             for one in self._list_performed(write):
@@ -57,7 +54,7 @@ class AccessFinder:
         return [one for one in self.context.followed.performed if one.write is write]
 
     def _list_around(self, one: Performed) -> Iterator[BufferAccess]:
-        """The value's definition, the kernel, and what else stands in the same bytes."""
+        """Yields the value's definition, the kernel, and the other values in the same bytes."""
         flow = self.context.followed.flow
         maker = flow.find_step(one.overwritten.definition[0])
         if maker in flow.instructions:
@@ -82,7 +79,7 @@ class AccessFinder:
         return kept
 
     def _find_reuses(self, one: Performed, maker: int) -> Iterator[int]:
-        """Steps of the values that XLA puts into the same bytes, the nearest ones before and after the kernel."""
+        """Yields the steps of values that XLA puts into the same bytes, the nearest before and after the kernel."""
         if self._definers is None:
             self._definers = self._find_definers()
         times, flow = self.context.logical_times, self.context.followed.flow
@@ -94,7 +91,7 @@ class AccessFinder:
         yield from [step for step in others if times[step] >= now][:_REUSES]
 
     def _find_definers(self) -> Mapping[int, list[HloInstruction]]:
-        """Slice number to the scheduled instructions that compute a value there."""
+        """Maps each slice number to the scheduled instructions that compute a value there."""
         times, found = self.context.logical_times, dict[int, list[HloInstruction]]()
         for number, defined in self.context.buffers.definitions.items():
             instruction = self.context.followed.flow.instructions.get(number)
@@ -124,14 +121,14 @@ _PHASES = ("-done", "-update")
 _COLLECTIVES = having(Trait.COLLECTIVE)
 _STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
 _NO_STEPS = having(Trait.LAUNCHES_NOTHING)
-"""Opcodes that are steps only if somebody needs them."""
+"""Opcodes that are steps only if another step needs them."""
 _MOVED = MOVES | NAMES | having(Trait.LAUNCHES_NOTHING) | {"dynamic-update-slice", "fusion"}
-"""What an asynchronous computation that only copies holds."""
+"""Opcodes in an asynchronous computation that only copies."""
 
 
 @dataclass(slots=True, eq=False)
 class StepFinder:
-    """Chooses and describes the steps of one schedule."""
+    """Chooses and describes the steps of one schedule, (2)."""
 
     flow: ValueFlow
     text: HloText
@@ -145,7 +142,7 @@ class StepFinder:
         self._spans = {span.start.id: span for home in scheduled.values() for span in find_spans(home)}
 
     def choose(self, ranked: Iterable[int]) -> frozenset[int]:
-        """Ids of the instructions that are shown. ranked: those that are to be, what tells most first."""
+        """Returns the ids of the instructions to show. ranked: those that should be shown, the most telling first."""
         chosen: dict[int, None] = {}
         for step in ranked:
             self._add(chosen, step)
@@ -159,22 +156,20 @@ class StepFinder:
         return frozenset(chosen)
 
     def count_omitted(self, chosen: frozenset[int]) -> int:
-        """Instructions of the schedule that compute and are not shown."""
+        """Counts the instructions of the schedule that compute and are not shown."""
         return sum(number not in chosen for number in self._list_computing())
 
     def describe(self, chosen: frozenset[int]) -> tuple[ScheduleStep, ...]:
-        """The steps by LogicalTime."""
+        """Describes the chosen steps, by LogicalTime."""
         found = [self._describe(self.flow.instructions[number], chosen) for number in chosen]
         return tuple(sorted(found, key=lambda step: (step.start, -step.end, step.id)))
 
     def find_start(self, instruction: HloInstruction) -> int:
-        """LogicalTime at which the instruction, or what it runs, begins."""
+        """Returns the LogicalTime at which the instruction, or what it runs, begins."""
         times = self.flow.readers.times
-        computations = self.flow.readers.context.optimized.computations
-        begun = [times[instruction.id]]
-        if instruction.opcode == "while":
-            begun += [times[one.id] for c in instruction.called_computations for one in computations[c].sequence[:1]]
-        return min(begun)
+        callees = instruction.called_computations if instruction.opcode == "while" else ()
+        first = [one for callee in callees for one in self.flow.computations[callee].sequence[:1]]
+        return min(times[one.id] for one in (instruction, *first))
 
     def _add(self, chosen: dict[int, None], step: int) -> None:
         wanted = [one for one in (*self.flow.list_loops(step), step) if one not in chosen]
@@ -182,14 +177,14 @@ class StepFinder:
             chosen.update(dict.fromkeys(wanted))
 
     def _list_sources(self, step: int) -> Iterator[int]:
-        """Ids of the steps whose values this one uses."""
+        """Yields the ids of the steps whose values this one uses."""
         instruction = self.flow.instructions[step]
         nodes = [(step, index) for index in iterate_leaves(instruction.shape)]
         if instruction.opcode == "while":  # what it carries stands at its computations' parameters, too
             nodes += [
                 (one.id, index)
                 for callee in instruction.called_computations
-                for one in self.flow.readers.context.optimized.computations[callee].parameters
+                for one in self.flow.computations[callee].parameters
                 for index in iterate_leaves(one.shape)
             ]
         else:
@@ -203,15 +198,14 @@ class StepFinder:
         yield from (source for source in found if source != step)
 
     def _list_inner(self, step: int) -> list[tuple[int, tuple[int, ...]]]:
-        """Nodes of what runs inside of an asynchronous computation."""
+        """Lists the nodes inside of an asynchronous computation."""
         instruction = self.flow.instructions[step]
         if instruction.opcode not in _STARTS_COMPUTATION:
             return []
-        computations = self.flow.readers.context.optimized.computations
         return [
             (one.id, index)
             for callee in instruction.called_computations
-            for one in computations[callee].sequence
+            for one in self.flow.computations[callee].sequence
             if one.opcode not in NO_READERS
             for index in iterate_leaves(one.shape)
         ]
@@ -255,15 +249,15 @@ class StepFinder:
         )
 
     def _find_inner(self, instruction: HloInstruction) -> HloInstruction:
-        """What an asynchronous computation computes; the instruction itself where it is none."""
+        """Returns the root of an asynchronous computation; of another instruction, itself."""
         if instruction.opcode in _STARTS_COMPUTATION and instruction.called_computations:
-            return self.flow.readers.context.optimized.computations[instruction.called_computations[0]].root
+            return self.flow.computations[instruction.called_computations[0]].root
         return instruction
 
     def _list_fused(self, instruction: HloInstruction) -> tuple[str, ...]:
         if instruction.opcode != "fusion":
             return ()
-        fused = self.flow.readers.context.optimized.computations[instruction.called_computations[0]]
+        fused = self.flow.computations[instruction.called_computations[0]]
         lines = tuple([line for number, line in self.text.render_computation(fused) if number])
         left = len(lines) - _MOST_FUSED
         return (*lines[:_MOST_FUSED], f"  ... {left} more") if left > 0 else lines
@@ -283,6 +277,5 @@ class StepFinder:
             return Lane.COLLECTIVE
         if inner.opcode == "copy-start":
             return Lane.COPY
-        computations = self.flow.readers.context.optimized.computations
-        called = [one for c in inner.called_computations for one in computations[c].instructions]
+        called = [one for c in inner.called_computations for one in self.flow.computations[c].instructions]
         return Lane.COPY if called and all(one.opcode in _MOVED for one in called) else Lane.COMPUTE

@@ -1,24 +1,23 @@
-"""Which outputs depend on what cannot be told: the search for the marks that `ambiguities` defines.
+"""The search for ambiguities: which outputs depend on the marks that `ambiguities` defines.
 
-(1) to (3) are marked while the program is evaluated, (7) comes from `blame`. Here each operation or instruction that may be
-another one, (4) and (5), gets a mark, both programs are evaluated once more, and an output has the ambiguities whose marks
-reach it; (6) is asked of each write. Nothing is asked about a write that an output is stale for: it cannot get worse.
+The evaluation of the program marks (1) to (3), and `blame` finds (7). Here each operation or instruction that may be another
+one, (4) and (5), gets a mark, both programs are evaluated once more, and an output has the ambiguities whose marks reach it;
+(6) is asked of each write. Nothing is asked about a write that an output is stale for: it cannot get worse.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ligerdiag.analysis.correspondence.provenance import Descent, Retagged
 from ligerdiag.analysis.evaluation.ambiguities import Ambiguities, Ambiguity, Reason
-from ligerdiag.analysis.evaluation.carriers import is_carrier, is_same_operation
-from ligerdiag.analysis.evaluation.labels import Labels
+from ligerdiag.analysis.evaluation.carriers import is_carrier, is_same_operation, list_ambiguous_carriers
+from ligerdiag.analysis.evaluation.labels import Labels, unite
 from ligerdiag.analysis.evaluation.memory import Sighting
 from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations
 from ligerdiag.analysis.verdict.comparison import Comparison, OutputVerdict
 from ligerdiag.analysis.verdict.first_divergence import Differing, find_own_sightings
 from ligerdiag.hlo.module import TagPath
-from ligerdiag.hlo.shape import count_elements, is_tuple
 from ligerdiag.model.findings import Verdict
 
 _NAMED = 16
@@ -39,7 +38,6 @@ class AmbiguitySearch:
     run: Evaluations
 
     def find(self) -> Ambiguities:
-        """All of them, by output."""
         found: dict[str, set[Ambiguity]] = {name: set() for name in self.outputs}
         for name, labels in zip(self.outputs, self.pair.intended.outputs, strict=True):
             found[name] |= {key for key in self.run.space.marks_in(labels) if isinstance(key, Ambiguity)}
@@ -51,13 +49,11 @@ class AmbiguitySearch:
                 for cause in self.outputs[name].causes
                 if retagged is None or cause.verdict is Verdict.STALE  # with tags what is found stands
             }
-            found[name] |= {
-                ambiguity for ambiguity in ambiguities if ambiguity.write not in known
-            }  # it cannot get worse
+            found[name] |= {one for one in ambiguities if one.write not in known}  # it cannot get worse
         return {name: frozenset(ambiguities) for name, ambiguities in found.items()}
 
     def _find_unclear(self, retagged: Retagged, open_: Labels) -> dict[str, set[Ambiguity]]:
-        """(4) and (5): by the operations that an instruction may be, and by the instruction that may carry the original.
+        """Finds (4) and (5), by the operations that an instruction may be, and by what may carry the original.
 
         open_: the writes, a bit each, of which some output is not known to be stale; it cannot get worse than that.
         """
@@ -75,7 +71,7 @@ class AmbiguitySearch:
         def mark(ambiguities: set[Ambiguity]) -> Labels:
             key = frozenset(ambiguities)
             if key not in known:
-                known[key] = _union(map(space.mark, key))
+                known[key] = unite(map(space.mark, key))
             return known[key]
 
         intended, actual = replace(self.run, space=space).with_marks(
@@ -88,8 +84,8 @@ class AmbiguitySearch:
         }
 
     def _find_open(self) -> Labels:
-        found = 0
-        space = self.run.space
+        """Returns the writes, a bit each, of which some output is not known to be stale."""
+        found, space = 0, self.run.space
         for name, wanted, seen in zip(self.outputs, self.pair.intended.outputs, self.pair.actual.outputs, strict=True):
             labels = wanted | seen
             stale = space.bits_of(c.write for c in self.outputs[name].causes if c.verdict is Verdict.STALE)
@@ -97,9 +93,9 @@ class AmbiguitySearch:
         return found
 
     def _find_untraced(self) -> Iterator[tuple[str, set[Ambiguity]]]:
-        """(6): outputs that depend on a write of which no carrier is seen again.
+        """Finds (6): outputs that depend on a write of which no carrier is seen again.
 
-        Where the tags are our own worker's, one operation that depends on it is enough: merged products carry nothing.
+        With tags of our own worker, one operation that depends on it is enough: merged products carry nothing.
         """
         sought = {write for found in self.run.carriers.paths.values() for _, write in found}
         untraced = sought - set(self._find_traced())
@@ -110,24 +106,20 @@ class AmbiguitySearch:
             yield name, {Ambiguity(write, Reason.NO_METADATA, 0) for write in touched}
 
     def _find_met(self, writes: set[int]) -> set[int]:
-        """Those of the writes that some operation depends on which is seen again."""
-        seen = 0
-        for path, tagged in self.pair.intended.tagged.items():
-            if path in self.pair.actual.sightings:
-                seen |= tagged.labels
-        fresh = self.run.space.any_fresh(seen)
+        """Returns the writes that some operation depends on which is seen again."""
+        tagged, sightings = self.pair.intended.tagged, self.pair.actual.sightings
+        fresh = self.run.space.any_fresh(unite(one.labels for path, one in tagged.items() if path in sightings))
         return {write for write in writes if fresh & self.run.space.bits_of((write,))}
 
     def _find_traced(self) -> Iterator[int]:
         paths, tags = self.run.carriers.paths, self.run.optimized.tags
-        for computation in self.run.optimized.computations.values():
-            for instruction in computation.instructions:
-                for operation, write in paths.get(tags.get(instruction.id, ()), ()):
-                    if is_carrier(operation, instruction):
-                        yield write
+        for instruction in self.run.optimized.instructions:
+            for operation, write in paths.get(tags.get(instruction.id, ()), ()):
+                if is_carrier(operation, instruction):
+                    yield write
 
     def _find_ambiguous(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[TagPath, Ambiguity]]:
-        """Operations that an instruction would be wrong as.
+        """Finds operations that an instruction would be wrong as.
 
         Of instructions with the same candidates and opcode, all are asked about at once: layers that repeat have as many
         instructions as candidates.
@@ -152,7 +144,7 @@ class AmbiguitySearch:
                 yield from ((path, ambiguity) for ambiguity in wrong[tagged.labels])
 
     def _name(self, intended: Labels, wrong: Labels, sightings: list[Sighting]) -> Iterator[Ambiguity]:
-        """An ambiguity for each write, with the first instruction that is wrong about it, if that is among the first few."""
+        """Yields an ambiguity for each write, with the first instruction that is wrong about it, if it is near."""
         for sighting in sightings[:_NAMED]:
             if not wrong:
                 return
@@ -179,39 +171,10 @@ class AmbiguitySearch:
                 yield one.path, Ambiguity(write, Reason.UNSURE, one.sighting.instruction.id if is_named else 0)
 
     def _find_unclear_carriers(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[int, Ambiguity]]:
-        """Instructions that are a carrier as one of their candidates and not as another."""
-        space, carriers = self.run.space, self.run.carriers.paths
-        if not carriers or not open_:
+        """Finds instructions that are a carrier as one of their candidates and not as another."""
+        run, space = self.run, self.run.space
+        if not run.carriers.paths or not open_:
             return
-        carrying = {
-            id(candidates): any(path in carriers for path in candidates)
-            for candidates in {id(c): c for c in retagged.ambiguous.values()}.values()
-        }
-        tags = self.run.optimized.tags
-        known: dict[tuple[int, str, int], Labels] = {}
-        """By candidates, opcode and size, which is all that `is_carrier` looks at."""
-        for computation in self.run.optimized.computations.values():
-            for instruction in computation.instructions:
-                candidates = retagged.ambiguous.get(tags.get(instruction.id, ()), ())
-                if not carrying.get(id(candidates), False):
-                    continue
-                size = -1 if is_tuple(instruction.shape) else count_elements(instruction.shape)
-                key = (id(candidates), instruction.opcode, size)
-                if key not in known:
-                    some, every = 0, -1
-                    for path in candidates:
-                        carried = space.bits_of(
-                            [write for operation, write in carriers.get(path, ()) if is_carrier(operation, instruction)]
-                        )
-                        some |= carried
-                        every &= carried
-                    known[key] = some & ~every & open_
-                for write in space.writes_of(known[key]):
-                    yield instruction.id, Ambiguity(write, Reason.AMBIGUOUS, instruction.id)
-
-
-def _union(marks: Iterable[Labels]) -> Labels:
-    labels = 0
-    for mark in marks:
-        labels |= mark
-    return labels
+        for one, some, every in list_ambiguous_carriers(run.optimized, run.carriers, retagged.ambiguous, space):
+            for write in space.writes_of(space.any_original(some & ~every) & open_):
+                yield one.id, Ambiguity(write, Reason.AMBIGUOUS, one.id)

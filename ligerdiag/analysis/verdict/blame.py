@@ -1,4 +1,4 @@
-"""Which operations make outputs wrong, and which outputs each of them reaches.
+"""Blame: which operations make outputs wrong, and which outputs each of them reaches.
 
 The sets of an output can agree although it is wrong. An output is made worse (it never gets better):
   (1) by a kernel call that XLA merged with an earlier one, where the two do not see the same: what is computed from the
@@ -54,7 +54,7 @@ class Blamed:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Blame:
-    """Looks for the operations behind wrong outputs, and which outputs each of them reaches."""
+    """Finds the operations behind wrong outputs, and the outputs that each of them reaches."""
 
     pair: EvaluatedPair
     differing: tuple[Differing, ...]
@@ -63,7 +63,7 @@ class Blame:
     instructions: Mapping[int, HloInstruction]
 
     def find(self, outputs: Mapping[str, OutputVerdict]) -> Blamed:
-        """The outputs' verdicts, made worse by (1) and (2), and the readers behind them."""
+        """Makes outputs worse by (1) and (2), and finds the readers behind them."""
         outputs = self._blame_merged(outputs)
         own = find_own_sightings(self.differing, self.run.is_own)
         wrong: list[tuple[Cause, Differing]] = []
@@ -106,44 +106,45 @@ class Blame:
         )
 
     def _list_sets(self) -> Iterator[tuple[Labels, Labels]]:
-        """The intended and the actual set of each output."""
         return zip(self.pair.intended.outputs, self.pair.actual.outputs, strict=False)
 
+    def _find_touched(self, verdict: Verdict, intended: Labels, actual: Labels) -> Labels:
+        """Returns the writes, a bit each, about which an output with these sets may have a part with this verdict."""
+        space = self.run.space
+        if verdict is Verdict.STALE:
+            return space.any_fresh(intended) | space.any_original(actual)
+        return space.any_fresh(actual)
+
     def _find_open(self, verdict: Verdict, outputs: Mapping[str, OutputVerdict]) -> Labels:
-        """Writes, a bit each, about which a wrong operation may make some output worse than it is known to be."""
+        """Returns the writes, a bit each, about which a wrong operation may make some output worse."""
         found = 0
         space = self.run.space
-        for output, (intended, actual) in zip(outputs.values(), self._list_sets(), strict=False):
-            touched = space.any_fresh(actual)
-            if verdict is Verdict.STALE:
-                touched = space.any_fresh(intended) | space.any_original(actual)
-            found |= touched & ~space.bits_of(c.write for c in output.causes if c.verdict is verdict)
+        for output, sets in zip(outputs.values(), self._list_sets(), strict=False):
+            found |= self._find_touched(verdict, *sets) & ~space.bits_of(
+                c.write for c in output.causes if c.verdict is verdict
+            )
         never = {write.index for write in self.pair.writes if write.unknown} | self.comparison.moved
         return found & ~space.bits_of(never)
 
     def _find_crowded(self, crowded: set[Cause], outputs: Mapping[str, OutputVerdict]) -> Mapping[str, set[int]]:
-        """Outputs, with HiddenWrite indices, that one of too many wrong operations may make worse."""
+        """Maps each output to the writes about which one of too many wrong operations may make it worse."""
         if not crowded:
             return {}
         found: dict[str, set[int]] = {}
-        for (name, output), (intended, actual) in zip(outputs.items(), self._list_sets(), strict=False):
-            space = self.run.space
-            touched = {
-                Verdict.STALE: space.any_fresh(intended) | space.any_original(actual),
-                Verdict.CLOBBERED: space.any_fresh(actual),
-            }
+        for (name, output), sets in zip(outputs.items(), self._list_sets(), strict=False):
             stale = {cause.write for cause in output.causes if cause.verdict is Verdict.STALE}
-            found[name] = {
+            touched = {
                 cause.write
                 for cause in crowded
-                if cause.write not in stale and touched[cause.verdict] & space.bits_of((cause.write,))
+                if self._find_touched(cause.verdict, *sets) & self.run.space.bits_of((cause.write,))
             }
+            found[name] = touched - stale
         return found
 
     def _report(
         self, reads: _Reads, outputs: Mapping[str, OutputVerdict], reached: tuple[frozenset[int], ...]
     ) -> list[tuple[Verdict, ReadFinding]]:
-        """Readers that make outputs this wrong; those that reach no such output are left out."""
+        """Reports the readers that make outputs this wrong; leaves out those that reach no such output."""
         found: list[tuple[Verdict, ReadFinding]] = []
         for number, (verdict, read) in enumerate(reads):
             names = tuple(
@@ -152,16 +153,14 @@ class Blame:
                 if number in reach and any(c.write == read.write and c.verdict is verdict for c in output.causes)
             )
             if names:
-                found.append((verdict, self._make_finding(read, names)))
+                write, reader = self.pair.writes[read.write], self.instructions[read.reader]
+                found.append((verdict, ReadFinding(write=write, reader=reader, wrong=read, lucky=None, outputs=names)))
         return found
 
     def _report_unnamed(
-        self,
-        spare: _Reads,
-        outputs: Mapping[str, OutputVerdict],
-        findings: list[tuple[Verdict, ReadFinding]],
+        self, spare: _Reads, outputs: Mapping[str, OutputVerdict], findings: list[tuple[Verdict, ReadFinding]]
     ) -> list[tuple[Verdict, ReadFinding]]:
-        """Where no reader's first wrong operation makes an output wrong, the first of its others that does."""
+        """Reports later wrong operations of readers, for outputs that no reader's first wrong operation makes wrong."""
         named = {(verdict, one.write.index, name) for verdict, one in findings for name in one.outputs}
         unnamed = {
             (cause.verdict, cause.write, name)
@@ -182,17 +181,8 @@ class Blame:
                 found.append((verdict, replace(one, outputs=names)))
         return found
 
-    def _make_finding(self, read: WrongRead, outputs: tuple[str, ...]) -> ReadFinding:
-        return ReadFinding(
-            write=self.pair.writes[read.write],
-            reader=self.instructions[read.reader],
-            wrong=read,
-            lucky=None,
-            outputs=outputs,
-        )
-
     def _blame_merged(self, outputs: Mapping[str, OutputVerdict]) -> dict[str, OutputVerdict]:
-        """(1)."""
+        """Makes the outputs behind merged calls stale, (1)."""
         tagged = self.pair.intended.tagged
         gone = {
             self.pair.writes[late].tag_path: Cause(early, Verdict.STALE)
@@ -214,7 +204,6 @@ class Blame:
 def find_latent(
     writes: tuple[HiddenWrite, ...], outputs: Mapping[str, OutputVerdict], instructions: Mapping[int, HloInstruction]
 ) -> tuple[ReadFinding, ...]:
-    """Lucky reads behind latent outputs."""
     reached: dict[LuckyRead, list[str]] = {}
     for name, output in outputs.items():
         for cause in output.causes:

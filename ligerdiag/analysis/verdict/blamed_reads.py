@@ -2,13 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from ligerdiag.analysis.evaluations import EvaluatedPair
 from ligerdiag.analysis.value_flow import FollowedWrites
 from ligerdiag.analysis.verdict.blame import ReadFinding
-from ligerdiag.analysis.verdict.first_divergence import Differing
+from ligerdiag.analysis.verdict.first_divergence import Differing, find_source
 from ligerdiag.analysis.verdict.verdicts import ReadCause, ReadVerdict, Verdicts
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.findings import Verdict
@@ -19,17 +19,17 @@ WRONG_KINDS = {Verdict.CLOBBERED: ReadKind.CLOBBERED, Verdict.STALE: ReadKind.ST
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BlamedReads:
-    """Lists them."""
+    """Lists the blamed reads of one schedule."""
 
     pair: EvaluatedPair
     verdicts: Verdicts
     followed: FollowedWrites
     reached: Mapping[int, int]
     """Id of a step to the outputs that are computed from it, a bit for each by its number."""
-    _named: Mapping[int, list[tuple[ReadFinding, ReadKind]]] = field(init=False)
-    """By HiddenWrite index."""
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def _named(self) -> Mapping[int, list[tuple[ReadFinding, ReadKind]]]:
+        """By HiddenWrite index."""
         named: defaultdict[int, list[tuple[ReadFinding, ReadKind]]] = defaultdict(list)
         for kind, findings in (
             (ReadKind.STALE, self.verdicts.stale),
@@ -38,7 +38,7 @@ class BlamedReads:
         ):
             for one in findings:
                 named[one.write.index].append((one, kind))
-        object.__setattr__(self, "_named", dict(named))
+        return named
 
     @cached_property
     def _differing(self) -> tuple[Differing, ...]:
@@ -46,7 +46,7 @@ class BlamedReads:
         return tuple(sorted(self.verdicts.differing, key=lambda one: (one.path[-1], one.path)))
 
     def list(self, write: int) -> Iterator[ReadVerdict]:
-        """All about this write; a step may be there several times."""
+        """Lists all about this write; a step may be there several times."""
         for finding, kind in self._named.get(write, ()):
             yield ReadVerdict(
                 write=write,
@@ -63,7 +63,7 @@ class BlamedReads:
                 yield from self._find_first(write, unexplained, verdict)
 
     def _find_first(self, write: int, unexplained: frozenset[str], verdict: Verdict) -> Iterator[ReadVerdict]:
-        """(2)."""
+        """Finds (2): the first operations that diverge on the way to outputs that no read is blamed for."""
         wanted = {number: name for number, name in enumerate(self.verdicts.outputs) if name in unexplained}
         bit = self.pair.space.bits_of((write,))
         left = sum(1 << number for number in wanted)
@@ -90,11 +90,7 @@ class BlamedReads:
         slices = {place for some in performed for place in some.actual.slices}
         if verdict is Verdict.CLOBBERED:
             return Place.SAME_BYTES if any(place in slices for _, place, _ in one.sighting.reads) else Place.COPY
-        original = self.pair.space.all_original(write)
-        carrying = [place for _, place, labels in one.sighting.reads if labels & original]
-        if not carrying:
-            return Place.COMPUTED_ANEW
-        return Place.SAME_BYTES if any(place in slices for place in carrying) else Place.COPY
+        return find_source(write, one.sighting, slices, self.pair.space)[1]
 
     def _find_place(self, finding: ReadFinding, kind: ReadKind) -> Place:
         if finding.wrong is None:

@@ -1,30 +1,24 @@
-"""Intended and actual dependence sets, compared output by output, and verdicts of several programs or schedules,
-combined.
+"""Intended and actual dependence sets, compared output by output, and verdicts of several programs or schedules, combined.
 
-What a value is by its two dependence sets: the definitions of stale, clobbered, latent, unknown and fresh.
-
-For each hidden write W and value v, with I its intended set and A its actual one:
-  stale      FRESH(W) is in I and not in A, in any iteration class; or ORIG(W) is in A and not in I
-  clobbered  FRESH(W) is in A and not in I; or ORIG(W) is in I and not in A, FRESH(W) is in A, and W's operand was seen to
+For each hidden write W and value v, with I its intended set and A its actual one, v is
+  stale      if FRESH(W) is in I and not in A, in any iteration class; or ORIG(W) is in A and not in I
+  clobbered  if FRESH(W) is in A and not in I; or ORIG(W) is in I and not in A, FRESH(W) is in A, and W's operand was seen to
              hold the original: two readers want the value, one from before and one from after, and both get the latter
-  latent     neither, and a read on the way was lucky: nothing but the schedule's order makes it right
-  unknown    neither stale nor clobbered, and a read on the way races with the kernel: what it sees is up to the hardware;
+  latent     if neither, and a read on the way was lucky: nothing but the schedule's order makes it right
+  unknown    if neither stale nor clobbered, and a read on the way races with the kernel: what it sees is up to the hardware;
              or W is a kernel of unknown effect and touches v at all; or where W hits memory could not be told, and v is
              touched or wants the original; or ORIG(W) is in I and not in A, FRESH(W) is in A, and nothing was seen to hold
              the original: it may be there unseen
-  fresh      otherwise
+  fresh      otherwise.
 The worst over all W is the value's verdict. An output's may be worse than that of its value, see `blame`.
-
-One verdict out of several.
 
 A program whose order of operations is not known stands for several programs of one schedule.
   (1) An output in which they differ is unknown.
   (2) A read in which they differ is unknown, and so is one that reaches an output of (1).
-
 A module that has no schedule yet stands for all the schedules that it could have (see `synthetic_schedules`). An output is
-  (3) forced   fresh under each of them;
-  (4) open     else, right under one of them: the order decides, and nothing forces it;
-  (5) lost     wrong under each: no order can mend that;
+  (3) forced   if fresh under each of them;
+  (4) open     else, if right under one of them: the order decides, and nothing forces it;
+  (5) lost     if wrong under each: no order can mend that;
   (6) unknown  else.
 """
 
@@ -33,7 +27,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
+from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.analysis.evaluation.memory import LuckyRead
 from ligerdiag.analysis.races import RacedRead
 from ligerdiag.analysis.writes import HiddenWrite
@@ -43,7 +37,7 @@ from ligerdiag.model.schedule_view import ReadKind
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why an output has the verdict that it has: one hidden write's part."""
+    """One hidden write's part in an output's verdict."""
 
     write: int
     verdict: Verdict
@@ -59,13 +53,12 @@ class OutputVerdict:
     causes: tuple[Cause, ...]
 
     def join(self, causes: tuple[Cause, ...]) -> "OutputVerdict":
-        """With further causes; the worst verdict wins."""
+        """Adds causes; the worst verdict wins."""
         verdict = find_worst((self.verdict, *(c.verdict for c in causes)))
         return OutputVerdict(verdict, tuple(dict.fromkeys((*self.causes, *causes))))
 
 
 def find_worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict of what several verdicts apply to; fresh where none does."""
     return max(verdicts, key=VERDICT_ORDER.index, default=Verdict.FRESH)
 
 
@@ -100,13 +93,10 @@ class Comparison:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_traced_bits", self.space.bits_of(self.traced))
-        moved = 0
-        for write in self.moved:
-            moved |= self.space.all_fresh(write)
-        object.__setattr__(self, "_moved_fresh", moved)
+        object.__setattr__(self, "_moved_fresh", unite(map(self.space.all_fresh, self.moved)))
 
     def compare(self, intended: Labels, actual: Labels) -> OutputVerdict:
-        """Verdict on one value."""
+        """Returns the verdict on one value."""
         wrong = (self.find_stale(intended, actual), self.find_clobbered(intended, actual))
         raced: defaultdict[int, list[RacedRead]] = defaultdict(list)
         lucky: defaultdict[int, list[LuckyRead]] = defaultdict(list)
@@ -115,32 +105,29 @@ class Comparison:
                 raced[key.write].append(key)
             elif isinstance(key, LuckyRead):
                 lucky[key.write].append(key)
-        causes = [
-            cause
-            for write in self.writes
-            if (
-                cause := self._compare_write(
-                    write, intended, actual, wrong, (raced.get(write.index, []), lucky.get(write.index, []))
-                )
-            )
-        ]
+        causes: list[Cause] = []
+        for write in self.writes:
+            marks = raced.get(write.index, []), lucky.get(write.index, [])
+            cause = self._compare_write(write, intended, actual, wrong, marks)
+            if cause is not None:
+                causes.append(cause)
         return OutputVerdict(find_worst(c.verdict for c in causes), tuple(causes))
 
     def find_stale(self, intended: Labels, actual: Labels) -> Labels:
-        """The writes (a bit each, see `LabelSpace.bits_of`) that the value misses, or has a part that does."""
+        """Returns the writes (a bit each, see `LabelSpace.bits_of`) that the value, or a part of it, misses."""
         return self.find_stale_among(intended, self.summarize((actual,)))
 
     def find_clobbered(self, intended: Labels, actual: Labels) -> Labels:
-        """The writes (a bit each) that the value sees though it should not."""
+        """Returns the writes (a bit each) that the value sees and should not see."""
         return self.find_clobbered_among(intended, self.summarize((actual,)))
 
     def find_untold(self, intended: Labels, actual: Labels) -> Labels:
-        """The writes (a bit each) of which it is not seen whether the value has the original that it should have."""
+        """Returns the writes (a bit each) whose original the value should have, and may have unseen."""
         missing = self.space.any_original(intended) & ~self.space.any_original(actual)
         return missing & self.space.any_fresh(actual) & ~self._traced_bits
 
     def summarize(self, actual: Iterable[Labels]) -> SetSummary:
-        """What is needed to know for which of these sets some write is wrong."""
+        """Summarizes several actual sets, for questions about any of them."""
         summary = SetSummary()
         for labels in actual:
             fresh, original = self.space.any_fresh(labels), self.space.any_original(labels)
@@ -151,17 +138,17 @@ class Comparison:
         return summary
 
     def find_stale_among(self, intended: Labels, actual: SetSummary) -> Labels:
-        """The writes for which a value with one of several actual sets is stale."""
+        """Returns the writes for which a value with one of several actual sets is stale."""
         missing = self.space.any_fresh(self._fold(intended) & ~actual.common)
         return missing | actual.original & ~self.space.any_original(intended)
 
     def find_clobbered_among(self, intended: Labels, actual: SetSummary) -> Labels:
-        """The writes for which a value with one of several actual sets is clobbered."""
+        """Returns the writes for which a value with one of several actual sets is clobbered."""
         wanted = self._traced_bits & self.space.any_original(intended)
         return actual.fresh & ~self.space.any_fresh(intended) | actual.replaced & wanted
 
     def _fold(self, labels: Labels) -> Labels:
-        """FRESH labels, of writes whose loop nesting differs in one iteration class."""
+        """Folds the FRESH labels of writes whose loop nesting differs into one iteration class."""
         if not self.moved:
             return labels
         moved = self._moved_fresh & labels
@@ -202,7 +189,7 @@ _WRONG = frozenset({Verdict.STALE, Verdict.CLOBBERED})
 
 
 class Standing(StrEnum):
-    """How an output stands before the order is decided."""
+    """The state of an output before the order is decided, (3) to (6)."""
 
     FORCED = "forced"
     OPEN = "open"
@@ -211,7 +198,7 @@ class Standing(StrEnum):
 
 
 def join_outputs(programs: Sequence[Mapping[str, Verdict]]) -> dict[str, Verdict]:
-    """Output name to verdict, (1). programs: the same of each program; at least one."""
+    """Joins the verdicts by (1). programs: output name to verdict, for each program; at least one."""
     first, *others = programs
     return {
         name: verdict if all(other.get(name) is verdict for other in others) else Verdict.UNKNOWN
@@ -220,12 +207,12 @@ def join_outputs(programs: Sequence[Mapping[str, Verdict]]) -> dict[str, Verdict
 
 
 def join_read(kind: ReadKind, others: Sequence[ReadKind | None], *, reaches_unknown: bool) -> ReadKind:
-    """The kind of a read, (2). others: its kinds by the other programs, None where it is not read by one."""
+    """Returns the kind of a read by (2). others: its kinds by the other programs, None where it is not read by one."""
     return kind if not reaches_unknown and all(other is kind for other in others) else ReadKind.UNKNOWN
 
 
 def find_standing(verdicts: set[Verdict]) -> Standing:
-    """(3) to (6). verdicts: under each of the schedules."""
+    """Returns the standing by (3) to (6). verdicts: under each of the schedules."""
     if verdicts == {Verdict.FRESH}:
         return Standing.FORCED
     if verdicts & _RIGHT:
@@ -234,13 +221,6 @@ def find_standing(verdicts: set[Verdict]) -> Standing:
 
 
 def choose_verdict(standing: Standing, early: Verdict) -> Verdict:
-    """The verdict on an output without a schedule. early: that of the schedule in which kernels run first."""
-    match standing:
-        case Standing.FORCED:
-            return Verdict.FRESH
-        case Standing.OPEN:
-            return Verdict.LATENT
-        case Standing.LOST:
-            return early
-        case Standing.UNKNOWN:
-            return Verdict.UNKNOWN
+    """Returns the verdict on an output without a schedule. early: its verdict if kernels run first."""
+    said = {Standing.FORCED: Verdict.FRESH, Standing.OPEN: Verdict.LATENT, Standing.LOST: early}
+    return said.get(standing, Verdict.UNKNOWN)

@@ -1,4 +1,4 @@
-"""Where it goes wrong: the first operations on the way to a wrong output whose dependence set is already wrong.
+"""First divergence: the first operations on the way to a wrong output whose dependence set is already wrong.
 
 For a hidden write W, an operation t of the program that is seen again in the optimized module is *wrong* when its two sets
 differ there as in `comparison`. A wrong operation with no wrong operation upstream (looking through operations that the
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ligerdiag.analysis.evaluation.carriers import is_same_operation
-from ligerdiag.analysis.evaluation.labels import Labels
+from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.analysis.evaluation.memory import Actual, Sighting
 from ligerdiag.analysis.evaluation.program_order import Intended, TaggedSet
 from ligerdiag.analysis.verdict.comparison import Comparison
@@ -53,12 +53,12 @@ class Differing:
         return is_same_operation(self.tagged.opcode, self.sighting.instruction)
 
     def wrong(self, verdict: Verdict) -> Labels:
-        """The writes about which it is stale or clobbered."""
+        """Returns the writes about which it is stale or clobbered."""
         return self.stale if verdict is Verdict.STALE else self.clobbered
 
 
 def find_differing(intended: Intended, actual: Actual, comparison: Comparison) -> tuple[Differing, ...]:
-    """Where a wrong operation can be: sets that are equal are right, whatever is asked of them."""
+    """Finds the sightings whose set differs from their operation's so that it is wrong about some write."""
     found: list[Differing] = []
     known: dict[tuple[Labels, Labels], tuple[Labels, Labels]] = {}
     for path, tagged in intended.tagged.items():
@@ -83,7 +83,7 @@ def find_wrong_reads(
     *,
     verdict: Verdict,
 ) -> tuple[WrongRead, ...]:
-    """Readers where operations begin to be wrong, write by write in program order.
+    """Finds the readers where operations begin to be wrong, write by write in program order.
 
     concerned: the writes to ask about, a bit each.
     """
@@ -105,7 +105,7 @@ def find_wrong_reads(
         for one in sightings[path] if first else ():
             for write in comparison.space.writes_of(one.wrong(verdict) & first):
                 sighting = one.sighting
-                operand, place = _find_source(write, sighting, slices[write], comparison)
+                operand, place = find_source(write, sighting, slices[write], comparison.space)
                 reader = sighting.scheduled.id
                 rank = ranks[write, reader]
                 ranks[write, reader] += 1
@@ -118,7 +118,7 @@ def _in_order(path: TagPath) -> tuple[int, TagPath]:
 
 
 class _Upstream:
-    """About which writes an operation upstream is wrong, directly or behind earlier ones that were folded away."""
+    """Finds the writes about which an operation upstream is wrong, directly or behind ones that were folded away."""
 
     def __init__(self, wrong: Mapping[TagPath, Labels], intended: Intended, actual: Actual) -> None:
         self._wrong = wrong
@@ -127,7 +127,7 @@ class _Upstream:
         self._found: dict[TagPath, Labels] = {}
 
     def find(self, path: TagPath) -> Labels:
-        """A bit for each such write."""
+        """Returns a bit for each such write."""
         tagged = self._intended.tagged
         pending = [path]
         while pending:
@@ -146,12 +146,8 @@ class _Upstream:
             if missing:
                 pending += missing
                 continue
-            bits = 0
-            for operand in operands:
-                bits |= self._wrong.get(operand, 0)
-            for operand in folded:
-                bits |= self._found[operand]
-            self._found[current] = bits
+            bits = unite(self._wrong.get(operand, 0) for operand in operands)
+            self._found[current] = bits | unite(self._found[operand] for operand in folded)
         return self._found[path]
 
     def _is_seen(self, path: TagPath) -> bool:
@@ -162,22 +158,17 @@ class _Upstream:
 def find_own_sightings(
     differing: tuple[Differing, ...], is_own: Callable[[TagPath, HloInstruction], bool]
 ) -> tuple[Differing, ...]:
-    """Those of an operation that surely is the author's own one (`is_own`).
+    """Selects the sightings that surely are the author's own operations (`is_own`).
 
     Passes copy an operation's metadata to instructions that compute something else (parts of a reassociated sum, say).
     """
-    return tuple(
-        [
-            one
-            for one in differing
-            if one.sighting.instruction.opcode == one.tagged.opcode and is_own(one.path, one.sighting.instruction)
-        ]
-    )
+    same = [one for one in differing if one.sighting.instruction.opcode == one.tagged.opcode]
+    return tuple([one for one in same if is_own(one.path, one.sighting.instruction)])
 
 
-def _find_source(write: int, sighting: Sighting, slices: set[int], comparison: Comparison) -> tuple[int | None, Place]:
-    """Which operand of the reader brings the value from before, and from where."""
-    original = comparison.space.all_original(write)
+def find_source(write: int, sighting: Sighting, slices: set[int], space: LabelSpace) -> tuple[int | None, Place]:
+    """Returns the operand by which the reader gets the value from before, and the place of that value."""
+    original = space.all_original(write)
     carrying = [(number, place) for number, place, labels in sighting.reads if labels & original]
     for number, place in carrying:
         if place in slices:

@@ -1,4 +1,4 @@
-"""Operands that are wrong where the operation as a whole does not show it.
+"""Operand divergence: operands that are wrong where the operation as a whole does not show it.
 
 `a * b` is meant to read what a kernel left in `a`, and the original of `b`, and `a` depends on the original, too. Where it
 reads the overwritten bytes for `b`, it has the dependence set that it should have. So the operands of an operation that is
@@ -9,23 +9,25 @@ surely the author's own are held against what each of them is meant to depend on
   (2) Twins (`reaching_definitions`) are one operation to XLA, and so are an operation and what only reshapes its result:
       an operand with the tag of either is recognised, too.
   (3) The operands of a commutative operation may be exchanged; it is wrong only if it is so either way.
-An operand that is not recognised says nothing; an operation with an operand of another operation is left alone.
+Operands that are not recognised are skipped; so is an operation with an operand of another operation.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ligerdiag.analysis.evaluation.labels import Labels
+from ligerdiag.analysis.evaluation.labels import Labels, unite
 from ligerdiag.analysis.evaluation.memory import Actual, Sighting
 from ligerdiag.analysis.evaluation.program_order import Intended, TaggedSet
 from ligerdiag.analysis.evaluations import Evaluations
 from ligerdiag.analysis.reaching_definitions import find_one_value, find_same_elements, number_values
 from ligerdiag.analysis.verdict.comparison import Comparison
 from ligerdiag.analysis.verdict.first_divergence import Differing
+from ligerdiag.hlo.dataflow import Dataflow, Position, Through
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 
 _NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
+_RENAMED = Through(bitcasts=True, tuples=True, fusions=True)
 _COMMUTATIVE = having(Trait.COMMUTES)
 
 type OperandEdge = tuple[TagPath, Labels]
@@ -34,7 +36,7 @@ type OperandEdge = tuple[TagPath, Labels]
 def find_wrong_edges(
     intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations
 ) -> Iterator[Differing]:
-    """Operations with a wrong operand, about the writes that the operation as a whole is not wrong about."""
+    """Finds operations with a wrong operand, about writes that the operation as a whole is not wrong about."""
     twins = _Twins(_number_tags(run.program))
     for path, tagged in intended.tagged.items():
         if not any(one for one, _ in tagged.edges):
@@ -55,13 +57,13 @@ def find_wrong_edges(
 
 @dataclass(frozen=True, slots=True)
 class _Twins:
-    """Tells whether two operations of the program are one to XLA."""
+    """Value numbers of the program's operations: two with one number are one to XLA."""
 
     numbers: Mapping[TagPath, tuple[int, int]]
     """Tags of an instruction to its computation and the number of its value."""
 
     def are_one(self, one: TagPath, other: TagPath) -> bool:
-        """By their tag paths."""
+        """Whether two operations, by their tag paths, are one to XLA."""
         if one == other:
             return True
         number = self.numbers.get(one[-1:])
@@ -80,7 +82,7 @@ def _number_tags(program: HloModule) -> dict[TagPath, tuple[int, int]]:
 
 
 def _find_base(instruction: HloInstruction) -> HloInstruction:
-    """What gives it its elements, looking through reshapes and our own barriers."""
+    """Returns the source of its elements, through reshapes and our own barriers."""
     while True:
         base = find_one_value(instruction) or find_same_elements(instruction)
         if base is None:
@@ -91,7 +93,7 @@ def _find_base(instruction: HloInstruction) -> HloInstruction:
 def _judge(
     tagged: TaggedSet, operands: list[OperandEdge], twins: _Twins, comparison: Comparison
 ) -> tuple[Labels, Labels]:
-    """Writes, a bit each, about which some operand is stale, and clobbered."""
+    """Returns the writes, a bit each, about which some operand is stale, and clobbered."""
     orders = [tagged.edges]
     if tagged.opcode in _COMMUTATIVE:
         orders.append(tagged.edges[::-1])
@@ -110,7 +112,7 @@ def _judge(
 
 
 def _recognise(operand: HloInstruction, sighting: Sighting, actual: Actual, run: Evaluations) -> OperandEdge:
-    """(1): tag path and dependence set; () where it is not recognised."""
+    """Returns by (1) the tag path and dependence set; () as a path if the operand is not recognised."""
     tags, scheduled = run.optimized.tags, sighting.scheduled
     one = operand
     while True:
@@ -131,25 +133,16 @@ def _recognise(operand: HloInstruction, sighting: Sighting, actual: Actual, run:
 
 
 def _find_tag(value: HloInstruction, run: Evaluations) -> TagPath:
-    """The tag of the operation whose bytes the value names; of a fusion's, that of what it computes last."""
-    index: int | None = None
-    while True:
-        if value.opcode == "get-tuple-element":
-            index, value = value.proto.tuple_index, value.operands[0]
-        elif value.opcode == "fusion":
-            value = run.optimized.computations[value.called_computations[0]].root
-        elif value.opcode == "tuple" and index is not None:
-            value, index = value.operands[index], None
-        elif value.opcode == "bitcast" and not run.optimized.tags.get(value.id):
-            value = value.operands[0]
-        else:
-            return run.optimized.tags.get(value.id, ())
+    """Returns the tag of the operation whose bytes the value names; of a fusion's result, that of its last operation."""
+    flow, tags = Dataflow(run.optimized, _RENAMED), run.optimized.tags
+    position: Position | None = (value, ())
+    while position is not None:
+        value = position[0]
+        is_tagged = value.opcode == "bitcast" and value.id in tags
+        position = None if is_tagged else next(flow.list_sources(*position), None)
+    return tags.get(value.id, ())
 
 
 def _read(sighting: Sighting, number: int) -> Labels:
-    """What stood in the bytes of that operand when the scheduled instruction read them."""
-    found = 0
-    for operand, _, labels in sighting.reads:
-        if operand == number:
-            found |= labels
-    return found
+    """Returns the set in the bytes of that operand when the scheduled instruction read them."""
+    return unite(labels for operand, _, labels in sighting.reads if operand == number)

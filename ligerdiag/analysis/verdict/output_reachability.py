@@ -1,11 +1,11 @@
-"""Which outputs depend on which wrong operations, in both programs.
+"""Output reachability: which outputs depend on which wrong operations, in both programs.
 
 One instruction can stand for several operations that the compiler merged: it tells something about an output only if the
 program, too, computes the output from the operation that it is named after. So each question needs two marks, one on the
 operation and one on the instruction, and an output is reached where it has both.
 
 A kernel takes away the marks that say that something is wrong about its own write. A mark behind its last call, by the
-schedule, is not taken away by anybody, and stands for all writes that the operation is wrong about.
+schedule, stays, and stands for all writes that the operation is wrong about.
 
 Sets of many marks are large. Of wrong operations it is enough to know one that an output depends on, for each cause:
   (1) There are at most MARKS questions in one evaluation; where there are more wrong operations, several share a question.
@@ -30,12 +30,12 @@ from ligerdiag.hlo.module import TagPath
 
 MARKS = 4096
 ROUNDS = 6
-NOBODY = -1
+NO_KERNEL = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reached:
-    """What each output depends on, in the order of the outputs."""
+    """The causes and reads that each output depends on, in the order of the outputs."""
 
     causes: tuple[set[Cause], ...]
     reads: tuple[frozenset[int], ...]
@@ -51,15 +51,15 @@ class _Spot:
     path: TagPath
     instruction: int
     write: int
-    """HiddenWrite index where W's own kernel may still follow, which takes W's marks away; else NOBODY."""
+    """HiddenWrite index if its kernel may still follow, which takes its marks away; else NO_KERNEL."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Question:
-    """Whether an output depends on any of these wrong operations."""
+    """The question whether an output depends on any of these wrong operations."""
 
     write: int
-    """Whose kernel takes the mark away; NOBODY if none does."""
+    """HiddenWrite index of the kernel that takes the mark away; NO_KERNEL if none does."""
     spots: tuple[_Spot, ...]
     cause: Cause | None = None
 
@@ -67,13 +67,13 @@ class _Question:
 def find_reached(
     run: Evaluations, outputs: int, wrong: Iterable[tuple[Cause, Differing]], reads: list[WrongRead]
 ) -> Reached:
-    """The causes of wrong operations, and the reads, that each output depends on."""
+    """Finds the causes of wrong operations, and the reads, that each output depends on."""
     times = compute_logical_times(run.optimized)
     last = _find_last_calls(run, times)
 
     def make_spot(write: int, path: TagPath, sighting: Sighting) -> _Spot:
         is_late = times.get(sighting.scheduled.id, -1) > last.get(write, -1)
-        return _Spot(path, sighting.instruction.id, NOBODY if is_late else write)
+        return _Spot(path, sighting.instruction.id, NO_KERNEL if is_late else write)
 
     by_cause: dict[Cause, dict[_Spot, None]] = {}
     for cause, one in wrong:
@@ -100,7 +100,7 @@ def find_reached(
 
 
 def _find_last_calls(run: Evaluations, times: Mapping[int, int]) -> Mapping[int, float]:
-    """HiddenWrite index to the LogicalTime after which none of its kernel's calls follows."""
+    """Maps HiddenWrite indices to the LogicalTime of the last call of their kernels."""
     last: dict[int, float] = {}
     for one in run.matching.actual:
         last[one.write] = max(last.get(one.write, -1), times.get(one.frames[0].instruction.id, inf))
@@ -149,14 +149,14 @@ def _settle(waiting: list[tuple[int, _Question]], known: tuple[set[Cause], ...])
 
 
 def _split(question: _Question, others: int) -> tuple[_Question, ...]:
-    """As many pieces as there are marks for, one operation each if possible."""
+    """Splits a question into as many pieces as there are marks for, one operation each if possible."""
     pieces = max(2, MARKS // others)
     size = -(-len(question.spots) // pieces)
     return tuple([_Question(question.write, some, question.cause) for some in batched(question.spots, size)])
 
 
 def _ask(run: Evaluations, questions: list[_Question], outputs: int) -> list[set[int]]:
-    """For each output the numbers of the questions of which it has both marks."""
+    """Returns, for each output, the numbers of the questions of which it has both marks."""
     found: list[set[int]] = [set() for _ in range(outputs)]
     plain = replace(run, folded=False)  # ambiguities add marks of their own and change none of these
     for first in range(0, len(questions), MARKS):

@@ -1,4 +1,4 @@
-"""Where it is decided that a read is stale: what each read of an overwritten value gets, against what its author means.
+"""The verdict on every read of an overwritten value: what it gets, against what its author means.
 
 A *read* is a scheduled instruction that reads what a kernel overwrites, reads what that was copied from, or computes the
 value anew (see `def_use`). It is
@@ -44,7 +44,7 @@ type _Decision = tuple[ReadKind, ReadCause]
 
 
 def judge_reads(pair: EvaluatedPair, verdicts: Verdicts, followed: FollowedWrites) -> tuple[ReadVerdict, ...]:
-    """One verdict for each hidden write that the schedule performs and each instruction that reads its value.
+    """Returns one verdict for each hidden write that the schedule performs and each instruction that reads its value.
 
     Write by write in program order; blamed reads first.
     """
@@ -66,7 +66,7 @@ class _Read:
     outputs: tuple[str, ...]
     """Of the program, that the reader reaches."""
     taken_by: ReadKind
-    """What (1), (2) and the verdicts say of all that takes the reader's result; NONE where they do not say one thing."""
+    """The one kind that all users of the reader's result have, by (1), (2) and the verdicts; else NONE."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -109,7 +109,6 @@ class ReadJudge:
         self._reached, self._users, self._results = reached, users, results
 
     def judge(self) -> Iterator[ReadVerdict]:
-        """All of them; see `judge_reads`."""
         blamed = BlamedReads(pair=self.pair, verdicts=self.verdicts, followed=self.followed, reached=self._reached)
         for write in self.pair.writes:
             named = list(blamed.list(write.index))
@@ -119,7 +118,7 @@ class ReadJudge:
             yield from _merge((*named, *others))
 
     def _list_others(self, one: Performed, known: Mapping[int, ReadKind]) -> Iterator[_Read]:
-        """Reads that (1) and (2) do not name. known: id of a step to what they say of it."""
+        """Yields the reads that (1) and (2) do not name. known: id of a step to its kind by (1) and (2)."""
         readers, overwritten = self.followed.flow.readers, one.overwritten
         seen: set[int] = set()
         found: list[tuple[HloInstruction, tuple[HloInstruction, ...], int | None, Origin]] = []
@@ -145,14 +144,14 @@ class ReadJudge:
             )
 
     def _find_taken(self, step: int, write: int, known: Mapping[int, ReadKind]) -> ReadKind:
-        """What is known of all that takes the step's result."""
+        """Returns the one kind that all users of the step's result have; NONE if there is none."""
         kinds = {known.get(user, ReadKind.NONE) for user in self._users.get(step, ())}
         said = [self._by_output.get((name, write), Verdict.FRESH) for name in self._results.get(step, ())]
         kinds |= {WRONG_KINDS.get(verdict, ReadKind.NONE) for verdict in said}
         return kinds.pop() if len(kinds) == 1 else ReadKind.NONE
 
     def _judge_read(self, read: _Read) -> ReadVerdict:
-        """A read that (1) and (2) do not name."""
+        """Judges a read that (1) and (2) do not name."""
         write = read.performed.write.index
         decisions = [self._decide(read, one) for one in read.operations]
         kind, cause = max(decisions, key=lambda one: READ_KIND_ORDER.index(one[0]), default=_UNDECIDED)
@@ -189,7 +188,7 @@ class ReadJudge:
     def _compare(
         self, write: int, tagged: TaggedSet, sighting: Sighting | None, seen: ReadKind, *, gets: bool
     ) -> ReadKind:
-        """An operation of the author's, (4)."""
+        """Judges an operation of the author's, (4)."""
         space, comparison = self.pair.space, self.verdicts.comparison
         bit = space.bits_of((write,))
         fresh = bool(tagged.labels & space.all_fresh(write))
@@ -224,14 +223,14 @@ class ReadJudge:
         return None if is_before and may_see else may_see
 
     def _find_order(self, read: _Read) -> ReadKind:
-        """What the reader of a kernel's result shows: whether the order is forced."""
+        """Returns FRESH if the order of kernel and reader is forced, LATENT if not, UNKNOWN without a call path."""
         frames = self.pair.actual.frames.get(read.reader.id)
         if frames is None:
             return ReadKind.UNKNOWN
         return ReadKind.FRESH if self._order.is_forced(read.performed.actual.frames, frames) else ReadKind.LATENT
 
     def _are_right(self, outputs: tuple[str, ...], write: int) -> bool:
-        """(5)."""
+        """Whether all these outputs are right for the write, (5)."""
         right = (None, Verdict.LATENT)
         return bool(outputs) and all(self._by_output.get((name, write)) in right for name in outputs)
 
@@ -240,7 +239,7 @@ _UNDECIDED: _Decision = (ReadKind.UNKNOWN, ReadCause.UNDECIDED)
 
 
 def _merge(reads: Iterable[ReadVerdict]) -> Iterator[ReadVerdict]:
-    """One for each step: the worst."""
+    """Yields the worst read of each step."""
     by_step: dict[int, list[ReadVerdict]] = {}
     for read in reads:
         by_step.setdefault(read.step, []).append(read)

@@ -1,27 +1,26 @@
-"""Judges without the program: only the schedule, and which parameters its values are computed from.
+"""The verdict without the program as written: what the schedule alone tells, and the parameters behind its values.
 
-Which entry parameters a value of the scheduled program is computed from, without running anything.
-
-The slice is taken backwards from the value, element by element where tuples are taken apart:
-  (1) What only passes a value on is looked through, see `hlo.dataflow`: into fusions, calls, branches and loops, and out of
-      them to all callers.
-  (2) Of a conditional also what chooses the branch, of a loop also what its condition returns.
-  (3) Every other operation: all of its operands. A kernel that overwrites a value adds all that it reads.
-
-What can be said without the program: no order of the author's, no value that he meant, only the schedule.
-
+Without the author's order, and what each reader should see:
   (1) An output that depends neither on what a kernel wrote behind XLA's back, nor on any entry parameter from which the
       overwritten value was computed, is fresh: there is nothing of the value in it, overwritten or not, copied or computed
       once more. What the kernel returns is not free of it: XLA may have merged two calls, of which the second was to see
       what the first had written.
-  (2) Every other output is unknown: whether its author wants to see the write is not to be told.
-  (3) Where the overwritten value is computed from no parameter, anyone may have computed it once more: all are unknown.
+  (2) Every other output is unknown: whether its author wants to see the write cannot be told.
+  (3) Where the overwritten value is computed from no parameter, the program may compute it once more anywhere: all outputs
+      are unknown.
   (4) An output with a part that races with a kernel (see `races`) is unknown.
 Without a schedule there is no order either, and every output is unknown as soon as there is a hidden write.
+
+The parameters behind a value are found by a slice backwards, element by element where tuples are taken apart:
+  (5) What only passes a value on is looked through, see `hlo.dataflow`: into fusions, calls, branches and loops, and out of
+      them to all callers.
+  (6) Of a conditional also what chooses the branch, of a loop also what its condition returns.
+  (7) Every other operation: all of its operands. A kernel that overwrites a value adds all that it reads.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from ligerdiag.analysis.evaluation.labels import Labels
 from ligerdiag.analysis.evaluations import EvaluatedPair
@@ -34,21 +33,11 @@ from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 from ligerdiag.model.findings import Verdict
 
 _NAMES = Through(bitcasts=True, barriers=True, tuples=True)
-_MADE_FROM = Through(
-    bitcasts=True,
-    barriers=True,
-    tuples=True,
-    calls=True,
-    fusions=True,
-    branches=True,
-    loop_entry=True,
-    loop_back=True,
-    arguments=True,
-)
+_MADE_FROM = replace(_NAMES, calls=True, fusions=True, branches=True, loop_entry=True, loop_back=True, arguments=True)
 
 
 class BackwardSlices:
-    """Entry parameters behind values of one module."""
+    """Finds the entry parameters behind values of one module."""
 
     def __init__(self, module: HloModule, overwriting: Iterable[tuple[HloInstruction, int]]) -> None:
         """overwriting: (kernel call, operand_number) of each hidden write."""
@@ -61,7 +50,7 @@ class BackwardSlices:
             self._overwritten[value.id].append((index, call))
 
     def find_parameters(self, value: HloInstruction, index: ShapeIndex = ()) -> frozenset[int]:
-        """Numbers of the entry parameters that this leaf of the value, or all of the value, is computed from."""
+        """Returns the numbers of the entry parameters behind this leaf of the value, or all of it, (5) to (7)."""
         parameters = {parameter.id for parameter in self._module.entry.parameters}
         found = search([(value, index)], self._list_sources)
         return frozenset(one.proto.parameter_number for one, _ in found if one.id in parameters)
@@ -95,7 +84,7 @@ def judge_outputs_alone(pair: EvaluatedPair, output_names: tuple[str, ...]) -> M
 
 
 def _find_unknown(module: HloModule, names: tuple[str, ...], writes: tuple[HiddenWrite, ...]) -> Mapping[str, set[int]]:
-    """Output name to indices of the writes for which it has something in common with the overwritten value, (1) and (3)."""
+    """Maps each output to the writes with whose overwritten value it has a parameter in common, (1) and (3)."""
     slices = BackwardSlices(module, [(write.call, write.operand) for write in writes])
     overwritten = {w.index: slices.find_parameters(w.call.operands[w.operand]) for w in writes}
     root = module.entry.root

@@ -1,15 +1,10 @@
-"""What cannot be told makes outputs unknown: instructions without a believable name, and every other ambiguity.
+"""Unknown propagation: ambiguities, and instructions without a believable name, make outputs unknown.
 
-Outputs that would be worse if what is nobody's operation carried the original of a write: they are unknown.
-
-The schedule is evaluated once more, with the ORIG labels of `Belief.find_possible_carriers`. Where an output is then worse
-about a write than it was, whether it is right hangs on a name that is missing, or that cannot be believed.
-
-What cannot be told makes outputs unknown: see `ambiguities` for what that is.
-
-An output is unknown for a hidden write W when it depends on an ambiguity about W, whatever else W does to it. Reads that
-are blamed for such an output are not blamed for it any more. Nothing else is taken back: what another write does to the same
-output stands.
+(1) An output is unknown for a hidden write W when it depends on an ambiguity about W (see `ambiguities`), whatever else W
+    does to it. Reads that are blamed for such an output are no longer blamed for it. What another write does to the same
+    output stands.
+(2) The schedule is evaluated once more, with the ORIG labels of `Belief.find_possible_carriers`. An output that is then
+    worse about a write than it was depends on a name that is missing, or that cannot be believed: it is ambiguous.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,7 +27,7 @@ def add_unidentified(
     comparison: Comparison,
     run: Evaluations,
 ) -> Ambiguities:
-    """Returns the ambiguities, with those about what may carry an original. outputs: as they are without ambiguities."""
+    """Adds the ambiguities of (2). outputs: as they are without ambiguities."""
     if not possible:
         return ambiguities
     carried = {number: run.carried.get(number, 0) | possible.get(number, 0) for number in (*run.carried, *possible)}
@@ -50,13 +45,13 @@ def add_unidentified(
 
 
 def _is_worse(verdict: Verdict, was: Verdict) -> bool:
-    """Whether it would be, and it was not wrong anyway."""
+    """Whether it would be worse, and was not wrong anyway."""
     order = VERDICT_ORDER.index
     return order(verdict) > order(was) and order(was) < order(Verdict.UNKNOWN)
 
 
 def propagate(found: Blamed, ambiguities: Ambiguities) -> Blamed:
-    """The outputs' verdicts and the readers behind them, without what cannot be told."""
+    """Makes outputs unknown by (1), and takes back the reads that were blamed for them."""
     unclear = {(name, one.write) for name, about in ambiguities.items() for one in about}
     if not unclear:
         return found
@@ -68,7 +63,7 @@ def propagate(found: Blamed, ambiguities: Ambiguities) -> Blamed:
 
 
 def add_crowded(ambiguities: Ambiguities, crowded: Mapping[str, set[int]]) -> Ambiguities:
-    """Also what the search has given up."""
+    """Adds an ambiguity for each question that the search has given up."""
     return {
         name: ambiguities.get(name, frozenset())
         | {Ambiguity(write, Reason.TOO_MANY, 0) for write in crowded.get(name, ())}
@@ -77,7 +72,7 @@ def add_crowded(ambiguities: Ambiguities, crowded: Mapping[str, set[int]]) -> Am
 
 
 def _keep_certain(reads: Iterable[ReadFinding], unclear: set[tuple[str, int]]) -> tuple[ReadFinding, ...]:
-    """Reads with the outputs that they surely reach; those that surely reach none are left out."""
+    """Keeps the outputs that reads surely reach, and the reads that surely reach one."""
     settled = [
         replace(read, outputs=tuple([name for name in read.outputs if (name, read.write.index) not in unclear]))
         for read in reads

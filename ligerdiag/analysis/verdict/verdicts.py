@@ -1,14 +1,13 @@
 """The front door: takes both evaluations and decides, once, what each output is; nothing else changes a verdict.
 
 In this order, each step with a definition of its own:
-  (1) `comparison`          what the output is by its two dependence sets: stale, clobbered, latent, unknown or fresh;
-  (2) `first_divergence`,   the operations and operands whose sets differ,
+  (1) `comparison`           compares the two dependence sets of each output: stale, clobbered, latent, unknown or fresh;
+  (2) `first_divergence`,    find the operations and operands whose sets differ;
       `operand_divergence`
-  (3) `blame`               make outputs worse whose own sets agree, and name the reads where it begins;
-  (4) `ambiguity_search`,   what cannot be told
-      `unknown_propagation`,
-      `unknown_propagation` makes outputs unknown, and takes back who was blamed for them.
-Without the program as written, `schedule_alone` takes the place of (1) to (4). `reads` judges every read of an overwritten
+  (3) `blame`                makes outputs worse whose own sets agree, and names the reads where it begins;
+  (4) `ambiguity_search`     finds what cannot be told;
+  (5) `unknown_propagation`  makes those outputs unknown, and takes back the reads that were blamed for them.
+Without the program as written, `schedule_alone` takes the place of (1) to (5). `reads` judges every read of an overwritten
 value from these verdicts, so that no read contradicts the output that it makes wrong.
 """
 
@@ -32,35 +31,30 @@ from ligerdiag.model.schedule_view import Place, ReadKind
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Verdicts:
-    """Every output of one schedule, judged, and what that rests on."""
+    """Every output of one schedule, judged, and the evidence."""
 
     outputs: Mapping[str, OutputVerdict]
     """By output name, in the program's order."""
     stale: tuple[ReadFinding, ...] = ()
-    """Reads that outputs are stale because of."""
+    """Reads that make outputs stale."""
     clobbered: tuple[ReadFinding, ...] = ()
     latent: tuple[ReadFinding, ...] = ()
     ambiguities: Ambiguities = field(default_factory=dict[str, frozenset[Ambiguity]])
-    """What made outputs unknown for which it cannot be told what they mean, or what computes them."""
+    """Output name to the ambiguities that make it unknown."""
     comparison: Comparison
     differing: tuple[Differing, ...] = ()
-    """Operations whose set is not the one that they should have."""
+    """Operations with a wrong set."""
     merged: frozenset[int] = frozenset()
     """Hidden writes of calls that XLA runs as one with another, and of those others."""
     gone: frozenset[int] = frozenset()
     """Hidden writes that the schedule does not perform at all, not even as one with another."""
 
     def list_unexplained(self, write: int, verdict: Verdict) -> tuple[str, ...]:
-        """Names of the outputs that this write makes stale, or clobbered, and that no read is blamed for."""
+        """Returns the names of the outputs that this write makes stale, or clobbered, and that no read is blamed for."""
         reads = self.stale if verdict is Verdict.STALE else self.clobbered
         explained = {name for read in reads if read.write.index == write for name in read.outputs}
-        return tuple(
-            [
-                name
-                for name, output in self.outputs.items()
-                if name not in explained and any(c.write == write and c.verdict is verdict for c in output.causes)
-            ]
-        )
+        wrong = [n for n, o in self.outputs.items() if any(c.write == write and c.verdict is verdict for c in o.causes)]
+        return tuple([name for name in wrong if name not in explained])
 
     def misses_merged_call(self, name: str) -> bool:
         """Whether the output is stale for want of a call that XLA took for the same as another."""
@@ -76,7 +70,7 @@ class Verdicts:
 
 
 class ReadCause(StrEnum):
-    """By which definition of `reads` a read is what it is."""
+    """The definition in `reads` that decides a read."""
 
     BLAMED = "blamed"
     """(1): an output is wrong, or right by luck, because of it."""
@@ -104,15 +98,15 @@ class ReadVerdict:
     write: int
     """HiddenWrite index."""
     step: int
-    """Id of the scheduled instruction, as `ValueSources.find_step` names it."""
+    """Id of the scheduled instruction, as `ValueFlow.find_step` names it."""
     kind: ReadKind
     cause: ReadCause
     place: Place
-    """Where it finds the value."""
+    """The place of the value that it reads."""
     outputs: tuple[str, ...]
     """Outputs that it reaches; of a wrong or lucky read, those that it makes so."""
     evidence: ReadFinding | None = None
-    """What the verdict of these outputs rests on, where the read is blamed for it."""
+    """The evidence, if the read is blamed for these outputs."""
 
 
 def judge(
@@ -132,7 +126,7 @@ def judge(
     differing = find_differing(pair.intended, pair.actual, comparison)
     if evaluations.retagged is None and not evaluations.folded:
         differing += tuple(find_wrong_edges(pair.intended, pair.actual, comparison, evaluations))
-    instructions = {i.id: i for c in pair.optimized.computations.values() for i in c.instructions}
+    instructions = {one.id: one for one in pair.optimized.instructions}
     blamed = Blame(
         pair=pair, differing=differing, comparison=comparison, run=evaluations, instructions=instructions
     ).find(outputs)

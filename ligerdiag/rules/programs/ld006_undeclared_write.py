@@ -6,54 +6,43 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.effects.declared import is_declared
 from ligerdiag.model.findings import Finding, Severity
-from ligerdiag.rules.rule import ALIASED, KERNEL, Example, Reproduction, Rule
-from ligerdiag.rules.wording import (
-    describe_accesses,
-    describe_callers,
-    describe_remedy,
-    describe_value,
-    locate_call,
-)
+from ligerdiag.rules.reporting import report_write
+from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, make_example
+from ligerdiag.rules.wording import describe_accesses, describe_callers, describe_value, locate_call
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """One finding for each hidden write."""
+    """Reports each hidden write."""
     for write in context.writes:
         if write.unknown:
             continue
         performed = context.optimized_call(write)
-        call = locate_call(context, write)
-        value = write.call.operands[write.operand]
-        yield Finding(
-            rule=RULE.id,
-            severity=RULE.severity,
-            message=f"`{write.kernel}` writes operand {write.operand}, `{describe_value(value)}`, and no output aliases it",
-            source=call.line,
-            kernel=write.kernel,
-            operand=write.operand,
-            instructions=(performed.name if performed is not None else write.call.name,),
+        shape = describe_value(write.call.operands[write.operand])
+        yield report_write(
+            context,
+            RULE,
+            write,
+            f"`{write.kernel}` writes operand {write.operand}, `{shape}`, and no output aliases it",
+            instructions=((performed or write.call).name,),
             evidence=(
-                *describe_callers(call),
+                *describe_callers(locate_call(context, write)),
                 ("kernel", _describe_kernel(context, write)),
                 *describe_accesses(context, write),
             ),
-            help=describe_remedy(context, write),
-            call=call,
         )
 
 
 def _describe_kernel(context: Context, write: HiddenWrite) -> str:
-    """Where the write is known from."""
+    """Says how the write is known."""
     effects = next((effects for call, effects in context.calls if call is write.call), None)
     if effects is not None and is_declared(effects.operand_uses[write.operand]):
         return effects.operand_uses[write.operand].reason
     return f"the Triton IR of `{write.kernel}` stores through the pointer of that operand"
 
 
-MATMUL_GRADIENT = Example(
+MATMUL_GRADIENT = make_example(
     about="The kernel doubles its operand, and nothing in the call says so.",
-    code=KERNEL
-    + """\
+    code="""\
 def step(x, w):
     h = x @ w
     sums = sum_and_double(h)

@@ -16,7 +16,7 @@ _BEFORE_THE_PROGRAM = frozenset({"triton_kernel_call_ffi"})
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """One finding for each operand that several configurations read and overwrite."""
+    """Reports each operand that several configurations read and overwrite."""
     for call, effects in context.calls:
         if effects.configurations < 2:
             continue

@@ -9,7 +9,7 @@ from ligerdiag.effects.access import CallEffects, Neighbours
 from ligerdiag.hlo.metadata import find_user_line
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.model.findings import Finding, LaunchNumbers, Severity
-from ligerdiag.rules.rule import KERNEL, Example, Measured, Reproduction, Rule, Settled, render_error
+from ligerdiag.rules.rule import KERNEL, Example, Measured, Reproduction, Rule, Settled, make_example, render_error
 from ligerdiag.rules.wording import find_producer
 
 HELP = "give the output bytes of its own, or have each program read all that it overwrites, and only that"
@@ -19,7 +19,7 @@ ROUNDING = 1e-5
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """One finding for each call and operand of which a program surely reads what another one surely writes."""
+    """Reports each call and operand of which a program surely reads what another one surely writes."""
     for call, effects in context.optimized_calls:
         if all(pair.neighbours is not Neighbours.SHARED for pair in effects.in_place):
             continue
@@ -68,7 +68,7 @@ def _describe(pair: SharedBytes, operands: int) -> str:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """The static findings, with what replay saw of them, and one for each other call and operand that races."""
+    """Adds what replay saw to the static findings, and reports each other call and operand that races."""
     numbers = measured.numbers
     launches = numbers.launches if numbers is not None else ()
     racing: dict[tuple[str, int | None], tuple[LaunchNumbers, float]] = {
@@ -116,10 +116,9 @@ def _describe_quiet(launch: LaunchNumbers) -> tuple[str, str]:
     )
 
 
-NEIGHBOURS_BEHIND_XLA = Example(
+NEIGHBOURS_BEHIND_XLA = make_example(
     about="Each element becomes the mean of its neighbours, in place; at the edges of a block others write those.",
-    code=KERNEL
-    + """\
+    code="""\
 @triton.jit
 def smooth_kernel(x_ptr, sum_ptr, N: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -138,10 +137,9 @@ CASE = Case(name="smoothed_in_place", function=step, args=(Arg(shape=(256,)),))
 """,
 )
 
-SCALED_IN_PLACE = Example(
+SCALED_IN_PLACE = make_example(
     about="Input and output share bytes, and each program reads what it overwrites, and only that.",
-    code=KERNEL
-    + """\
+    code="""\
 @triton.jit
 def scale_kernel(x_ptr, out_ptr, COLUMNS: tl.constexpr):
     at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)

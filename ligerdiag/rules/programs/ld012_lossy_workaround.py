@@ -6,14 +6,23 @@ from dataclasses import replace
 from ligerdiag.analysis.context import Context
 from ligerdiag.hlo.metadata import find_user_line
 from ligerdiag.model.findings import FAR, Attribution, Finding, Replay, Severity, Verdict
-from ligerdiag.rules.rule import ALIASED, KERNEL, Example, Measured, Reproduction, Rule, Settled, render_error
-from ligerdiag.rules.wording import conjugate, name_outputs
+from ligerdiag.rules.rule import (
+    ALIASED,
+    Measured,
+    Reproduction,
+    Rule,
+    Settled,
+    make_example,
+    render_difference,
+    render_error,
+)
+from ligerdiag.rules.wording import begin_sentence
 
 _HELP = "declare the write, and read the declared output: no workaround is needed then"
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """One finding for each value that something is added to and subtracted from again."""
+    """Reports each value that something is added to and subtracted from again."""
     for found in context.roundings:
         write = found.write
         subject = f"what `{write.kernel}` leaves in operand {write.operand}"
@@ -90,8 +99,7 @@ def _find_lossy(measured: Measured) -> Mapping[str, str]:
     if numbers is None:
         return {}
     found = {
-        name: f"`{name}` differs by {render_error(output.error)} from program order,"
-        f" rounding explains {render_error(output.tolerance)}"
+        name: render_difference(name, output.error, "program order", output.tolerance)
         for name, output in numbers.outputs.items()
         if output.attribution is Attribution.LOSSY
         and output.error > output.tolerance
@@ -106,13 +114,12 @@ def _is_near(numbers: Replay, name: str) -> bool:
 
 
 def _describe(names: tuple[str, ...]) -> str:
-    return f"{name_outputs(names)} {conjugate(names, 'is', 'are')} rounded worse than the arithmetic explains"
+    return f"{begin_sentence(names, 'is', 'are')} rounded worse than the arithmetic explains"
 
 
-LOSSY_SUM = Example(
+LOSSY_SUM = make_example(
     about="A large sum orders the reader after the kernel, and leaves little of what it reads.",
-    code=KERNEL
-    + """\
+    code="""\
 def step(x, w):
     h = x @ w
     sums = sum_and_double(h)

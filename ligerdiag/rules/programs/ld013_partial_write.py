@@ -8,13 +8,13 @@ from ligerdiag.effects.access import WriteCoverage
 from ligerdiag.hlo.metadata import find_user_line
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.findings import Finding, LaunchNumbers, Severity
-from ligerdiag.rules.rule import ALIASED, KERNEL, Example, Measured, Reproduction, Rule, Settled
+from ligerdiag.rules.rule import ALIASED, Measured, Reproduction, Rule, Settled, make_example
 
 HELP = "write every element, or alias the output to an operand that holds what is to stay there"
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """One finding for each output of a call that its kernel is shown not to write completely."""
+    """Reports each output of a call that its kernel is shown not to write completely."""
     for call, effects in context.calls:
         aliased = set(call.operand_output_aliases.values())
         leaves = iterate_leaves(call.shape)
@@ -37,7 +37,7 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """The static findings, with what was counted, and one for each other output with elements that nobody wrote."""
+    """Adds the counts to the static findings, and reports each other output with unwritten elements."""
     numbers = measured.numbers
     counted: dict[tuple[str, int], tuple[LaunchNumbers, int, int]] = {}
     for launch in numbers.launches if numbers is not None else ():
@@ -78,10 +78,9 @@ def _describe_launch(launch: LaunchNumbers) -> tuple[str, str]:
     return "replay", f"%{launch.instruction}, worst of {launch.launches} launches"
 
 
-HALF_WRITTEN = Example(
+HALF_WRITTEN = make_example(
     about="The grid covers half of the output's rows.",
-    code=KERNEL
-    + """\
+    code="""\
 @triton.jit
 def copy_kernel(x_ptr, out_ptr, COLUMNS: tl.constexpr):
     at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)

@@ -6,11 +6,11 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.effects.access import Access
 from ligerdiag.hlo.metadata import find_user_line
 from ligerdiag.model.findings import Finding, Severity, Verdict
-from ligerdiag.rules.rule import ALIASED, KERNEL, Example, Reproduction, Rule
+from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, make_example
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """One finding for each call with an operand of unknown access."""
+    """Reports each call with an operand of unknown access."""
     unknown_by_call = {w.call.id: w.index for w in context.writes if w.unknown}
     for call, effects in context.calls:
         operands = [number for number, access in enumerate(effects.operands) if access is Access.UNKNOWN]
@@ -36,10 +36,9 @@ def check(context: Context) -> Iterator[Finding]:
         )
 
 
-FORGED_POINTER = Example(
+FORGED_POINTER = make_example(
     about="The kernel stores through a pointer made from an integer: it could hit anything.",
-    code=KERNEL
-    + """\
+    code="""\
 @triton.jit
 def forging_kernel(x_ptr, out_ptr, COLUMNS: tl.constexpr):
     at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)

@@ -5,21 +5,19 @@ from collections.abc import Iterator
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.rules.programs.ld012_lossy_workaround import find_rounded
 from ligerdiag.rules.rule import (
-    ALIASED_CALL,
-    KERNEL,
-    Example,
     Measured,
     Reproduction,
     Rule,
     Settled,
     check_nothing,
-    render_error,
+    make_example,
+    render_difference,
 )
-from ligerdiag.rules.wording import conjugate, name_outputs
+from ligerdiag.rules.wording import begin_sentence
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """One finding that names every output that program order gets wrong."""
+    """Reports every output that program order gets wrong."""
     numbers = measured.numbers
     if numbers is None:
         return
@@ -34,25 +32,20 @@ def measure(measured: Measured) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"{name_outputs(names)} {conjugate(names, 'is', 'are')} wrong in program order already:"
+            message=f"{begin_sentence(names, 'is', 'are')} wrong in program order already:"
             " the program is not what the reference says",
             outputs=names,
             evidence=tuple(
-                (
-                    "replay",
-                    f"`{name}` differs by {render_error(error)} from the reference,"
-                    f" rounding explains {render_error(numbers.reference_tolerance.get(name, 0.0))}",
-                )
+                ("replay", render_difference(name, error, "the reference", numbers.reference_tolerance.get(name, 0.0)))
                 for name, error in wrong.items()
             ),
             help="mend the program, or its reference; the verdicts compare the schedule with program order",
         )
 
 
-REFERENCE_OF_ANOTHER = Example(
+REFERENCE_OF_ANOTHER = make_example(
     about="The author means the rows from before the kernel; as written, the product reads the doubled ones.",
-    code=KERNEL
-    + """\
+    code="""\
 def step(x, w):
     h = x @ w
     sums = sum_and_double(h)
@@ -68,11 +61,10 @@ CASE = Case(name="meant_before", function=step, args=(Arg(shape=(8, 16)), Arg(sh
 """,
 )
 
-SAME_AS_REFERENCE = Example(
+SAME_AS_REFERENCE = make_example(
     about="With the write declared, `h` is what it was before the kernel.",
-    code=KERNEL
-    + ALIASED_CALL
-    + """\
+    declared=True,
+    code="""\
 def step(x, w):
     h = x @ w
     _, sums = sum_and_double_declared(h)

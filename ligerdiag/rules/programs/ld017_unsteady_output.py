@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from ligerdiag.model.findings import Finding, Severity
-from ligerdiag.rules.rule import ALIASED, KERNEL, Example, Measured, Rule, Settled, check_nothing, render_error
-from ligerdiag.rules.wording import conjugate, name_outputs
+from ligerdiag.rules.rule import ALIASED, Measured, Rule, Settled, check_nothing, make_example, render_error
+from ligerdiag.rules.wording import begin_sentence
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """One finding that names every output of which two runs differ."""
+    """Reports every output of which two runs differ."""
     device = measured.device
     if device is None:
         return
@@ -18,8 +18,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"{name_outputs(names)} {conjugate(names, 'differs', 'differ')} from one run to the next"
-            f" on {device.device}",
+            message=f"{begin_sentence(names, 'differs', 'differ')} from one run to the next on {device.device}",
             outputs=names,
             evidence=tuple(
                 (
@@ -32,10 +31,9 @@ def measure(measured: Measured) -> Iterator[Finding]:
         )
 
 
-RACING_ROWS = Example(
+RACING_ROWS = make_example(
     about="Thousands of programs add to one number by an atomic; the order of the additions is another one in each run.",
-    code=KERNEL
-    + """\
+    code="""\
 @triton.jit
 def total_kernel(x_ptr, zero_ptr, total_ptr, COLUMNS: tl.constexpr):
     at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)

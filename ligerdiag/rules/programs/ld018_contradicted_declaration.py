@@ -7,7 +7,7 @@ from ligerdiag.effects.access import Access
 from ligerdiag.hlo.metadata import find_user_line
 from ligerdiag.hlo.shape import ShapeIndex, render_index
 from ligerdiag.model.findings import Finding, Severity
-from ligerdiag.rules.rule import ALIASED_CALL, KERNEL, Example, Rule
+from ligerdiag.rules.rule import ALIASED_CALL, KERNEL, Example, Rule, make_example
 
 _WORDS = {
     Access.NONE: "neither read nor written",
@@ -19,7 +19,7 @@ _WORDS = {
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """One finding for each operand that a declaration is wrong about, and for each alias that is none."""
+    """Reports each operand that a declaration is wrong about, and for each alias that is none."""
     yield from _find_contradicted(context)
     yield from _find_invalid_aliases(context)
 
@@ -75,10 +75,9 @@ def step(x):
 
 """
 
-WRONGLY_DECLARED = Example(
+WRONGLY_DECLARED = make_example(
     about="The kernel doubles its operand in place, and is declared to read it only.",
-    code=KERNEL
-    + """\
+    code="""\
 def step(x):
     h = x + 1
     return {"sums": sum_and_double(h), "columns": h.sum(0)}

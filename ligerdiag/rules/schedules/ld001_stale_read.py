@@ -5,59 +5,28 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.model.schedule_view import Place
-from ligerdiag.rules.rule import ALIASED_CALL, KERNEL, Example, Reproduction, Rule
-from ligerdiag.rules.wording import (
-    conjugate,
-    describe_remedy,
-    describe_write,
-    find_producer,
-    find_read_operand,
-    locate_call,
-    locate_read,
-    name_instructions,
-    name_outputs,
-    render_at,
-)
+from ligerdiag.rules.reporting import report_read
+from ligerdiag.rules.rule import Reproduction, Rule, make_example
+from ligerdiag.rules.wording import begin_sentence, find_producer, find_read_operand
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """One finding for each reader that reads the kernel's operand too early."""
+    """Reports each reader that reads the kernel's operand too early."""
     for read in context.verdicts.stale:
         operand = find_read_operand(read)
         if read.wrong is None or read.wrong.place is not Place.SAME_BYTES or operand is None:
             continue
+        value = find_producer(operand).name
+        who = begin_sentence(read.outputs, "is", "are")
+        message = f"{who} computed from `%{value}` before `{read.write.kernel}` overwrites it"
         time = context.logical_times.get(read.reader.id)
-        value = find_producer(operand)
-        call, place = locate_call(context, read.write), locate_read(context, read)
-        yield Finding(
-            rule=RULE.id,
-            severity=RULE.severity,
-            message=f"{name_outputs(read.outputs)} {conjugate(read.outputs, 'is', 'are')}"
-            f" computed from `%{value.name}` before"
-            f" `{read.write.kernel}` overwrites it",
-            outputs=read.outputs,
-            source=call.line,
-            kernel=read.write.kernel,
-            operand=read.write.operand,
-            instructions=name_instructions(context, read),
-            evidence=(
-                describe_write(context, read.write),
-                (
-                    "read",
-                    f"%{read.reader.name} reads %{value.name} at logical time {time}: before the write"
-                    f"{render_at(place.line, in_backward=place.in_backward)}",
-                ),
-            ),
-            help=describe_remedy(context, read.write),
-            call=call,
-            reader=place,
-        )
+        sentence = f"%{read.reader.name} reads %{value} at logical time {time}: before the write"
+        yield report_read(context, RULE, read, message, sentence)
 
 
-SCANNED_GRADIENT = Example(
+SCANNED_GRADIENT = make_example(
     about="XLA runs the product that should see the doubled rows before the kernel that doubles them.",
-    code=KERNEL
-    + """\
+    code="""\
 def step(chunks, w):
     def body(total, x):
         h = x @ w
@@ -72,11 +41,10 @@ CASE = Case(name="scanned", function=step, args=(Arg(shape=(4, 8, 16)), Arg(shap
 """,
 )
 
-ALIASED_SCAN = Example(
+ALIASED_SCAN = make_example(
     about="The doubled rows are a declared output of the kernel, and the product reads that output.",
-    code=KERNEL
-    + ALIASED_CALL
-    + """\
+    declared=True,
+    code="""\
 def step(chunks, w):
     def body(total, x):
         h = x @ w

@@ -8,78 +8,40 @@ from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.model.schedule_view import Place
-from ligerdiag.rules.rule import ALIASED_CALL, KERNEL, Example, Reproduction, Rule
-from ligerdiag.rules.wording import (
-    conjugate,
-    describe_remedy,
-    describe_write,
-    find_path,
-    find_producer,
-    find_read_operand,
-    locate_call,
-    locate_read,
-    name_instructions,
-    name_outputs,
-    render_at,
-)
+from ligerdiag.rules.reporting import report_read, report_write
+from ligerdiag.rules.rule import Reproduction, Rule, make_example
+from ligerdiag.rules.wording import begin_sentence, find_path, find_producer, find_read_operand
 
 _GATHERS = having(Trait.GATHERS)
 _PLACES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """One finding for each reader of a copy, and one for each stale output that no reader explains."""
+    """Reports each reader of a copy, and for each write the stale outputs that no reader explains."""
     for read in context.verdicts.stale:
         if read.wrong is not None and read.wrong.place is not Place.SAME_BYTES:
             yield _report(context, read)
     for write in context.writes:
         names = context.verdicts.list_unexplained(write.index, Verdict.STALE)
         if names:
-            call = locate_call(context, write)
-            yield Finding(
-                rule=RULE.id,
-                severity=RULE.severity,
-                message=f"{name_outputs(names)} {conjugate(names, 'does', 'do')}"
-                f" not depend on what `{write.kernel}` writes",
-                outputs=names,
-                source=call.line,
-                kernel=write.kernel,
-                operand=write.operand,
-                evidence=(describe_write(context, write),),
-                help=describe_remedy(context, write),
-                call=call,
-            )
+            message = f"{begin_sentence(names, 'does', 'do')} not depend on what `{write.kernel}` writes"
+            yield report_write(context, RULE, write, message, outputs=names)
 
 
 def _report(context: Context, read: ReadFinding) -> Finding:
-    operand = find_read_operand(read)
+    operand, reader, kernel = find_read_operand(read), read.reader.name, read.write.kernel
     time = context.logical_times.get(read.reader.id)
     if operand is None:
-        how = f"computed by `%{read.reader.name}`, which uses nothing that `{read.write.kernel}` wrote"
-        sentence = f"%{read.reader.name}, at logical time {time}, uses nothing that the kernel wrote"
+        how = f"computed by `%{reader}`, which uses nothing that `{kernel}` wrote"
+        sentence = f"%{reader}, at logical time {time}, uses nothing that the kernel wrote"
         if _makes_operand(context, read):
             sentence += ": it computes the kernel's operand, before the kernel runs"
     else:
         value = find_producer(operand)
         relation = _relate(context, read, value)
-        how = f"computed from `%{value.name}`, which is {relation}, while `{read.write.kernel}` overwrites another"
-        sentence = f"%{read.reader.name} reads %{value.name} at logical time {time}: {relation}, not overwritten"
-    call, place = locate_call(context, read.write), locate_read(context, read)
-    sentence += render_at(place.line, in_backward=place.in_backward)
-    return Finding(
-        rule=RULE.id,
-        severity=RULE.severity,
-        message=f"{name_outputs(read.outputs)} {conjugate(read.outputs, 'is', 'are')} {how}",
-        outputs=read.outputs,
-        source=call.line,
-        kernel=read.write.kernel,
-        operand=read.write.operand,
-        instructions=name_instructions(context, read),
-        evidence=(describe_write(context, read.write), ("read", sentence)),
-        help=describe_remedy(context, read.write),
-        call=call,
-        reader=place,
-    )
+        how = f"computed from `%{value.name}`, which is {relation}, while `{kernel}` overwrites another"
+        sentence = f"%{reader} reads %{value.name} at logical time {time}: {relation}, not overwritten"
+    return report_read(context, RULE, read, f"{begin_sentence(read.outputs, 'is', 'are')} {how}", sentence)
 
 
 def _makes_operand(context: Context, read: ReadFinding) -> bool:
@@ -87,20 +49,19 @@ def _makes_operand(context: Context, read: ReadFinding) -> bool:
     return call is not None and find_producer(call.operands[read.write.operand]) is read.reader
 
 
-def _relate(context: Context, read: ReadFinding, value: object) -> str:
-    """How the value that is read and the operand that is overwritten hang together."""
+def _relate(context: Context, read: ReadFinding, value: HloInstruction) -> str:
+    """Says how the operand that is overwritten depends on the value that is read, or the other way round."""
     call = context.optimized_call(read.write)
-    operand = find_read_operand(read)
-    if call is None or operand is None:
+    if call is None:
         return "the value from before the write"
-    start, end = find_producer(operand), find_producer(call.operands[read.write.operand])
-    path = find_path(start, end)
+    end = find_producer(call.operands[read.write.operand])
+    path = find_path(value, end)
     if path:
         gathered = any(_is_gather(context, step) for step in path)
         steps = ", ".join(f"%{step.name}" for step in path if step.opcode not in _PLACES)
         made = "gathered into" if gathered else "copied or cast into"
         return f"{made} the kernel's operand by {steps}"
-    if find_path(end, start):
+    if find_path(end, value):
         return "made from the kernel's operand before the write"
     return "another copy of the value from before the write"
 
@@ -111,10 +72,9 @@ def _is_gather(context: Context, step: HloInstruction) -> bool:
     return not _GATHERS.isdisjoint((step.opcode, *callees))
 
 
-FOLDED_CONVERT = Example(
+FOLDED_CONVERT = make_example(
     about="The cast to f32 and back is folded away, so the product reads the bf16 values from before the kernel.",
-    code=KERNEL
-    + """\
+    code="""\
 def step(x, w):
     h = (x @ w).astype(jnp.float32)
     sums = sum_and_double(h)
@@ -127,11 +87,10 @@ CASE = Case(
 """,
 )
 
-ALIASED_BF16 = Example(
+ALIASED_BF16 = make_example(
     about="The same casts around a declared output are left alone.",
-    code=KERNEL
-    + ALIASED_CALL
-    + """\
+    declared=True,
+    code="""\
 def step(x, w):
     h = (x @ w).astype(jnp.float32)
     doubled, sums = sum_and_double_declared(h)

@@ -4,57 +4,28 @@ from collections.abc import Iterator
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.model.findings import Finding, Severity, Verdict
-from ligerdiag.rules.rule import ALIASED, KERNEL, Example, Reproduction, Rule
-from ligerdiag.rules.wording import (
-    conjugate,
-    describe_remedy,
-    describe_write,
-    locate_call,
-    locate_read,
-    name_instructions,
-    name_outputs,
-    render_at,
-)
+from ligerdiag.rules.reporting import report_read
+from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, make_example
+from ligerdiag.rules.wording import begin_sentence
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """One finding for each lucky reader."""
+    """Reports each lucky reader."""
     for read in context.verdicts.latent:
         names = tuple(name for name in read.outputs if context.verdicts.outputs[name].verdict is Verdict.LATENT)
         if read.lucky is None or not names:
             continue  # an output that is wrong for another reason is not right by luck
         side = "after" if read.lucky.after else "before"
-        time = context.logical_times.get(read.reader.id)
-        call, place = locate_call(context, read.write), locate_read(context, read)
-        yield Finding(
-            rule=RULE.id,
-            severity=RULE.severity,
-            message=f"{name_outputs(names)} {conjugate(names, 'is', 'are')}"
-            f" right only because `%{read.reader.name}` happens to run"
-            f" {side} `{read.write.kernel}`",
-            outputs=names,
-            source=call.line,
-            kernel=read.write.kernel,
-            operand=read.write.operand,
-            instructions=name_instructions(context, read),
-            evidence=(
-                describe_write(context, read.write),
-                (
-                    "read",
-                    f"%{read.reader.name} at logical time {time}: {side} the write, with no path between the two"
-                    f"{render_at(place.line, in_backward=place.in_backward)}",
-                ),
-            ),
-            help=describe_remedy(context, read.write),
-            call=call,
-            reader=place,
-        )
+        who, reader = begin_sentence(names, "is", "are"), read.reader
+        message = f"{who} right only because `%{reader.name}` happens to run {side} `{read.write.kernel}`"
+        time = context.logical_times.get(reader.id)
+        sentence = f"%{reader.name} at logical time {time}: {side} the write, with no path between the two"
+        yield report_read(context, RULE, read, message, sentence, outputs=names)
 
 
-LUCKY_READER = Example(
+LUCKY_READER = make_example(
     about="The reduction happens to be scheduled after the kernel; no edge makes it so.",
-    code=KERNEL
-    + """\
+    code="""\
 def step(x, w):
     h = x @ w
     sums = sum_and_double(h)

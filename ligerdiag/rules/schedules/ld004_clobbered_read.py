@@ -5,74 +5,34 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.model.findings import Finding, Severity, Verdict
-from ligerdiag.rules.rule import ALIASED_CALL, KERNEL, Example, Reproduction, Rule
-from ligerdiag.rules.wording import (
-    conjugate,
-    describe_remedy,
-    describe_write,
-    locate_call,
-    locate_read,
-    name_instructions,
-    name_outputs,
-    render_at,
-)
+from ligerdiag.rules.reporting import report_read, report_write
+from ligerdiag.rules.rule import ALIASED_CALL, KERNEL, Example, Reproduction, Rule, make_example
+from ligerdiag.rules.wording import begin_sentence, describe_remedy
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """One finding for each clobbered reader, and one for each clobbered output that no reader explains."""
+    """Reports each clobbered reader, and for each write the clobbered outputs that no reader explains."""
     for read in context.verdicts.clobbered:
+        who = begin_sentence(read.outputs, "needs", "need")
+        message = f"{who} the value from before `{read.write.kernel}` overwrote it"
         time = context.logical_times.get(read.reader.id)
-        call, place = locate_call(context, read.write), locate_read(context, read)
-        yield Finding(
-            rule=RULE.id,
-            severity=RULE.severity,
-            message=f"{name_outputs(read.outputs)} {conjugate(read.outputs, 'needs', 'need')}"
-            f" the value from before `{read.write.kernel}` overwrote it",
-            outputs=read.outputs,
-            source=call.line,
-            kernel=read.write.kernel,
-            operand=read.write.operand,
-            instructions=name_instructions(context, read),
-            evidence=(
-                describe_write(context, read.write),
-                (
-                    "read",
-                    f"%{read.reader.name} reads the overwritten bytes at logical time {time}"
-                    f"{render_at(place.line, in_backward=place.in_backward)}",
-                ),
-            ),
-            help=_describe_help(context, read.write),
-            call=call,
-            reader=place,
-        )
+        sentence = f"%{read.reader.name} reads the overwritten bytes at logical time {time}"
+        yield report_read(context, RULE, read, message, sentence, remedy=_describe_help(context, read.write))
     for write in context.writes:
         names = context.verdicts.list_unexplained(write.index, Verdict.CLOBBERED)
         if names:
-            call = locate_call(context, write)
-            yield Finding(
-                rule=RULE.id,
-                severity=RULE.severity,
-                message=f"{name_outputs(names)} {conjugate(names, 'depends', 'depend')}"
-                f" on what `{write.kernel}` writes,"
-                f" and should not",
-                outputs=names,
-                source=call.line,
-                kernel=write.kernel,
-                operand=write.operand,
-                evidence=(describe_write(context, write),),
-                help=_describe_help(context, write),
-                call=call,
-            )
+            who = begin_sentence(names, "depends", "depend")
+            message = f"{who} on what `{write.kernel}` writes, and should not"
+            yield report_write(context, RULE, write, message, outputs=names, remedy=_describe_help(context, write))
 
 
 def _describe_help(context: Context, write: HiddenWrite) -> str:
     return f"{describe_remedy(context, write)}: XLA then keeps the original for who needs it"
 
 
-MERGED_OPERANDS = Example(
+MERGED_OPERANDS = make_example(
     about="Two casts of one value are merged; the second kernel reads what the first has left there.",
-    code=KERNEL
-    + """\
+    code="""\
 def step(x):
     first = x.astype(jnp.float32)
     one = sum_and_double(first)
@@ -85,11 +45,10 @@ CASE = Case(name="merged", function=step, args=(Arg(shape=(8, 32), dtype="bfloat
 """,
 )
 
-TWO_COPIES = Example(
+TWO_COPIES = make_example(
     about="With the write declared, XLA gives each kernel bytes of its own.",
-    code=KERNEL
-    + ALIASED_CALL
-    + """\
+    declared=True,
+    code="""\
 def step(x):
     _, one = sum_and_double_declared(x.astype(jnp.float32))
     _, two = sum_and_double_declared(x.astype(jnp.float32))

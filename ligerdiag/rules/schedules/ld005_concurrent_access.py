@@ -1,43 +1,34 @@
 """LD005 concurrent-access: something reads the operand while the kernel overwrites it."""
 
 from collections.abc import Iterator
-from typing import assert_never
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.races import Race, RaceKind
-from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.metadata import find_user_line
-from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.model.findings import Finding, ReadPlace, Severity, SourceLine, Verdict
-from ligerdiag.rules.rule import ALIASED_CALL, KERNEL, Example, Reproduction, Rule
-from ligerdiag.rules.wording import describe_write, locate_call, render_at
+from ligerdiag.rules.reporting import report_write
+from ligerdiag.rules.rule import Reproduction, Rule, make_example
+from ligerdiag.rules.wording import describe_write, render_at
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """One finding for each reader that nothing keeps apart from a hidden write."""
+    """Reports each reader that nothing keeps apart from a hidden write."""
     for race in context.concurrency.races:
         write = context.writes[race.write]
         outputs = context.verdicts.outputs
-        names = tuple(name for name, output in outputs.items() if any(race.key in c.raced for c in output.causes))
-        call, place = locate_call(context, write), ReadPlace(line=_find_line(context, race))
-        yield Finding(
-            rule=RULE.id,
-            severity=RULE.severity,
-            message=f"`%{race.reader.name}` may read what `{write.kernel}` overwrites at the same time",
-            outputs=names,
-            source=call.line,
-            kernel=write.kernel,
-            operand=write.operand,
-            instructions=tuple(dict.fromkeys((_find_call(context, race, write).name, race.reader.name))),
-            evidence=(describe_write(context, write), _describe_overlap(context, race, place)),
-            help="declare the write (a Ref or `input_output_aliases`): XLA then orders the two, or gives one a copy",
-            call=call,
+        place = ReadPlace(line=_find_line(context, race))
+        kernel = context.optimized_call(write) or race.kernel
+        yield report_write(
+            context,
+            RULE,
+            write,
+            f"`%{race.reader.name}` may read what `{write.kernel}` overwrites at the same time",
+            remedy="declare the write (a Ref or `input_output_aliases`): XLA then orders the two, or gives one a copy",
+            outputs=tuple(name for name, one in outputs.items() if any(race.key in c.raced for c in one.causes)),
+            instructions=tuple(dict.fromkeys((kernel.name, race.reader.name))),
+            evidence=(describe_write(context, write), ("read", _describe_overlap(context, race, place))),
             reader=place,
         )
-
-
-def _find_call(context: Context, race: Race, write: HiddenWrite) -> HloInstruction:
-    return context.optimized_call(write) or race.kernel
 
 
 def _find_line(context: Context, race: Race) -> SourceLine | None:
@@ -54,97 +45,68 @@ def _find_line(context: Context, race: Race) -> SourceLine | None:
     return None
 
 
-def _describe_overlap(context: Context, race: Race, place: ReadPlace) -> tuple[str, str]:
-    """Evidence line: why no order keeps the two apart."""
-    times, at = context.logical_times, render_at(place.line)
-    match race.kind:
-        case RaceKind.ONE_COMMAND_BUFFER:
-            return (
-                "read",
-                f"%{race.reader.name} is a command of the same command buffer, and no buffer that the two declare puts one"
-                f" before the other{at}",
-            )
-        case RaceKind.READER_IN_FLIGHT | RaceKind.KERNEL_IN_FLIGHT:
-            start = race.start or race.reader
-            what = "it" if race.kind is RaceKind.READER_IN_FLIGHT else "the kernel"
-            end = (
-                f"done at {times.get(race.done.id)}, %{race.done.name}"
-                if race.done is not None
-                else "not done before the end"
-            )
-            head = f"%{race.reader.name} reads at logical time {times.get(race.reader.id)}"
-            return "read", f"{head}: {what} is in flight from {times.get(start.id)}, %{start.name}, and {end}{at}"
-        case _:
-            assert_never(race.kind)
+def _describe_overlap(context: Context, race: Race, place: ReadPlace) -> str:
+    """Says why no order keeps the two apart."""
+    times, at, reader = context.logical_times, render_at(place.line), race.reader
+    if race.kind is RaceKind.ONE_COMMAND_BUFFER:
+        why = "is a command of the same command buffer, and no buffer that the two declare puts one before the other"
+        return f"%{reader.name} {why}{at}"
+    start, done = race.start or reader, race.done
+    what = "it" if race.kind is RaceKind.READER_IN_FLIGHT else "the kernel"
+    end = f"done at {times.get(done.id)}, %{done.name}" if done is not None else "not done before the end"
+    head = f"%{reader.name} reads at logical time {times.get(reader.id)}"
+    return f"{head}: {what} is in flight from {times.get(start.id)}, %{start.name}, and {end}{at}"
 
 
-_STEP = """\
+_PROGRAM = """\
+def on_each(x, w):
+    h = x @ w
+{body}
+    return sums, everyone.sum(0)
+
+
 def step(x, w):
     rows, whole = jax.sharding.PartitionSpec("x"), jax.sharding.PartitionSpec()
     run = jax.shard_map(on_each, in_specs=(rows, whole), out_specs=(rows, whole), check_vma=False)
     sums, total = run(x, w)
-    return {"sums": sums, "total": total}
+    return {{"sums": sums, "total": total}}
 
 
-"""
-
-_ARGUMENTS = """\
+CASE = Case(
+    name="{name}",
+    function=step,
     args=(Arg(shape=(16, 16), partition=("x",)), Arg(shape=(16, 32))),
-    mesh={"x": 2},
+    mesh={{"x": 2}},
 )
 """
 
-GATHERED_BESIDE = Example(
-    about="The gathering of the original rows is still under way when the kernel doubles them.",
-    code=KERNEL
-    + """\
-def on_each(x, w):
-    h = x @ w
+_BESIDE = """\
     everyone = jax.lax.all_gather(h, "x")  # h is meant to be as it was
-    sums = sum_and_double(h)
-    return sums, everyone.sum(0)
+    sums = sum_and_double(h)"""
 
-
-"""
-    + _STEP
-    + 'CASE = Case(\n    name="gathered_beside",\n    function=step,\n'
-    + _ARGUMENTS,
+GATHERED_BESIDE = make_example(
+    about="The gathering of the original rows is still under way when the kernel doubles them.",
+    code=_PROGRAM.format(name="gathered_beside", body=_BESIDE),
 )
 
-GATHERED_BESIDE_DECLARED = Example(
-    about="With the write declared, XLA gives the kernel a copy, and the gathering reads the original.",
-    code=KERNEL
-    + ALIASED_CALL
-    + """\
-def on_each(x, w):
-    h = x @ w
+_BESIDE_DECLARED = """\
     everyone = jax.lax.all_gather(h, "x")
-    _, sums = sum_and_double_declared(h)
-    return sums, everyone.sum(0)
+    _, sums = sum_and_double_declared(h)"""
 
-
-"""
-    + _STEP
-    + 'CASE = Case(\n    name="gathered_beside_declared",\n    function=step,\n'
-    + _ARGUMENTS,
+GATHERED_BESIDE_DECLARED = make_example(
+    about="With the write declared, XLA gives the kernel a copy, and the gathering reads the original.",
+    declared=True,
+    code=_PROGRAM.format(name="gathered_beside_declared", body=_BESIDE_DECLARED),
 )
 
-GATHERED_AFTER = Example(
-    about="The gathering waits for the declared output.",
-    code=KERNEL
-    + ALIASED_CALL
-    + """\
-def on_each(x, w):
-    h = x @ w
+_AFTER = """\
     doubled, sums = sum_and_double_declared(h)
-    everyone = jax.lax.all_gather(doubled, "x")
-    return sums, everyone.sum(0)
+    everyone = jax.lax.all_gather(doubled, "x")"""
 
-
-"""
-    + _STEP
-    + 'CASE = Case(\n    name="gathered_after",\n    function=step,\n'
-    + _ARGUMENTS,
+GATHERED_AFTER = make_example(
+    about="The gathering waits for the declared output.",
+    declared=True,
+    code=_PROGRAM.format(name="gathered_after", body=_AFTER),
 )
 
 CONCURRENT_ACCESS = (

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.correspondence.vanished import DroppedBy
 from ligerdiag.model.findings import Finding, Severity
-from ligerdiag.rules.rule import ALIASED, ALIASED_CALL, KERNEL, Example, Reproduction, Rule
+from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, make_example
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """One finding for each call that is not run."""
+    """Reports each call that is not run."""
     for call in context.vanished:
         if call.write in context.matching.merged:
             continue  # it runs, as one with its twin: LD008
@@ -33,10 +33,9 @@ def check(context: Context) -> Iterator[Finding]:
         )
 
 
-NO_OUTPUTS = Example(
+NO_OUTPUTS = make_example(
     about="A kernel that scales in place and returns nothing is dropped by JAX.",
-    code=KERNEL
-    + """\
+    code="""\
 @triton.jit
 def scale_kernel(x_ptr, COLUMNS: tl.constexpr):
     at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
@@ -53,10 +52,9 @@ CASE = Case(name="vanishes", function=step, args=(Arg(shape=(8, 32)),))
 """,
 )
 
-UNUSED_SUM = Example(
+UNUSED_SUM = make_example(
     about="The call is made for the doubled rows; its sums are not used, and JAX drops it.",
-    code=KERNEL
-    + """\
+    code="""\
 def step(x):
     h = x + 1
     sum_and_double(h)
@@ -67,10 +65,9 @@ CASE = Case(name="unused_sum", function=step, args=(Arg(shape=(8, 32)),))
 """,
 )
 
-UNUSED_RESULT = Example(
+UNUSED_RESULT = make_example(
     about="The kernel overwrites nothing that it is given: where its result is not used, nothing is lost.",
-    code=KERNEL
-    + """\
+    code="""\
 @triton.jit
 def sum_kernel(x_ptr, sum_ptr, COLUMNS: tl.constexpr):
     row = tl.program_id(0)
@@ -88,11 +85,10 @@ CASE = Case(name="unused_result", function=step, args=(Arg(shape=(8, 32)),))
 """,
 )
 
-REPLACED_FUNCTION = Example(
+REPLACED_FUNCTION = make_example(
     about="In the body of a map JAX traces the function and then puts its rule in its place: that calls the kernel, too.",
-    code=KERNEL
-    + ALIASED_CALL
-    + """\
+    declared=True,
+    code="""\
 @jax.custom_vjp
 def squares(x):
     return sum_and_double_declared(x)[1].sum()

@@ -8,14 +8,15 @@ from ligerdiag.analysis.evaluation.memory import ActualWrite
 from ligerdiag.analysis.reaching_definitions import resolve_operand
 from ligerdiag.analysis.writes import Frames, HiddenWrite
 from ligerdiag.model.findings import Finding, Severity
-from ligerdiag.rules.rule import ALIASED_CALL, KERNEL, Example, Reproduction, Rule
-from ligerdiag.rules.wording import describe_write, find_producer, locate_call
+from ligerdiag.rules.reporting import report_write
+from ligerdiag.rules.rule import Reproduction, Rule, make_example
+from ligerdiag.rules.wording import describe_write, find_producer
 
 _HELP = "declare what the kernel writes (a Ref or `input_output_aliases`): XLA then copies what two of them need"
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """One finding for each pair of calls that meet in one value, are merged into one, or were one."""
+    """Reports each pair of calls that meet in one value, are merged into one, or were one."""
     yield from _find_shared(context)
     yield from _find_merged(context)
     yield from _find_duplicated(context)
@@ -36,12 +37,14 @@ def _find_shared(context: Context) -> Iterator[Finding]:
         if _resolve_actual(context, a) != _resolve_actual(context, b) or _is_one_value(first, second):
             continue
         value = find_producer(a.call.operands[first.operand if a.write == first.index else second.operand])
-        yield _report(
+        yield report_write(
             context,
+            RULE,
             second,
             f"{_name_kernels(first, second)} two values of the program, and XLA has made one of them, `%{value.name}`",
-            (describe_write(context, first), describe_write(context, second)),
-            tuple(dict.fromkeys((a.call.name, b.call.name, value.name))),
+            remedy=_HELP,
+            instructions=tuple(dict.fromkeys((a.call.name, b.call.name, value.name))),
+            evidence=(describe_write(context, first), describe_write(context, second)),
         )
 
 
@@ -52,15 +55,17 @@ def _find_merged(context: Context) -> Iterator[Finding]:
         if gone.unknown or not _is_one_value(gone, kept):
             continue
         call = context.optimized_call(kept)
-        yield _report(
+        yield report_write(
             context,
+            RULE,
             gone,
             f"`{gone.kernel}` is called twice on one value and runs once: XLA takes both calls for the same",
-            (
+            remedy=_HELP,
+            instructions=() if call is None else (call.name,),
+            evidence=(
                 describe_write(context, kept),
                 ("call", f"%{gone.call.name} of the program as written has the same operands, and was merged with it"),
             ),
-            () if call is None else (call.name,),
         )
 
 
@@ -72,35 +77,18 @@ def _find_duplicated(context: Context) -> Iterator[Finding]:
             continue
         if _are_exclusive(a.frames, b.frames) or write.index in context.matching.merged.values():
             continue
-        yield _report(
+        yield report_write(
             context,
+            RULE,
             write,
             f"`{write.kernel}` is called once and runs twice: XLA takes a call without side effects for one to repeat",
-            (describe_write(context, write), ("call", f"%{b.call.name} stands for the same call of the program")),
-            (a.call.name, b.call.name),
+            remedy=_HELP,
+            instructions=(a.call.name, b.call.name),
+            evidence=(
+                describe_write(context, write),
+                ("call", f"%{b.call.name} stands for the same call of the program"),
+            ),
         )
-
-
-def _report(
-    context: Context,
-    write: HiddenWrite,
-    message: str,
-    evidence: tuple[tuple[str, str], ...],
-    instructions: tuple[str, ...],
-) -> Finding:
-    call = locate_call(context, write)
-    return Finding(
-        rule=RULE.id,
-        severity=RULE.severity,
-        message=message,
-        source=call.line,
-        kernel=write.kernel,
-        operand=write.operand,
-        instructions=instructions,
-        evidence=evidence,
-        help=_HELP,
-        call=call,
-    )
 
 
 def _name_kernels(first: HiddenWrite, second: HiddenWrite) -> str:
@@ -128,10 +116,9 @@ def _are_exclusive(a: Frames, b: Frames) -> bool:
     return False
 
 
-TWO_ROWS = Example(
+TWO_ROWS = make_example(
     about="Each call makes rows of its own of the values; XLA makes them one, and the second kernel gets doubled rows.",
-    code=KERNEL
-    + """\
+    code="""\
 @triton.jit
 def negate_kernel(x_ptr, sum_ptr, COLUMNS: tl.constexpr):
     row = tl.program_id(0)
@@ -157,10 +144,9 @@ CASE = Case(name="two_rows", function=step, args=(Arg(shape=(2, 4, 16)), Arg(sha
 """,
 )
 
-TWICE_ON_ONE_VALUE = Example(
+TWICE_ON_ONE_VALUE = make_example(
     about="The rows are to be doubled twice; XLA takes the second call for the first.",
-    code=KERNEL
-    + """\
+    code="""\
 def step(x, w):
     h = x @ w
     one = sum_and_double(h)
@@ -172,11 +158,10 @@ CASE = Case(name="twice", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16
 """,
 )
 
-TWO_DECLARED_ROWS = Example(
+TWO_DECLARED_ROWS = make_example(
     about="The doubled rows are an output of the first call, and the second call gets rows that nobody has overwritten.",
-    code=KERNEL
-    + ALIASED_CALL
-    + """\
+    declared=True,
+    code="""\
 def step(x, w):
     h = x @ w
     doubled, one = sum_and_double_declared(h.reshape(-1, 32))
@@ -189,10 +174,9 @@ CASE = Case(name="two_declared_rows", function=step, args=(Arg(shape=(2, 4, 16))
 """,
 )
 
-MEANT_TWICE = Example(
+MEANT_TWICE = make_example(
     about="Two kernels on one value, the second after the first by its operands, as the author wrote it.",
-    code=KERNEL
-    + """\
+    code="""\
 @triton.jit
 def shift_kernel(x_ptr, by_ptr, sum_ptr, COLUMNS: tl.constexpr):
     row = tl.program_id(0)

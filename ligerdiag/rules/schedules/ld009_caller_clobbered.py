@@ -9,8 +9,9 @@ from ligerdiag.analysis.evaluation.memory import ActualWrite
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.shape import ShapeIndex
 from ligerdiag.model.findings import Finding, Severity
-from ligerdiag.rules.rule import ALIASED_CALL, KERNEL, Example, Measured, Reproduction, Rule, render_error
-from ligerdiag.rules.wording import conjugate, describe_write, locate_call, name_outputs
+from ligerdiag.rules.reporting import report_write
+from ligerdiag.rules.rule import Measured, Reproduction, Rule, make_example, render_error
+from ligerdiag.rules.wording import begin_sentence, describe_write
 
 _KEY = re.compile(r"\[(['\"]?)([^\[\]]*)\1\]")
 _ARGUMENT_HELP = "declare the write, and XLA copies the argument first; or donate it, if the caller is done with it"
@@ -18,7 +19,7 @@ _CONSTANT_HELP = "declare the write, and XLA copies the constant first"
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """One finding for each hidden write to an argument that is not donated, or to a constant."""
+    """Reports each hidden write to an argument that is not donated, or to a constant."""
     donated = find_donated(context.optimized)
     for write in context.actual.writes:
         if context.writes[write.write].unknown:
@@ -32,7 +33,7 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """The static findings with what replay saw; and what it saw that they do not say."""
+    """Adds what replay saw to the static findings, and reports the rest of it."""
     numbers = measured.numbers
     changed = dict(numbers.changed_inputs) if numbers is not None else {}
     later = dict(numbers.second_run) if numbers is not None else {}
@@ -56,7 +57,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"{name_outputs(tuple(later))} {conjugate(tuple(later), 'changes', 'change')} with a second execution",
+            message=f"{begin_sentence(tuple(later), 'changes', 'change')} with a second execution",
             outputs=tuple(later),
             evidence=(("replay", _describe_second_run(later)),),
             help=_CONSTANT_HELP,
@@ -77,43 +78,31 @@ def spell_argument(path: str) -> str:
 
 def _report_argument(context: Context, write: ActualWrite, number: int, index: ShapeIndex) -> Finding:
     hidden = context.writes[write.write]
-    call = locate_call(context, hidden)
     parameter = context.optimized.entry.parameters[number]
     name = spell_argument(parameter.op_name) or f"{number}{''.join(f'.{step}' for step in index)}"
-    return Finding(
-        rule=RULE.id,
-        severity=RULE.severity,
-        message=f"`{hidden.kernel}` overwrites the caller's argument `{name}`, which is not donated",
-        source=call.line,
-        kernel=hidden.kernel,
-        operand=hidden.operand,
+    where = f"its bytes are those of the entry parameter %{parameter.name}, and no output aliases that"
+    return report_write(
+        context,
+        RULE,
+        hidden,
+        f"`{hidden.kernel}` overwrites the caller's argument `{name}`, which is not donated",
+        remedy=_ARGUMENT_HELP,
         instructions=tuple(dict.fromkeys((write.call.name, parameter.name))),
-        evidence=(
-            describe_write(context, hidden),
-            ("memory", f"its bytes are those of the entry parameter %{parameter.name}, and no output aliases that"),
-        ),
-        help=_ARGUMENT_HELP,
-        call=call,
+        evidence=(describe_write(context, hidden), ("memory", where)),
     )
 
 
 def _report_constant(context: Context, write: ActualWrite) -> Finding:
     hidden = context.writes[write.write]
-    call = locate_call(context, hidden)
-    return Finding(
-        rule=RULE.id,
-        severity=RULE.severity,
-        message=f"`{hidden.kernel}` overwrites a constant: every later execution starts from what it wrote",
-        source=call.line,
-        kernel=hidden.kernel,
-        operand=hidden.operand,
+    where = "its bytes hold a constant, and stay as they are from one execution to the next"
+    return report_write(
+        context,
+        RULE,
+        hidden,
+        f"`{hidden.kernel}` overwrites a constant: every later execution starts from what it wrote",
+        remedy=_CONSTANT_HELP,
         instructions=(write.call.name,),
-        evidence=(
-            describe_write(context, hidden),
-            ("memory", "its bytes hold a constant, and stay as they are from one execution to the next"),
-        ),
-        help=_CONSTANT_HELP,
-        call=call,
+        evidence=(describe_write(context, hidden), ("memory", where)),
     )
 
 
@@ -126,10 +115,9 @@ def _describe_second_run(errors: dict[str, float]) -> str:
     return f"a second execution on the same constants differs from the first: {figures}"
 
 
-OVERWRITTEN_ARGUMENT = Example(
+OVERWRITTEN_ARGUMENT = make_example(
     about="The sums are right, and the caller's array is doubled.",
-    code=KERNEL
-    + """\
+    code="""\
 def step(x):
     return {"sums": sum_and_double(x)}
 
@@ -138,10 +126,9 @@ CASE = Case(name="argument", function=step, args=(Arg(shape=(8, 32)),))
 """,
 )
 
-CONSTANT_LOGITS = Example(
+CONSTANT_LOGITS = make_example(
     about="The program's own constant is doubled once more by every execution.",
-    code=KERNEL
-    + """\
+    code="""\
 def step(x):
     table = jnp.asarray(np.arange(256, dtype=np.float32).reshape(8, 32))
     return {"sums": sum_and_double(table) + x}
@@ -151,11 +138,10 @@ CASE = Case(name="constant_table", function=step, args=(Arg(shape=(8,)),))
 """.replace("def step", "import numpy as np\n\n\ndef step", 1),
 )
 
-DECLARED_ARGUMENT = Example(
+DECLARED_ARGUMENT = make_example(
     about="With the write declared, the kernel doubles a copy.",
-    code=KERNEL
-    + ALIASED_CALL
-    + """\
+    declared=True,
+    code="""\
 def step(x):
     _, sums = sum_and_double_declared(x)
     return {"sums": sums}
@@ -165,10 +151,9 @@ CASE = Case(name="declared_argument", function=step, args=(Arg(shape=(8, 32)),))
 """,
 )
 
-DONATED_ARGUMENT = Example(
+DONATED_ARGUMENT = make_example(
     about="The caller gives the array away, and its bytes become those of the doubled rows.",
-    code=KERNEL
-    + """\
+    code="""\
 def step(x):
     sums = sum_and_double(x)
     return {"sums": sums, "doubled": x}

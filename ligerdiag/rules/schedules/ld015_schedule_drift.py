@@ -11,7 +11,7 @@ _HELP = "if it is right all the same, record the new schedule: `ligerdiag check 
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """One finding for each hidden write whose neighbourhood drifted; one for verdicts that changed without."""
+    """Reports each hidden write whose neighbourhood drifted, or else the verdicts that changed."""
     if measured.recorded is None or measured.facts is None:
         return
     verdicts, pairs = compare_schedules(measured.recorded, measured.facts)
