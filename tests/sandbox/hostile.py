@@ -90,7 +90,7 @@ def write_artifact(folder: Path, module: bytes) -> Path:
     )  # fmt: skip
     texts = {
         THUNKS: "", LOG: "", READERS: '{"readers": [], "trouble": ""}', PROVENANCE: render_provenance(provenance),
-        KERNEL_CALLS: render_kernel_calls((), ()),
+        KERNEL_CALLS: render_kernel_calls(()),
     }  # fmt: skip
     for name in (AS_WRITTEN, UNOPTIMIZED, OPTIMIZED):
         (folder / name).write_bytes(module)

@@ -1,6 +1,5 @@
 """Whatever lies in the folder where a command runs, none of it is imported: no `pickle.py`, no `numpy`."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -81,21 +80,4 @@ def test_a_case_from_elsewhere_imports_nothing_from_where_the_user_stands(
     done = run(*(word.format(mine=workplace / "mine" / "mine.py") for word in words), cwd=hostile)
     assert done.returncode in EXIT_CODES, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
-    assert [path.name for path in markers.iterdir()] == []
-
-
-def test_processes_of_a_grid_start_without_the_paths_of_the_project(
-    hostile: Path, markers: Path, tmp_path: Path
-) -> None:
-    script = Path(__file__).parents[1] / "replay" / "programs" / "split_launch.py"
-    environment = os.environ | {"TRITON_INTERPRET": "1", "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run(
-        [sys.executable, str(script), str(hostile)],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout == "64.0 32.0\n", done.stderr
     assert [path.name for path in markers.iterdir()] == []

@@ -101,7 +101,6 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     "What we start ends with us": (
         "tests/effects/test_ended_parent.py::test_no_process_is_left",
         "tests/replay/test_service.py::test_a_worker_and_what_it_started_end_with_their_parent",
-        "tests/replay/test_kernels.py::test_killing_the_parent_leaves_no_process",
     ),
     "Temporary folders are readable": (
         "tests/compile/test_scratch_folder.py::test_what_a_killed_process_left_is_removed_and_what_another_uses_is_not",
