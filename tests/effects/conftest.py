@@ -13,30 +13,6 @@ import pytest
 from ligerdiag.effects.payload import parse_string_attributes
 
 
-def build_ttir(kernel: Any, signature: dict[str, str], constants: dict[str, Any] | None = None) -> bytes:
-    """The unoptimized Triton IR of a kernel; `signature` is such as {"x": "*fp32", "n": "i32"}."""
-    from triton._C.libtriton import ir
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler.compiler import ASTSource, make_backend
-
-    constants = constants or {}
-    target = GPUTarget("cuda", 90, 32)
-    backend = make_backend(target)
-    options = backend.parse_options({})
-    context = ir.context()
-    ir.load_dialects(context)
-    backend.load_dialects(context)
-    source = ASTSource(
-        kernel,
-        signature | dict.fromkeys(constants, "constexpr"),
-        {(kernel.arg_names.index(name),): value for name, value in constants.items()},
-    )
-    module = source.make_ir(
-        target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context
-    )
-    return str(module).encode()
-
-
 def lower_payload(function: Callable[..., Any], *specs: Any) -> bytes:
     """The backend config of the one custom call that `function` lowers to."""
     import re

@@ -17,7 +17,7 @@ from ligerdiag.effects.launches.uses import Argument, compute_in_place
 from ligerdiag.effects.ttir.module import parse_ttir
 from ligerdiag.effects.ttir.pointer_flow import compute_argument_effects
 from tests.effects import truth_kernels
-from tests.effects.conftest import build_ttir
+from tests.oracle.frontend import build_ttir
 
 SHARED, DISJOINT, UNKNOWN = Neighbours.SHARED, Neighbours.DISJOINT, Neighbours.UNKNOWN
 X_TO_Y = (0, 1)

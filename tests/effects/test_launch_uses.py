@@ -25,8 +25,8 @@ from ligerdiag.effects.launches.uses import Argument, compute_launch_uses
 from ligerdiag.effects.ttir.module import parse_ttir
 from ligerdiag.effects.ttir.pointer_flow import compute_argument_effects
 from tests.effects import truth_kernels
-from tests.effects.conftest import build_ttir
 from tests.effects.test_truth import render
+from tests.oracle.frontend import build_ttir
 
 POINTERS = "%x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %n: i32"
 

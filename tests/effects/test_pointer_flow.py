@@ -9,7 +9,7 @@ from ligerdiag.effects.ttir.module import parse_ttir
 from ligerdiag.effects.ttir.pointer_flow import ArgumentEffects, compute_argument_effects
 from ligerdiag.errors import ArtifactError
 from tests.effects import ttir_kernels
-from tests.effects.conftest import build_ttir
+from tests.oracle.frontend import build_ttir
 
 NONE, READ, WRITE, BOTH, UNKNOWN = Access.NONE, Access.READ, Access.WRITE, Access.READ_WRITE, Access.UNKNOWN
 

@@ -17,10 +17,10 @@ import pytest
 from ligerdiag.effects import triton_call_pb2
 from ligerdiag.effects.access import CallEffects, OperandUse
 from ligerdiag.effects.call import compute_call_effects
-from tests.effects.conftest import build_ttir
 from tests.effects.truth_case import TruthCase
 from tests.effects.truth_cases import CASES
 from tests.effects.truth_sweep import SWEEP
+from tests.oracle.frontend import build_ttir
 
 BYTES = {"fp32": 4, "fp16": 2, "i32": 4, "i64": 8, "i8": 1, "u8": 1, "fp8e4nv": 1}
 LETTERS = {

@@ -15,8 +15,8 @@ from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.model.findings import LaunchNumbers
 from ligerdiag.replay.kernels.kernels import KernelRunner
 from tests.hlo.building import Builder
+from tests.oracle.frontend import build_ttir
 from tests.replay.triton_ir.oracle import NAMES
-from tests.replay.triton_ir.run import build_ttir
 
 
 @triton.jit

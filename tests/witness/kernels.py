@@ -21,7 +21,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ligerdiag.compile.lowering.kernel_calls import compute_kernel_name
+from ligerdiag.compile.lowering.binds import compute_kernel_name
 from ligerdiag.replay.interpreter.scope import NotCoveredError
 from tests.oracle.grid import run_programs
 from tests.oracle.launch import KernelLaunch, Scalar

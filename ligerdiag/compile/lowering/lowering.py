@@ -25,15 +25,10 @@ from ligerdiag.compile.cases.arguments import (
     compute_input_names,
     compute_output_names,
 )
+from ligerdiag.compile.lowering.binds import TracedCall, record_binds
 from ligerdiag.compile.lowering.call_forms import enter_mesh, explain_generation
 from ligerdiag.compile.lowering.intent import IntentTrace, convert_as_written, mark_intent
-from ligerdiag.compile.lowering.kernel_calls import (
-    LoweredCall,
-    TracedCall,
-    find_lowered_calls,
-    find_traced_calls,
-    record_binds,
-)
+from ligerdiag.compile.lowering.kernel_calls import LoweredCall, find_lowered_calls, find_traced_calls
 from ligerdiag.compile.lowering.tags import tag_like, tag_operations
 from ligerdiag.compile.lowering.ties import find_readers, put_ties
 from ligerdiag.errors import CaseError, CompileError, LigerdiagError, describe_fault

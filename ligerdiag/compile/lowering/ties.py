@@ -24,7 +24,8 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from ligerdiag.artifacts.call_records import Readers, TieSite
-from ligerdiag.compile.lowering.kernel_calls import LoweredCall, TracedCall
+from ligerdiag.compile.lowering.binds import TracedCall
+from ligerdiag.compile.lowering.kernel_calls import LoweredCall
 from ligerdiag.compile.lowering.stablehlo_alias import FUNCTION, Program, Use, find_calls_of, read_return, read_target
 from ligerdiag.compile.lowering.tags import (
     iterate_lines,

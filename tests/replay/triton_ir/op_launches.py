@@ -168,6 +168,7 @@ def _make() -> dict[str, Launch]:  # noqa: PLR0915 - a list
     add("swapped", "", (3,), x=_floats(24), y=_floats(24), n=7)
     add("calls", "", (5,), {"N": 1}, x=_floats(6), o=_zeros(5))
     add("chosen_pointer", "", (5,), {"N": 8}, x=_floats(40), y=_floats(40), o=_zeros(80))
+    add("overlapping", "", (5,), {"N": 16}, x=_floats(80), o=_zeros(81))
     add("grids", "", (3, 4, 2), o=_zeros(24, dtype=np.int32))
     add("strided", "", (5,), {"N": 16}, x=_floats(5 * 16), o=_zeros(80), s=5, n=13)
     add("indirect", "", (8,), {"N": 16}, x=_floats(16 * 16), y=_integers(0, 16, 16), o=_zeros(256))

@@ -19,6 +19,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tests.oracle.host_array import HostArray
+
 type Array = np.ndarray[Any, Any]
 
 ROOT = Path(__file__).parents[3]
@@ -39,7 +41,6 @@ NAMES = {
     "float8_e5m2": "fp8e5",
     "float8_e4m3fn": "fp8e4nv",
 }
-_LONG = {"i": "int", "u": "uint"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,42 +89,6 @@ def run_oracle(file: Path, launches: list[Launch], folder: Path) -> list[Any]:
         env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)},
     )
     return pickle.loads(result.read_bytes())
-
-
-class HostArray:
-    """An array that a kernel gets a pointer to; host and device are one memory."""
-
-    def __init__(self, array: Array, language: Any) -> None:
-        name = NAMES[array.dtype.name]
-        self.array = array
-        self.dtype = language.dtype(_LONG[name[0]] + name[1:] if name[0] in _LONG else name)
-
-    def data_ptr(self) -> int:
-        return self.array.ctypes.data
-
-    def untyped_storage(self) -> "HostArray":
-        return self
-
-    def cpu(self) -> "HostArray":
-        return self
-
-    def new_empty(self, size: int, device: str) -> "HostArray":
-        return self
-
-    def set_(self, storage: "HostArray", offset: int, size: Any, stride: Any) -> None:
-        pass
-
-    def copy_(self, other: "HostArray") -> None:
-        pass
-
-    def storage_offset(self) -> int:
-        return 0
-
-    def size(self) -> tuple[int, ...]:
-        return self.array.shape
-
-    def stride(self) -> tuple[int, ...]:
-        return (1,)
 
 
 def _run(file: Path, given: Path, result: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from ligerdiag.effects.ttir.module import TtirModule, parse_ttir
 from ligerdiag.replay.triton_ir.interpreter import run_grid
 from ligerdiag.replay.triton_ir.outcome import GridOptions, GridOutcome
+from tests.oracle.frontend import build_ttir
 from tests.replay.triton_ir.oracle import NAMES, Launch, find_kernel, load_kernels
 
 _SCALARS = {int: "i32", float: "fp32", bool: "i1"}
@@ -17,33 +18,6 @@ _SCALARS = {int: "i32", float: "fp32", bool: "i1"}
 @cache
 def _load(file: Path) -> Any:
     return load_kernels(file)
-
-
-def build_ttir(kernel: Any, signature: dict[str, str], constants: dict[str, Any], *, optimized: bool = False) -> bytes:
-    """Returns the Triton IR of a kernel, unless `optimized` as the frontend makes it."""
-    from triton._C.libtriton import ir
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler.compiler import ASTSource, make_backend
-
-    target = GPUTarget("cuda", 90, 32)
-    backend = make_backend(target)
-    options = backend.parse_options({})
-    context = ir.context()
-    ir.load_dialects(context)
-    backend.load_dialects(context)
-    source = ASTSource(
-        kernel,
-        {name: signature.get(name, "constexpr") for name in kernel.arg_names},
-        {(kernel.arg_names.index(name),): value for name, value in constants.items()},
-    )
-    module = source.make_ir(
-        target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context
-    )
-    if optimized:
-        stages: dict[str, Any] = {}
-        backend.add_stages(stages, options, source.language)
-        module = stages["ttir"](module, {})
-    return str(module).encode()
 
 
 def build_launch(file: Path, launch: Launch, *, optimized: bool = False) -> tuple[TtirModule, str]:

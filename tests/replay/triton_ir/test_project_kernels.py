@@ -1,4 +1,4 @@
-"""The kernels of `kernels/`, in place, as Triton's own interpreter runs them; and Pallas's, against its reference."""
+"""The kernels of `kernels/`, in place, as Triton's own interpreter runs them."""
 
 from pathlib import Path
 from typing import Any

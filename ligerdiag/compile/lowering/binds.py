@@ -1,0 +1,177 @@
+"""Worker side: records every bind of a kernel primitive while JAX traces, with the user's lines that made it."""
+
+import inspect
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from jax.extend import source_info_util
+
+from ligerdiag.artifacts.artifact import LoneCall
+from ligerdiag.compile.lowering.call_forms import RuleCall, find_rule_calls, get_type, watch_rules
+from ligerdiag.errors import is_project_file
+from ligerdiag.model.findings import SourceLine
+
+_LIBRARIES = ("jax_triton", "jax._src.pallas")
+"""Modules through which a user calls a kernel."""
+
+
+type Lines = tuple[tuple[str, int], ...]
+"""(file, line) of the user's frames, innermost first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedCall:
+    """A kernel call of the program, before it is known whether it reaches XLA."""
+
+    kernel: str
+    primitive: str
+    operands: int
+    outputs: int
+    lines: Lines
+    function: str
+    """Name of the innermost frame's function."""
+    whole_stack: bool = False
+    """Whether `lines` continue beyond the traced function: they come from Python if JAX's hold no frame of the
+    user's."""
+    site: SourceLine | None = None
+    """Python's own innermost line, where the user's code makes the call. JAX's `lines` are those of the forward pass, also
+    for a call that the backward function of a `custom_vjp` makes. None where a rule of JAX's binds anew."""
+    name_stack: str
+    traced: bool
+    outputs_used: bool
+    operand_used_later: bool
+    alone: LoneCall | None = None
+    """The custom call that XLA would get, if its outputs are not used; None also if it could not be made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Bind:
+    """A kernel call as it was traced, whether or not it reaches XLA."""
+
+    call: TracedCall
+    primitive: Any
+    params: Mapping[str, Any]
+    avals: tuple[Any, ...]
+    """Types of its operands."""
+    rule_calls: tuple[RuleCall, ...]
+    """The calls with a rule of their own inside of whose function it stands."""
+    for_shapes: bool
+    """`jax.eval_shape` asked."""
+
+    @property
+    def is_replaced(self) -> bool:
+        """See 5 of `kernel_calls`."""
+        return any(call.replaced for call in self.rule_calls)
+
+
+@contextmanager
+def record_binds(primitives: Sequence[Any]) -> Generator[list[Bind]]:
+    """Writes down every bind of the primitives inside the context."""
+    binds: list[Bind] = []
+
+    def wrap(primitive: Any, bind: Any) -> Any:
+        def recorded(*args: Any, **params: Any) -> Any:
+            results = bind(*args, **params)
+            source_info: Any = source_info_util.current()
+            lines, function = read_traceback(source_info.traceback)
+            whole_stack = not lines  # Pallas binds in a function of its own, where JAX's traceback begins anew
+            if whole_stack:
+                lines, function = _read_stack()
+            call = TracedCall(
+                kernel=compute_kernel_name(params),
+                primitive=primitive.name,
+                operands=len(args),
+                outputs=len(results) if primitive.multiple_results else 1,
+                lines=lines,
+                function=function,
+                whole_stack=whole_stack,
+                site=_find_site(),
+                name_stack="",
+                traced=False,
+                outputs_used=False,
+                operand_used_later=True,
+            )
+            binds.append(
+                Bind(
+                    call=call,
+                    primitive=primitive,
+                    params=params,
+                    avals=tuple(get_type(arg) for arg in args),
+                    rule_calls=find_rule_calls(),
+                    for_shapes=_is_for_shapes(),
+                )
+            )
+            return results
+
+        return recorded
+
+    for primitive in primitives:
+        primitive.bind = wrap(primitive, primitive.bind)
+    try:
+        with watch_rules():
+            yield binds
+    finally:
+        for primitive in primitives:
+            del primitive.bind
+
+
+def compute_kernel_name(params: Mapping[str, Any]) -> str:
+    """Returns the name of the Python function of a Triton kernel, under its decorators, or of a Pallas kernel."""
+    kernel = params.get("fn")
+    while kernel is not None:
+        name = getattr(kernel, "__name__", None)
+        if isinstance(name, str):
+            return name
+        kernel = getattr(kernel, "fn", None)
+    debug_info = getattr(params.get("jaxpr"), "debug_info", None)
+    older = params.get("name_and_src_info")
+    return str(
+        getattr(debug_info, "func_name", None) or getattr(older, "name", None) or params.get("name") or "unknown"
+    )
+
+
+def read_traceback(traceback: Any) -> tuple[Lines, str]:
+    """Returns the user's frames of JAX's traceback, and the name of the innermost one's function."""
+    frames = [] if traceback is None else [f for f in traceback.frames if is_project_file(f.file_name)]
+    return tuple((f.file_name, f.line_num) for f in frames), frames[0].function_name if frames else ""
+
+
+def _is_for_shapes() -> bool:
+    frame = inspect.currentframe()
+    while frame is not None:
+        if frame.f_code.co_name == "eval_shape" and not is_project_file(frame.f_code.co_filename):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _read_stack() -> tuple[Lines, str]:
+    lines: list[tuple[str, int]] = []
+    function = ""
+    frame = inspect.currentframe()
+    while frame is not None:
+        if is_project_file(frame.f_code.co_filename):
+            function = function or frame.f_code.co_name
+            lines.append((frame.f_code.co_filename, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(lines), function
+
+
+def _find_site() -> SourceLine | None:
+    """Returns the user's line that calls the library of the kernel primitive; None where JAX binds by itself."""
+    frame = inspect.currentframe()
+    through_library = False
+    while frame is not None:
+        code = frame.f_code
+        if is_project_file(code.co_filename):
+            return (
+                SourceLine(file=code.co_filename, line=frame.f_lineno, function=code.co_qualname)
+                if through_library
+                else None
+            )
+        module = str(frame.f_globals.get("__name__", ""))
+        through_library = through_library or module.startswith(_LIBRARIES)
+        frame = frame.f_back
+    return None

@@ -1,0 +1,54 @@
+"""Notes in the JUnit file what each test cost: `pytest -n 0 -p tests.processor_time --junitxml=report/junit.xml`.
+
+The cost is the processor time of the test's process and of all that it started, also of the workers that go on. Several
+processes of tests share such workers, so that only a run in one process can tell the tests apart.
+"""
+
+import os
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+PROPERTY = "processor_seconds"
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def read_processor_seconds() -> float:
+    """Returns the seconds of this process, its descendants, and those of them that have ended."""
+    return sum(_read_ticks(pid) for pid in _walk(os.getpid())) / _TICKS
+
+
+def _walk(pid: int) -> Iterator[int]:
+    yield pid
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            numbers = children.read_text().split()
+        except OSError:  # it has just ended
+            continue
+        for number in numbers:
+            yield from _walk(int(number))
+
+
+def _read_ticks(pid: int) -> int:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return 0
+    return sum(int(field) for field in stat.rpartition(")")[2].split()[11:15])
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
+    item.stash[_BEFORE] = read_processor_seconds()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    result = yield
+    item.user_properties.append((PROPERTY, round(read_processor_seconds() - item.stash[_BEFORE], 2)))
+    return result
+
+
+_BEFORE = pytest.StashKey[float]()
