@@ -30,7 +30,7 @@ from ligerdiag.toolchains.environments import (
     locate_environment,
     provide_toolchain,
 )
-from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain, describe_ptxas
+from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
 from ligerdiag.workers.pool import Pool
 from ligerdiag.workers.starts import Templates
 
@@ -165,10 +165,7 @@ def _try_out(toolchain: Toolchain, cache: Cache, target: Target) -> Iterator[Too
             detail = f"for `{target.name}`: {describe_error(error)}"[:MAXIMUM_DETAIL]
             yield ToolchainStep(name="compile", state=StepState.BROKEN, detail=detail)
             return
-        assembler = describe_ptxas(toolchain.binaries, toolchain.versions)
-        yield ToolchainStep(
-            name="compile", state=StepState.WORKS, detail=f"for `{target.name}`, without a GPU; by {assembler}"
-        )
+        yield ToolchainStep(name="compile", state=StepState.WORKS, detail=f"for `{target.name}`, without a GPU")
         try:
             inspection = inspect_artifact(result.artifact, effects_cache=cache.root / "effects", readers=readers)
         except LigerdiagError as error:

@@ -31,7 +31,7 @@ from ligerdiag.ending import watch_for_end
 from ligerdiag.errors import LigerdiagError
 
 if TYPE_CHECKING:
-    from ligerdiag.api.options import CheckOptions
+    pass
 
 HELP = """Are these schedules right? Compile each case for the GPU, with no GPU needed, and say
 for every output whether it is computed from what the kernels wrote. Then replay the
@@ -183,8 +183,6 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
                 asked, code = replace(outputs, files=readers), ExitCode(error.exit_code)
                 write_report(refusal, asked, verbose=verbose, code=code, fail_on=FailOn.NEVER, strict=False)
             raise
-        if verbose:
-            sys.stderr.write(f"compiled with {_describe_ptxas(options)}\n")
         fail_on, strict = settings.fail_on, settings.strict
         code = compute_exit_code(report, fail_on=fail_on, strict=strict)
         write_report(report, outputs, verbose=verbose, code=code, fail_on=fail_on, strict=strict)
@@ -193,12 +191,3 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
         if record is not None:
             write_record(report, options, record)
     raise typer.Exit(code)
-
-
-def _describe_ptxas(options: "CheckOptions") -> str:
-    from ligerdiag.artifacts.cache import Cache
-    from ligerdiag.toolchains.environments import provide_toolchain
-    from ligerdiag.toolchains.toolchain import describe_ptxas
-
-    toolchain = provide_toolchain(options.toolchain, Cache(options.cache_directory))
-    return describe_ptxas(toolchain.binaries, toolchain.versions)

@@ -80,7 +80,7 @@ def run_case(request: DeviceRequest, loader: CaseLoader, log: Path) -> DeviceAns
     key = compute_key(request.compile, program)
     store = Path(request.compile.artifacts)
     with hold_key(store, key):
-        compiled = make_artifact(request.compile, program, key, log)
+        compiled = make_artifact(request.compile, program, key, log, runs=True)
         keep_artifact(Path(request.compile.scratch), store, key)
     specs = build_argument_specs(case, mesh)
     unsteady = dict.fromkeys(program.outputs, 0.0)

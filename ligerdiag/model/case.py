@@ -17,7 +17,7 @@ _KINDS = ("usual", "normal", "squares", "uniform", "randint", "bernoulli", "zero
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """How an argument's values are drawn, by `jax.random` from its own key.
+    """How an argument's values are drawn, by NumPy's `Generator` with a seed of its own.
 
     kind: `normal` (times `scale`), `squares` of normal ones (times `scale`), `uniform` in [low, high), `randint` in
     [low, high), `bernoulli` with probability `scale`, `zeros`, or `usual`, which depends on the argument: `randint` for
@@ -25,7 +25,7 @@ class Draw:
     with probability 1/2 for booleans; `squares` for what an optimizer keeps of squared gradients (a leaf of an argument
     below `nu`, `nu_max`, `v_row`, `v_col`, `sum_of_squares`, `exp_avg_sq` or `second_moment`, or below a field `v` of a
     class, in AdamW `opt_state[0].nu`), since its root is taken; `normal` for everything else.
-    seed: the integer of `jax.random.key(seed)`.
+    seed: the integer of `numpy.random.PCG64(seed)`.
     """
 
     kind: str = "usual"

@@ -139,12 +139,10 @@ def create_environment(spec: ToolchainSpec, cache: Cache, tell: Tell) -> Path:
 
 def describe_toolchain(spec: ToolchainSpec, directory: Path) -> Toolchain:
     """Returns the toolchain whose environment is there."""
-    binaries = sorted((directory / "lib").glob("python3*/site-packages/nvidia/*/bin"))
     return Toolchain(
         name=spec.name,
         python=str(directory / "bin" / "python"),
         versions={**spec.packages, "python": _read_python(directory)},
-        binaries=tuple(str(path) for path in binaries if path.is_dir()),
         options=spec.options,
         unknown_target_fields=spec.unknown_target_fields,
     )

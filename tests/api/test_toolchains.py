@@ -41,8 +41,6 @@ def test_the_default_one_works(tmp_path: Path) -> None:
         ("compile", "works"),
         ("kernel", "works"),
     ], status.steps
-    assert "; by ptxas 13." in status.steps[1].detail
-    assert " of nvidia-cuda-nvcc 13." in status.steps[1].detail
 
 
 def test_a_target_that_is_no_gpu_is_why_nothing_compiles(tmp_path: Path) -> None:
@@ -62,8 +60,8 @@ def test_an_expectation_for_a_toolchain_takes_the_place_of_the_usual_ones() -> N
     source = Source(file="/f.py", root="/")
     usual = {"id": "a", "name": "a", "params": (), "source": source, "mesh": {}, "about": "", "draws": ""}
     case = CaseSpec(**usual, expected="fresh", expected_rules=("LD006",), expected_elsewhere={"old": {"x": "stale"}})  # type: ignore[arg-type]
-    old = Toolchain(name="old", python="p", versions={}, binaries=())
-    assert expect_of(case, Toolchain(name="jax-0.11.2", python="p", versions={}, binaries=())) is case
+    old = Toolchain(name="old", python="p", versions={})
+    assert expect_of(case, Toolchain(name="jax-0.11.2", python="p", versions={})) is case
     expected = expect_of(case, old)
     assert (expected.expected, expected.expected_rules) == ({"x": "stale"}, None)
 

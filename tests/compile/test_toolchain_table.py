@@ -76,7 +76,6 @@ def test_every_toolchain_has_what_a_compile_without_a_gpu_needs(spec: ToolchainS
     assert len(one_version) == 4
     assert len({spec.packages[name] for name in one_version}) == 1, "else JAX ignores the plugin"
     assert {"jax-triton", "triton", "protobuf"} <= spec.packages.keys()
-    assert [name for name in spec.packages if name.startswith("nvidia-cuda-nvcc")], "ptxas and nvlink"
 
 
 @pytest.mark.parametrize("spec", known_toolchains(), ids=lambda spec: spec.name)

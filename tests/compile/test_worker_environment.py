@@ -15,7 +15,7 @@ CHECK = "JAX_SKIP_CUDA_CONSTRAINTS_CHECK"
 
 
 def make_toolchain(python: str) -> Toolchain:
-    return Toolchain(name="t", python=python, versions={}, binaries=())
+    return Toolchain(name="t", python=python, versions={})
 
 
 @pytest.fixture

@@ -162,8 +162,8 @@ NEXT_DRAW = 1_000_003
 
 
 def draw_arguments(case: Case, draw: int = 0) -> tuple[Any, ...]:
-    """Arrays for the case's arguments, each drawn from `jax.random.key(draw.seed)` in f32 and cast to its
-    dtype, or what the Arg has of its own.
+    """Arrays for the case's arguments, each drawn by NumPy's `PCG64(draw.seed)` in f32 and cast to its dtype, or what
+    the Arg has of its own. (JAX would compile a program for each shape, 0.3 s of a processor.)
 
     draw: 0 for the case's own seeds, n for the n-th other draw. Values of the case's own are the same in each. Raises
     InputError where a function of the case's draws something else than what the Arg says.
@@ -178,27 +178,31 @@ def draw_array(number: int, arg: Arg) -> jax.Array:
         case Values(data=data):
             return _as_array(np.frombuffer(data, dtype).reshape(arg.shape))
         case Draw() as draw:
-            key = jax.random.key(draw.seed + number * NEXT_DRAW)
-            return _draw_values(draw, key, arg.shape, dtype).astype(dtype)
+            seed = (draw.seed + number * NEXT_DRAW) % 2**64
+            return _as_array(_draw_values(draw, np.random.Generator(np.random.PCG64(seed)), arg.shape, dtype))
         case function:
             return _call(function, jax.random.key(number * NEXT_DRAW), arg.shape, dtype)
 
 
-def _draw_values(draw: Draw, key: Any, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+def _draw_values(draw: Draw, random: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Any:
+    values: Any
     match _settle_kind(draw.kind, dtype):
         case "normal":
-            return jax.random.normal(key, shape, jnp.float32) * draw.scale
+            values = random.standard_normal(shape, np.float32) * np.float32(draw.scale)
         case "squares":
-            return jnp.square(jax.random.normal(key, shape, jnp.float32)) * draw.scale
+            values = np.square(random.standard_normal(shape, np.float32)) * np.float32(draw.scale)
         case "uniform":
-            return jax.random.uniform(key, shape, jnp.float32, draw.low, draw.high)
+            low, high = np.float32(draw.low), np.float32(draw.high)
+            values = random.random(shape, np.float32) * (high - low) + low
+            values = np.where(values < high, values, low)  # where the sum was rounded up
         case "randint":
-            return jax.random.randint(key, shape, int(draw.low), int(draw.high))
+            values = random.integers(int(draw.low), int(draw.high), shape)
         case "bernoulli":
-            return jax.random.bernoulli(key, 0.5 if draw.kind == "usual" else draw.scale, shape)
+            values = random.random(shape, np.float32) < (0.5 if draw.kind == "usual" else draw.scale)
         case kind:
             assert kind == "zeros"
-            return jax.lax.full(shape, 0, dtype)
+            values = np.zeros(shape)
+    return np.asarray(values).astype(dtype)
 
 
 def _settle_kind(kind: str, dtype: Any) -> str:
