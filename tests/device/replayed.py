@@ -20,10 +20,10 @@ def replay_draws(source: Any, case_id: str, directory: str, draws: int) -> tuple
     from ligerdiag.compile.cases.arguments import draw_arguments
     from ligerdiag.compile.cases.loader import CaseLoader
     from ligerdiag.replay.kernels.kernels import KernelRunner
-    from ligerdiag.replay.runs.case_run import load_programs, replay_case, replay_programs
+    from ligerdiag.replay.runs.case_run import compute_given, load_programs, replay_case, replay_programs
 
     case, artifact = CaseLoader().load(source)[case_id], load_artifact(Path(directory))
-    record = replay_case(case, artifact, rows=False)
+    record = replay_case(artifact, compute_given(case), rows=False)
     programs, found = load_programs(artifact), []
     runner = KernelRunner()
     for draw in range(draws):

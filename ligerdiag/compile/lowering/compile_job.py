@@ -248,11 +248,16 @@ def _compile(program: LoweredCase, request: CompileRequest, dump: Path, runs: bo
         "xla_dump_hlo_as_text": False,
     }
     started = perf_counter()
+    path = os.environ.get("PATH", os.defpath)
     try:
+        if not runs:  # what a kernel call brings as PTX is assembled by that of PATH, whatever the option says
+            os.environ["PATH"] = os.pathsep.join((str(_find_assembler() / "bin"), path))
         compiled = program.lowered.compile(compiler_options=options)
     except Exception as fault:
         traceback.print_exception(fault)
         raise CompileError(f"case `{request.case_id}` does not compile: {describe_fault(fault)}") from fault
+    finally:
+        os.environ["PATH"] = path
     return compiled, perf_counter() - started
 
 

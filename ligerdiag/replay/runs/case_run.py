@@ -71,23 +71,40 @@ class CaseRuns:
     """See `Replay.unreached`."""
 
 
-def replay_case(case: Case, artifact: Artifact, *, rows: bool) -> Replay:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Given:
+    """What a case's runs get, and what they are held against; the same for all cases of equal draws."""
+
+    arguments: tuple[Array, ...]
+    reference: Mapping[str, Array] | None
+    """Outputs of the case's reference by name; None where it has none."""
+
+
+def compute_given(case: Case) -> Given:
+    """Returns the case's own arguments and reference. Raises LigerdiagError where they cannot be computed."""
+    arguments = draw_arguments(case)
+    return Given(
+        arguments=tuple(np.asarray(leaf) for leaf in jax.tree.leaves(arguments)),
+        reference=None if case.reference is None else _run_reference(case, arguments),
+    )
+
+
+def replay_case(artifact: Artifact, given: Given, *, rows: bool) -> Replay:
     """Replays the case's artifact. Limits of coverage are in the record and are not raised.
 
     rows: count fresh and stale rows.
-    Raises LigerdiagError when the artifact cannot be read or the case's arguments or reference cannot be computed.
+    Raises LigerdiagError when the artifact cannot be read.
     """
     started = perf_counter()
     programs = load_programs(artifact)
-    arguments = [np.asarray(leaf) for leaf in jax.tree.leaves(draw_arguments(case))]
     try:
         with np.errstate(all="ignore"):
-            replay = _replay(programs, artifact, arguments, KernelRunner(), rows)
+            replay = _replay(programs, artifact, given.arguments, KernelRunner(), rows)
     except NotCoveredError as error:
         return Replay(state=ReplayState.NOT_COVERED, reason=str(error), seconds=perf_counter() - started)
     record, intended = replay
-    if case.reference is not None:
-        record = _judge_reference(record, intended, compute_reference(case))
+    if given.reference is not None:
+        record = _judge_reference(record, intended, given.reference)
     return replace(record, seconds=perf_counter() - started)
 
 
@@ -113,9 +130,12 @@ def load_programs(artifact: Artifact) -> Programs:
 def compute_reference(case: Case, draw: int = 0) -> Mapping[str, Array]:
     """Returns the outputs of the case's reference by name, for that draw of the arguments, products in full
     precision."""
+    return _run_reference(case, draw_arguments(case, draw))
+
+
+def _run_reference(case: Case, arguments: tuple[Any, ...]) -> Mapping[str, Array]:
     assert case.reference is not None
     library: Any = jax
-    arguments = draw_arguments(case, draw)
     elements = sum(np.size(leaf) for leaf in jax.tree.leaves(arguments))
     with library.default_matmul_precision("highest"):
         lowered = library.jit(case.reference).lower(*arguments)
