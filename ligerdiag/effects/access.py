@@ -8,12 +8,12 @@ It holds if the kernel ends, and if no pointer leaves the buffer that it was mad
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 from ligerdiag.model.findings import SourceLine
 
 
-class ReadsBeforeWrite(Enum):
+class ReadsBeforeWrite(StrEnum):
     """Whether a program may read an element that it has not written before: then the old content matters."""
 
     NO = "no"
@@ -21,7 +21,7 @@ class ReadsBeforeWrite(Enum):
     UNKNOWN = "unknown"
 
 
-class WriteCoverage(Enum):
+class WriteCoverage(StrEnum):
     """How much of the buffer is written when the call is over."""
 
     NONE = "none"
@@ -33,7 +33,7 @@ class WriteCoverage(Enum):
     UNKNOWN = "unknown"
 
 
-class Neighbours(Enum):
+class Neighbours(StrEnum):
     """Whether a program of the grid may read or write an element that another program writes."""
 
     DISJOINT = "disjoint"
@@ -124,7 +124,7 @@ def join_in_place(found: Sequence[Sequence[InPlace]]) -> tuple[InPlace, ...]:
     )
 
 
-class Access(Enum):
+class Access(StrEnum):
     """The possible accesses to one buffer: every member is an upper bound, UNKNOWN the highest.
 
     WRITE is "may write": it does not say that every byte is overwritten.
@@ -136,7 +136,7 @@ class Access(Enum):
     READ_WRITE = "read_write"
     UNKNOWN = "unknown"
 
-    def join(self, other: "Access") -> "Access":
+    def cover(self, other: "Access") -> "Access":
         """Returns the least access that covers both."""
         if self is other or other is Access.NONE:
             return self
@@ -161,7 +161,7 @@ def join_all(accesses: Iterable[Access]) -> Access:
     """Returns the least access that covers all of them; NONE when there are none."""
     result = Access.NONE
     for access in accesses:
-        result = result.join(access)
+        result = result.cover(access)
     return result
 
 

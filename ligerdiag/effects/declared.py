@@ -163,7 +163,7 @@ def is_declared(use: OperandUse) -> bool:
 def _get_declared(declared: DeclaredEffects, number: int) -> Access:
     reads = declared.reads is None or number in declared.reads
     access = Access.READ if reads else Access.NONE
-    return access.join(Access.WRITE) if number in declared.writes else access
+    return access.cover(Access.WRITE) if number in declared.writes else access
 
 
 def _contradicts(declared: DeclaredEffects, said: Access, found: Access, use: OperandUse) -> bool:

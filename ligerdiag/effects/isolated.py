@@ -146,7 +146,7 @@ def _load_cached(directory: Path | None, key: str, call: CustomCall) -> CallEffe
         fields = parse_object(read_untrusted(directory / f"{key}.json", MAXIMUM_JSON_BYTES))
         if read_str(fields, "key") != key:
             return None  # a file that was moved is no answer
-        return parse_effects(read_str(fields, "effects").encode(), operands=call.operands, outputs=call.outputs)
+        return parse_effects(read_str(fields, "effects"), operands=call.operands, outputs=call.outputs)
     except (ArtifactError, FieldError):
         return None
 

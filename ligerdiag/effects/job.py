@@ -1,6 +1,4 @@
-"""Records that cross the boundary to a worker that reads kernels with another Triton than ours, as JSON.
-
-The messages to a worker that reads kernels with another Triton than ours: one call, and its effects.
+"""The messages to a worker that reads kernels with another Triton than ours, as JSON: one call, and its effects.
 
 Triton's IR changes from version to version: the next version may refuse it. So the version that wrote it reads it.
 """
@@ -8,163 +6,49 @@ Triton's IR changes from version to version: the next version may refuse it. So 
 import json
 from base64 import b64decode, b64encode
 from dataclasses import asdict
-from typing import cast
 
-from ligerdiag.codec import FieldError, Json, as_int, read_int, read_list, read_object, read_str
-from ligerdiag.effects.access import (
-    Access,
-    CallEffects,
-    InPlace,
-    Neighbours,
-    OperandUse,
-    ReadsBeforeWrite,
-    WriteCoverage,
+from ligerdiag.codec import (
+    FieldError,
+    Json,
+    as_int,
+    encode_record,
+    parse_record,
+    read_int,
+    read_list,
+    read_object,
+    read_str,
 )
+from ligerdiag.effects.access import CallEffects, Neighbours
 from ligerdiag.effects.call import CustomCall
-from ligerdiag.model.findings import SourceLine
 from ligerdiag.model.jobs import Job, Source, parse_answer, render_request
 
-_TOLD = (Neighbours.SHARED.value, Neighbours.DISJOINT.value)
+EFFECTS_WORKER = "ligerdiag.effects.worker"
+_NO_SOURCE = Source(root="")
 
 
 def render_effects(effects: CallEffects) -> str:
     """Returns one JSON object."""
-    return json.dumps(
-        {
-            "kernel": effects.kernel,
-            "operands": [access.value for access in effects.operands],
-            "outputs": [access.value for access in effects.outputs],
-            "reasons": list(effects.reasons),
-            "configurations": effects.configurations,
-            "grid": list(effects.grid),
-            "operand_uses": [_render_use(use) for use in effects.operand_uses],
-            "output_uses": [_render_use(use) for use in effects.output_uses],
-            "in_place": [[pair.reader, pair.writer, pair.neighbours.value] for pair in effects.in_place],
-            "operand_stores": [[[place.file, place.line] for place in stores] for stores in effects.operand_stores],
-        }
-    )
+    return json.dumps(encode_record(effects))
 
 
-def _render_use(use: OperandUse) -> list[str]:
-    return [use.reads_before_write.value, use.coverage.value, use.neighbours.value, use.reason]
-
-
-def parse_effects(text: bytes, *, operands: int, outputs: int) -> CallEffects | None:
+def parse_effects(text: str | bytes, *, operands: int, outputs: int) -> CallEffects | None:
     """Parses the output of `render_effects` for a call with that many operands and outputs; None for anything else."""
     try:
-        raw = cast(object, json.loads(text))
-    except (ValueError, RecursionError):
+        effects = parse_record(CallEffects, text)
+    except FieldError:
         return None
-    if not isinstance(raw, dict):
-        return None
-    fields = cast(dict[str, object], raw)
-    kernel, configurations = fields.get("kernel"), fields.get("configurations")
-    reasons = _parse_strings(fields.get("reasons"))
-    operand_accesses = _parse_accesses(fields.get("operands"), operands)
-    output_accesses = _parse_accesses(fields.get("outputs"), outputs)
-    operand_uses = _parse_uses(fields.get("operand_uses"), operands)
-    output_uses = _parse_uses(fields.get("output_uses"), outputs)
-    in_place = _parse_in_place(fields.get("in_place"), operands + outputs)
-    operand_stores = _parse_stores(fields.get("operand_stores"), operands)
-    grid = fields.get("grid")
-    sizes = [size for size in cast(list[object], grid) if type(size) is int] if isinstance(grid, list) else []
-    if (
-        not isinstance(kernel, str)
-        or type(configurations) is not int
-        or reasons is None
-        or operand_accesses is None
-        or output_accesses is None
-        or operand_uses is None
-        or output_uses is None
-        or in_place is None
-        or operand_stores is None
-        or len(sizes) != 3
-    ):
-        return None
-    return CallEffects(
-        kernel=kernel,
-        operands=operand_accesses,
-        outputs=output_accesses,
-        reasons=reasons,
-        configurations=configurations,
-        grid=(sizes[0], sizes[1], sizes[2]),
-        operand_uses=operand_uses,
-        output_uses=output_uses,
-        in_place=in_place,
-        operand_stores=operand_stores,
+    counts = len(effects.operands), len(effects.operand_uses), len(effects.operand_stores)
+    fits = (
+        counts == (operands,) * 3
+        and len(effects.outputs) == len(effects.output_uses) == outputs
+        and all(place.line >= 0 for places in effects.operand_stores for place in places)
+        and all(
+            0 <= number < operands + outputs and pair.neighbours is not Neighbours.UNKNOWN
+            for pair in effects.in_place
+            for number in (pair.reader, pair.writer)
+        )
     )
-
-
-def _parse_strings(raw: object) -> tuple[str, ...] | None:
-    if not isinstance(raw, list):
-        return None
-    items = cast(list[object], raw)
-    strings = tuple(item for item in items if isinstance(item, str))
-    return strings if len(strings) == len(items) else None
-
-
-def _parse_accesses(raw: object, count: int) -> tuple[Access, ...] | None:
-    strings = _parse_strings(raw)
-    if strings is None or len(strings) != count:
-        return None
-    try:
-        return tuple(Access(string) for string in strings)
-    except ValueError:
-        return None
-
-
-def _parse_uses(raw: object, count: int) -> tuple[OperandUse, ...] | None:
-    if not isinstance(raw, list):
-        return None
-    uses: list[OperandUse] = []
-    for item in cast(list[object], raw):
-        strings = _parse_strings(item)
-        if strings is None or len(strings) != 4:
-            return None
-        try:
-            use = OperandUse(
-                reads_before_write=ReadsBeforeWrite(strings[0]),
-                coverage=WriteCoverage(strings[1]),
-                neighbours=Neighbours(strings[2]),
-                reason=strings[3],
-            )
-        except ValueError:
-            return None
-        uses.append(use)
-    return tuple(uses) if len(uses) == count else None
-
-
-def _parse_in_place(raw: object, count: int) -> tuple[InPlace, ...] | None:
-    if not isinstance(raw, list):
-        return None
-    pairs: list[InPlace] = []
-    for item in cast(list[object], raw):
-        parts = cast(list[object], item) if isinstance(item, list) else []
-        numbers = [part for part in parts[:2] if type(part) is int and 0 <= part < count]
-        if len(parts) != 3 or len(numbers) != 2 or parts[2] not in _TOLD:
-            return None
-        pairs.append(InPlace(reader=numbers[0], writer=numbers[1], neighbours=Neighbours(parts[2])))
-    return tuple(pairs)
-
-
-def _parse_stores(raw: object, count: int) -> tuple[tuple[SourceLine, ...], ...] | None:
-    if not isinstance(raw, list):
-        return None
-    found: list[tuple[SourceLine, ...]] = []
-    for stores in cast(list[object], raw):
-        places: list[SourceLine] = []
-        for item in cast(list[object], stores) if isinstance(stores, list) else [None]:
-            match item:
-                case [str() as file, int() as line] if type(line) is int and line >= 0:
-                    places.append(SourceLine(file=file, line=line))
-                case _:
-                    return None
-        found.append(tuple(places))
-    return tuple(found) if len(found) == count else None
-
-
-EFFECTS_WORKER = "ligerdiag.effects.worker"
-_NO_SOURCE = Source(root="")
+    return effects if fits else None
 
 
 def make_effects_job(call: CustomCall) -> Job[CallEffects]:
@@ -174,7 +58,7 @@ def make_effects_job(call: CustomCall) -> Job[CallEffects]:
         source=_NO_SOURCE,
         name=f"a kernel of `{call.target}`",
         render=lambda log: render_request("effects", request, log),
-        parse=lambda line: _parse_effects(line, call),
+        parse=lambda line: _parse_answer(line, call),
     )
 
 
@@ -194,9 +78,9 @@ def parse_effects_request(job: Json) -> CustomCall:
     )
 
 
-def _parse_effects(line: str, call: CustomCall) -> CallEffects:
+def _parse_answer(line: str, call: CustomCall) -> CallEffects:
     text = read_str(parse_answer(line), "effects")
-    effects = parse_effects(text.encode(), operands=call.operands, outputs=call.outputs)
+    effects = parse_effects(text, operands=call.operands, outputs=call.outputs)
     if effects is None:
         raise FieldError("expected effects that fit the call")
     return effects

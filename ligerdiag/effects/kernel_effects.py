@@ -87,7 +87,7 @@ def _compute_configuration(
     accesses = [Access.NONE] * (operands + outputs)
     for number, access, parameter in zip(numbers, effects.accesses, _get_parameters(call, effects), strict=True):
         if number is not None:
-            accesses[number] = access.join(Access.WRITE) if parameter.bytes_to_zero else access
+            accesses[number] = access.cover(Access.WRITE) if parameter.bytes_to_zero else access
     arguments = _make_arguments(call, effects, numbers, sizes)
     uses = [UNUSED] * len(sizes)
     for number, use in zip(numbers, _compute_uses(call, effects, arguments, module), strict=True):

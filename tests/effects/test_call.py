@@ -214,13 +214,13 @@ def test_a_target_in_no_table_is_unknown(target: str) -> None:
 
 def test_join_is_the_least_upper_bound() -> None:
     for one in Access:
-        assert one.join(one) is one
-        assert one.join(NONE) is one
+        assert one.cover(one) is one
+        assert one.cover(NONE) is one
         for other in Access:
-            both = one.join(other)
-            assert both is other.join(one)
+            both = one.cover(other)
+            assert both is other.cover(one)
             assert both.reads >= (one.reads or other.reads)
             assert both.writes >= (one.writes or other.writes)
-    assert READ.join(WRITE) is BOTH
+    assert READ.cover(WRITE) is BOTH
     assert join_all(()) is NONE
     assert join_all((READ, UNKNOWN, WRITE)) is UNKNOWN

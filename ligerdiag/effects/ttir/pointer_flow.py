@@ -88,7 +88,7 @@ def _get_access(summary: PointerSummary, bit: int) -> Access:
     if (summary.unknown & (bit | ELSEWHERE_BIT)) or summary.writes & ELSEWHERE_BIT:
         return Access.UNKNOWN
     read = Access.READ if summary.reads & (bit | ELSEWHERE_BIT) else Access.NONE
-    return read.join(Access.WRITE) if summary.writes & bit else read
+    return read.cover(Access.WRITE) if summary.writes & bit else read
 
 
 def compute_summaries(module: TtirModule, entry: str) -> dict[str, PointerSummary]:
