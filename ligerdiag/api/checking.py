@@ -6,7 +6,6 @@ from time import perf_counter
 
 from ligerdiag.api.judging import (
     Run,
-    RunKey,
     expect_of,
     judge_result,
     make_replay_options,
@@ -29,7 +28,6 @@ from ligerdiag.judgement.conclusion import conclude
 from ligerdiag.judgement.expectation import parse_expectation, parse_expected_rules
 from ligerdiag.judgement.suppression_entry import SeenScope, compute_scope
 from ligerdiag.judgement.suppressions import Suppressions
-from ligerdiag.model.findings import Replay
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.judged import Identity, Inspection
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress, Status
@@ -143,10 +141,18 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
     suppressions = Suppressions(options.suppress)
     with work_until_ended() as work, Templates() as templates:
         _compile(run, options, targets, cache=cache, toolchain=toolchain, templates=templates, tell=tell)
-        for key, replay in (
-            _replay(run, options, cache=cache, toolchain=own, templates=templates, tell=tell) if options.replay else ()
-        ):
-            run.replays[key] = replay
+        if options.replay:
+            with open_readers(toolchain, cache, templates) as readers:
+                for task, replay in replay_artifacts(
+                    run.tasks,
+                    make_replay_options(options),
+                    cache=cache,
+                    toolchain=own,
+                    on_event=tell,
+                    templates=templates,
+                    find_readers=None if toolchain.is_own else lambda _: readers,
+                ):
+                    run.replays[task.case.source, task.case.id, task.target] = replay
         for key, device in run_on_devices(run, options, cache, tell) if options.device else ():
             run.devices[key] = device
     if work.ending is not None:
@@ -276,19 +282,3 @@ def _require_expectation(case: CaseSpec) -> None:
         parse_expected_rules(case.expected_rules, beside=case.expected)
     except InputError as error:
         raise InputError(f"`{case.source}`: case `{case.id}`: {error}") from error
-
-
-def _replay(
-    run: Run,
-    options: CheckOptions,
-    *,
-    cache: Cache,
-    toolchain: Toolchain,
-    templates: Templates,
-    tell: OnProgress,
-) -> Iterator[tuple[RunKey, Replay]]:
-    how = make_replay_options(options)
-    for task, replay in replay_artifacts(
-        run.tasks, how, cache=cache, toolchain=toolchain, on_event=tell, templates=templates
-    ):
-        yield (task.case.source, task.case.id, task.target), replay

@@ -13,18 +13,18 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from ligerdiag.codec import FieldError, parse_object, read_str
+from ligerdiag.codec import FieldError, encode_record, parse_object, read_str
 from ligerdiag.effects.access import CallEffects, create_unknown_effects
 from ligerdiag.effects.call import CustomCall, carries_kernel, compute_call_effects
 from ligerdiag.effects.declared import Contradiction, DeclaredEffects, apply_declarations
-from ligerdiag.effects.job import EFFECTS_WORKER, make_effects_job, parse_effects, render_effects
+from ligerdiag.effects.job import EFFECTS_WORKER, make_effects_job, make_module_job, parse_effects, render_effects
 from ligerdiag.errors import ArtifactError, LigerdiagError, describe_error
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.shape import compute_byte_size, iterate_leaf_shapes
@@ -154,6 +154,10 @@ def _load_cached(directory: Path | None, key: str, call: CustomCall) -> CallEffe
 def _write_cached(directory: Path | None, key: str, effects: CallEffects) -> None:
     if directory is None:
         return
+    _write(directory, key, json.dumps({"key": key, "effects": render_effects(effects)}))
+
+
+def _write(directory: Path, key: str, text: str) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=directory, prefix=f".{key[:16]}-")
@@ -163,11 +167,29 @@ def _write_cached(directory: Path | None, key: str, effects: CallEffects) -> Non
         with open(descriptor, "w", encoding="utf-8") as file:
             with suppress(OSError):  # what is not locked was left by a process that died, see `Cache`
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            file.write(json.dumps({"key": key, "effects": render_effects(effects)}))
+            file.write(text)
             file.flush()
             os.replace(name, directory / f"{key}.json")
     except OSError:
         Path(name).unlink(missing_ok=True)
+
+
+def read_modules_elsewhere(sources: Iterable[bytes], cache_directory: Path, readers: Pool) -> Mapping[str, Path]:
+    """Returns files with the operations of modules of Triton IR, by the sha256 of a module; those that even the Triton
+    that made them does not read are left out.
+
+    readers: workers that run `EFFECTS_WORKER` with that Triton.
+    """
+    version = readers.toolchain.versions["triton"]
+    found = {hashlib.sha256(source).hexdigest(): source for source in sources}
+    keys = {name: hashlib.sha256(f"{ANALYSIS_VERSION}\0{version}\0{name}".encode()).hexdigest() for name in found}
+    files = {name: cache_directory / f"{key}.json" for name, key in keys.items()}
+    missing = [name for name in found if not files[name].exists()]
+    for number, future in readers.run_all([make_module_job(found[name]) for name in missing]):
+        if future is not None:
+            with suppress(LigerdiagError):
+                _write(cache_directory, keys[missing[number]], json.dumps(encode_record(future.result())))
+    return {name: path for name, path in files.items() if path.exists()}
 
 
 TIMEOUT = 60.0

@@ -1,4 +1,5 @@
-"""The messages to a worker that reads kernels with another Triton than ours, as JSON: one call, and its effects.
+"""The messages to a worker that reads kernels with another Triton than ours, as JSON: one call, and its effects; one
+module of Triton IR, and its operations.
 
 Triton's IR changes from version to version: the next version may refuse it. So the version that wrote it reads it.
 """
@@ -11,6 +12,7 @@ from ligerdiag.codec import (
     FieldError,
     Json,
     as_int,
+    decode_record,
     encode_record,
     parse_record,
     read_int,
@@ -20,9 +22,12 @@ from ligerdiag.codec import (
 )
 from ligerdiag.effects.access import CallEffects, Neighbours
 from ligerdiag.effects.call import CustomCall
+from ligerdiag.effects.ttir.module import TtirModule
 from ligerdiag.model.jobs import Job, Source, parse_answer, render_request
 
 EFFECTS_WORKER = "ligerdiag.effects.worker"
+MODULE = "module"
+"""Says in a job that it is about a module."""
 _NO_SOURCE = Source(root="")
 
 
@@ -62,16 +67,28 @@ def make_effects_job(call: CustomCall) -> Job[CallEffects]:
     )
 
 
+def make_module_job(source: bytes) -> Job[TtirModule]:
+    """Returns the job that asks a worker for the operations of a module, as MLIR text or bytecode."""
+    request = {"source": b64encode(source).decode("ascii")}
+    return Job(
+        source=_NO_SOURCE,
+        name="a kernel's module",
+        render=lambda log: render_request(MODULE, request, log),
+        parse=lambda line: decode_record(TtirModule, parse_answer(line)),
+    )
+
+
+def parse_module_request(job: Json) -> bytes:
+    """Returns the source of the module that a worker is asked for; raises FieldError when there is none."""
+    return _read_bytes(read_object(job, "request"), "source")
+
+
 def parse_effects_request(job: Json) -> CustomCall:
     """Returns the call that a worker is asked about; raises FieldError when it is none."""
     request = read_object(job, "request")
-    try:
-        config = b64decode(read_str(request, "backend_config"), validate=True)
-    except ValueError as error:
-        raise FieldError(f"expected base64 for `backend_config`: {error}") from error
     return CustomCall(
         target=read_str(request, "target"),
-        backend_config=config,
+        backend_config=_read_bytes(request, "backend_config"),
         operands=read_int(request, "operands"),
         outputs=read_int(request, "outputs"),
         sizes=tuple(None if size is None else as_int(size, "sizes") for size in read_list(request, "sizes")),
@@ -84,3 +101,10 @@ def _parse_answer(line: str, call: CustomCall) -> CallEffects:
     if effects is None:
         raise FieldError("expected effects that fit the call")
     return effects
+
+
+def _read_bytes(fields: Json, name: str) -> bytes:
+    try:
+        return b64decode(read_str(fields, name), validate=True)
+    except ValueError as error:
+        raise FieldError(f"expected base64 for `{name}`: {error}") from error

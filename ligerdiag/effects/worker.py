@@ -1,12 +1,14 @@
-"""Worker side: `python -m ligerdiag.effects.worker` follows kernels' pointers with the Triton of its own environment."""
+"""Worker side: `python -m ligerdiag.effects.worker` follows kernels' pointers, and reads their modules,
+with the Triton of its own environment."""
 
 import importlib
 import json
 from pathlib import Path
 
-from ligerdiag.codec import Json
+from ligerdiag.codec import Json, encode_record
 from ligerdiag.effects.call import compute_call_effects
-from ligerdiag.effects.job import parse_effects_request, render_effects
+from ligerdiag.effects.job import MODULE, parse_effects_request, parse_module_request, render_effects
+from ligerdiag.effects.ttir.module import parse_ttir
 from ligerdiag.workers.loop import Answerer, serve
 
 
@@ -16,6 +18,8 @@ def prepare() -> Answerer:
 
     def answer(job: Json, log: Path) -> str:
         del log
+        if job.get("job") == MODULE:
+            return json.dumps({"answer": encode_record(parse_ttir(parse_module_request(job)))}) + "\n"
         call = parse_effects_request(job)
         effects = compute_call_effects(
             target=call.target,

@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.codec import FieldError, parse_object
+from ligerdiag.codec import FieldError, parse_object, parse_record
 from ligerdiag.effects.access import Access
-from ligerdiag.effects.call import CustomCall
-from ligerdiag.effects.isolated import compute_effects_isolated
+from ligerdiag.effects.call import CustomCall, parse_configurations
+from ligerdiag.effects.isolated import compute_effects_isolated, read_modules_elsewhere
 from ligerdiag.effects.job import EFFECTS_WORKER, make_effects_job, parse_effects_request
+from ligerdiag.effects.ttir.module import TtirModule, parse_ttir
 from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.workers.pool import Pool
 
@@ -56,3 +58,23 @@ def test_a_reader_that_is_gone_leaves_the_effects_unknown(payload: bytes, tmp_pa
 def test_an_answer_that_does_not_fit_the_call_is_refused(line: str, payload: bytes) -> None:
     with pytest.raises(FieldError):
         make_effects_job(make_call(payload)).parse(line)
+
+
+def test_a_module_is_read_by_another_process_once_and_comes_whole(
+    payload: bytes, readers: Pool, tmp_path: Path
+) -> None:
+    (configuration,) = parse_configurations("triton_kernel_call", payload)
+    sources = [configuration.mlir, b"no module", configuration.mlir]
+    found = read_modules_elsewhere(sources, tmp_path / "effects", readers)
+    assert list(found) == [sha256(configuration.mlir).hexdigest()]
+    (path,) = found.values()
+    there, here = parse_record(TtirModule, path.read_bytes()), parse_ttir(configuration.mlir)
+    assert list(there.functions) == list(here.functions)
+    assert there.has_lines
+    for one, other in zip(there.functions.values(), here.functions.values(), strict=True):
+        assert [op.text for op in one.operations] == [op.text for op in other.operations]
+        assert [op.place for op in one.operations] == [op.place for op in other.operations]
+        assert list(one.types.values()) == list(other.types.values())
+        assert len(one.pointers) == len(other.pointers) > 0
+    readers.close()
+    assert read_modules_elsewhere([configuration.mlir], tmp_path / "effects", readers) == found

@@ -1,5 +1,8 @@
 """Kernels on bytes, from the Triton IR that their custom calls carry."""
 
+import json
+import zlib
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +14,17 @@ import triton
 
 from kernels.cross_entropy.reference import cross_entropy
 from ligerdiag.artifacts.cache import Cache
+from ligerdiag.codec import encode_record
 from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.effects.call import parse_configurations
+from ligerdiag.effects.ttir.module import parse_ttir
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.replay.interpreter.scope import NotCoveredError
 from ligerdiag.replay.kernels.kernels import KernelRunner, estimate_seconds
 from ligerdiag.toolchains.catalogue import load_target
 from ligerdiag.workers.pool import Pool
 from tests.replay.conftest import BLOCK, ROWS, draw
-from tests.replay.interpreted_kernels import make_custom_call, run
+from tests.replay.interpreted_kernels import make_call, make_custom_call, run
 
 CROSS_ENTROPY = "kernels.cross_entropy.triton.cross_entropy_kernel"
 COMPILED = Path(__file__).parents[1] / "compile" / "programs"
@@ -46,6 +52,25 @@ def test_cross_entropy_in_place_equals_its_reference() -> None:
     assert losses.sum() == pytest.approx(float(loss), rel=1e-5)
     error = np.linalg.norm(overwritten - np.ravel(gradient)) / np.linalg.norm(np.ravel(gradient))
     assert error < 1e-5
+
+
+def test_a_kernel_that_another_triton_reads_runs_from_its_file(tmp_path: Path) -> None:
+    x = draw()
+    call = make_call("double_kernel", [x], [np.zeros_like(x)], grid=(ROWS,), constants={"BLOCK": BLOCK})
+    (configuration,) = parse_configurations("triton_kernel_call", call.proto.backend_config)
+    newer = configuration.mlir.replace(b"tt.store", b"tt.stork")  # of the same length
+    payload = zlib.decompress(call.proto.backend_config).replace(configuration.mlir, newer)
+    refused = make_custom_call("triton_kernel_call", zlib.compress(payload))
+    buffers = [np.ravel(x).copy()], [np.zeros(x.size, x.dtype)]
+    with pytest.raises(NotCoveredError, match="is not understood by triton"):
+        KernelRunner().launch(refused, *buffers, watched=False)
+    path = tmp_path / "module.json"
+    path.write_text(json.dumps(encode_record(parse_ttir(configuration.mlir))), encoding="utf-8")
+    KernelRunner(modules={sha256(newer).hexdigest(): path}).launch(refused, *buffers, watched=False)
+    assert np.array_equal(buffers[0][0], 2 * np.ravel(x))
+    path.write_text("{}", encoding="utf-8")
+    with pytest.raises(NotCoveredError, match="double_kernel"):
+        KernelRunner(modules={sha256(newer).hexdigest(): path}).launch(refused, *buffers, watched=False)
 
 
 def test_a_hidden_write_lands_in_the_operands_bytes() -> None:

@@ -150,6 +150,9 @@ class Laboratory:
             self._toolchains[name] = provide_toolchain(name, self.cache, self._tell_step)
         return self._toolchains[name]
 
+    def _find_other_readers(self, name: str) -> Pool | None:
+        return None if name == current_toolchain().name else self.find_readers(name)
+
     def find_readers(self, name: str) -> Pool:
         """Returns the workers that read kernels with the Triton of the toolchain of that name."""
         if name not in self._readers:
@@ -220,6 +223,7 @@ class Laboratory:
             toolchain=current_toolchain(),
             on_event=self._relay,
             templates=self._templates,
+            find_readers=self._find_other_readers,
         )
         for task, replay in replays:
             found[str(task.artifact.directory)] = replay

@@ -19,7 +19,8 @@ A kernel's Triton IR as plain data: functions, operations, and the values among 
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 from ligerdiag.effects.ttir import libtriton
 from ligerdiag.effects.ttir.libtriton import align_lines
@@ -102,11 +103,7 @@ class Operation:
     """The kernel's own line; None where the module does not say it, and for operations with regions."""
 
 
-type _Members = dict[tuple[int, int, int], list[Operation]]
-"""(parent, region, block) to the operations of that block."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Function:
     """One `tt.func`."""
 
@@ -118,15 +115,19 @@ class Function:
     operations: tuple[Operation, ...]
     pointers: frozenset[int]
     """The values, of this function, that can carry an address."""
-    types: dict[int, str]
+    types: Mapping[int, str]
     """Of every value of this function, as MLIR prints it."""
-    _members: _Members = field(default_factory=dict[tuple[int, int, int], list[Operation]])
+
+    @cached_property
+    def _members(self) -> Mapping[tuple[int, int, int], list[Operation]]:
+        """(parent, region, block) to the operations of that block."""
+        members: dict[tuple[int, int, int], list[Operation]] = {}
+        for op in self.operations:
+            members.setdefault((op.parent, op.region, op.block), []).append(op)
+        return members
 
     def get_operations(self, parent: int, region: int, block: int) -> list[Operation]:
         """Returns the operations of one block, in order; parent -1 is the function's own body."""
-        if not self._members:
-            for op in self.operations:
-                self._members.setdefault((op.parent, op.region, op.block), []).append(op)
         return self._members.get((parent, region, block), [])
 
 
@@ -134,7 +135,7 @@ class Function:
 class TtirModule:
     """All functions of a kernel's module, by name."""
 
-    functions: dict[str, Function]
+    functions: Mapping[str, Function]
     has_lines: bool
     """Whether the lines of the operations without regions are known."""
 

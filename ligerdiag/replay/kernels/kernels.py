@@ -10,6 +10,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -186,10 +187,14 @@ class KernelRunner:
     """Runs the kernels of custom calls.
 
     check_seconds, checks: races are looked for where one run is estimated to take at most so long, in so many launches of
-    each call.
+    each call. modules: files with the operations of modules of Triton IR that another Triton than ours reads, by the
+    sha256 of a module.
     """
 
-    def __init__(self, *, check_seconds: float = 0.5, checks: int = 2) -> None:
+    def __init__(
+        self, *, check_seconds: float = 0.5, checks: int = 2, modules: Mapping[str, Path] | None = None
+    ) -> None:
+        self._modules = modules or {}
         self._launches: dict[str, tuple[Launch, ...]] = {}
         self._seen: dict[str, _Seen] = {}
         self._check_seconds, self._checks = check_seconds, checks
@@ -243,7 +248,7 @@ class KernelRunner:
     def _find_launches(self, call: HloInstruction, buffers: int) -> tuple[Launch, ...]:
         key = compute_payload_key(call)
         if key not in self._launches:
-            self._launches[key] = read_launches(call, buffers)
+            self._launches[key] = read_launches(call, buffers, self._modules)
         return self._launches[key]
 
     def _note_unwritten(self, watch: Watch, seen: _Seen, buffers: Sequence[Array], before: Sequence[Array]) -> None:

@@ -6,22 +6,26 @@
    one counts, as long as all have the same results.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ligerdiag.codec import FieldError, parse_record
 from ligerdiag.effects.call import parse_configurations
 from ligerdiag.effects.payload import LaunchConfiguration, Parameter
 from ligerdiag.effects.ttir.module import TtirModule, parse_ttir
 from ligerdiag.errors import ArtifactError
-from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.interpreter import run_grid
 from ligerdiag.replay.triton_ir.outcome import GridOptions, GridOutcome
+from ligerdiag.untrusted_files import MAXIMUM_JSON_BYTES, read_untrusted
 
 _NUMBERS: dict[str, Any] = {
     "i1": np.bool_,
@@ -70,8 +74,21 @@ def compute_payload_key(call: HloInstruction) -> str:
     return sha256(call.proto.custom_call_target.encode() + b"\0" + call.proto.backend_config).hexdigest()
 
 
-def read_launches(call: HloInstruction, buffers: int) -> tuple[Launch, ...]:
-    """Returns one launch for each configuration. buffers: how many the call has. Raises NotCoveredError."""
+def list_modules(program: HloModule) -> tuple[bytes, ...]:
+    """Returns the Triton IR of all kernels that the program calls."""
+    found: dict[bytes, None] = {}
+    for _, call in program.iterate_custom_calls():
+        with suppress(ArtifactError):
+            configurations = parse_configurations(call.proto.custom_call_target, call.proto.backend_config)
+            found |= dict.fromkeys([one.mlir for one in configurations])
+    return tuple(found)
+
+
+def read_launches(call: HloInstruction, buffers: int, modules: Mapping[str, Path]) -> tuple[Launch, ...]:
+    """Returns one launch for each configuration. buffers: how many the call has. modules: see `KernelRunner`.
+
+    Raises NotCoveredError.
+    """
     target = call.proto.custom_call_target
     try:
         configurations = parse_configurations(target, call.proto.backend_config)
@@ -79,8 +96,8 @@ def read_launches(call: HloInstruction, buffers: int) -> tuple[Launch, ...]:
         raise NotCoveredError(f"`{call.name}`: {error}") from error
     if not configurations:
         raise NotCoveredError(f"a call of `{target}`, which carries no Triton IR")
-    modules: dict[bytes, TtirModule] = {}
-    return tuple([_read_launch(one, buffers, modules) for one in configurations])
+    known: dict[bytes, TtirModule] = {}
+    return tuple([_read_launch(one, buffers, modules, known) for one in configurations])
 
 
 def count_programs(call: HloInstruction) -> int:
@@ -92,14 +109,21 @@ def count_programs(call: HloInstruction) -> int:
     return max((prod(one.grid) for one in configurations), default=1)
 
 
-def _read_launch(configuration: LaunchConfiguration, buffers: int, modules: dict[bytes, TtirModule]) -> Launch:
+def _read_module(source: bytes, modules: Mapping[str, Path]) -> TtirModule:
+    path = modules.get(sha256(source).hexdigest())
+    return parse_ttir(source) if path is None else parse_record(TtirModule, read_untrusted(path, MAXIMUM_JSON_BYTES))
+
+
+def _read_launch(
+    configuration: LaunchConfiguration, buffers: int, modules: Mapping[str, Path], known: dict[bytes, TtirModule]
+) -> Launch:
     kernel = configuration.function
     try:
-        if configuration.mlir not in modules:
-            modules[configuration.mlir] = parse_ttir(configuration.mlir)
-    except ArtifactError as error:
+        if configuration.mlir not in known:
+            known[configuration.mlir] = _read_module(configuration.mlir, modules)
+    except (ArtifactError, FieldError) as error:
         raise NotCoveredError(f"kernel `{kernel}`: {error}") from error
-    module = modules[configuration.mlir]
+    module = known[configuration.mlir]
     function = module.functions.get(kernel)
     if function is None:
         raise NotCoveredError(f"kernel `{kernel}`: its module does not hold it")

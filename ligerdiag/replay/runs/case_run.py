@@ -8,6 +8,7 @@ computes on the CPU.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isnan
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -89,17 +90,17 @@ def compute_given(case: Case) -> Given:
     )
 
 
-def replay_case(artifact: Artifact, given: Given, *, rows: bool) -> Replay:
+def replay_case(artifact: Artifact, given: Given, *, rows: bool, modules: Mapping[str, Path] | None = None) -> Replay:
     """Replays the case's artifact. Limits of coverage are in the record and are not raised.
 
-    rows: count fresh and stale rows.
+    rows: count fresh and stale rows. modules: see `KernelRunner`.
     Raises LigerdiagError when the artifact cannot be read.
     """
     started = perf_counter()
     programs = load_programs(artifact)
     try:
         with np.errstate(all="ignore"):
-            replay = _replay(programs, artifact, given.arguments, KernelRunner(), rows)
+            replay = _replay(programs, artifact, given.arguments, KernelRunner(modules=modules), rows)
     except NotCoveredError as error:
         return Replay(state=ReplayState.NOT_COVERED, reason=str(error), seconds=perf_counter() - started)
     record, intended = replay

@@ -8,7 +8,8 @@ Python's own JSON is read and written here, which knows `NaN` and `Infinity`; a 
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from ligerdiag.codec import Json, decode_record, encode_record, read_record
 from ligerdiag.model.findings import Replay, ReplayState
@@ -94,6 +95,8 @@ class ReplayRequest:
     """Its directory."""
     rows: bool
     """Whether fresh and stale rows are counted."""
+    modules: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    """See `KernelRunner`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,10 +14,11 @@ Replay's counter: the numbers of these artifacts, from the cache or from replay 
 4. A worker that dies or takes too long costs its case alone.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import cache as remember
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from ligerdiag.artifacts.cache import REPLAYS, Cache
 from ligerdiag.artifacts.store import get_program
 from ligerdiag.codec import FieldError, read_float, read_int, read_object
 from ligerdiag.compile.service import compute_sources_sha256
+from ligerdiag.effects.isolated import read_modules_elsewhere
 from ligerdiag.errors import LigerdiagError, describe_error
 from ligerdiag.model.findings import Replay, ReplayState
 from ligerdiag.model.jobs import CaseSpec
@@ -156,6 +158,8 @@ LONGEST = 20.0
 SLACK = 4 << 30
 """Bytes that a worker may take above twice the estimate of its largest case."""
 
+type FindReaders = Callable[[str], Pool | None]
+"""From a toolchain's name to workers that read kernels with its Triton; None where that is our own."""
 type ReplayKey = tuple[str, str]
 """The part of an artifact's key that is its program's, and what is drawn."""
 
@@ -198,6 +202,7 @@ def replay_artifacts(
     toolchain: Toolchain,
     on_event: OnProgress,
     templates: Templates | None = None,
+    find_readers: FindReaders | None = None,
 ) -> Iterator[tuple[ReplayTask, Replay]]:
     """Yields the replay of each task as it comes; what is in the cache comes first. Nothing of one case is raised.
 
@@ -210,7 +215,9 @@ def replay_artifacts(
     results = Results(cache, toolchain)
     done = 0
     firsts = [members[0] for members in groups.values()]
-    for step in _replay_each(firsts, options, cache, results, toolchain=toolchain, templates=templates):
+    for step in _replay_each(
+        firsts, options, cache, results, toolchain=toolchain, templates=templates, find_readers=find_readers
+    ):
         if isinstance(step, ReplayTask):
             on_event(_make_event("started", step, done, len(tasks)))
             continue
@@ -229,6 +236,7 @@ def _replay_each(
     *,
     toolchain: Toolchain,
     templates: Templates | None,
+    find_readers: FindReaders | None,
 ) -> Iterator[ReplayTask | tuple[ReplayTask, Replay]]:
     """Yields each task when its replay starts, and with its replay when that ends."""
     cores = options.jobs or count_cores()
@@ -258,7 +266,9 @@ def _replay_each(
             templates=templates,
             template=COMPILE_WORKER,
         ) as pool:
-            yield from _run(plans, pool, options, results)
+            yield from _run(
+                plans, pool, options, results, partial(_read_modules, cache=cache, find_readers=find_readers)
+            )
 
 
 def explain_refusal(artifact: Artifact, options: ReplayOptions, *, cache: Cache, toolchain: Toolchain) -> str:
@@ -274,8 +284,26 @@ def compute_environment(threads: int) -> dict[str, str]:
     return {"JAX_PLATFORMS": "cpu", **numbers}
 
 
+def _read_modules(artifact: Artifact, *, cache: Cache, find_readers: FindReaders | None) -> Mapping[str, Path]:
+    """Returns files with the operations of the artifact's kernels, by the sha256 of a module; none where our own Triton
+    reads them."""
+    readers = find_readers and find_readers(artifact.provenance.toolchain)
+    if readers is None:
+        return {}
+    from ligerdiag.hlo.parse import load_hlo
+    from ligerdiag.replay.kernels.launch import list_modules
+
+    paths = [path for path in (artifact.as_written, artifact.optimized) if path.stat().st_size]
+    sources = [source for path in paths for source in list_modules(load_hlo(path)[0])]
+    return read_modules_elsewhere(sources, cache.root / "effects", readers)
+
+
 def _run(
-    plans: Sequence[tuple[ReplayTask, _Plan]], pool: Pool, options: ReplayOptions, results: Results
+    plans: Sequence[tuple[ReplayTask, _Plan]],
+    pool: Pool,
+    options: ReplayOptions,
+    results: Results,
+    read_modules: Callable[[Artifact], Mapping[str, Path]],
 ) -> Iterator[ReplayTask | tuple[ReplayTask, Replay]]:
     jobs = [
         make_replay_job(
@@ -284,6 +312,7 @@ def _run(
                 case_id=task.case.id,
                 artifact=str(task.artifact.directory),
                 rows=options.rows,
+                modules=read_modules(task.artifact),
             ),
             max(options.timeout, LONGEST * plan.seconds) if options.bounds.full else options.timeout,
         )

@@ -42,7 +42,7 @@ def prepare() -> Answerer:
         case = loader.find_case(request.source, request.case_id)
         artifact = load_artifact(Path(request.artifact))
         try:
-            replay = replay_case(artifact, find_given(case, request.source), rows=request.rows)
+            replay = replay_case(artifact, find_given(case, request.source), rows=request.rows, modules=request.modules)
         except NotCoveredError as error:
             replay = Replay(state=ReplayState.NOT_COVERED, reason=str(error))
         except (LigerdiagError, MemoryError):

@@ -1,4 +1,4 @@
-"""Constants: `arith.constant`, `ub.poison`, `tt.make_range`, and numbers of the grid."""
+"""Constants: `arith.constant`, `ub.poison` and `llvm.mlir.undef`, `tt.make_range`, and numbers of the grid."""
 
 import re
 from collections.abc import Callable
@@ -85,6 +85,7 @@ def make_range(op: Operation, function: Function) -> Array:
 
 CONSTANTS: dict[str, Callable[[Operation, Function], Array]] = {
     "arith.constant": make_constant,
+    "llvm.mlir.undef": make_poison,  # until Triton 3.1 or so
     "ub.poison": make_poison,
     "tt.make_range": make_range,
 }
