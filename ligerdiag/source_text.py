@@ -4,8 +4,6 @@ The folders that hold the user's sources: a report reads no other file.
 
 Files and folders count by their real paths: a link does not lead out of the folders that the user named.
 
-The text of a line of the user's program: the only place where a report reads sources.
-
 The path comes from an artifact, which is not trusted: a dump may name `/etc/passwd`, or a link to it. So a file is read
 only
 

@@ -17,7 +17,7 @@ from ligerdiag.inspection.artifact import inspect_artifact
 from ligerdiag.inspection.compilation import inspect_compilation
 from ligerdiag.inspection.coverage import Compilation
 from ligerdiag.model.findings import Verdict
-from ligerdiag.model.judged import Inspection
+from ligerdiag.model.report import Inspection
 
 
 class Change(StrEnum):

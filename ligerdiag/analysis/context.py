@@ -7,8 +7,15 @@ from typing import Any
 
 from ligerdiag.analysis.correspondence.belief import Belief
 from ligerdiag.analysis.correspondence.provenance import Retagged
-from ligerdiag.analysis.correspondence.vanished import TracedKernel, VanishedCall, find_vanished
-from ligerdiag.analysis.correspondence.write_correspondence import Matching, adopt_foreign, find_same, match_writes
+from ligerdiag.analysis.correspondence.write_correspondence import (
+    Matching,
+    TracedKernel,
+    VanishedCall,
+    adopt_foreign,
+    find_same,
+    find_vanished,
+    match_writes,
+)
 from ligerdiag.analysis.evaluation.carriers import Carriers, compute_carried, compute_carriers
 from ligerdiag.analysis.evaluation.fusions import FusionSummaries
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace

@@ -4,7 +4,7 @@ from ligerdiag.api.catalogue import create_toolchain, diagnose_toolchain, list_c
 from ligerdiag.api.checking import check, describe_refusal, list_recordable, render_record
 from ligerdiag.api.comparing import DiffOptions, bisect, diff
 from ligerdiag.api.inspecting import inspect
-from ligerdiag.api.options import CheckOptions, InspectOptions
+from ligerdiag.api.judging import CheckOptions, InspectOptions
 from ligerdiag.bisect.search.trial import BisectOptions
 from ligerdiag.judgement.baseline import load_baseline
 from ligerdiag.judgement.conclusion import conclude

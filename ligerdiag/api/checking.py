@@ -5,15 +5,17 @@ from pathlib import Path
 from time import perf_counter
 
 from ligerdiag.api.judging import (
+    CheckOptions,
     Run,
     expect_of,
+    ignore_progress,
     judge_result,
+    list_declared,
     make_replay_options,
     name_source,
     refuse_source,
     run_on_devices,
 )
-from ligerdiag.api.options import CheckOptions, ignore_progress, list_declared
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.cases.function_file import list_own_folders, read_function_file
 from ligerdiag.compile.cases.selectors import find_root
@@ -29,8 +31,7 @@ from ligerdiag.judgement.expectation import parse_expectation, parse_expected_ru
 from ligerdiag.judgement.suppression_entry import SeenScope, compute_scope
 from ligerdiag.judgement.suppressions import Suppressions
 from ligerdiag.model.jobs import CaseSpec, Source
-from ligerdiag.model.judged import Identity, Inspection
-from ligerdiag.model.report import CaseReport, CheckReport, OnProgress, Status
+from ligerdiag.model.report import CaseReport, CheckReport, Identity, Inspection, OnProgress, Status
 from ligerdiag.model.schedule_view import ScheduleFacts
 from ligerdiag.render.json import compute_version
 from ligerdiag.replay.service.service import ReplayTask, replay_artifacts

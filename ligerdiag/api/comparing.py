@@ -8,7 +8,7 @@ from typing import assert_never
 
 from ligerdiag.api.checking import check
 from ligerdiag.api.inspecting import inspect
-from ligerdiag.api.options import CheckOptions, InspectOptions, ignore_progress
+from ligerdiag.api.judging import CheckOptions, InspectOptions, ignore_progress
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.bisect.search.laboratory import Laboratory
 from ligerdiag.bisect.search.trial import BisectOptions

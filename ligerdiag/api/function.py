@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast, overload
 
 from ligerdiag.api.checking import check as check_cases
-from ligerdiag.api.options import CheckOptions, split_targets
+from ligerdiag.api.judging import CheckOptions, split_targets
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.cases.function_file import ProcessState, list_own_folders, write_function_file
 from ligerdiag.compile.cases.function_pickler import (

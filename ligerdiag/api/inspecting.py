@@ -8,7 +8,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Protocol
 
-from ligerdiag.api.options import InspectOptions, ignore_progress, list_declared
+from ligerdiag.api.judging import InspectOptions, ignore_progress, list_declared
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.dumps.find import Dump, ModuleFiles, find_modules
 from ligerdiag.ending import Ending, work_until_ended
@@ -17,8 +17,7 @@ from ligerdiag.inspection.module import UNKNOWN_TARGET, InspectionRequest, Modul
 from ligerdiag.judgement.conclusion import conclude
 from ligerdiag.judgement.suppression_entry import SeenScope
 from ligerdiag.judgement.suppressions import Suppressions
-from ligerdiag.model.judged import Identity, Judged, Refusal, leave_undone
-from ligerdiag.model.report import CheckReport, Noun, OnProgress, Progress
+from ligerdiag.model.report import CheckReport, Identity, Judged, Noun, OnProgress, Progress, Refusal, leave_undone
 from ligerdiag.sandbox.inspector import SandboxedInspector
 from ligerdiag.source_text import is_below, list_foreign_folders, resolve_roots
 from ligerdiag.text import count_of

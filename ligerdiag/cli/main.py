@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ligerdiag.cli import bisect, check, diff, init, inspect, toolchains
+from ligerdiag.cli import bisect, check, diff, init, inspect
 from ligerdiag.cli.catalogue import (
     EXPLAIN_EPILOG,
     EXPLAIN_HELP,
@@ -17,9 +17,12 @@ from ligerdiag.cli.catalogue import (
     LIST_HELP,
     TARGETS_EPILOG,
     TARGETS_HELP,
+    TOOLCHAINS_EPILOG,
+    TOOLCHAINS_HELP,
     explain,
     list_cases,
     targets,
+    toolchains,
 )
 from ligerdiag.cli.exit_codes import ExitCode
 from ligerdiag.cli.inspect import REPORT_EPILOG, REPORT_HELP, report
@@ -68,8 +71,11 @@ app.command("list", short_help="which cases are there?", help=LIST_HELP, epilog=
 app.command("explain", short_help="what does a rule mean?", help=EXPLAIN_HELP, epilog=EXPLAIN_EPILOG)(explain)
 app.command("targets", short_help="for which GPUs can be compiled?", help=TARGETS_HELP, epilog=TARGETS_EPILOG)(targets)
 app.command(
-    "toolchains", short_help="which versions of JAX and Triton?", help=toolchains.HELP, epilog=toolchains.EPILOG
-)(toolchains.toolchains)
+    "toolchains",
+    short_help="which versions of JAX and Triton?",
+    help=TOOLCHAINS_HELP,
+    epilog=TOOLCHAINS_EPILOG,
+)(toolchains)
 
 
 def _print_version(asked: bool) -> None:

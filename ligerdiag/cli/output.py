@@ -14,7 +14,7 @@ from ligerdiag.judgement.bisection import Bisection
 from ligerdiag.model.report import CheckReport
 
 if TYPE_CHECKING:
-    from ligerdiag.api.options import CheckOptions
+    from ligerdiag.api.judging import CheckOptions
 if TYPE_CHECKING:
     from ligerdiag.judgement.difference import DifferenceReport
 
@@ -87,7 +87,7 @@ def write_bisections(
     bisections: Sequence[Bisection], *, form: AnswerFormat, output: Path | None, verbose: bool, code: ExitCode
 ) -> None:
     """Writes the answers to standard output; with a file, writes them there and the table to standard output."""
-    from ligerdiag.render.json_answers import render_bisections_json
+    from ligerdiag.render.json import render_bisections_json
     from ligerdiag.render.terminal.terminal import render_bisections
 
     def render_text(width: int | None, colour: bool) -> str:
@@ -100,7 +100,7 @@ def write_differences(
     report: "DifferenceReport", *, form: AnswerFormat, output: Path | None, verbose: bool, code: ExitCode
 ) -> None:
     """Writes the same of a comparison."""
-    from ligerdiag.render.json_answers import render_differences_json
+    from ligerdiag.render.json import render_differences_json
     from ligerdiag.render.terminal.terminal import render_difference_report
 
     def render_text(width: int | None, colour: bool) -> str:

@@ -218,7 +218,7 @@ def _render(report: CheckReport, form: Format, *, verbose: bool, code: ExitCode,
                 report, repository=find_repository(), fails=lambda case: fails_run(case, fail_on), strict=strict
             )
         case Format.GITHUB:
-            from ligerdiag.render.github import render_github
+            from ligerdiag.render.markdown import render_github
 
             return render_github(report, repository=find_repository())
         case Format.MARKDOWN:

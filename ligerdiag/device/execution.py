@@ -1,6 +1,15 @@
-"""Worker side: compiles a case for the GPUs of this machine, runs it on them, and times it.
+"""Worker side: `python -m ligerdiag.device.execution` compiles one case after another for the GPUs of this machine, runs
+it on them, and times it.
 
-Worker side: how long one execution takes on the devices.
+Runs:
+
+1. The artifact is made as for a described target, tags and all; only that XLA asks the devices, and autotunes on them.
+2. Arguments are drawn on the CPU, the same as for a replay, and put on the devices anew for each run: a kernel may
+   overwrite what it gets.
+3. Each draw is run several times; the first result is kept for the comparison, the others have to equal it.
+4. After that it is timed, with the arguments of the last draw.
+
+Times:
 
 1. The executable has run before, so nothing is loaded or allocated for the first time while the clock runs.
 2. The arguments lie on the devices. What a kernel overwrites in them stays so: that changes numbers, not times. Where the
@@ -8,14 +17,6 @@ Worker side: how long one execution takes on the devices.
 3. The clock runs from the call to the moment when every output is ready, so the time has the host's part in it: some tens
    of microseconds, which is most of it where the program is small.
 4. There are `MOST_RUNS` timed executions, fewer when they and their copies take more than `BUDGET` together, at least one.
-
-Worker side: compiles a case for the GPUs of this machine and runs it on them.
-
-1. The artifact is made as for a described target, tags and all; only that XLA asks the devices, and autotunes on them.
-2. Arguments are drawn on the CPU, the same as for a replay, and put on the devices anew for each run: a kernel may
-   overwrite what it gets.
-3. Each draw is run several times; the first result is kept for the comparison, the others have to equal it.
-4. After that it is timed, with the arguments of the last draw: see `timing`.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -31,15 +32,17 @@ import numpy as np
 from jax.sharding import Mesh
 
 from ligerdiag.artifacts.store import hold_key, keep_artifact
+from ligerdiag.codec import Json
 from ligerdiag.compile.cases.arguments import build_argument_specs, compute_donated, draw_arguments
 from ligerdiag.compile.cases.loader import CaseLoader
 from ligerdiag.compile.lowering.compile_job import compute_key, make_artifact
 from ligerdiag.compile.lowering.lowering import lower_case
-from ligerdiag.device.job import DeviceAnswer, DeviceRequest, write_results
+from ligerdiag.device.job import DeviceAnswer, DeviceRequest, parse_device_request, render_answer, write_results
 from ligerdiag.errors import CompileError, InputError
 from ligerdiag.model.case import Case
 from ligerdiag.replay.runs.attribution import compute_error
 from ligerdiag.replay.runs.case_run import compute_reference
+from ligerdiag.workers.loop import Answerer, serve
 
 MOST_RUNS = 20
 BUDGET = 1.0
@@ -166,3 +169,22 @@ def _note_differences(unsteady: dict[str, float], first: Mapping[str, Any], agai
         if array.tobytes() != first[name].tobytes():
             error = compute_error(array, first[name])
             unsteady[name] = max(unsteady[name], inf if isnan(error) else error, LEAST_DIFFERENCE)
+
+
+def prepare() -> Answerer:
+    """Imports jax and triton, before any file of the user's: see case_loader."""
+    from ligerdiag.compile.cases.loader import CaseLoader
+    from ligerdiag.compile.lowering.lowering import configure_locations
+    from ligerdiag.device.execution import run_case
+
+    configure_locations(str(Path(__file__).parents[1]))
+    loader = CaseLoader(once=True)
+
+    def answer(job: Json, log: Path) -> str:
+        return render_answer(run_case(parse_device_request(job), loader, log))
+
+    return answer
+
+
+if __name__ == "__main__":
+    serve(prepare)

@@ -32,7 +32,7 @@ from ligerdiag.toolchains.catalogue import DEFAULT
 from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
 from ligerdiag.workers.pool import Pool, count_cores
 
-DEVICE_WORKER = "ligerdiag.device.worker"
+DEVICE_WORKER = "ligerdiag.device.execution"
 COMPARISON_WORKER = "ligerdiag.device.comparison_worker"
 DEVICE_ENVIRONMENT = {"JAX_PLATFORMS": "cuda,cpu", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 _DEVICES = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg")

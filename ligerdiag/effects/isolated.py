@@ -1,8 +1,6 @@
 """Computes the effects of many custom calls in worker processes, asks once for each distinct call, and keeps answers
 on disk.
 
-Effects of many custom calls, computed in worker processes and kept on disk.
-
 The kernels' IR comes from anywhere and Triton's parser is C++: it may crash, hang or eat memory. Each payload is a job
 of its own; a worker's death or timeout costs only that one answer, which is UNKNOWN then (and not kept). The workers
 run `EFFECTS_WORKER`: they import neither the caller's `__main__` nor anything from the current folder.

@@ -1,7 +1,5 @@
 """Reads the kernels inside a Triton custom call: jax-triton's of both generations, and Pallas's.
 
-The kernels inside a Triton custom call: jax-triton's of both generations, and Pallas's.
-
 | target | backend config |
 |---|---|
 | `triton_kernel_call` (jax-triton before 0.4) | `zlib.compress(TritonAnyKernelCall)` |

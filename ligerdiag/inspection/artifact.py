@@ -14,7 +14,7 @@ from ligerdiag.hlo.parse import load_hlo, pause_collector
 from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence, parse_command_order, parse_thunks
 from ligerdiag.inspection.compilation import InspectionWords, inspect_compilation
 from ligerdiag.inspection.coverage import Compilation
-from ligerdiag.model.judged import Inspection
+from ligerdiag.model.report import Inspection
 from ligerdiag.toolchains.toolchain import Toolchain
 from ligerdiag.untrusted_files import MAXIMUM_TEXT_BYTES, read_untrusted
 from ligerdiag.workers.pool import COMPILE_WORKER, Pool

@@ -10,7 +10,7 @@ from typing import Required, TypedDict, Unpack
 from ligerdiag.analysis.context import Context, compute_context, compute_context_without_program
 from ligerdiag.analysis.correspondence.belief import compute_belief
 from ligerdiag.analysis.correspondence.provenance import compute_tags
-from ligerdiag.analysis.correspondence.vanished import TracedKernel, find_hidden_accesses, find_sites
+from ligerdiag.analysis.correspondence.write_correspondence import TracedKernel, find_hidden_accesses, find_sites
 from ligerdiag.analysis.explain.neighbours import compute_neighbourhoods
 from ligerdiag.analysis.explain.schedule_view import compute_schedule_view
 from ligerdiag.analysis.writes import EffectsOf, find_hidden_operands
@@ -28,7 +28,7 @@ from ligerdiag.hlo.parse import pause_collector, require_same_operands
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.hlo.thunks import CommandOrder
 from ligerdiag.inspection.coverage import Compilation, are_tags_used, compute_coverage
-from ligerdiag.model.judged import Inspection, WrittenOperand
+from ligerdiag.model.report import Inspection, WrittenOperand
 from ligerdiag.rules.registry import check_all
 from ligerdiag.workers.pool import Pool
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ligerdiag.analysis.verdict.comparison import join_outputs, join_read
 from ligerdiag.model.findings import Finding, Verdict
-from ligerdiag.model.judged import Inspection
+from ligerdiag.model.report import Inspection
 from ligerdiag.model.schedule_view import AccessKind, BufferAccess, OutputView, ScheduleView
 
 UNKNOWN_ORDER = (

@@ -19,7 +19,7 @@ from ligerdiag.inspection.artifact import inspect_artifact
 from ligerdiag.inspection.compilation import InspectionWords, inspect_compilation
 from ligerdiag.inspection.coverage import Compilation
 from ligerdiag.inspection.joining import join_inspections
-from ligerdiag.model.judged import Identity, Inspection, Judged, refuse, refuse_for_bug
+from ligerdiag.model.report import Identity, Inspection, Judged, refuse, refuse_for_bug
 
 UNKNOWN_TARGET = "unknown target"
 """The target's name if neither names nor provenance say what a module was compiled for."""

@@ -11,8 +11,7 @@ from ligerdiag.judgement.agreement import compute_disagreements
 from ligerdiag.judgement.expectation import compute_allowed_outputs, compute_status
 from ligerdiag.judgement.suppressions import Suppressions
 from ligerdiag.model.findings import DeviceRun, Finding, Replay, ReplayState, Verdict
-from ligerdiag.model.judged import Inspection, Judged, Refusal
-from ligerdiag.model.report import CaseReport, Status
+from ligerdiag.model.report import CaseReport, Inspection, Judged, Refusal, Status
 from ligerdiag.model.schedule_view import ScheduleFacts
 from ligerdiag.rules.registry import check_measured, find_unsettled
 from ligerdiag.rules.rule import Measured

@@ -2,8 +2,6 @@
 
 Every filter that is given must hold. In the globs only `*` and `?` are special: ids are full of brackets.
 
-Of what a run saw everything: only there can a suppression be called unused.
-
 1. A run without selectors counts as all cases of the project; one with a file, folder or name in a module has all cases of
    that. An id or glob chooses some.
 2. A run that leaves out a target which the project is checked for by default saw nothing in full, and neither did one that

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from ligerdiag.pytest_plugin.fixture import Schedule
+    from ligerdiag.pytest_plugin.settings import Schedule
 
 
 LOGGER = "jax._src.xla_bridge"
@@ -97,7 +97,6 @@ def pytest_generate_tests(metafunc: Any) -> None:
 @pytest.fixture
 def schedule(request: pytest.FixtureRequest) -> "Schedule":
     """Checks the schedule of a function: `schedule.check(train_step, params, batch)` fails the test unless it is right."""
-    from ligerdiag.pytest_plugin.fixture import Schedule
-    from ligerdiag.pytest_plugin.settings import get_settings, read_marked
+    from ligerdiag.pytest_plugin.settings import Schedule, get_settings, read_marked
 
     return Schedule(get_settings(request.config), read_marked(request.node))

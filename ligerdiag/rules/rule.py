@@ -1,4 +1,5 @@
-"""A rule: its id, its page, its examples and its check, and the numbers that a rule may look at.
+"""A rule: its id, its page, its examples and its check, the numbers that it may look at, and the findings that several rules
+make alike.
 
 Examples are whole case files, each a test and a piece of documentation. They share one kernel: it returns each row's sum and
 doubles the row in place.
@@ -9,8 +10,18 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.model.findings import DeviceRun, Finding, Replay, ReplayState, Severity, Verdict
+from ligerdiag.analysis.verdict.blame import ReadFinding
+from ligerdiag.analysis.writes import HiddenWrite
+from ligerdiag.model.findings import DeviceRun, Finding, ReadPlace, Replay, ReplayState, Severity, Verdict
 from ligerdiag.model.schedule_view import ScheduleFacts
+from ligerdiag.rules.wording import (
+    describe_remedy,
+    describe_write,
+    locate_call,
+    locate_read,
+    name_instructions,
+    render_at,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,3 +194,62 @@ def step(x, w):
 CASE = Case(name="declared", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16, 32))))
 """,
 )
+
+
+def report_write(
+    context: Context,
+    rule: Rule,
+    write: HiddenWrite,
+    message: str,
+    *,
+    remedy: str = "",
+    outputs: tuple[str, ...] = (),
+    instructions: tuple[str, ...] = (),
+    evidence: tuple[tuple[str, str], ...] = (),
+    reader: ReadPlace | None = None,
+) -> Finding:
+    """Returns a finding about a hidden write, at the line of its call.
+
+    remedy: by default, to declare the write. evidence: by default, what the call overwrites, and when.
+    """
+    call = locate_call(context, write)
+    return Finding(
+        rule=rule.id,
+        severity=rule.severity,
+        message=message,
+        outputs=outputs,
+        source=call.line,
+        kernel=write.kernel,
+        operand=write.operand,
+        instructions=instructions,
+        evidence=evidence or (describe_write(context, write),),
+        help=remedy or describe_remedy(context, write),
+        call=call,
+        reader=reader,
+    )
+
+
+def report_read(
+    context: Context,
+    rule: Rule,
+    read: ReadFinding,
+    message: str,
+    sentence: str,
+    *,
+    remedy: str = "",
+    outputs: tuple[str, ...] | None = None,
+) -> Finding:
+    """Returns a finding about a wrong or lucky read. sentence: how it reads, without the place. outputs: all by default."""
+    place = locate_read(context, read)
+    sentence += render_at(place.line, in_backward=place.in_backward)
+    return report_write(
+        context,
+        rule,
+        read.write,
+        message,
+        remedy=remedy,
+        outputs=read.outputs if outputs is None else outputs,
+        instructions=name_instructions(context, read),
+        evidence=(describe_write(context, read.write), ("read", sentence)),
+        reader=place,
+    )

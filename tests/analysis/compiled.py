@@ -17,7 +17,7 @@ from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.inspection.artifact import inspect_artifact
 from ligerdiag.model.findings import Verdict
-from ligerdiag.model.judged import Inspection
+from ligerdiag.model.report import Inspection
 from ligerdiag.toolchains.catalogue import load_target
 from ligerdiag.workers.pool import Pool
 

@@ -1,6 +1,6 @@
 """Where originals start, which operation is blamed, and what a merged instruction stands for."""
 
-from ligerdiag.analysis.correspondence.vanished import compute_tag_coverage
+from ligerdiag.analysis.correspondence.write_correspondence import compute_tag_coverage
 from ligerdiag.analysis.evaluation.carriers import Carriers, compute_carriers
 from ligerdiag.analysis.evaluations import is_named_after
 from ligerdiag.analysis.writes import find_hidden_writes

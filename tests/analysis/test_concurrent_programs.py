@@ -10,7 +10,7 @@ from ligerdiag.compile.service import compile_cases, discover_cases
 from ligerdiag.hlo.thunks import ASYNC_START, COMMAND_BUFFER, parse_thunks
 from ligerdiag.inspection.artifact import inspect_artifact
 from ligerdiag.model.jobs import Variation
-from ligerdiag.model.judged import Inspection
+from ligerdiag.model.report import Inspection
 from ligerdiag.toolchains.catalogue import load_target
 from ligerdiag.workers.pool import Pool
 from tests.analysis.compiled import PROGRAMS, Compiler, Program

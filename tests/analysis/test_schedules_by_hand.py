@@ -6,7 +6,7 @@ import pytest
 
 from ligerdiag.analysis.context import compute_context
 from ligerdiag.analysis.correspondence.provenance import Retagged
-from ligerdiag.analysis.correspondence.vanished import DroppedBy, TracedKernel
+from ligerdiag.analysis.correspondence.write_correspondence import DroppedBy, TracedKernel
 from ligerdiag.analysis.evaluation.carriers import compute_carriers
 from ligerdiag.effects.access import Access
 from ligerdiag.hlo.parse import parse_hlo

@@ -10,8 +10,7 @@ from ligerdiag.ending import Ending
 from ligerdiag.errors import CompileError
 from ligerdiag.model.findings import DeviceRun, Replay, ReplayState, Verdict
 from ligerdiag.model.jobs import CaseSpec, Source
-from ligerdiag.model.judged import Identity, refuse
-from ligerdiag.model.report import Progress, Status
+from ligerdiag.model.report import Identity, Progress, Status, refuse
 from tests.report.samples import make_judged
 
 SOURCE = Source(file="/mine.py", root="/")

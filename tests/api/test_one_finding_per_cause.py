@@ -16,11 +16,10 @@ from ligerdiag import api
 from ligerdiag.judgement.causes import list_calls, list_causes, list_reads
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CheckReport
-from ligerdiag.render.github import render_github
 from ligerdiag.render.html.subject import compute_articles
 from ligerdiag.render.json import render_json
 from ligerdiag.render.junit import render_junit
-from ligerdiag.render.markdown import render_markdown
+from ligerdiag.render.markdown import render_github, render_markdown
 from ligerdiag.render.places import Repository
 from ligerdiag.render.sarif import render_sarif
 from ligerdiag.render.terminal.terminal import render_terminal

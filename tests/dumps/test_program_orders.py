@@ -5,8 +5,7 @@ from ligerdiag.hlo.parse import parse_module
 from ligerdiag.hlo.xla_pb2 import HloModuleProto
 from ligerdiag.inspection.joining import UNKNOWN_ORDER, join_inspections
 from ligerdiag.model.findings import Finding, Severity, Verdict
-from ligerdiag.model.judged import Inspection
-from ligerdiag.model.report import Coverage
+from ligerdiag.model.report import Coverage, Inspection
 
 NAMES = ("p", "kernel.2", "free", "before", "kernel.1", "after", "root")
 OPERANDS = {"kernel.1": ["before"], "kernel.2": ["p"], "before": ["p"], "free": ["p"], "after": ["kernel.1"]}

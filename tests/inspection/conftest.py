@@ -12,7 +12,7 @@ from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.inspection.compilation import inspect_compilation
 from ligerdiag.inspection.coverage import Compilation
-from ligerdiag.model.judged import Inspection
+from ligerdiag.model.report import Inspection
 from ligerdiag.toolchains.catalogue import load_target
 from ligerdiag.workers.pool import Pool
 from tests.analysis.compiled import PROGRAMS, Compiler, compiler

@@ -2,14 +2,14 @@
 
 import pytest
 
-import ligerdiag.pytest_plugin.fixture  # noqa: F401 - pytester forgets what a run imports, and NumPy imports once
+import ligerdiag.pytest_plugin.settings  # noqa: F401 - pytester forgets what a run imports, and NumPy imports once
 
 FAKE = """
     import pytest
     from dataclasses import replace
     from ligerdiag.model.findings import Verdict
     from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Status
-    import ligerdiag.pytest_plugin.fixture as plugin
+    import ligerdiag.pytest_plugin.settings as plugin
 
     asked = []
 
@@ -112,7 +112,7 @@ def test_on_several_targets_a_schedule_has_to_be_right_on_each(run) -> None:
     text = """
         import dataclasses
         import pytest
-        import ligerdiag.pytest_plugin.fixture as plugin
+        import ligerdiag.pytest_plugin.settings as plugin
         from conftest import asked
         from ligerdiag.model.findings import Verdict
         from ligerdiag.model.report import Status

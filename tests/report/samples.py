@@ -15,8 +15,7 @@ from ligerdiag.model.findings import (
     SourceLine,
     Verdict,
 )
-from ligerdiag.model.judged import Identity, Inspection, Judged
-from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Status
+from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Identity, Inspection, Judged, Status
 
 OUTPUTS: Mapping[str, Verdict] = {
     "loss": Verdict.FRESH,

@@ -12,8 +12,7 @@ from ligerdiag.judgement.expectation import compute_allowed_outputs, compute_sta
 from ligerdiag.judgement.suppression_entry import ConfigEntry
 from ligerdiag.judgement.suppressions import Suppressions
 from ligerdiag.model.findings import Attribution, Finding, Severity, Suppression, SuppressionKind, Verdict
-from ligerdiag.model.judged import Identity, refuse
-from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Status, UnusedSuppression
+from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Identity, Status, UnusedSuppression, refuse
 from ligerdiag.render.json import render_json
 from ligerdiag.render.terminal.terminal import render_terminal
 from ligerdiag.rules.registry import RULES, get_rule

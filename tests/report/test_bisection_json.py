@@ -6,8 +6,7 @@ import jsonschema
 import pytest
 
 from ligerdiag.judgement.bisection import Bisection
-from ligerdiag.render.json import load_schema
-from ligerdiag.render.json_answers import render_bisections_json
+from ligerdiag.render.json import load_schema, render_bisections_json
 from tests.report.bisection_samples import make_bisection
 
 

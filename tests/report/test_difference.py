@@ -12,8 +12,7 @@ from ligerdiag.judgement.difference import Difference, DifferenceReport, compute
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Coverage, Status
 from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, ReadTime
-from ligerdiag.render.json import load_schema
-from ligerdiag.render.json_answers import render_differences_json
+from ligerdiag.render.json import load_schema, render_differences_json
 from ligerdiag.render.terminal.terminal import render_difference_report
 from tests.analysis.neighbourhoods_by_hand import make_neighbourhood, make_reader
 from tests.report.samples import make_case

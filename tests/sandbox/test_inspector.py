@@ -12,7 +12,7 @@ import pytest
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.dumps.find import ModuleFiles
 from ligerdiag.inspection.module import InspectionRequest, ModuleOutcome
-from ligerdiag.model.judged import Refusal
+from ligerdiag.model.report import Refusal
 from ligerdiag.sandbox import inspector as inspector_module
 from ligerdiag.sandbox.inspector import SandboxedInspector
 from tests.sandbox.hostile import ROOT

@@ -9,8 +9,7 @@ from ligerdiag.codec import FieldError, decode_record, encode_record, parse_reco
 from ligerdiag.errors import CompileError
 from ligerdiag.inspection.module import ModuleOutcome
 from ligerdiag.model.findings import SourceLine, Verdict
-from ligerdiag.model.judged import Identity, Judged, refuse
-from ligerdiag.model.report import CaseReport, Status
+from ligerdiag.model.report import CaseReport, Identity, Judged, Status, refuse
 from ligerdiag.model.schedule_view import Fate, Neighbourhood
 from ligerdiag.sandbox.messages import Question, render_message
 from tests.report.html.view_samples import make_view

@@ -12,8 +12,7 @@ from ligerdiag.errors import InputError
 from ligerdiag.inspection.artifact import inspect_artifact
 from ligerdiag.judgement.baseline import load_baseline
 from ligerdiag.model.findings import Finding
-from ligerdiag.model.judged import Identity, Judged
-from ligerdiag.model.report import CaseReport, CheckReport
+from ligerdiag.model.report import CaseReport, CheckReport, Identity, Judged
 from ligerdiag.render.json import render_json
 from ligerdiag.render.terminal.terminal import render_terminal
 from ligerdiag.rules.schedules.ld015_schedule_drift import RULE as DRIFT

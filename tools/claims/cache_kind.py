@@ -19,7 +19,7 @@ from ligerdiag.codec import Json
 from ligerdiag.effects.job import EFFECTS_WORKER
 from ligerdiag.errors import InputError
 from ligerdiag.inspection.artifact import inspect_artifact
-from ligerdiag.model.judged import Identity, Judged
+from ligerdiag.model.report import Identity, Judged
 from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.workers.pool import Pool
 from tools.claims.json_damage import damage, damage_text

@@ -10,7 +10,7 @@ from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.inspection.compilation import inspect_compilation
 from ligerdiag.inspection.coverage import Compilation
 from ligerdiag.model.findings import Verdict
-from ligerdiag.model.judged import Inspection
+from ligerdiag.model.report import Inspection
 from ligerdiag.workers.pool import Pool
 from tools.claims.mutation import Claim
 from tools.claims.pairs import Pair

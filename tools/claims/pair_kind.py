@@ -5,8 +5,8 @@ from pathlib import Path
 from random import Random
 
 from ligerdiag.errors import LigerdiagError
-from ligerdiag.model.judged import Identity, refuse
-from ligerdiag.model.judged import Judged as JudgedCase
+from ligerdiag.model.report import Identity, refuse
+from ligerdiag.model.report import Judged as JudgedCase
 from tools.claims.judging import Judged, judge
 from tools.claims.pairs import Pair
 from tools.claims.tally import mutate

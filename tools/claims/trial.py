@@ -12,8 +12,8 @@ from jsonschema import Draft202012Validator
 
 from ligerdiag import api
 from ligerdiag.model.findings import Verdict
-from ligerdiag.model.judged import Judged as JudgedCase
 from ligerdiag.model.report import CheckReport, Noun
+from ligerdiag.model.report import Judged as JudgedCase
 from ligerdiag.render.json import load_schema, render_json
 from ligerdiag.render.terminal.terminal import render_terminal
 from tools.claims.judging import Judged, find_improved

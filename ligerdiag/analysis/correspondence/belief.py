@@ -9,7 +9,7 @@ program itself, so:
     another operation's name: it stands for no operation, and says nothing.
 (4) What stands for no operation, by (2), (3) or for want of a tag, may still be a carrier of what a kernel overwrites: of
     its opcode and sizes (in a partitioned module: no larger), with a footprint within the carrier's. An output that would
-    be worse if it were is unknown (see `unknown_propagation`).
+    be worse if it were is unknown (see `verdict.verdicts`).
 Two operations of one opcode, size and footprint that have each other's tags are not told apart.
 """
 

@@ -102,11 +102,6 @@ def _continues(previous: HloInstruction, instruction: HloInstruction) -> bool:
     )
 
 
-def list_instances(module: HloModule, tags: Mapping[int, TagPath], frames: FrameNumbers) -> list[Instance]:
-    """Lists every tagged operation that is reachable from the entry computation, by each path of calls."""
-    return list(_iterate_instances(module, tags, frames, _Call(module.entry, (), "", 0)))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Call:
     """A computation, and what its operations inherit from the calls that lead to it."""
@@ -120,6 +115,7 @@ class _Call:
 def _iterate_instances(
     module: HloModule, tags: Mapping[int, TagPath], frames: FrameNumbers, call: _Call
 ) -> Iterator[Instance]:
+    """Yields every tagged operation that can be reached from the call, by each path of calls."""
     path, name, chain = call.path, call.name, call.chain
     for instruction in call.computation.instructions:
         own = tags.get(instruction.id)
@@ -166,7 +162,8 @@ def compute_tags(program: HloModule, optimized: HloModule, *, named: bool = True
     """Computes tags for both modules. named: the optimized module was made from this very one, so names say something."""
     frames = FrameNumbers()
     own = number_operations(program)
-    index = _Index(list_instances(program, own, frames), frames)
+    entry = _Call(program.entry, (), "", 0)
+    index = _Index(list(_iterate_instances(program, own, frames, entry)), frames)
     names = {one.name: one for one in program.instructions} if named else {}
     paths: dict[int, TagPath] = {}
     ambiguous: dict[TagPath, tuple[TagPath, ...]] = {}

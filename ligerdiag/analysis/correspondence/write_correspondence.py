@@ -1,15 +1,25 @@
-"""Hidden writes of the program, found again in the optimized module.
+"""Hidden writes of the program: found again in the optimized module, or lost there.
 
 A kernel call is recognised by its tag path, or, where tags are missing, by target and payload if only one call has them.
 A kernel call of the optimized module that is not in the program is a note, never silently dropped.
 
 XLA takes two calls with equal operands for one and the same value and keeps one of them, with either's tags. What is left
 does what the first of them in program order would have done; the others are missing.
+
+Losses are tags that are not found again, and kernel calls that the optimized module no longer holds.
+
+  (1) JAX drops a call without outputs before XLA ever sees it, and one whose outputs are unused.
+  (2) XLA drops a custom call without users and without side effects.
+Either matters when the call was made for its effect:
+  (3) it has no outputs at all, or
+  (4) it overwrites an operand that none of its outputs stands for, and something reads an operand of it later. A call of
+      unknown effect counts, and is reported as unknown.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 
 from ligerdiag.analysis.evaluation.labels import LabelSpace
 from ligerdiag.analysis.evaluation.loop_slices import takes_slices_apart
@@ -24,9 +34,11 @@ from ligerdiag.analysis.writes import (
     find_hidden_operands,
     iterate_kernel_calls,
 )
+from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.module import HloModule, TagPath
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
+from ligerdiag.model.findings import SourceLine
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,3 +221,98 @@ def _locate(
     numbers = [positions.find(value, leaf) for leaf in leaves]
     places = tuple([number for number in numbers if number is not None])
     return (places, partial) if len(places) == len(numbers) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagCoverage:
+    """Counts of the program's tagged operations, and of those that are found again in the optimized module."""
+
+    tags: int = 0
+    found: int = 0
+
+
+def compute_tag_coverage(program: HloModule, optimized: HloModule) -> TagCoverage:
+    """Counts by the operation's own tag, whatever calls lead to it."""
+    written, seen = ({path[-1] for path in module.tags.values()} for module in (program, optimized))
+    return TagCoverage(tags=len(written), found=len(written & seen))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedKernel:
+    """A kernel call in the traced jaxpr."""
+
+    kernel: str
+    outputs: int
+    operands: int
+    source: SourceLine | None
+    in_program: bool
+    """The module that JAX lowered still holds it."""
+    operand_used_later: bool
+    """A later equation reads one of its operands."""
+    site: SourceLine | None = None
+    """The line that makes the call, which for a backward function is not `source`."""
+    tags: tuple[int, ...] = ()
+    """Tags of the operations that stand for it."""
+    hidden: tuple[Access, ...] = ()
+    """Of a missing call: its accesses to the operands that it may overwrite and no output stands for."""
+
+
+class DroppedBy(Enum):
+    """The tool that dropped the call."""
+
+    JAX = "JAX"
+    XLA = "XLA"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VanishedCall:
+    """A call made for its effect that is not run."""
+
+    kernel: str
+    dropped_by: DroppedBy
+    outputs: int
+    source: SourceLine | None
+    unknown: bool = False
+    """It is not known whether it overwrites anything."""
+    write: int | None = None
+    """HiddenWrite index, when XLA dropped it."""
+
+
+def find_hidden_accesses(effects: CallEffects | None, declared: tuple[int, ...]) -> tuple[Access, ...]:
+    """Returns `TracedKernel.hidden`. effects: None if they are not known. declared: numbers of operands, see `LoneCall`."""
+    if effects is None:
+        return (Access.UNKNOWN,)
+    return tuple(access for number, access in enumerate(effects.operands) if access.writes and number not in declared)
+
+
+def find_vanished(
+    traced: tuple[TracedKernel, ...], matching: Matching, intended: Intended, space: LabelSpace
+) -> tuple[VanishedCall, ...]:
+    """Finds calls that JAX dropped, (1), and hidden writes that some output depends on and XLA dropped, (2)."""
+    found = [
+        VanishedCall(
+            kernel=call.kernel,
+            dropped_by=DroppedBy.JAX,
+            outputs=call.outputs,
+            source=call.source,
+            unknown=call.outputs > 0 and all(access is Access.UNKNOWN for access in call.hidden),
+        )
+        for call in traced
+        if not call.in_program and (call.outputs == 0 or (call.hidden and call.operand_used_later))
+    ]
+    known = {call.kernel for call in found}
+    for write in matching.missing:
+        if write.kernel not in known and any(labels & space.all_fresh(write.index) for labels in intended.outputs):
+            found.append(
+                VanishedCall(kernel=write.kernel, dropped_by=DroppedBy.XLA, outputs=1, source=None, write=write.index)
+            )
+    return tuple(found)
+
+
+def find_sites(calls: Sequence[TracedKernel]) -> Mapping[int, SourceLine]:
+    """Maps each tag to the line that makes the kernel call; leaves out a tag that calls of several lines claim."""
+    found: dict[int, set[SourceLine | None]] = {}
+    for call in calls:
+        for tag in call.tags:
+            found.setdefault(tag, set()).add(call.site)
+    return {tag: site for tag, sites in found.items() if len(sites) == 1 and (site := next(iter(sites))) is not None}

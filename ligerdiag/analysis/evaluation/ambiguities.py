@@ -1,7 +1,7 @@
 """Ambiguities: values of which it cannot be told what the author meant, or which instruction computes them.
 
 Without the program as written there is only what XLA got: folded by MLIR, and without tags. An ambiguity is a mark on the
-values that depend on what is not known (`verdict.unknown_propagation` makes outputs that have one unknown):
+values that depend on what is not known (`verdict.verdicts` makes outputs that have one unknown):
   (1) DERIVATIVE: an operation that autodiff derived from the value before the write reads the overwritten value. It may
       want the original, as a residual; or what it read was the new value times one, or the like, which MLIR has folded away.
       The same of any reader outside of the forward pass, where that may have saved the value: what it reads may be a

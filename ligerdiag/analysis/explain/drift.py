@@ -95,15 +95,11 @@ _KEYS: tuple[Callable[[Reader], Hashable], ...] = (
 def compare_schedules(
     before: ScheduleFacts, after: ScheduleFacts
 ) -> tuple[tuple[Drift, ...], tuple[NeighbourhoodPair, ...]]:
-    """Returns the changes of verdicts, and every write with its own changes."""
-    return tuple(_compare_outputs(before.outputs, after.outputs)), pair_neighbourhoods(before, after)
-
-
-def pair_neighbourhoods(before: ScheduleFacts, after: ScheduleFacts) -> tuple[NeighbourhoodPair, ...]:
-    """Pairs the writes of both sides: those of the first in their order, then those that the second alone has."""
+    """Returns the changes of verdicts, and every write with its own changes: first those that `before` has."""
     first = {_identify(one): one for one in before.neighbourhoods}
     second = {_identify(one): one for one in after.neighbourhoods}
-    return tuple([_pair(first.get(key), second.get(key)) for key in dict.fromkeys((*first, *second))])
+    pairs = tuple([_pair(first.get(key), second.get(key)) for key in dict.fromkeys((*first, *second))])
+    return tuple(_compare_outputs(before.outputs, after.outputs)), pairs
 
 
 def pair_readers(before: Sequence[Reader], after: Sequence[Reader]) -> tuple[ReaderPair, ...]:

@@ -12,9 +12,9 @@ from ligerdiag.analysis.def_use import Scheduled, ValueReaders, find_moves
 from ligerdiag.analysis.evaluation.memory import ActualWrite
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.buffers import BufferAssignment
-from ligerdiag.hlo.dataflow import Definition, Positions, look_through
+from ligerdiag.hlo.dataflow import Definition, look_through
 from ligerdiag.hlo.metadata import find_user_line
-from ligerdiag.hlo.module import HloInstruction, HloModule, strip_tags
+from ligerdiag.hlo.module import HloInstruction, strip_tags
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import compute_byte_size, iterate_leaves, render_shape
 from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Reader, ReadTime
@@ -25,35 +25,6 @@ OUTPUT = "an output of the program"
 RESULT = "a result of the kernel"
 READERS_RESULT = "the result of a reader"
 SOURCE = "what it is computed from"
-
-
-def find_sharing(
-    module: HloModule,
-    buffers: BufferAssignment,
-    positions: Positions,
-    write: ActualWrite,
-    *,
-    definition: Definition,
-    maker: HloInstruction | None,
-    readers: Iterable[HloInstruction],
-) -> tuple[str, ...]:
-    """Returns one phrase each, sorted. maker: the scheduled instruction that computes the value; None for an argument."""
-    hit = frozenset(hit for number in write.slices if number >= 0 for hit in buffers.overlapping[number])
-    allocations = {buffers.slices[number].allocation for number in write.slices if number >= 0}
-    root = module.entry.root
-    facts = {
-        ARGUMENT: not allocations.isdisjoint(buffers.parameters),
-        CONSTANT: not allocations.isdisjoint(buffers.constants),
-        OUTPUT: any(positions.resolve(root, index) == definition for index in iterate_leaves(root.shape)),
-        RESULT: not hit.isdisjoint(_list_defined(buffers, write.call)),
-        READERS_RESULT: any(not hit.isdisjoint(_list_defined(buffers, reader)) for reader in readers),
-        SOURCE: maker is not None and any(not hit.isdisjoint(positions.locate(o)) for o in maker.operands),
-    }
-    return tuple(sorted(phrase for phrase, holds in facts.items() if holds))
-
-
-def _list_defined(buffers: BufferAssignment, instruction: HloInstruction) -> list[int]:
-    return [number for _, number in buffers.definitions.get(instruction.id, ())]
 
 
 _SHOWN_RESULTS = 3
@@ -114,7 +85,6 @@ class _Survey:
         for one, sighting in self.readers.find_recomputing(write, overwritten, set(reading)):
             reader = self._make_reader(sighting.instruction, one, kernel, Origin.NOWHERE)
             readers.append((self.readers.times[one.anchor.id], reader))
-        maker = self.readers.scheduled.get(overwritten.definition[0])
         return replace(
             plain,
             fate=Fate.PERFORMED,
@@ -122,16 +92,28 @@ class _Survey:
             size=compute_byte_size(overwritten.leaf) or 0,
             readers=tuple([reader for _, reader in sorted(readers, key=lambda one: one[0])]),
             copied_by=self._name_moves(overwritten.moves),
-            shares=find_sharing(
-                self.context.optimized,
-                self.context.buffers,
-                self.readers.positions,
-                actual,
-                definition=overwritten.definition,
-                maker=maker.instruction if maker is not None else None,
-                readers=reading.values(),
-            ),
+            shares=self._find_sharing(actual, overwritten.definition, reading.values()),
         )
+
+    def _find_sharing(
+        self, write: ActualWrite, definition: Definition, readers: Iterable[HloInstruction]
+    ) -> tuple[str, ...]:
+        """Returns one phrase for each kind of value that stands in the overwritten bytes, too; sorted."""
+        buffers, positions, root = self.context.buffers, self.context.positions, self.context.optimized.entry.root
+        maker = self.readers.scheduled.get(definition[0])
+        placed = [number for number in write.slices if number >= 0]
+        hit = frozenset(other for number in placed for other in buffers.overlapping[number])
+        allocations = {buffers.slices[number].allocation for number in placed}
+        facts = {
+            ARGUMENT: not allocations.isdisjoint(buffers.parameters),
+            CONSTANT: not allocations.isdisjoint(buffers.constants),
+            OUTPUT: any(positions.resolve(root, index) == definition for index in iterate_leaves(root.shape)),
+            RESULT: not hit.isdisjoint(_list_defined(buffers, write.call)),
+            READERS_RESULT: any(not hit.isdisjoint(_list_defined(buffers, reader)) for reader in readers),
+            SOURCE: maker is not None
+            and any(not hit.isdisjoint(positions.locate(one)) for one in maker.instruction.operands),
+        }
+        return tuple(sorted(phrase for phrase, holds in facts.items() if holds))
 
     def _name_moves(self, moves: Mapping[int, Definition]) -> tuple[str, ...]:
         """Opcodes in the order in which they run; the two halves of an asynchronous one count once."""
@@ -175,3 +157,7 @@ class _Survey:
         names = [f"`{strip_tags(one.op_name).rpartition('/')[2] or one.opcode}`" for one in computed]
         shown = list(dict.fromkeys(names))[:_SHOWN_RESULTS]
         return f"fusion to {' and '.join(shown)}" + (" and others" if len(set(names)) > len(shown) else "")
+
+
+def _list_defined(buffers: BufferAssignment, instruction: HloInstruction) -> list[int]:
+    return [number for _, number in buffers.definitions.get(instruction.id, ())]

@@ -19,7 +19,7 @@ from ligerdiag.bisect.search.trial import BisectOptions, Draft, Outcome, Trial
 from ligerdiag.errors import CaseError
 from ligerdiag.judgement.bisection import Axis, Bisection, BisectionRow
 from ligerdiag.model.jobs import CaseSpec, Variation
-from ligerdiag.model.judged import WrittenOperand
+from ligerdiag.model.report import WrittenOperand
 from ligerdiag.source_text import compute_place
 from ligerdiag.text import count_of, join_words
 from ligerdiag.toolchains.catalogue import Target

@@ -1,7 +1,5 @@
 """Finds all minimal sets of knobs for which a predicate holds, and between which members of a list an answer changes.
 
-Between which members of an ordered list an answer changes. What the members are, and what is asked, is the caller's.
-
 1. Where the ends differ, binary search finds one change. There may be others: `is_whole` says whether all were looked for.
 2. Where the ends are equal, or when asked to, every member is asked and every change is found.
 3. A member without an answer is passed over: the change then lies somewhere between its neighbours that have one.

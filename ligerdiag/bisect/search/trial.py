@@ -12,8 +12,7 @@ from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.judgement.bisection import Axis, Bisection, BisectionRow
 from ligerdiag.model.findings import VERDICT_ORDER, Finding, Verdict
 from ligerdiag.model.jobs import CaseSpec, Variation
-from ligerdiag.model.judged import WrittenOperand
-from ligerdiag.model.report import Coverage
+from ligerdiag.model.report import Coverage, WrittenOperand
 from ligerdiag.replay.service.job import Bounds
 from ligerdiag.toolchains.catalogue import DEFAULT, Target
 

@@ -6,8 +6,6 @@ with the old ones, and a kernel's write would be seen where it is not meant to b
 more, with an optimization barrier after each operation that could be folded into its operand. Barriers carry no tag. A
 custom call without users is marked as having side effects, so that it is not dropped.
 
-Worker side: decides which value each read means, while the function is traced.
-
 To JAX every value is constant, so its rules of differentiation may read a value long after the operation that made it.
 A kernel that overwrites its operand breaks that, and then "the value" is two things. A snapshot is a copy at the point
 of the program where the trace says which of them is meant:

@@ -5,8 +5,6 @@ The operations of Triton IR on the numbers of `index_values`; Unknown where they
 Sources: the `arith` dialect's definitions in MLIR (two's complement, division that rounds to zero) and Triton 3.6's
 TritonOps.td. An operation that would be undefined in some program, as a division by zero, gives Unknown.
 
-The bytes of the arguments' buffers that the memory operations of a kernel reach.
-
 Sources: Triton 3.6's TritonOps.td for the order of operands; triton/runtime/interpreter.py for the bounds of descriptors
 (always checked) and block pointers (checked in the dimensions of `boundaryCheck`).
 """

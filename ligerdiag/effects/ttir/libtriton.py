@@ -1,7 +1,5 @@
 """Triton's MLIR bindings, as far as they are used here, with types; and what only the printed form of Triton IR says.
 
-Triton's MLIR bindings, as far as they are used here, with types: the bindings themselves have none.
-
 Importing this module imports Triton. Operations and values are handles into a module that must be kept alive.
 
 Parses what only the printed form of Triton IR shows: attributes, and the targets of branches.

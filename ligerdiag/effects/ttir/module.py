@@ -5,8 +5,6 @@ From an operation of printed Triton IR to the line of the kernel's Python source
 MLIR prints `loc(#loc7)` behind an operation and says at the module's end what `#loc7` is: a line, a name with a line, a
 line with the line that called it, or several of these. The innermost line that is in no installed package counts.
 
-A kernel's Triton IR as plain data: functions, operations, and the values among them that can carry an address.
-
 1. Operations stand in the order of MLIR's post-order walk: the operations of a region come before the operation that
    owns the region.
 2. A value is the number of its MLIR implementation, unique in its module. Only values whose type contains a pointer or

@@ -1,7 +1,5 @@
 """Follows what a function of a kernel's Triton IR does through each of its arguments, and on which lines it stores.
 
-Computes the effects of a function of a kernel's Triton IR through each of its arguments.
-
 1. The *roots* of a pointer are the arguments that it may have been computed from, or ELSEWHERE: an address that was
    loaded from memory, made from an integer, or returned by an unknown operation.
 2. Roots flow forward, as a least fixpoint over the values of a function: through pointer arithmetic, loops, branches

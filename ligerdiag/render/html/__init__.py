@@ -4,8 +4,7 @@ Everything is laid out here, in Python; the templates write it down as HTML and 
 sorts and unpacks the module's text; without it everything but the rest of the module can be read.
 """
 
-from ligerdiag.render.html.case_page import render_case_html
 from ligerdiag.render.html.environment import GENERATOR, INDEX, compute_file_names
-from ligerdiag.render.html.index_page import render_index_html
+from ligerdiag.render.html.pages import render_case_html, render_index_html
 
 __all__ = ["GENERATOR", "INDEX", "compute_file_names", "render_case_html", "render_index_html"]

@@ -1,7 +1,5 @@
 """NumPy's dtype for each of XLA's element types, the one rounding at an opcode's end, and conversions between types.
 
-The dtype that an elementwise opcode computes in, and the one rounding at its end.
-
 Narrow floats compute in f32 and are rounded to the result's dtype once, as XLA:GPU does after it normalized them.
 Only the element type of an instruction is looked at: a computation of scalars may be called with whole arrays.
 

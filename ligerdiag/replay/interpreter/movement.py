@@ -1,7 +1,5 @@
 """Constants, device ids, and values that move, unchanged, to other places.
 
-Values that move, unchanged, to other places.
-
 (1) Results may be views of operands: no value is ever changed in place.
 (2) A layout says where elements are in memory, not which element is which; only `bitcast` uses it, for it keeps bytes
     and not elements. A missing layout is row-major.

@@ -1,8 +1,6 @@
 """Scope of an opcode: its values, the cells that store them in program order, and the little it may ask of the program
 around it.
 
-Cells: the storage of the program's values in program order, and trees of them.
-
 A leaf is one cell, or inside of a shard_map one cell for each device (`Spread`). An array is never overwritten in place: a
 write gives its cell another array, so arrays can be shared.
 """

@@ -6,8 +6,6 @@ Finds where the program itself makes the first NaN: after it, no number can be t
 A constant that is all NaN does not count, nor do operations that only move it: JAX writes one beside every lookup that
 may be out of range. An operation that chooses it does.
 
-The program as its author meant it, on numbers: program order, every value with storage of its own.
-
 The numbered rules are those of `analysis.program_order`, for numbers instead of dependence sets:
   (1) Order is that of the tags.
   (2) Every instruction that computes makes a new cell; `tuple`, `get-tuple-element` and the parameters of a `call` or of a

@@ -6,8 +6,6 @@ Keeps the results of replays: by the program, its arguments and reference, and a
 Files of the project that were imported are remembered with their sha256, as for every answer of the cache. A worker's
 death and "too large" are never kept.
 
-Replay's counter: the numbers of these artifacts, from the cache or from replay workers.
-
 1. Programs that are equal and have equal arguments and references are replayed once.
 2. An artifact whose estimate is above the bounds is not replayed, and its record says so.
 3. What takes seconds is replayed beside each other, one core each; what takes longer, by itself on all cores.

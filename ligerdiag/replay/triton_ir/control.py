@@ -16,10 +16,20 @@ import numpy as np
 from ligerdiag.effects.ttir.module import Operation
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.accesses.memory import Memory
-from ligerdiag.replay.triton_ir.code import PURE, Instruction, Library, Region, prepare_pure
-from ligerdiag.replay.triton_ir.frames import Captured, Frame, LocatedError, narrow_active, say_place
+from ligerdiag.replay.triton_ir.code import (
+    PURE,
+    Captured,
+    Frame,
+    Instruction,
+    Library,
+    LocatedError,
+    Region,
+    narrow_active,
+    prepare_pure,
+    say_place,
+)
 from ligerdiag.replay.triton_ir.operations import reductions
-from ligerdiag.replay.triton_ir.operations.constants import CONSTANTS
+from ligerdiag.replay.triton_ir.operations.shaping import CONSTANTS
 from ligerdiag.replay.triton_ir.reach import reach
 from ligerdiag.replay.triton_ir.values import (
     Active,

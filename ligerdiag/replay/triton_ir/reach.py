@@ -10,8 +10,7 @@ from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.accesses import block_pointers
 from ligerdiag.replay.triton_ir.accesses.atomics import compare_and_swap, prepare_update
 from ligerdiag.replay.triton_ir.accesses.memory import Memory, Target
-from ligerdiag.replay.triton_ir.code import Instruction
-from ligerdiag.replay.triton_ir.frames import Frame, say_place
+from ligerdiag.replay.triton_ir.code import Frame, Instruction, say_place
 from ligerdiag.replay.triton_ir.values import Active, BlockPointer, Value, add_address, parse_type, to_array
 
 MOST_PRINTED = 1000

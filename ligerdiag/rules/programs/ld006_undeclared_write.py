@@ -6,8 +6,7 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.effects.declared import is_declared
 from ligerdiag.model.findings import Finding, Severity
-from ligerdiag.rules.reporting import report_write
-from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, make_example
+from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, make_example, report_write
 from ligerdiag.rules.wording import describe_accesses, describe_callers, describe_value, locate_call
 
 

@@ -1,4 +1,4 @@
-"""LD010 autotuned-in-place: configurations are tried one after the other on bytes that nobody puts back."""
+"""LD010 autotuned-in-place: configurations are tried one after the other on bytes that are not restored."""
 
 from collections.abc import Iterator
 

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.model.schedule_view import Place
-from ligerdiag.rules.reporting import report_read
-from ligerdiag.rules.rule import Reproduction, Rule, make_example
+from ligerdiag.rules.rule import Reproduction, Rule, make_example, report_read
 from ligerdiag.rules.wording import begin_sentence, find_producer, find_read_operand
 
 

@@ -8,8 +8,7 @@ from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.model.schedule_view import Place
-from ligerdiag.rules.reporting import report_read, report_write
-from ligerdiag.rules.rule import Reproduction, Rule, make_example
+from ligerdiag.rules.rule import Reproduction, Rule, make_example, report_read, report_write
 from ligerdiag.rules.wording import begin_sentence, find_path, find_producer, find_read_operand
 
 _GATHERS = having(Trait.GATHERS)

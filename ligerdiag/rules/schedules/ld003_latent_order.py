@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.model.findings import Finding, Severity, Verdict
-from ligerdiag.rules.reporting import report_read
-from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, make_example
+from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, make_example, report_read
 from ligerdiag.rules.wording import begin_sentence
 
 

@@ -5,8 +5,16 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.model.findings import Finding, Severity, Verdict
-from ligerdiag.rules.reporting import report_read, report_write
-from ligerdiag.rules.rule import ALIASED_CALL, KERNEL, Example, Reproduction, Rule, make_example
+from ligerdiag.rules.rule import (
+    ALIASED_CALL,
+    KERNEL,
+    Example,
+    Reproduction,
+    Rule,
+    make_example,
+    report_read,
+    report_write,
+)
 from ligerdiag.rules.wording import begin_sentence, describe_remedy
 
 

@@ -6,8 +6,7 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.races import Race, RaceKind
 from ligerdiag.hlo.metadata import find_user_line
 from ligerdiag.model.findings import Finding, ReadPlace, Severity, SourceLine, Verdict
-from ligerdiag.rules.reporting import report_write
-from ligerdiag.rules.rule import Reproduction, Rule, make_example
+from ligerdiag.rules.rule import Reproduction, Rule, make_example, report_write
 from ligerdiag.rules.wording import describe_write, render_at
 
 

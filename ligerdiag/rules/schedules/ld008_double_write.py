@@ -8,8 +8,7 @@ from ligerdiag.analysis.evaluation.memory import ActualWrite
 from ligerdiag.analysis.reaching_definitions import resolve_operand
 from ligerdiag.analysis.writes import Frames, HiddenWrite
 from ligerdiag.model.findings import Finding, Severity
-from ligerdiag.rules.reporting import report_write
-from ligerdiag.rules.rule import Reproduction, Rule, make_example
+from ligerdiag.rules.rule import Reproduction, Rule, make_example, report_write
 from ligerdiag.rules.wording import describe_write, find_producer
 
 _HELP = "declare what the kernel writes (a Ref or `input_output_aliases`): XLA then copies what two of them need"

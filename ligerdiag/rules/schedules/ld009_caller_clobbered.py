@@ -9,8 +9,7 @@ from ligerdiag.analysis.evaluation.memory import ActualWrite
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.shape import ShapeIndex
 from ligerdiag.model.findings import Finding, Severity
-from ligerdiag.rules.reporting import report_write
-from ligerdiag.rules.rule import Measured, Reproduction, Rule, make_example, render_error
+from ligerdiag.rules.rule import Measured, Reproduction, Rule, make_example, render_error, report_write
 from ligerdiag.rules.wording import begin_sentence, describe_write
 
 _KEY = re.compile(r"\[(['\"]?)([^\[\]]*)\1\]")

@@ -9,8 +9,8 @@ from ligerdiag.model.findings import Attribution, Severity, Suppression, Suppres
 from ligerdiag.model.report import CaseReport, Status
 from ligerdiag.model.schedule_view import OutputView, ScheduleView
 from ligerdiag.render.html import render_case_html
-from ligerdiag.render.html.case_page import compute_pictures
 from ligerdiag.render.html.headline import compute_headline
+from ligerdiag.render.html.pages import compute_pictures
 from ligerdiag.render.html.prose import list_chips
 from ligerdiag.render.html.subject import find_subject
 from tests.report.html.pages import compute_text
