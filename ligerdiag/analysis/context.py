@@ -110,25 +110,14 @@ def compute_context(
         writes = (*writes, *_find_foreign_writes(optimized, writes, matching, effects_of))
         matching = adopt_foreign(matching, writes, positions)
     carriers = compute_carriers(writes)
-    depth = max((w.loop_depth for w in writes), default=0)
-    space = LabelSpace(len(writes), depth)
+    space = LabelSpace(len(writes), max((write.loop_depth for write in writes), default=0))
     concurrency = find_concurrency(
         optimized, buffers, positions, matching.actual, thunks=thunks, command_order=command_order
     )
-    run = Evaluations(
-        program,
-        optimized,
-        FusionSummaries(optimized, Places(buffers, positions)),
-        writes,
-        space,
-        carriers,
-        effects_of,
-        matching,
-        retagged,
-        folded,
-        concurrency.races,
-        compute_carried(optimized, carriers, candidates, space),
-    )
+    fusions = FusionSummaries(optimized, Places(buffers, positions))
+    carried = compute_carried(optimized, carriers, candidates, space)
+    arguments = program, optimized, fusions, writes, space, carriers, effects_of, matching
+    run = Evaluations(*arguments, retagged, folded, concurrency.races, carried)
     intended, actual = Intended((), {}), Actual((), {}, (), {})
     if writes:
         intended = run.run_intended()
@@ -137,13 +126,8 @@ def compute_context(
             matching = replace(matching, same=same)
             acting = tuple([replace(write, index=same.get(write.index, write.index)) for write in writes])
             carriers = compute_carriers(acting)
-            run = replace(
-                run,
-                writes=acting,
-                carriers=carriers,
-                matching=matching,
-                carried=compute_carried(optimized, carriers, candidates, space),
-            )
+            carried = compute_carried(optimized, carriers, candidates, space)
+            run = replace(run, writes=acting, carriers=carriers, matching=matching, carried=carried)
             intended = run.run_intended()
         if retagged is None and belief is None and not folded:
             run = replace(run, unrelated=find_unrelated(intended, matching, space))

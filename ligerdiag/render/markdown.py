@@ -1,8 +1,8 @@
 """The report for GitHub: as Markdown, for the page of a job or a comment, and as workflow commands.
 
-In Markdown what needs attention comes first, the rest is folded. What stands in the report is code, spans or blocks, so that no
-name in it is markup. Where the text would be longer than a limit, fewer rows and findings are shown, and the page says how many
-are left out.
+In Markdown what needs attention comes first, the rest is folded. What stands in the report is code, spans or blocks, so
+that no name in it is markup. Where the text would be longer than a limit, fewer rows and findings are shown, and the page
+says how many are left out.
 
 Workflow commands make annotations on the lines concerned. Expected and allowed results are not annotated, only counted. Each
 finding is one annotation, with the cases and targets it was met in; GitHub shows ten of each severity for a step, so the

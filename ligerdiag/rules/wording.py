@@ -36,10 +36,7 @@ TRITON, TRITON_FFI = "triton_kernel_call", "triton_kernel_call_ffi"
 
 def name_outputs(names: Sequence[str]) -> str:
     """`a`, `b` and `c`."""
-    quoted = [f"`{name}`" for name in names]
-    if len(quoted) < 2:
-        return "".join(quoted) or "no output"
-    return f"{', '.join(quoted[:-1])} and {quoted[-1]}"
+    return join_words([f"`{name}`" for name in names]) or "no output"
 
 
 def begin_sentence(names: Sequence[str], singular: str, plural: str) -> str:
@@ -149,7 +146,7 @@ def _list_readers(readers: Sequence[HloInstruction], times: Mapping[int, int], w
     named = [f"%{reader.name} (logical time {times[reader.id]})" for reader in readers[:_MAX_READERS]]
     if len(readers) > _MAX_READERS:
         named.append(f"{len(readers) - _MAX_READERS} more")
-    return f"{join_words(named, 'and')} {'reads' if len(named) == 1 else 'read'} {what}"
+    return f"{join_words(named)} {'reads' if len(named) == 1 else 'read'} {what}"
 
 
 def find_read_operand(read: ReadFinding) -> HloInstruction | None:
@@ -253,7 +250,9 @@ def _find_call(file: str, line: int, source_roots: tuple[str, ...]) -> tuple[ast
     found = [
         node
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and _name_of(node.func) == _CALL and _holds(node, line)
+        if isinstance(node, ast.Call)
+        and _name_of(node.func) == _CALL
+        and node.lineno <= line <= (node.end_lineno or node.lineno)
     ]
     if not found:
         return None
@@ -266,10 +265,6 @@ def _find_call(file: str, line: int, source_roots: tuple[str, ...]) -> tuple[ast
         if isinstance(node, ast.Expr) and node.value is call:
             return call, ""
     return call, "result"
-
-
-def _holds(node: ast.Call, line: int) -> bool:
-    return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
 @lru_cache(maxsize=16)

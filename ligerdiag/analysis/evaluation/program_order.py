@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from ligerdiag.analysis.evaluation.ambiguities import (
     CONSTANTS,
     Folded,
-    ResidualLines,
     StoredValue,
     compute_residual_lines,
     find_file_location,
@@ -118,7 +117,6 @@ class _Evaluation:
     )
     _before: dict[int, tuple[int, Labels]] = field(default_factory=dict[int, tuple[int, Labels]])
     """Overwritten storage: (HiddenWrite index, its set just before)."""
-    _residual_lines: Mapping[int, ResidualLines] = field(init=False)
     doubts: Folded = field(init=False)
     _seen: set[int] = field(default_factory=set[int])
     """Indices of the hidden writes met so far."""
@@ -132,8 +130,7 @@ class _Evaluation:
     def __post_init__(self) -> None:
         self._carrying = frozenset([number for _, number in self.carriers.instructions])
         self._overwriting = frozenset([write.tag_path for write in self.writes])
-        self._residual_lines = compute_residual_lines(self.writes)
-        self.doubts = Folded(self.module, self.space, self._residual_lines)
+        self.doubts = Folded(self.module, self.space, compute_residual_lines(self.writes))
         for write in self.writes:
             key = (write.tag_path, write.call.id)
             self._by_call[key] = (*self._by_call.get(key, ()), write)
@@ -282,7 +279,7 @@ class _Evaluation:
             for number, value in enumerate(operands):
                 if isinstance(value, int) and value in self._before:
                     write, before = self._before[value]
-                    if location in self._residual_lines[write].locations:
+                    if location in self.doubts.lines[write].locations:
                         sets[number] = before
         return sets
 

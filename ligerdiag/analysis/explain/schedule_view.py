@@ -64,15 +64,10 @@ class OutputViews:
         nodes = list(self.flow.list_output_nodes()) if self.context.followed.performed else []
         found: list[OutputView] = []
         for number, (name, output) in enumerate(self.context.verdicts.outputs.items()):
-            path: tuple[int, ...] = ()
-            if number < len(nodes):
-                path = self._find_path(name, number, output.verdict, nodes[number])
+            path = self._find_path(name, number, output.verdict, nodes[number]) if number < len(nodes) else ()
             missing = tuple(dict.fromkeys(self._list_missing(name)))
-            if (
-                output.verdict is Verdict.STALE
-                and not missing
-                and not self.context.verdicts.misses_only_gone_calls(name)
-            ):
+            is_unnamed = output.verdict is Verdict.STALE and not missing
+            if is_unnamed and not self.context.verdicts.misses_only_gone_calls(name):
                 self.unexplained.append(name)
             sentence = sentences.describe(name, number)
             found.append(OutputView(name=name, verdict=output.verdict, path=path, missing=missing, sentence=sentence))
@@ -96,11 +91,8 @@ class OutputViews:
                 yield MissingEdge(buffer=write, kernel=kernel, reader=self.flow.find_step(reader))
 
     def _find_path(self, name: str, number: int, verdict: Verdict, nodes: tuple[Definition, ...]) -> tuple[int, ...]:
-        found: tuple[Definition, ...] = ()
-        for starts in self._list_starts(name, verdict):
-            found = self._find_way(starts, nodes)
-            if found:
-                break
+        ways = (self._find_way(starts, nodes) for starts in self._list_starts(name, verdict))
+        found = next((way for way in ways if way), ())
         if found and verdict is not Verdict.STALE:  # a reader behind the kernel: the way begins there
             found = (*[one for one in self.flow.list_sources(found[0]) if one[1] and one[1][0] < 0][:1], *found)
         steps = self.flow.name_steps(found)
@@ -247,11 +239,8 @@ def _list_cuts(
     cut = [one.name for one in outputs if not chosen.issuperset(one.path)]
     if cut:
         yield f"the ways to {name_outputs(cut)} are not shown: {why}"
-    cut = [
-        one.name
-        for one in outputs
-        if not chosen.issuperset(n for edge in one.missing for n in (edge.kernel, edge.reader))
-    ]
+    ends = {one.name: {n for edge in one.missing for n in (edge.kernel, edge.reader)} for one in outputs}
+    cut = [name for name, numbers in ends.items() if not chosen.issuperset(numbers)]
     if cut:
         yield f"what {name_outputs(cut)} should read is not shown: {why}"
 

@@ -46,7 +46,17 @@ class AccessFinder:
         for write in self.context.writes:
             for one in self._list_performed(write):
                 found += self._list_around(one)
-            found += [_describe(read) for read in self._choose_reads(write)]
+            found += [
+                BufferAccess(
+                    buffer=read.write,
+                    step=read.step,
+                    kind=AccessKind.READ,
+                    read=read.kind,
+                    place=read.place,
+                    outputs=read.outputs,
+                )
+                for read in self._choose_reads(write)
+            ]
         times = self.context.logical_times
         return tuple(sorted(dict.fromkeys(found), key=lambda one: (times[one.step], one.buffer)))
 
@@ -99,17 +109,6 @@ class AccessFinder:
                 for _, place in defined:
                     found.setdefault(place, []).append(instruction)
         return found
-
-
-def _describe(read: ReadVerdict) -> BufferAccess:
-    return BufferAccess(
-        buffer=read.write,
-        step=read.step,
-        kind=AccessKind.READ,
-        read=read.kind,
-        place=read.place,
-        outputs=read.outputs,
-    )
 
 
 MOST_STEPS = 400

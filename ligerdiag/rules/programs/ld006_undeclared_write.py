@@ -52,28 +52,6 @@ CASE = Case(name="matmul", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(1
 """,
 )
 
-UNDECLARED_WRITE = (
-    Reproduction(
-        report="NVIDIA/warp#745",
-        case="accumulated_sum[argument-hidden]",
-        reproduced="a kernel adds to an input by atomics, and the call declares another output only: found in its IR",
-        missing="Warp and the FFI; the kernel here is Triton's",
-    ),
-    Reproduction(
-        report="SpeedyWeather/SpeedyWeather.jl#985",
-        case="sub_views[hidden]",
-        reproduced=(
-            "calls that overwrite parts of one array, and say that they do not: found in their IR, and the "
-            "gradients are stale"
-        ),
-        missing=(
-            "the NaN, which came of live buffers laid over each other: Reactant's calls on the CPU do declare "
-            "their alias; here each kernel gets a copy of its slice"
-        ),
-    ),
-)
-
-
 RULE = Rule(
     id="LD006",
     name="undeclared-write",
@@ -91,7 +69,26 @@ Declare the write, and read the declared output instead of the operand.""",
     limits="""\
 A masked store counts as a store: that a mask is never true is not proved.""",
     references=("github.com/NVIDIA/warp/issues/745", "github.com/SpeedyWeather/SpeedyWeather.jl/pull/985"),
-    reproduced=UNDECLARED_WRITE,
+    reproduced=(
+        Reproduction(
+            report="NVIDIA/warp#745",
+            case="accumulated_sum[argument-hidden]",
+            reproduced="a kernel adds to an input by atomics, and the call declares another output only: found in its IR",
+            missing="Warp and the FFI; the kernel here is Triton's",
+        ),
+        Reproduction(
+            report="SpeedyWeather/SpeedyWeather.jl#985",
+            case="sub_views[hidden]",
+            reproduced=(
+                "calls that overwrite parts of one array, and say that they do not: found in their IR, and the "
+                "gradients are stale"
+            ),
+            missing=(
+                "the NaN, which came of live buffers laid over each other: Reactant's calls on the CPU do declare "
+                "their alias; here each kernel gets a copy of its slice"
+            ),
+        ),
+    ),
     bad=(MATMUL_GRADIENT,),
     good=(ALIASED,),
     check=check,

@@ -20,13 +20,10 @@ def check(context: Context) -> Iterator[Finding]:
     for call, effects in context.calls:
         if effects.configurations < 2:
             continue
-        for write in context.writes:
-            if (
-                write.call is call
-                and not write.unknown
-                and _counts(effects, write.operand)
-                and _holds_value(context, write)
-            ):
+        for write in [one for one in context.writes if one.call is call and not one.unknown]:
+            # what one configuration left there may count for the next one
+            counts = effects.operand_uses[write.operand].reads_before_write is not ReadsBeforeWrite.NO
+            if counts and _holds_value(context, write):
                 yield _report(context, call, effects, write.operand, "no output aliases it")
     for call, effects in context.optimized_calls:
         if effects.configurations > 1:
@@ -39,11 +36,6 @@ def check(context: Context) -> Iterator[Finding]:
 
 def _is_early(call: HloInstruction) -> bool:
     return call.proto.custom_call_target in _BEFORE_THE_PROGRAM
-
-
-def _counts(effects: CallEffects, operand: int) -> bool:
-    """Whether what a configuration left there may count for the next one."""
-    return effects.operand_uses[operand].reads_before_write is not ReadsBeforeWrite.NO
 
 
 def _holds_value(context: Context, write: HiddenWrite) -> bool:
@@ -178,28 +170,6 @@ ONE_CONFIGURATION = Example(
     code=KERNEL + _CALL.format(call="sum_and_double", name="one_configuration"),
 )
 
-AUTOTUNED_IN_PLACE = tuple(
-    Reproduction(
-        report=report,
-        case="autotuned[hidden]",
-        reproduced="a kernel with two configurations that overwrites its operand, declared and not",
-        missing=missing,
-    )
-    for report, missing in (
-        ("triton-lang/triton#54", "PyTorch; and the wrong numbers, for replay runs no autotuned kernel"),
-        ("triton-lang/triton#6547", "PyTorch, `reset_to_zero` and `restore_value`, which jax-triton does not look at"),
-        (
-            "NVIDIA/TransformerEngine#2814",
-            "aliases that are declared to XLA and not to the launcher: jax-triton tells both",
-        ),
-        (
-            "jax-ml/jax#35218",
-            "the crash of jaxlib's launcher, mended in March 2026; what it restores was read, not run",
-        ),
-    )
-)
-
-
 RULE = Rule(
     id="LD010",
     name="autotuned-in-place",
@@ -235,5 +205,27 @@ configuration at run time, and XLA's own autotuner works on buffers of its own."
     bad=(AUTOTUNED,),
     good=(AUTOTUNED_DECLARED, ONE_CONFIGURATION),
     check=check,
-    reproduced=AUTOTUNED_IN_PLACE,
+    reproduced=tuple(
+        Reproduction(
+            report=report,
+            case="autotuned[hidden]",
+            reproduced="a kernel with two configurations that overwrites its operand, declared and not",
+            missing=missing,
+        )
+        for report, missing in (
+            ("triton-lang/triton#54", "PyTorch; and the wrong numbers, for replay runs no autotuned kernel"),
+            (
+                "triton-lang/triton#6547",
+                "PyTorch, `reset_to_zero` and `restore_value`, which jax-triton does not look at",
+            ),
+            (
+                "NVIDIA/TransformerEngine#2814",
+                "aliases that are declared to XLA and not to the launcher: jax-triton tells both",
+            ),
+            (
+                "jax-ml/jax#35218",
+                "the crash of jaxlib's launcher, mended in March 2026; what it restores was read, not run",
+            ),
+        )
+    ),
 )

@@ -200,28 +200,6 @@ CASE = Case(name="reversed_out_of_place", function=step, args=(Arg(shape=(8, 32)
 """,
 )
 
-INCIDENTAL_SHARING = (
-    Reproduction(
-        report="NVIDIA/TransformerEngine#2730",
-        case="permuted_rows[aliased]",
-        reproduced=(
-            "a permutation of rows whose input and output share bytes: rows are read when others stand in them already"
-        ),
-        missing=(
-            "how they came to share bytes undeclared: in `permuted_rows[out_of_place]` the operand is dead, and "
-            "XLA gives the output bytes of its own. Nor autotuning, nor the dependence on the rest of the test "
-            "suite"
-        ),
-    ),
-    Reproduction(
-        report="NVIDIA/TransformerEngine#2975",
-        case="permuted_rows[out_of_place]",
-        reproduced="the same kernel without the dummy buffer that the thread keeps for its sake: right here",
-        missing="grids for each autotuned configuration, which the change itself is about",
-    ),
-)
-
-
 RULE = Rule(
     id="LD011",
     name="incidental-sharing",
@@ -257,7 +235,26 @@ masked away are reported all the same, and the finding says so where replay sees
         "github.com/NVIDIA/TransformerEngine/pull/2730 (half of the gradients wrong, in the full test suite only)",
         "github.com/NVIDIA/TransformerEngine/pull/2975",
     ),
-    reproduced=INCIDENTAL_SHARING,
+    reproduced=(
+        Reproduction(
+            report="NVIDIA/TransformerEngine#2730",
+            case="permuted_rows[aliased]",
+            reproduced=(
+                "a permutation of rows whose input and output share bytes: rows are read when others stand in them already"
+            ),
+            missing=(
+                "how they came to share bytes undeclared: in `permuted_rows[out_of_place]` the operand is dead, and "
+                "XLA gives the output bytes of its own. Nor autotuning, nor the dependence on the rest of the test "
+                "suite"
+            ),
+        ),
+        Reproduction(
+            report="NVIDIA/TransformerEngine#2975",
+            case="permuted_rows[out_of_place]",
+            reproduced="the same kernel without the dummy buffer that the thread keeps for its sake: right here",
+            missing="grids for each autotuned configuration, which the change itself is about",
+        ),
+    ),
     bad=(REVERSED_IN_PLACE, NEIGHBOURS_BEHIND_XLA),
     good=(REVERSED_OUT_OF_PLACE, SCALED_IN_PLACE),
     check=check,

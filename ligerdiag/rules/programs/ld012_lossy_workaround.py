@@ -138,19 +138,6 @@ CASE = Case(name="lossy", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16
 """,
 )
 
-LOSSY_WORKAROUND = (
-    Reproduction(
-        report="phlippe/liger_kernels (add_trivial_operations)",
-        case="seed_flce[True-float32-True-4-2048-50304-1024]",
-        reproduced=(
-            "the gradient of the bias off by 25 % on an H200, and within the seed's own tolerance. Replay takes "
-            "`--full`; `sharded_flce[batch-trivial]` is the small one"
-        ),
-        missing="a training run that suffers from it",
-    ),
-)
-
-
 RULE = Rule(
     id="LD012",
     name="lossy-workaround",
@@ -176,7 +163,17 @@ rounding: see LD016.""",
         "github.com/phlippe/liger_kernels (add_trivial_operations)",
         "docs/measurements: bias gradients on H200s",
     ),
-    reproduced=LOSSY_WORKAROUND,
+    reproduced=(
+        Reproduction(
+            report="phlippe/liger_kernels (add_trivial_operations)",
+            case="seed_flce[True-float32-True-4-2048-50304-1024]",
+            reproduced=(
+                "the gradient of the bias off by 25 % on an H200, and within the seed's own tolerance. Replay takes "
+                "`--full`; `sharded_flce[batch-trivial]` is the small one"
+            ),
+            missing="a training run that suffers from it",
+        ),
+    ),
     bad=(LOSSY_SUM,),
     good=(ALIASED,),
     check=check,

@@ -96,28 +96,6 @@ CASE = Case(name="half_written", function=step, args=(Arg(shape=(8, 32)),))
 """,
 )
 
-PARTIAL_WRITE = (
-    Reproduction(
-        report="jax-ml/jax#20227",
-        case="partial_write[range-pallas-out_of_place]",
-        reproduced=(
-            "the Pallas kernel that stores elements 1 to 3 of 4: told from its IR. Of its twin in Triton replay "
-            "counts two elements that nobody stores"
-        ),
-        missing="what stands in the others: on a GPU that hangs on who had the bytes before",
-    ),
-    Reproduction(
-        report="jax-ml/jax#24023",
-        case="partial_write[nothing-pallas-aliased]",
-        reproduced=(
-            "the kernel that stores nothing to two aliased outputs; on a GPU that is the inputs, and nothing is "
-            "reported"
-        ),
-        missing="the zeros, which are a TPU's",
-    ),
-)
-
-
 RULE = Rule(
     id="LD013",
     name="partial-write",
@@ -137,7 +115,26 @@ Make the grid and the masks cover the output; or alias the output to an operand 
 Where stores depend on data it needs a replay, and holds for the inputs drawn. Whether anybody reads those elements is
 not asked: padding that is cut off later is reported all the same. That is why it is a warning.""",
     references=("github.com/jax-ml/jax/issues/20227", "github.com/jax-ml/jax/issues/24023"),
-    reproduced=PARTIAL_WRITE,
+    reproduced=(
+        Reproduction(
+            report="jax-ml/jax#20227",
+            case="partial_write[range-pallas-out_of_place]",
+            reproduced=(
+                "the Pallas kernel that stores elements 1 to 3 of 4: told from its IR. Of its twin in Triton replay "
+                "counts two elements that nobody stores"
+            ),
+            missing="what stands in the others: on a GPU that hangs on who had the bytes before",
+        ),
+        Reproduction(
+            report="jax-ml/jax#24023",
+            case="partial_write[nothing-pallas-aliased]",
+            reproduced=(
+                "the kernel that stores nothing to two aliased outputs; on a GPU that is the inputs, and nothing is "
+                "reported"
+            ),
+            missing="the zeros, which are a TPU's",
+        ),
+    ),
     bad=(HALF_WRITTEN,),
     good=(ALIASED,),
     check=check,

@@ -57,21 +57,6 @@ CASE = Case(name="forges", function=step, args=(Arg(shape=(8, 32)),))
 """,
 )
 
-UNKNOWN_EFFECT = (
-    Reproduction(
-        report="pytorch/pytorch#129372",
-        case="unknown_effect[hidden]",
-        reproduced=(
-            "a kernel that cannot be analysed: every output that hangs on it is unknown, the one that does not is fresh"
-        ),
-        missing=(
-            "a mode that takes it to write everything: unknown outputs stay unknown. The thread itself could "
-            "not be read"
-        ),
-    ),
-)
-
-
 RULE = Rule(
     id="LD014",
     name="unknown-effect",
@@ -87,7 +72,19 @@ Write through pointers that are derived from the operand's own pointer. For a li
     limits="""\
 The verdict `unknown` is given to every output that hangs on the call in either program.""",
     references=("github.com/pytorch/pytorch/issues/129372 (users ask for a pessimistic mode)",),
-    reproduced=UNKNOWN_EFFECT,
+    reproduced=(
+        Reproduction(
+            report="pytorch/pytorch#129372",
+            case="unknown_effect[hidden]",
+            reproduced=(
+                "a kernel that cannot be analysed: every output that hangs on it is unknown, the one that does not is fresh"
+            ),
+            missing=(
+                "a mode that takes it to write everything: unknown outputs stay unknown. The thread itself could "
+                "not be read"
+            ),
+        ),
+    ),
     bad=(FORGED_POINTER,),
     good=(ALIASED,),
     check=check,

@@ -80,22 +80,6 @@ CASE = Case(name="kept_before", function=step, args=(Arg(shape=(8, 16)), Arg(sha
 """,
 )
 
-WRONG_IN_PROGRAM_ORDER = (
-    Reproduction(
-        report="linkedin/Liger-Kernel#272",
-        case="loop_carry[descent-hidden]",
-        reproduced="logits and gradient are needed, and both are one array: wrong whatever the schedule",
-        missing="PyTorch; the issue's own program is `saved_residual[softmax-loss-hidden]`, stale by its schedule",
-    ),
-    Reproduction(
-        report="phlippe/liger_kernels (last_layer=False)",
-        case="dropped_backward[hidden]",
-        reproduced="the gradients lack the factor of the cotangent",
-        missing="nothing that the code says; no number of it was published",
-    ),
-)
-
-
 RULE = Rule(
     id="LD016",
     name="wrong-in-program-order",
@@ -118,7 +102,20 @@ dtypes and the lengths of the sums of the program; a reference that computes som
         "github.com/linkedin/Liger-Kernel/issues/272 (the PyTorch twin)",
         "github.com/phlippe/liger_kernels (last_layer=False: the cotangent is dropped)",
     ),
-    reproduced=WRONG_IN_PROGRAM_ORDER,
+    reproduced=(
+        Reproduction(
+            report="linkedin/Liger-Kernel#272",
+            case="loop_carry[descent-hidden]",
+            reproduced="logits and gradient are needed, and both are one array: wrong whatever the schedule",
+            missing="PyTorch; the issue's own program is `saved_residual[softmax-loss-hidden]`, stale by its schedule",
+        ),
+        Reproduction(
+            report="phlippe/liger_kernels (last_layer=False)",
+            case="dropped_backward[hidden]",
+            reproduced="the gradients lack the factor of the cotangent",
+            missing="nothing that the code says; no number of it was published",
+        ),
+    ),
     bad=(REFERENCE_OF_ANOTHER,),
     good=(SAME_AS_REFERENCE,),
     check=check_nothing,

@@ -58,48 +58,6 @@ CASE = Case(name="declared_scan", function=step, args=(Arg(shape=(4, 8, 16)), Ar
 """,
 )
 
-STALE_READ = (
-    Reproduction(
-        report="phlippe/liger_kernels (README: the failing table)",
-        case="seed_flce[False-float32-True-1-4-32-16]",
-        reproduced=(
-            "the failing rows as cases under the same ids; gradients computed from the logits, in the schedule, "
-            "in replay and on H200s"
-        ),
-        missing=(
-            "the table itself, made in late 2024 by JAX 0.4.34: with today's toolchain more rows fail than the "
-            "four published"
-        ),
-    ),
-    Reproduction(
-        report="linkedin/Liger-Kernel#272",
-        case="saved_residual[softmax-loss-hidden]",
-        reproduced="softmax, then the cross entropy that overwrites its result: the gradient is stale (LD002)",
-        missing=(
-            "PyTorch, where the saved tensor itself is overwritten; JAX's softmax saves none, and XLA computes it anew"
-        ),
-    ),
-    Reproduction(
-        report="NVIDIA/warp#745",
-        case="accumulated_sum[twice-hidden]",
-        reproduced=(
-            "the second call does not build on what the first one left: stale (LD002), for XLA makes one call of "
-            "the two (LD008)"
-        ),
-        missing="Warp and the FFI; the kernel here is Triton's. A reader that is merely too early is not in the report",
-    ),
-    Reproduction(
-        report="flatironinstitute/jaxmg#12 (mends #11)",
-        case="undonated_parameter[kept-hidden]",
-        reproduced=(
-            "a call overwrites an argument that it declares to read (LD009), and the remedy, aliases: "
-            "`undonated_parameter[kept-aliased]`"
-        ),
-        missing="cuSOLVERMg, several GPUs and shard_map; a reader that is merely too early is not in the report",
-    ),
-)
-
-
 RULE = Rule(
     id="LD001",
     name="stale-read",
@@ -125,7 +83,46 @@ pick other GEMMs and so another order; check the artifact of that compile, too."
         "github.com/NVIDIA/warp/issues/745",
         "github.com/flatironinstitute/jaxmg/issues/12",
     ),
-    reproduced=STALE_READ,
+    reproduced=(
+        Reproduction(
+            report="phlippe/liger_kernels (README: the failing table)",
+            case="seed_flce[False-float32-True-1-4-32-16]",
+            reproduced=(
+                "the failing rows as cases under the same ids; gradients computed from the logits, in the schedule, "
+                "in replay and on H200s"
+            ),
+            missing=(
+                "the table itself, made in late 2024 by JAX 0.4.34: with today's toolchain more rows fail than the "
+                "four published"
+            ),
+        ),
+        Reproduction(
+            report="linkedin/Liger-Kernel#272",
+            case="saved_residual[softmax-loss-hidden]",
+            reproduced="softmax, then the cross entropy that overwrites its result: the gradient is stale (LD002)",
+            missing=(
+                "PyTorch, where the saved tensor itself is overwritten; JAX's softmax saves none, and XLA computes it anew"
+            ),
+        ),
+        Reproduction(
+            report="NVIDIA/warp#745",
+            case="accumulated_sum[twice-hidden]",
+            reproduced=(
+                "the second call does not build on what the first one left: stale (LD002), for XLA makes one call of "
+                "the two (LD008)"
+            ),
+            missing="Warp and the FFI; the kernel here is Triton's. A reader that is merely too early is not in the report",
+        ),
+        Reproduction(
+            report="flatironinstitute/jaxmg#12 (mends #11)",
+            case="undonated_parameter[kept-hidden]",
+            reproduced=(
+                "a call overwrites an argument that it declares to read (LD009), and the remedy, aliases: "
+                "`undonated_parameter[kept-aliased]`"
+            ),
+            missing="cuSOLVERMg, several GPUs and shard_map; a reader that is merely too early is not in the report",
+        ),
+    ),
     bad=(SCANNED_GRADIENT,),
     good=(ALIASED_SCAN,),
     check=check,

@@ -102,34 +102,6 @@ CASE = Case(
 """,
 )
 
-STALE_COPY = (
-    Reproduction(
-        report="phlippe/liger_kernels (README: not robust on multi-GPU)",
-        case="sharded_flce[vocabulary-trivial]",
-        reproduced=(
-            "the workaround under a sharded vocabulary: every gradient stale, read from the shard that was "
-            "gathered; the same on two H200s"
-        ),
-        missing="the training of a Llama, of which the README speaks",
-    ),
-    Reproduction(
-        report="openxla/xla#20440",
-        case="barrier_copy[plain-barrier]",
-        reproduced="the program, with the barrier; compiled for a GPU it copies nothing, and there is nothing to order",
-        missing="the two copies in front of the update, which are XLA:CPU's",
-    ),
-    Reproduction(
-        report="jax-ml/jax#25399",
-        case="barrier_copy[kernel-barrier]",
-        reproduced=(
-            "a copy that XLA inserts of what a kernel overwrites, behind a barrier: it is made after the "
-            "kernel, and fresh. Without the barrier, `barrier_copy[kernel-hidden]`, one output is stale"
-        ),
-        missing="a barrier that a copy defeats: on a GPU none was found",
-    ),
-)
-
-
 RULE = Rule(
     id="LD002",
     name="stale-copy",
@@ -155,7 +127,32 @@ finding says that the write is missing, but not which value was read instead."""
         "github.com/openxla/xla/issues/20440",
         "github.com/jax-ml/jax/issues/25399",
     ),
-    reproduced=STALE_COPY,
+    reproduced=(
+        Reproduction(
+            report="phlippe/liger_kernels (README: not robust on multi-GPU)",
+            case="sharded_flce[vocabulary-trivial]",
+            reproduced=(
+                "the workaround under a sharded vocabulary: every gradient stale, read from the shard that was "
+                "gathered; the same on two H200s"
+            ),
+            missing="the training of a Llama, of which the README speaks",
+        ),
+        Reproduction(
+            report="openxla/xla#20440",
+            case="barrier_copy[plain-barrier]",
+            reproduced="the program, with the barrier; compiled for a GPU it copies nothing, and there is nothing to order",
+            missing="the two copies in front of the update, which are XLA:CPU's",
+        ),
+        Reproduction(
+            report="jax-ml/jax#25399",
+            case="barrier_copy[kernel-barrier]",
+            reproduced=(
+                "a copy that XLA inserts of what a kernel overwrites, behind a barrier: it is made after the "
+                "kernel, and fresh. Without the barrier, `barrier_copy[kernel-hidden]`, one output is stale"
+            ),
+            missing="a barrier that a copy defeats: on a GPU none was found",
+        ),
+    ),
     bad=(FOLDED_CONVERT,),
     good=(ALIASED_BF16,),
     check=check,

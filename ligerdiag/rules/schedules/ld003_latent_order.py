@@ -35,16 +35,6 @@ CASE = Case(name="lucky", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16
 """,
 )
 
-LATENT_ORDER = (
-    Reproduction(
-        report='phlippe/liger_kernels (README: "seems to be by chance")',
-        case="seed_flce[False-float32-True-1-4-32-16]",
-        reproduced="beside stale gradients one, `weight`, that is right in this schedule and that nothing forces to be",
-        missing="the schedule of the author's GPU",
-    ),
-)
-
-
 RULE = Rule(
     id="LD003",
     name="latent-order",
@@ -61,7 +51,14 @@ The same as for LD001: make the overwritten operand an output of the call and re
     limits="""\
 Only the order of this artifact's schedule is judged. How likely another order is, is not.""",
     references=('github.com/phlippe/liger_kernels (README: "seems to be by chance")',),
-    reproduced=LATENT_ORDER,
+    reproduced=(
+        Reproduction(
+            report='phlippe/liger_kernels (README: "seems to be by chance")',
+            case="seed_flce[False-float32-True-1-4-32-16]",
+            reproduced="beside stale gradients one, `weight`, that is right in this schedule and that nothing forces to be",
+            missing="the schedule of the author's GPU",
+        ),
+    ),
     bad=(LUCKY_READER,),
     good=(ALIASED,),
     check=check,

@@ -105,25 +105,6 @@ COPIED_RESIDUAL = Example(
     code=KERNEL + ALIASED_CALL + _DERIVATIVE.format(sums="sum_and_double_declared(x)[1]", name="saved_copy"),
 )
 
-CLOBBERED_READ = (
-    Reproduction(
-        report="linkedin/Liger-Kernel#272",
-        case="saved_residual[exp-perplexity-hidden]",
-        reproduced=(
-            "the explanation in the thread: `exp` saves its result, the loss overwrites it, the backward pass "
-            "reads it: clobbered"
-        ),
-        missing="PyTorch, and its check of versions that does not notice",
-    ),
-    Reproduction(
-        report="linkedin/Liger-Kernel#1251",
-        case="saved_residual[softmax-loss-out_of_place]",
-        reproduced="the remedy, a gradient with memory of its own: fresh, for every activation and objective",
-        missing="its second point, a clone that loses `requires_grad`: JAX has no such flag",
-    ),
-)
-
-
 RULE = Rule(
     id="LD004",
     name="clobbered-read",
@@ -147,7 +128,23 @@ a derivative shares with a forward operation which used the value before the ker
         "github.com/linkedin/Liger-Kernel/issues/272 (the PyTorch twin)",
         "github.com/linkedin/Liger-Kernel/issues/1251",
     ),
-    reproduced=CLOBBERED_READ,
+    reproduced=(
+        Reproduction(
+            report="linkedin/Liger-Kernel#272",
+            case="saved_residual[exp-perplexity-hidden]",
+            reproduced=(
+                "the explanation in the thread: `exp` saves its result, the loss overwrites it, the backward pass "
+                "reads it: clobbered"
+            ),
+            missing="PyTorch, and its check of versions that does not notice",
+        ),
+        Reproduction(
+            report="linkedin/Liger-Kernel#1251",
+            case="saved_residual[softmax-loss-out_of_place]",
+            reproduced="the remedy, a gradient with memory of its own: fresh, for every activation and objective",
+            missing="its second point, a clone that loses `requires_grad`: JAX has no such flag",
+        ),
+    ),
     bad=(MERGED_OPERANDS, SAVED_RESIDUAL),
     good=(TWO_COPIES, COPIED_RESIDUAL),
     check=check,

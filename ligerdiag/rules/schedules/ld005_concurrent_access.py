@@ -108,34 +108,6 @@ GATHERED_AFTER = make_example(
     code=_PROGRAM.format(name="gathered_after", body=_AFTER),
 )
 
-CONCURRENT_ACCESS = (
-    Reproduction(
-        report="openxla/xla#48900",
-        case="in_flight[stacked-hidden]",
-        reproduced=(
-            "an async operation that the schedule leaves in flight around the kernel: the copy of the logits into a scan's "
-            "stack, on a computation stream, with default flags"
-        ),
-        missing="the order that async operations lose inside of a command buffer, which is XLA's own matter",
-    ),
-    Reproduction(
-        report="ROCm/xla#839",
-        case="in_flight[gathered-hidden]",
-        reproduced="a collective on the communication stream, over two devices, while the kernel writes its operand",
-        missing="AMD GPUs, and a command buffer as the other side: jax-triton 0.3.1's call is never inside of one",
-    ),
-    Reproduction(
-        report="openxla/xla#27412",
-        case="pallas_cross_entropy[products-hidden]",
-        reproduced=(
-            "a Pallas kernel inside of a command buffer; with the scheduling mode CONCURRENT it and the readers of its "
-            "operand are found unordered (in a test of the analysis, for a case sets no flags)"
-        ),
-        missing="control dependences that get lost: XLA keeps them since",
-    ),
-)
-
-
 RULE = Rule(
     id="LD005",
     name="concurrent-access",
@@ -180,6 +152,31 @@ which is launched early (programmatic dependent launch) waits before it reads.""
     bad=(GATHERED_BESIDE,),
     good=(GATHERED_BESIDE_DECLARED, GATHERED_AFTER),
     check=check,
-    reproduced=CONCURRENT_ACCESS,
+    reproduced=(
+        Reproduction(
+            report="openxla/xla#48900",
+            case="in_flight[stacked-hidden]",
+            reproduced=(
+                "an async operation that the schedule leaves in flight around the kernel: the copy of the logits into a "
+                "scan's stack, on a computation stream, with default flags"
+            ),
+            missing="the order that async operations lose inside of a command buffer, which is XLA's own matter",
+        ),
+        Reproduction(
+            report="ROCm/xla#839",
+            case="in_flight[gathered-hidden]",
+            reproduced="a collective on the communication stream, over two devices, while the kernel writes its operand",
+            missing="AMD GPUs, and a command buffer as the other side: jax-triton 0.3.1's call is never inside of one",
+        ),
+        Reproduction(
+            report="openxla/xla#27412",
+            case="pallas_cross_entropy[products-hidden]",
+            reproduced=(
+                "a Pallas kernel inside of a command buffer; with the scheduling mode CONCURRENT it and the readers of its "
+                "operand are found unordered (in a test of the analysis, for a case sets no flags)"
+            ),
+            missing="control dependences that get lost: XLA keeps them since",
+        ),
+    ),
     explains=Verdict.UNKNOWN,
 )

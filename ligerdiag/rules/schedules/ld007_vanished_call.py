@@ -114,49 +114,6 @@ CASE = Case(name="replaced", function=step, args=(Arg(shape=(4, 8, 16)), Arg(sha
 """,
 )
 
-VANISHED_CALL = (
-    Reproduction(
-        report="phlippe/liger_kernels (the backward pass)",
-        case="dropped_backward[hidden]",
-        reproduced=(
-            "the three kernels without outputs that should scale the gradients: none is in the program, which "
-            "is wrong by the cotangent"
-        ),
-        missing="nothing that the code says; no number of it was published",
-    ),
-    Reproduction(
-        report="jax-ml/jax#3829",
-        case="dropped_backward[hidden]",
-        reproduced="a call without outputs, dropped by JAX",
-        missing="messages between processes: the call here is a kernel, and its effect is in memory",
-    ),
-    Reproduction(
-        report="jax-ml/jax#11620",
-        case="accumulated_sum[unused-hidden]",
-        reproduced="a call whose outputs nobody uses, dropped by JAX",
-        missing="MPI, and a call that says it has side effects: jax-triton 0.3 cannot say it",
-    ),
-    Reproduction(
-        report="NVIDIA/warp#1240",
-        case="accumulated_sum[unused-hidden]",
-        reproduced="a call whose outputs nobody uses, gone from the program",
-        missing="pmap, and `has_side_effect` as the remedy",
-    ),
-    Reproduction(
-        report="pytorch/pytorch#170808",
-        case="unknown_effect[hidden]",
-        reproduced="a kernel that cannot be analysed is in the compiled program, and counts as unknown (LD014)",
-        missing="the kernel that Inductor removes, for want of an analysis: XLA does not look into kernels",
-    ),
-    Reproduction(
-        report="ROCm/pytorch#3398",
-        case="unknown_effect[hidden]",
-        reproduced="as for pytorch/pytorch#170808",
-        missing="as for pytorch/pytorch#170808",
-    ),
-)
-
-
 RULE = Rule(
     id="LD007",
     name="vanished-call",
@@ -180,7 +137,47 @@ hide behind one that is kept.""",
         "github.com/jax-ml/jax/issues/11620",
         "github.com/NVIDIA/warp/pull/1240",
     ),
-    reproduced=VANISHED_CALL,
+    reproduced=(
+        Reproduction(
+            report="phlippe/liger_kernels (the backward pass)",
+            case="dropped_backward[hidden]",
+            reproduced=(
+                "the three kernels without outputs that should scale the gradients: none is in the program, which "
+                "is wrong by the cotangent"
+            ),
+            missing="nothing that the code says; no number of it was published",
+        ),
+        Reproduction(
+            report="jax-ml/jax#3829",
+            case="dropped_backward[hidden]",
+            reproduced="a call without outputs, dropped by JAX",
+            missing="messages between processes: the call here is a kernel, and its effect is in memory",
+        ),
+        Reproduction(
+            report="jax-ml/jax#11620",
+            case="accumulated_sum[unused-hidden]",
+            reproduced="a call whose outputs nobody uses, dropped by JAX",
+            missing="MPI, and a call that says it has side effects: jax-triton 0.3 cannot say it",
+        ),
+        Reproduction(
+            report="NVIDIA/warp#1240",
+            case="accumulated_sum[unused-hidden]",
+            reproduced="a call whose outputs nobody uses, gone from the program",
+            missing="pmap, and `has_side_effect` as the remedy",
+        ),
+        Reproduction(
+            report="pytorch/pytorch#170808",
+            case="unknown_effect[hidden]",
+            reproduced="a kernel that cannot be analysed is in the compiled program, and counts as unknown (LD014)",
+            missing="the kernel that Inductor removes, for want of an analysis: XLA does not look into kernels",
+        ),
+        Reproduction(
+            report="ROCm/pytorch#3398",
+            case="unknown_effect[hidden]",
+            reproduced="as for pytorch/pytorch#170808",
+            missing="as for pytorch/pytorch#170808",
+        ),
+    ),
     bad=(NO_OUTPUTS, UNUSED_SUM),
     good=(ALIASED, UNUSED_RESULT, REPLACED_FUNCTION),
     check=check,

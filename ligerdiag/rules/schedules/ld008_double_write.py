@@ -198,25 +198,6 @@ CASE = Case(name="meant_twice", function=step, args=(Arg(shape=(8, 16)), Arg(sha
 """,
 )
 
-DOUBLE_WRITE = (
-    Reproduction(
-        report="EnzymeAD/Enzyme-JAX#2968",
-        case="same_buffer_twice[hidden]",
-        reproduced=(
-            "one buffer for what a kernel reads and what it overwrites. XLA hands over the same bytes twice, "
-            "and the update arrives by luck of the schedule (LD003)"
-        ),
-        missing="the update that is lost: the runtime of Reactant kept the wrong view of the two",
-    ),
-    Reproduction(
-        report="pytorch/pytorch#196657",
-        case="",
-        reproduced="nothing: the thread could not be read, so nothing is said of it",
-        missing="all of it. What the rule finds is shown by `two_losses[same-hidden]` and `two_losses[rows-hidden]`",
-    ),
-)
-
-
 RULE = Rule(
     id="LD008",
     name="double-write",
@@ -242,7 +223,23 @@ not recognised as one.""",
         "github.com/pytorch/pytorch/issues/196657",
         "github.com/EnzymeAD/Enzyme-JAX/issues/2968",
     ),
-    reproduced=DOUBLE_WRITE,
+    reproduced=(
+        Reproduction(
+            report="EnzymeAD/Enzyme-JAX#2968",
+            case="same_buffer_twice[hidden]",
+            reproduced=(
+                "one buffer for what a kernel reads and what it overwrites. XLA hands over the same bytes twice, "
+                "and the update arrives by luck of the schedule (LD003)"
+            ),
+            missing="the update that is lost: the runtime of Reactant kept the wrong view of the two",
+        ),
+        Reproduction(
+            report="pytorch/pytorch#196657",
+            case="",
+            reproduced="nothing: the thread could not be read, so nothing is said of it",
+            missing="all of it. What the rule finds is shown by `two_losses[same-hidden]` and `two_losses[rows-hidden]`",
+        ),
+    ),
     bad=(TWO_ROWS, TWICE_ON_ONE_VALUE),
     good=(TWO_DECLARED_ROWS, MEANT_TWICE),
     check=check,

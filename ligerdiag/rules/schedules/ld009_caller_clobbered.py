@@ -162,28 +162,6 @@ CASE = Case(name="donated_argument", function=step, args=(Arg(shape=(8, 32), don
 """,
 )
 
-CALLER_CLOBBERED = (
-    Reproduction(
-        report="jax-ml/jax#39625",
-        case="donated_outputs[donated-last]",
-        reproduced=(
-            "the program; XLA lets the zeros stand in the bytes of the state and copies the state first. "
-            "Schedule and replay are right"
-        ),
-        missing=(
-            "the wrong numbers, which are a GPU's. The copies are nodes of one CUDA graph, whose order is not "
-            "judged here"
-        ),
-    ),
-    Reproduction(
-        report="pytorch/xla#8422",
-        case="undonated_parameter[kept-hidden]",
-        reproduced="bytes that somebody else still needs are overwritten by a program that was not given them",
-        missing="`xm.save`, which donates a lazy tensor by mistake: in JAX only the caller donates",
-    ),
-)
-
-
 RULE = Rule(
     id="LD009",
     name="caller-clobbered",
@@ -207,7 +185,26 @@ donated. Whether the caller looks at the array again is not known.""",
         "github.com/jax-ml/jax/issues/39625 (donation and the order of outputs)",
         "github.com/pytorch/xla/issues/8422",
     ),
-    reproduced=CALLER_CLOBBERED,
+    reproduced=(
+        Reproduction(
+            report="jax-ml/jax#39625",
+            case="donated_outputs[donated-last]",
+            reproduced=(
+                "the program; XLA lets the zeros stand in the bytes of the state and copies the state first. "
+                "Schedule and replay are right"
+            ),
+            missing=(
+                "the wrong numbers, which are a GPU's. The copies are nodes of one CUDA graph, whose order is not "
+                "judged here"
+            ),
+        ),
+        Reproduction(
+            report="pytorch/xla#8422",
+            case="undonated_parameter[kept-hidden]",
+            reproduced="bytes that somebody else still needs are overwritten by a program that was not given them",
+            missing="`xm.save`, which donates a lazy tensor by mistake: in JAX only the caller donates",
+        ),
+    ),
     bad=(OVERWRITTEN_ARGUMENT, CONSTANT_LOGITS),
     good=(DECLARED_ARGUMENT, DONATED_ARGUMENT),
     check=check,
