@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from ligerdiag import api
 from ligerdiag.api.inspecting import InspectedModules, select_modules
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.dumps.translate import Translator
+from ligerdiag.dumps.text_worker import Translator
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.hlo.xla_pb2 import HloProto
 from ligerdiag.inspection.module import InspectionRequest, ModuleInspector

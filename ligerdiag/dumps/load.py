@@ -22,8 +22,7 @@ from ligerdiag.dumps.find import ModuleFiles, parse_dump_name
 from ligerdiag.dumps.text_details import make_program_orders, parse_buffer_text
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.buffers import BufferAssignment
-from ligerdiag.hlo.metadata import is_tagged
-from ligerdiag.hlo.module import HloModule
+from ligerdiag.hlo.module import HloModule, is_tagged
 from ligerdiag.hlo.parse import parse_hlo, parse_hlo_module, parse_module, pause_collector
 from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence, parse_command_order, parse_thunks
 from ligerdiag.hlo.xla_pb2 import HloModuleProto

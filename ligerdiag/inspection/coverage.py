@@ -9,8 +9,7 @@ from ligerdiag.analysis.correspondence.write_correspondence import TagCoverage, 
 from ligerdiag.analysis.explain.output_sentences import describe_ambiguities, describe_untraced
 from ligerdiag.artifacts.artifact import KernelCall
 from ligerdiag.hlo.buffers import BufferAssignment
-from ligerdiag.hlo.metadata import is_tagged
-from ligerdiag.hlo.module import HloModule
+from ligerdiag.hlo.module import HloModule, is_tagged
 from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence
 from ligerdiag.model.report import Coverage
 

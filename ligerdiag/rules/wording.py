@@ -16,8 +16,7 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.verdict.blame import ReadFinding
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.dataflow import find_way, list_operands, look_through
-from ligerdiag.hlo.metadata import find_user_line, iterate_user_frames
-from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.module import HloInstruction, HloModule, find_user_line, iterate_user_frames
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaves, render_shape
 from ligerdiag.model.findings import CallPlace, ReadPlace, SourceLine

@@ -33,7 +33,7 @@ from ligerdiag.inspection.module import (
     describe_module,
 )
 from ligerdiag.model.report import refuse
-from ligerdiag.sandbox.messages import Done, Question, Ready, Setup, render_message
+from ligerdiag.sandbox.child import Done, Question, Ready, Setup, render_message
 from ligerdiag.toolchains.toolchain import describe_interpreter, worker_environment
 from ligerdiag.untrusted_files import SANDBOX_ANSWER_BYTES, WALL_FACTOR, WALL_SECONDS, read_untrusted
 

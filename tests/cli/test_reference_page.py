@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.cli.reference import main, render_reference
+from tools.cli_reference import main, render_reference
 
 DOCS = Path(__file__).parents[2] / "docs"
 

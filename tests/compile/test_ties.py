@@ -10,7 +10,7 @@ from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import compile_cases, discover_cases
 from ligerdiag.hlo.buffers import MemoryDemand
-from ligerdiag.hlo.metadata import find_user_line
+from ligerdiag.hlo.module import find_user_line
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.inspection.artifact import inspect_artifact
 from ligerdiag.model.jobs import CaseSpec, Variation

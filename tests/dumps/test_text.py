@@ -8,11 +8,10 @@ from time import monotonic
 import pytest
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.dumps import translate
-from ligerdiag.dumps.translate import Translator
+from ligerdiag.dumps import text_worker
+from ligerdiag.dumps.text_worker import Translator
 from ligerdiag.errors import ArtifactError
-from ligerdiag.hlo.metadata import iterate_frames
-from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.module import HloInstruction, HloModule, iterate_frames
 from ligerdiag.hlo.parse import load_hlo, parse_hlo_module
 from ligerdiag.workers import process as worker_process
 from tests.dumps.conftest import CASES, Inspect, Pick, only, outputs
@@ -145,7 +144,7 @@ def test_a_busy_machine_ends_no_text(translator: Translator, monkeypatch: pytest
 
 
 def test_a_text_above_the_bound_is_not_given_to_a_worker(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(translate, "MAXIMUM_TEXT_BYTES", 10)
+    monkeypatch.setattr(text_worker, "MAXIMUM_TEXT_BYTES", 10)
     with (
         Translator(cache=Cache(cache)) as opened,
         pytest.raises(ArtifactError, match=r"`x\.txt` has 11 bytes of text, more than 10: give a protobuf"),

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ligerdiag.hlo.buffers import Slice
-from ligerdiag.hlo.metadata import MAX_FRAMES, find_user_line, iterate_frames
-from ligerdiag.hlo.module import parse_tag_path
+from ligerdiag.hlo.module import MAX_FRAMES, find_user_line, iterate_frames, parse_tag_path
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.hlo.shape import count_elements, iterate_leaves, render_shape
 from ligerdiag.hlo.xla_pb2 import ShapeProto

@@ -3,8 +3,7 @@
 import pytest
 
 from ligerdiag.errors import ArtifactError
-from ligerdiag.hlo.metadata import is_tagged
-from ligerdiag.hlo.module import strip_tags
+from ligerdiag.hlo.module import is_tagged, strip_tags
 from ligerdiag.hlo.parse import parse_hlo
 from tests.hlo.building import Builder, array, tuple_of
 

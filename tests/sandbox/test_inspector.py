@@ -140,7 +140,7 @@ def is_running(process: Path) -> bool:
 CONFINED = """
 import resource, socket
 from pathlib import Path
-from ligerdiag.sandbox.confinement import confine
+from ligerdiag.sandbox.child import confine
 refused = confine(Path.cwd())
 print(resource.getrlimit(resource.RLIMIT_CORE), resource.getrlimit(resource.RLIMIT_NOFILE)[1], bool(refused))
 print(sorted(name for _, name in socket.if_nameindex()))

@@ -11,7 +11,7 @@ from tests.sandbox.hostile import ROOT
 HEAD = """
 import os, signal, subprocess, sys
 from pathlib import Path
-from ligerdiag.sandbox.confinement import deny_changes
+from ligerdiag.sandbox.child import deny_changes
 ours, own = Path(sys.argv[1]), Path.cwd()
 try:
     deny_changes(own)
@@ -80,11 +80,11 @@ subprocess.run(['sh', '-c', 'cat y > z'], check=True, stdout=subprocess.DEVNULL)
 
 def test_no_process_outside_gets_its_signals(ours: Path) -> None:
     code = """
-from ligerdiag.sandbox import confinement
+from ligerdiag.sandbox import child
 import ctypes
 own_child = subprocess.Popen(['sleep', '60'])
 own_child.kill()
-print(own_child.wait(), confinement.find_version(ctypes.CDLL(None)))
+print(own_child.wait(), child.find_version(ctypes.CDLL(None)))
 os.kill(os.getppid(), 0)
 """
     done = run(code, ours, ours.with_name("own"))
@@ -99,10 +99,10 @@ def test_what_the_kernel_refuses_is_said(tmp_path: Path) -> None:
     """In a process of its own: what is given up does not come back."""
     code = """
 from pathlib import Path
-from ligerdiag.sandbox import confinement
+from ligerdiag.sandbox import child
 def refuse(folder): raise OSError(38, "Function not implemented")
-confinement.deny_changes = refuse
-print(*confinement.confine(Path.cwd()), sep="\\n")
+child.deny_changes = refuse
+print(*child.confine(Path.cwd()), sep="\\n")
 """
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,

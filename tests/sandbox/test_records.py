@@ -11,7 +11,7 @@ from ligerdiag.inspection.module import ModuleOutcome
 from ligerdiag.model.findings import SourceLine, Verdict
 from ligerdiag.model.report import CaseReport, Identity, Judged, Status, refuse
 from ligerdiag.model.schedule_view import Fate, Neighbourhood
-from ligerdiag.sandbox.messages import Question, render_message
+from ligerdiag.sandbox.child import Question, render_message
 from tests.report.html.view_samples import make_view
 from tests.report.samples import LAUNCH, make_case, make_device, make_finding, make_judged, make_replay
 

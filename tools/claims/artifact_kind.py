@@ -21,7 +21,7 @@ from ligerdiag.artifacts.artifact import (
     write_manifest,
 )
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.dumps.translate import Translator
+from ligerdiag.dumps.text_worker import Translator
 from ligerdiag.hlo.xla_pb2 import HloProto
 from ligerdiag.inspection.module import InspectionRequest, ModuleInspector
 from tools.claims.json_damage import damage, damage_text

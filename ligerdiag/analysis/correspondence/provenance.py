@@ -23,8 +23,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Final
 
-from ligerdiag.hlo.metadata import Chain, FrameNumbers
-from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
+from ligerdiag.hlo.module import Chain, FrameNumbers, HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import is_tuple
 

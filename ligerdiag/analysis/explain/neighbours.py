@@ -13,8 +13,7 @@ from ligerdiag.analysis.evaluation.memory import ActualWrite
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.dataflow import Definition, look_through
-from ligerdiag.hlo.metadata import find_user_line
-from ligerdiag.hlo.module import HloInstruction, strip_tags
+from ligerdiag.hlo.module import HloInstruction, find_user_line, strip_tags
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import compute_byte_size, iterate_leaves, render_shape
 from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Reader, ReadTime

@@ -3,9 +3,9 @@
 The sets of an output can agree although it is wrong. An output is made worse (it never gets better):
   (1) by a kernel call that XLA merged with an earlier one, where the two do not see the same: what is computed from the
       later call's result is stale;
-  (2) by an operation upstream that surely is the author's own and whose set is wrong (`first_divergence`,
-      `operand_divergence`): an output that mixes several values can depend on all the right writes and still have one wrong
-      part. Of a kernel that could not be followed, or whose loop nesting differs, no operation says so.
+  (2) by an operation upstream that surely is the author's own and whose set is wrong (`first_divergence`): an output that
+      mixes several values can depend on all the right writes and still have one wrong part. Of a kernel that could not be
+      followed, or whose loop nesting differs, no operation says so.
 Blamed for a wrong output are the reads where operations begin to be wrong, and from which the output is computed; for a
 latent one, the lucky reads in its set. Where too many operations are wrong to ask which of them an output depends on, it is
 `crowded` with these writes, and `ambiguities` makes it unknown for them, (7).

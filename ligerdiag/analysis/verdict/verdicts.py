@@ -2,8 +2,7 @@
 
 In this order, each step with a definition of its own:
   (1) `comparison`           compares the two dependence sets of each output: stale, clobbered, latent, unknown or fresh;
-  (2) `first_divergence`,    find the operations and operands whose sets differ;
-      `operand_divergence`
+  (2) `first_divergence`     finds the operations and operands whose sets differ;
   (3) `blame`                makes outputs worse whose own sets agree, and names the reads where it begins;
   (4) `ambiguity_search`     finds what cannot be told;
   (5) this file              makes those outputs unknown, and takes back the reads that were blamed for them.
@@ -29,8 +28,7 @@ from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations
 from ligerdiag.analysis.verdict.ambiguity_search import AmbiguitySearch
 from ligerdiag.analysis.verdict.blame import Blame, Blamed, ReadFinding, find_latent
 from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict, find_worst
-from ligerdiag.analysis.verdict.first_divergence import Differing, find_differing
-from ligerdiag.analysis.verdict.operand_divergence import find_wrong_edges
+from ligerdiag.analysis.verdict.first_divergence import Differing, find_differing, find_wrong_edges
 from ligerdiag.analysis.verdict.schedule_alone import judge_outputs_alone
 from ligerdiag.model.findings import VERDICT_ORDER, Verdict
 from ligerdiag.model.schedule_view import Place, ReadKind

@@ -20,8 +20,7 @@ from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.bisect.passes.order_independence import Judgement
 from ligerdiag.bisect.passes.synthetic_schedules import SchedulePolicy
 from ligerdiag.hlo.dataflow import Dataflow, Position, Through, find_way, search
-from ligerdiag.hlo.metadata import find_user_line
-from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
+from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath, find_user_line
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, render_shape
 

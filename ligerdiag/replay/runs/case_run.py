@@ -20,8 +20,7 @@ from ligerdiag.compile.cases.arguments import compute_output_names, draw_argumen
 from ligerdiag.errors import ArtifactError, LigerdiagError
 from ligerdiag.hlo.aliasing import find_buffer_fault
 from ligerdiag.hlo.buffers import BufferAssignment
-from ligerdiag.hlo.metadata import is_tagged
-from ligerdiag.hlo.module import HloModule
+from ligerdiag.hlo.module import HloModule, is_tagged
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.shape import TOKEN, is_tuple
 from ligerdiag.model.case import Case

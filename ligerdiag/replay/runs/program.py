@@ -27,8 +27,7 @@ import numpy as np
 
 from ligerdiag.effects.call import carries_kernel
 from ligerdiag.errors import ArtifactError
-from ligerdiag.hlo.metadata import find_user_line
-from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, find_user_line
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaf_shapes
 from ligerdiag.hlo.xla_pb2 import ShapeProto

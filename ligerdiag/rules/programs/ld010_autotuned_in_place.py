@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.effects.access import CallEffects, ReadsBeforeWrite
-from ligerdiag.hlo.metadata import find_user_line
-from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.module import HloInstruction, find_user_line
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.rules.rule import KERNEL, Example, Reproduction, Rule
 from ligerdiag.rules.wording import describe_callers, locate_instruction

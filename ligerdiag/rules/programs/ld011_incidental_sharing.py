@@ -6,8 +6,7 @@ from dataclasses import replace
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.evaluation.memory_uses import SharedBytes, find_shared_bytes
 from ligerdiag.effects.access import CallEffects, Neighbours
-from ligerdiag.hlo.metadata import find_user_line
-from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.module import HloInstruction, find_user_line
 from ligerdiag.model.findings import Finding, LaunchNumbers, Severity
 from ligerdiag.rules.rule import KERNEL, Example, Measured, Reproduction, Rule, Settled, make_example, render_error
 from ligerdiag.rules.wording import find_producer

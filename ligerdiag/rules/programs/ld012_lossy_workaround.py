@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.hlo.metadata import find_user_line
+from ligerdiag.hlo.module import find_user_line
 from ligerdiag.model.findings import FAR, Attribution, Finding, Replay, Severity, Verdict
 from ligerdiag.rules.rule import (
     ALIASED,

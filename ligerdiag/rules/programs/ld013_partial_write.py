@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.effects.access import WriteCoverage
-from ligerdiag.hlo.metadata import find_user_line
+from ligerdiag.hlo.module import find_user_line
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.findings import Finding, LaunchNumbers, Severity
 from ligerdiag.rules.rule import ALIASED, Measured, Reproduction, Rule, Settled, make_example

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.effects.access import Access
-from ligerdiag.hlo.metadata import find_user_line
+from ligerdiag.hlo.module import find_user_line
 from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, make_example
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.effects.access import Access
-from ligerdiag.hlo.metadata import find_user_line
+from ligerdiag.hlo.module import find_user_line
 from ligerdiag.hlo.shape import ShapeIndex, render_index
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.rules.rule import ALIASED_CALL, KERNEL, Example, Rule, make_example

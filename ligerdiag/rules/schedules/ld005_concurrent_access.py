@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.races import Race, RaceKind
-from ligerdiag.hlo.metadata import find_user_line
+from ligerdiag.hlo.module import find_user_line
 from ligerdiag.model.findings import Finding, ReadPlace, Severity, SourceLine, Verdict
 from ligerdiag.rules.rule import Reproduction, Rule, make_example, report_write
 from ligerdiag.rules.wording import describe_write, render_at

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from ligerdiag.dumps.find import ModuleFiles
 from ligerdiag.inspection.module import ModuleInspector, ModuleOutcome
-from ligerdiag.sandbox import child, confinement
-from ligerdiag.sandbox.messages import Done, render_message
+from ligerdiag.sandbox import child
+from ligerdiag.sandbox.child import Done, render_message
 
 BURN = "import time\nwhile time.process_time() < 2.5: pass"
-confinement.SANDBOX_SPARE_SECONDS = 0.0  # type: ignore[misc]
+child.SANDBOX_SPARE_SECONDS = 0.0  # type: ignore[misc]
 
 
 def damage(victim: Path) -> str:

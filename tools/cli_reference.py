@@ -1,4 +1,4 @@
-"""docs/cli.md, from the application itself: `python -m ligerdiag.cli.reference docs/cli.md [--check]`."""
+"""docs/cli.md, from the application itself: `python -m tools.cli_reference docs/cli.md [--check]`."""
 
 import sys
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     """Writes or checks the page; returns 0, 1 when it is stale, 2 for wrong usage."""
     names = [argument for argument in arguments if argument != "--check"]
     if len(names) != 1:
-        sys.stderr.write("usage: python -m ligerdiag.cli.reference FILE [--check]\n")
+        sys.stderr.write("usage: python -m tools.cli_reference FILE [--check]\n")
         return 2
     path, text = Path(names[0]), render_reference()
     if "--check" not in arguments:
