@@ -1,16 +1,19 @@
 """What the tests cost, from the JUnit file of a run: `python -m tools.costs junit.xml` writes tests/costs.json.
 
 It prints a table by room, the folder under tests/, for docs/measurements. Seconds are of wall time, with what a test's
-fixtures took; those of a run beside other work are too long, and still say which files are the longest.
+fixtures took; those of a run beside other work are too long, and still say which files are the longest. Where the run noted
+processor seconds (`tests/processor_time.py`), these count.
 """
 
 import json
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
-from junitparser import JUnitXml, TestCase
+from junitparser import JUnitXml, Properties, TestCase
 
+from tests.processor_time import PROPERTY
 from tests.scheduling import COSTS, find_group
 
 ROOT = Path(__file__).parents[1]
@@ -23,9 +26,15 @@ def add_up(junit: Path) -> tuple[Counter[str], Counter[str]]:
     for suite in JUnitXml.fromfile(str(junit)):
         for test in suite:
             file = _find_file(test)
-            seconds[find_group(f"{file}::{test.name}")] += test.time or 0.0
+            seconds[find_group(f"{file}::{test.name}")] += read_seconds(test)
             tests[find_room(file)] += 1
     return seconds, tests
+
+
+def read_seconds(test: TestCase) -> Any:
+    """Those of a processor, where the run noted them; else of wall time."""
+    noted = [float(one.value) for one in test.child(Properties) or () if one.name == PROPERTY and one.value]
+    return noted[0] if noted else test.time or 0.0
 
 
 def find_room(group: str) -> str:

@@ -9,7 +9,8 @@ from tools.costs import add_up, render_rooms
 
 JUNIT = """<testsuites><testsuite name="pytest">
 <testcase classname="tests.tools.test_costs" name="test_a" time="1.5" />
-<testcase classname="tests.tools.test_costs.TestB" name="test_b[x]" time="2.5" />
+<testcase classname="tests.tools.test_costs.TestB" name="test_b[x]" time="9"><properties>
+<property name="other" value="x" /><property name="processor_seconds" value="2.5" /></properties></testcase>
 <testcase classname="tests.newcomer.test_newcomer" name="test_c[plain-a.py::b]" time="10" />
 <testcase classname="tests.newcomer.test_newcomer" name="test_c[pinned-a.py::b]" time="20" />
 </testsuite></testsuites>"""
