@@ -9,11 +9,13 @@
 A clobbered read saw the wrong bytes: its numbers may be wrong in any way. A sum with one stale term looks lossy
 (`replay.compare`, 6): numbers that are lossy against program order contradict no verdict and confirm none. Those that
 equal program order and are lossy only against the case's reference are what the schedule should give. Numbers cannot
-decide if intended and stale are equal, nor if an output misses some of the hidden writes and not all: the schedule then
-does not compute the stale prediction, in which no read sees any of them, and a sign or a maximum may hide what it does
-compute. A device is compared with the verdict on its own artifact, and with the replay of that. If a finding says that
-an output races (LD005), the device may compute either value: it contradicts nothing there. If everything that makes an
-output wrong lies in branches or loops that the drawn arguments do not enter, right numbers contradict nothing.
+decide if intended and stale are equal, nor if an output misses some of the hidden writes and not all: the schedule
+then does not compute the stale prediction, in which no read sees any of them, and a sign or a maximum may hide what
+it does compute. Nor do they decide where they are fresh only within the tolerance, and further away than roundings
+take them: a small term of a sum may be stale. A device is compared with the verdict on its own artifact, and with the
+replay of that. If a finding says that an output races (LD005), the device may compute either value: it contradicts
+nothing there. If everything that makes an output wrong lies in branches or loops that the drawn arguments do not
+enter, right numbers contradict nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -104,6 +106,10 @@ _WRONG_READS = frozenset({"LD001", "LD002", "LD004"})
 """Ids of the rules whose outputs miss a hidden write, or see one that they should not."""
 
 
+_ROUNDING = 0.25
+"""Of a tolerance: what roundings that do not all go one way stay below."""
+
+
 class Agreement(StrEnum):
     """How numbers compare with a verdict."""
 
@@ -149,7 +155,7 @@ def compute_replay_agreements(
         name: compute_agreement(
             outputs[name],
             n.attribution,
-            can_tell=n.distance > n.tolerance and name not in silent,
+            can_tell=n.distance > n.tolerance and n.error <= _ROUNDING * n.tolerance and name not in silent,
             in_program_order=n.error <= n.tolerance,
         )
         for name, n in replay.outputs.items()
@@ -201,7 +207,9 @@ def compute_device_agreements(
         name: compute_agreement(
             verdicts[name],
             output.attribution,
-            can_tell=output.distance > output.tolerance and name not in unreached,
+            can_tell=output.distance > output.tolerance
+            and max(output.errors, default=0.0) <= _ROUNDING * output.tolerance
+            and name not in unreached,
             in_program_order=all(error <= output.tolerance for error in output.errors),
         )
         for name, output in device.outputs.items()

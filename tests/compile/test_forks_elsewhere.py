@@ -38,9 +38,11 @@ def compile_files(folder: Path, target: Target, pool: Pool, *selectors: str) -> 
 
 
 def forks(pool: Pool) -> bool:
-    return pool._starts._template is not None  # pyright: ignore[reportPrivateUsage]
+    starts = pool._templates._starts.values()  # pyright: ignore[reportPrivateUsage]
+    return any(start._template is not None for start in starts)  # pyright: ignore[reportPrivateUsage]
 
 
+@pytest.mark.usefixtures("own_templates")
 @pytest.mark.parametrize("name", NAMES)
 def test_forked_workers_keep_files_apart_and_compile_what_a_process_of_their_own_does(
     name: str, tmp_path: Path, h100: Target

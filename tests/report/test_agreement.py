@@ -57,6 +57,15 @@ def test_the_distance_to_the_stale_prediction_decides_whether_fresh_numbers_can_
     assert len(compute_disagreements({"w": Verdict.STALE}, (), replay, None)) == (said is D)
 
 
+@pytest.mark.parametrize(("error", "said"), [(0.0, D), (2.5e-6, D), (2.6e-6, S), (9e-6, S)])
+def test_fresh_numbers_further_away_than_roundings_take_them_say_nothing_to_a_stale_term(
+    error: float, said: Agreement
+) -> None:
+    replay = make_replay({"w": make_numbers(error=error)})
+    assert compute_replay_agreements({"w": Verdict.STALE}, replay) == {"w": said}
+    assert compute_replay_agreements({"w": Verdict.FRESH}, replay) == {"w": A}
+
+
 def test_fresh_numbers_of_an_output_that_misses_one_write_of_two_say_nothing() -> None:
     """Adam's first step keeps the sign of a gradient: the stale prediction, where no write is seen, has another one."""
     missed = make_finding(outputs=("w",))
