@@ -21,11 +21,11 @@ of the program where the trace says which of them is meant:
 The residuals of a custom_vjp are the author's own references: `bwd` reads the bytes as they are when it reads.
   5. A kernel call without used outputs still counts as called: JAX drops it, and its author meant what it overwrites.
      That is how `jax.checkpoint` loses a kernel when it computes the forward pass again.
+  6. What the body of a scan returns of the slices that it takes, as it leaves them (see `stacked`).
 
 A snapshot is an operation of ours, an identity. It exists only in a second trace, from which the program as written is
 made (see `as_written`); the user's own trace is compiled. Only values of the shapes and dtypes that kernels are given
-are
-copied: no other value can be overwritten.
+are copied: no other value can be overwritten.
 """
 
 import importlib
@@ -48,6 +48,7 @@ from ligerdiag.compile.lowering.recomputed import (
     read_form,
     wrapped,
 )
+from ligerdiag.compile.lowering.stacked import stack_slices
 
 _KEPT = frozenset({
     "stablehlo.constant", "stablehlo.iota", "stablehlo.dot_general", "stablehlo.dot", "stablehlo.convolution",
@@ -208,6 +209,7 @@ def mark_intent(kernel_primitives: Sequence[Any], forms: frozenset[Form] | None)
         _watched(kernel_primitives, marks),
         _replaced_rule(marks),
         keep_calls(kernel_primitives if marks.is_marked else ()),
+        stack_slices(marks),
     ):
         try:
             yield marks
