@@ -20,7 +20,7 @@ def reports(shared_cache: Path) -> Mapping[str, CaseReport]:
 
 
 def test_the_program_as_written_computes_what_its_reference_does(reports: Mapping[str, CaseReport]) -> None:
-    assert len(reports) == 10
+    assert len(reports) == 12
     assert {name for name, one in reports.items() if any(found.rule == "LD016" for found in one.findings)} == set()
 
 
@@ -51,3 +51,10 @@ def test_slices_that_xla_never_stacks_are_stale(name: str, output: str, reports:
 def test_the_array_of_the_slices_and_what_a_rule_saved_of_them_stay(reports: Mapping[str, CaseReport]) -> None:
     assert reports["slices_returned"].outputs["whole"] is Verdict.FRESH
     assert reports["slices_saved_by_a_rule"].outputs["gradient"] is Verdict.FRESH
+
+
+def test_a_kernel_that_jax_takes_out_of_a_differentiated_scan_is_missing_in_its_steps(
+    reports: Mapping[str, CaseReport],
+) -> None:
+    assert reports["differentiated"].outputs == {"loss": Verdict.STALE, "gradient": Verdict.STALE}
+    assert reports["differentiated_in_a_branch"].outputs["behind"] is Verdict.LATENT

@@ -2,7 +2,7 @@
 
 What a body closes over, or carries without change, is one array before, in and behind the loop: all see what the kernel
 leaves. The slices that a scan takes are the body's own: what it returns or keeps of them is what the kernel left there, and
-the array that they are of stays as it was.
+the array that they are of stays as it was. What a differentiated scan calls is called in each step.
 """
 
 from collections.abc import Callable
@@ -17,6 +17,7 @@ from ligerdiag import Arg, Case
 
 X, W, V, LIGHT = Arg(shape=(8, 16)), Arg(shape=(16, 32)), Arg(shape=(8, 32)), Arg(shape=(8, 32))
 SLICES, CHUNKS = Arg(shape=(4, 8, 32)), Arg(shape=(4, 8, 16))
+U, STEPS = Arg(shape=(3,)), jnp.array([1.0, 2.0, 4.0])
 CASES: list[Case] = []
 
 
@@ -131,3 +132,47 @@ def slices_saved_by_a_rule(z, v):
 
     (value, (sums, left)), gradient = jax.value_and_grad(loss, has_aux=True)(v)
     return {"loss": value, "sums": sums, "gradient": gradient, "left": left.sum(0)}
+
+
+@jax.custom_vjp
+def weighed(h, v):
+    return double(h).sum() * v
+
+
+def weighed_forward(h, v):
+    value = double(h).sum()
+    return value * v, h
+
+
+weighed.defvjp(weighed_forward, lambda h, g: (jnp.zeros_like(h), g * h.sum()))
+
+
+@add(lambda x, w, u: {"loss": (x @ w).sum() * (u * STEPS).sum(), "gradient": 8 * (x @ w).sum() * jnp.ones(3)}, X, W, U)
+def differentiated(x, w, u):
+    h = x @ w
+
+    def loss(u):
+        return lax.scan(lambda total, weight: (total + weighed(h, weight), None), 0.0, u)[0]
+
+    value, gradient = jax.value_and_grad(loss)(u)
+    return {"loss": value, "gradient": gradient}
+
+
+def in_a_branch(x, w, u):
+    h = x @ w
+    return {"loss": h.sum() * (u[0] + 2 * u[2]), "gradient": h.sum() * jnp.array([1.0, 0.0, 2.0]), "behind": 4 * h + 1}
+
+
+@add(in_a_branch, X, W, U)
+def differentiated_in_a_branch(x, w, u):
+    h = x @ w
+
+    def loss(u):
+        def body(total, step):
+            number, weight = step
+            return total + weight * lax.cond(number % 2 == 0, lambda: double(h).sum(), lambda: 0.0), None
+
+        return lax.scan(body, 0.0, (jnp.arange(3), u))[0]
+
+    value, gradient = jax.value_and_grad(loss)(u)
+    return {"loss": value, "gradient": gradient, "behind": h + 1}
