@@ -120,6 +120,18 @@ class HloComputation:
                 found[operand.id].append(instruction)
         return {key: tuple(value) for key, value in found.items()}
 
+    @cached_property
+    def kept_elements(self) -> frozenset[int]:
+        """Numbers of the elements of its parameter that a loop's body returns as they came, in the same place."""
+        if self.root.opcode != "tuple" or len(self.parameters) != 1:
+            return frozenset()
+        parameter = self.parameters[0]
+        return frozenset([
+            number
+            for number, one in enumerate(self.root.operands)
+            if one.opcode == "get-tuple-element" and one.operands[0] is parameter and one.proto.tuple_index == number
+        ])  # fmt: skip
+
 
 @dataclass(frozen=True, eq=False)
 class HloModule:

@@ -54,12 +54,21 @@ def test_an_argument_and_an_element_of_a_tuple_are_other_names_for_the_same_valu
     assert run(parse(*lines, computations=callee)) == [[1, 2, 3, 4], [2, 4, 6, 8]]
 
 
-def test_a_loop_has_storage_of_its_own() -> None:
+def test_what_a_loop_returns_as_it_came_is_other_names_for_one_value() -> None:
     lines = ["x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", "zero = s32[] constant(0)",
              "start = (s32[], f32[4]) tuple(zero, h_ld1)",
              "w_ld2 = (s32[], f32[4]) while(start), condition=condition, body=body",
              "out = f32[4] get-tuple-element(w_ld2), index=1", "t = (f32[4], f32[4]) tuple(out, h_ld1)"]  # fmt: skip
-    assert run(parse(*lines, computations=LOOP)) == [[8, 16, 24, 32], [1, 2, 3, 4]]
+    assert run(parse(*lines, computations=LOOP)) == [[8, 16, 24, 32], [8, 16, 24, 32]]
+
+
+def test_what_a_loop_changes_is_storage_of_its_own() -> None:
+    changed = LOOP.replace("ROOT next", "  other = f32[4] copy(h)\nROOT next").replace("tuple(j, h)", "tuple(j, other)")
+    lines = ["x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", "zero = s32[] constant(0)",
+             "start = (s32[], f32[4]) tuple(zero, h_ld1)",
+             "w_ld2 = (s32[], f32[4]) while(start), condition=condition, body=body",
+             "out = f32[4] get-tuple-element(w_ld2), index=1", "t = (f32[4], f32[4]) tuple(out, h_ld1)"]  # fmt: skip
+    assert run(parse(*lines, computations=changed)) == [[8, 16, 24, 32], [1, 2, 3, 4]]
 
 
 def test_a_declared_alias_changes_the_result_and_leaves_the_operand() -> None:

@@ -3,7 +3,8 @@
   (1) Order is that of the tags, which the worker gave out in program order; an instruction without a tag follows its
       operands.
   (2) Every instruction that computes makes new storage. `tuple`, `get-tuple-element` and the parameters of a `call` or of
-      a `conditional`'s branch are other names for existing storage; a loop's parameters are storage of the loop.
+      a `conditional`'s branch are other names for existing storage, and so are those of a loop's parameters that its body
+      returns as they came: what a loop closes over, say. Its other parameters are storage of the loop.
   (3) A kernel's hidden write changes the storage of its operand, for everyone who reads it later.
   (4) The program as written says itself, by snapshots, which value is meant where autodiff reads one (see
       `compile.intent`). In a program that MLIR has folded, an operation that autodiff derived from the value before the
@@ -54,6 +55,10 @@ class TaggedSet:
     edges: tuple[tuple[TagPath, Labels], ...] = ()
     """Of an operation of several operands: by operand, the one nearest tagged operation upstream and what the operand
     depends on when it is read; () as a path where there is none, or more than one."""
+
+
+def _take(value: StoredValue, number: int) -> StoredValue:
+    return value[number] if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -306,6 +311,12 @@ class _Evaluation:
             self._upstream[copied] = self._upstream[value]
         return copied
 
+    def _copy_but(self, state: StoredValue, kept: frozenset[int]) -> StoredValue:
+        """Copies a loop's state, but for the elements with these numbers, (2)."""
+        if not isinstance(state, tuple):
+            return self._copy(state)
+        return tuple([child if number in kept else self._copy(child) for number, child in enumerate(state)])
+
     def _union(self, value: StoredValue) -> Labels:
         if isinstance(value, int):
             return self._storage[value]
@@ -315,16 +326,22 @@ class _Evaluation:
         body, condition = (self.module.computations[c] for c in instruction.called_computations)
         head = self.leaves(initial)
         seen_outside = set(self._seen)
+        kept = body.kept_elements
+        shared = {index for number in kept for index in list_leaves(_take(initial, number))}
         while True:
-            state = self._copy(initial)
+            state = self._copy_but(initial, kept)
             self._put(state, head)
             self._seen = set()
             predicate = self._union(self.run(condition, [state], prefix, level))
             result = self.run(body, [state], prefix, level)
             inside = frozenset(self._seen)
+            leaves = zip(list_leaves(state), head, self.read_leaves(body.root, result), strict=True)
             following = [
-                before | self.space.advance(after | predicate, level, inside)
-                for before, after in zip(head, self.read_leaves(body.root, result), strict=True)
+                before
+                | self.space.advance(
+                    after if index in shared and self._storage[index] == before else after | predicate, level, inside
+                )
+                for index, before, after in leaves
             ]
             if following == head:
                 self._seen |= seen_outside

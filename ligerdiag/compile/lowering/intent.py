@@ -19,11 +19,12 @@ of the program where the trace says which of them is meant:
 The residuals of a custom_vjp are the author's own references: `bwd` reads the bytes as they are when it reads.
   5. A kernel call without used outputs still counts as called: JAX drops it, and its author meant what it overwrites.
      That is how `jax.checkpoint` loses a kernel when it computes the forward pass again.
+  6. What the body of a scan returns of the slices that it takes, as it leaves them (see `stacked`).
+  7. An operation of a loop's body is done in each iteration, as long as the body calls kernels (see `invariants`).
 
 A snapshot is an operation of ours, an identity. It exists only in a second trace, from which the program as written is
 made (see `as_written`); the user's own trace is compiled. Only values of the shapes and dtypes that kernels are given
-are
-copied: no other value can be overwritten.
+are copied: no other value can be overwritten.
 """
 
 import importlib
@@ -36,6 +37,7 @@ import jax
 from jaxlib.mlir import ir
 
 from ligerdiag.compile.lowering.call_forms import translate_to_hlo
+from ligerdiag.compile.lowering.invariants import keep_in_loops
 from ligerdiag.compile.lowering.recomputed import (
     CUSTOM,
     SNAPSHOT,
@@ -46,6 +48,7 @@ from ligerdiag.compile.lowering.recomputed import (
     read_form,
     wrapped,
 )
+from ligerdiag.compile.lowering.stacked import stack_slices
 
 _KEPT = frozenset({
     "stablehlo.constant", "stablehlo.iota", "stablehlo.dot_general", "stablehlo.dot", "stablehlo.convolution",
@@ -112,6 +115,8 @@ class IntentTrace:
     saved_forms: set[Form] = field(default_factory=set[Form])
     """Forms of the values that would be copied, whatever kernels are given."""
     snapshots: int = 0
+    is_whole: bool = False
+    """Whether the body of a loop is gone through that stays as it is, see `invariants`."""
     _epoch: int = 0
     """Counts the kernel calls: between two of them a value stands still."""
     _known: dict[tuple[int, int, int], tuple[Any, Any, Any]] = field(
@@ -206,6 +211,8 @@ def mark_intent(kernel_primitives: Sequence[Any], forms: frozenset[Form] | None)
         _watched(kernel_primitives, marks),
         _replaced_rule(marks),
         keep_calls(kernel_primitives if marks.is_marked else ()),
+        stack_slices(marks),
+        keep_in_loops(marks),
     ):
         try:
             yield marks
@@ -239,7 +246,7 @@ def _mark_residuals(instantiate: Callable[..., Any], marks: IntentTrace) -> Call
 
     def instantiated(self: Any, tracer: Any) -> Any:
         known = tracer.pval.get_known()
-        if known is None or getattr(self, "_ligerdiag_custom", 0):
+        if known is None or marks.is_whole or getattr(self, "_ligerdiag_custom", 0):
             return instantiate(self, tracer)
         copy = marks.save(known, getattr(self, "parent_trace", None))
         return instantiate(self, tracer if copy is known else self.new_const(copy))

@@ -81,6 +81,8 @@ class Saver(Protocol):
     """The trace that is under way, see `intent.IntentTrace`."""
 
     snapshots: int
+    is_whole: bool
+    """Whether the body of a loop is gone through that stays as it is, see `invariants`."""
 
     @property
     def is_marked(self) -> bool:
@@ -260,6 +262,11 @@ def keep_calls(primitives: Sequence[Any]) -> Generator[None]:
         for primitive in primitives:
             stack.enter_context(wrapped(primitive, "abstract_eval", keep))
         yield
+
+
+def has_kernels(jaxpr: Any) -> bool:
+    """Returns whether the jaxpr calls kernels; of one that is traced inside of `keep_calls`."""
+    return _WRITES in jaxpr.effects
 
 
 def _make_effect() -> Any:

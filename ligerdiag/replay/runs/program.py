@@ -9,7 +9,8 @@ may be out of range. An operation that chooses it does.
 The numbered rules are those of `analysis.program_order`, for numbers instead of dependence sets:
   (1) Order is that of the tags.
   (2) Every instruction that computes makes a new cell; `tuple`, `get-tuple-element` and the parameters of a `call` or of a
-      branch are other names for existing cells; a loop's parameters are cells of the loop, new in each iteration.
+      branch are other names for existing cells, and so are those of a loop's parameters that its body returns as they
+      came; its other parameters are cells of the loop, new in each iteration.
   (3) A kernel overwrites the content of its operand's cell, for every later read.
   (4) Snapshots in the program say which value is meant where autodiff reads one (see `compile.intent`).
   (5) Inside of a shard_map each device has its own values, and all devices run in lockstep. A value that does not
@@ -200,9 +201,10 @@ class _Run:
                 return self.run(called[0], operands)
             case "while":
                 body, condition = called
-                state = copy_cells(operands[0])
+                kept = body.kept_elements
+                state = _copy_but(operands[0], kept)
                 while is_true(_read_for_all(self.run(condition, (state,)))):
-                    state = copy_cells(self.run(body, (state,)))
+                    state = _copy_but(self.run(body, (state,)), kept)
                 return state
             case "conditional":
                 branch = choose_branch(instruction, _read_for_all(operands[0]))
@@ -262,6 +264,13 @@ class _Run:
             Cell(output.reshape(get_dimensions(shape))) for output, (_, shape) in zip(outputs, shapes, strict=True)
         ]
         return nest_cells(call.shape, results)
+
+
+def _copy_but(state: Cells, kept: frozenset[int]) -> Cells:
+    """Copies a loop's state, but for the elements with these numbers, (2)."""
+    if not isinstance(state, tuple):
+        return copy_cells(state)
+    return tuple([child if number in kept else copy_cells(child) for number, child in enumerate(state)])
 
 
 def _read_for_all(cells: Cells) -> Value:
