@@ -11,7 +11,7 @@ from ligerdiag.ending import Ending
 from ligerdiag.model.findings import Attribution, DeviceRun, Finding, Replay, RuleFailure, SuppressionKind, Verdict
 from ligerdiag.model.schedule_view import Neighbourhood, ScheduleView
 
-SCHEMA_VERSION = "5"
+SCHEMA_VERSION = "6"
 """Version of the JSON form of these records (docs/json.md); a change that breaks a reader raises it."""
 
 
