@@ -248,9 +248,9 @@ class OutsideAccess:
     """The first program that does it; linear number in the grid."""
     line: SourceLine | None
     """Of the kernel."""
-    hit: str = ""
+    hit: str | None = None
     """Name of the instruction whose value the buffer assignment has in the bytes of the first element; empty where it has
-    none there, or the bytes are not the program's."""
+    none there, or the bytes are not the program's. None where it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +272,8 @@ class LaunchNumbers:
     operands: int = 0
     """Of the call; its outputs are counted on from here where buffers are."""
     order_difference: float = 0.0
-    """Relative difference of the results when the programs of the grid run last to first; rounding of atomics aside."""
+    """Relative difference of the results when the programs of the grid run last to first; rounding of atomics aside, and
+    what `racing` explains."""
     meetings: tuple[ProgramMeeting, ...] = ()
     """Examples from the launch with the largest such difference."""
     outside: tuple[OutsideAccess, ...] = ()

@@ -300,9 +300,18 @@ def test_an_order_that_shows_in_rounding_alone_is_none() -> None:
     assert measure(launches=(launch(order_difference=1e-6, meetings=(MEETING,)),)) == ()
 
 
-def test_what_races_in_place_is_said_once() -> None:
-    (finding,) = measure(launches=(launch(racing={0: 0.5}, order_difference=0.5, meetings=(MEETING,)),))
-    assert finding.rule == "LD011"
+def test_what_races_in_place_and_what_hangs_on_the_order_elsewhere_are_both_said() -> None:
+    (racing,) = measure(launches=(launch(racing={0: 0.5}),))
+    both = measure(launches=(launch(racing={0: 0.5}, order_difference=0.5, meetings=(MEETING,)),))
+    assert racing.rule == "LD011"
+    assert [finding.rule for finding in both] == ["LD011", "LD019"]
+
+
+def test_a_place_that_is_not_known_is_not_said_to_be_empty() -> None:
+    (finding,) = measure(launches=(launch(outside=(make_outside(hit=None),)),))
+    assert "is not known" in finding.evidence[-1][1]
+    (finding,) = measure(launches=(launch(outside=(make_outside(hit=""),)),))
+    assert "no value's" in finding.evidence[-1][1]
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,8 @@ type Run = Callable[[Sequence[Array], GridOptions], GridOutcome]
 
 FORWARD, BACKWARD = GridOptions(), GridOptions(order="reverse")
 
+ROUNDING = 1e-5
+"""Relative difference that may be rounding: then an operand's own is not the one that tells."""
 MOST_MEETINGS = 4
 """Examples that are kept of a launch."""
 
@@ -104,11 +106,20 @@ class Races:
     racing: Mapping[int, float] = field(default_factory=dict[int, float])
     """operand_number to the relative difference of the results."""
     order: float = 0.0
-    """The largest relative difference of a buffer as the programs run last to first."""
+    """The largest relative difference of a buffer as the programs run last to first that no operand in `racing` explains."""
+    meetings: tuple[ProgramMeeting, ...] = ()
+    """Examples of what makes `order`; empty where these are not known."""
 
 
-def find_races(
-    watch: Watch, before: Sequence[Array], after: Sequence[Array], ran: GridOutcome, run: Run, *, all_ways: bool
+def find_races(  # noqa: PLR0917
+    watch: Watch,
+    before: Sequence[Array],
+    after: Sequence[Array],
+    ran: GridOutcome,
+    meetings: Sequence[ProgramMeeting],
+    run: Run,
+    *,
+    all_ways: bool,
 ) -> Races:
     """See 2 above; `before` is unprepared.
 
@@ -118,16 +129,24 @@ def find_races(
     operands, outputs = range(watch.operands), range(watch.operands, len(before))
     sharing = {i: [o for o in outputs if do_share(before[i], before[o])] for i in operands}
     written = [i for i in operands if sharing[i] or not _are_equal(before[i], after[i])]
-    races: dict[int, float] = {}
-    order = 0.0
+    races, order = dict[int, float](), 0.0
+    apart_meetings: list[ProgramMeeting] = []
     if ran.meeting is not None or (all_ways and not ran.meetings_known):
         again = copy_buffers(before)
         watch.prepare(again)
         run(again, BACKWARD)
         differences = [_compute_difference(x, y, ran.used_atomics) for x, y in zip(again, after, strict=True)]
-        own = {i: differences[i] for i in written if differences[i]}
-        order = max(differences, default=0.0)
-        races = own or dict.fromkeys(written, order) if order else {}
+        met = [i for i in written if not meetings or any(_is_met(after, i, one) for one in meetings)]
+        apart_meetings = [one for one in meetings if not any(_is_met(after, i, one) for i in met)]
+        own = {i: differences[i] for i in met if differences[i] > ROUNDING}
+        largest = max(differences, default=0.0)
+        races = own or dict.fromkeys(met, largest) if largest else {}
+        if apart_meetings and races:
+            # Both may make the difference of what is not overwritten in place: neither keeps silent.
+            told = (x for b, x in enumerate(differences) if not any(do_share(after[b], after[i]) for i in met))
+            order = max(told, default=0.0)
+        elif not races:
+            order = largest
     if all_ways and any(sharing.values()):
         apart = (*copy_buffers(before[: watch.operands]), *copy_buffers(before[watch.operands :]))
         watch.prepare(apart)
@@ -138,7 +157,12 @@ def find_races(
         for i in operands:
             if difference and sharing[i] and i not in through_operand:
                 races[i] = max(races.get(i, 0.0), difference)
-    return Races(racing=races, order=order)
+    return Races(racing=races, order=order, meetings=tuple(apart_meetings[:MOST_MEETINGS]) if order else ())
+
+
+def _is_met(buffers: Sequence[Array], operand: int, meeting: ProgramMeeting) -> bool:
+    """Whether the programs meet in the operand's bytes, through whichever buffer."""
+    return any(do_share(buffers[operand], buffers[one]) for one in (meeting.buffer, meeting.other_buffer))
 
 
 def _make_canary(bits: Array, other: bool) -> Any:
@@ -245,11 +269,12 @@ class KernelRunner:
         _note_outside(seen, launch, ran, buffers)
         if check or (first and ran.meeting is not None):
             seen.checked += check
-            races = find_races(watch, before, buffers, ran, launch.run, all_ways=check)
+            meetings = _describe_meetings(launch, ran)
+            races = find_races(watch, before, buffers, ran, meetings, launch.run, all_ways=check)
             for operand, difference in races.racing.items():
                 seen.racing[operand] = max(seen.racing.get(operand, 0.0), difference)
             if races.order > seen.order:
-                seen.order, seen.meetings = races.order, _describe_meetings(launch, ran)
+                seen.order, seen.meetings = races.order, races.meetings
         settle_truth_values([outputs[number] for number in watch.fresh])
 
     def numbers(self) -> tuple[LaunchNumbers, ...]:
@@ -305,7 +330,7 @@ def _describe_meetings(launch: Launch, ran: GridOutcome) -> tuple[ProgramMeeting
             line=one.place,
             other_line=one.other_place,
         )
-        for one in (ran.meeting or ())[:MOST_MEETINGS]
+        for one in ran.meeting or ()
     )
 
 

@@ -26,7 +26,10 @@ def name_hits(
     calls = {i.name: i for c in module.computations.values() for i in c.sequence}
     named: list[LaunchNumbers] = []
     for launch in launches:
-        call = calls[launch.instruction]
+        call = calls.get(launch.instruction)
+        if call is None:
+            named.append(launch)
+            continue
         outside = tuple(replace(one, hit=_find_hit(one, call, module, buffers, positions)) for one in launch.outside)
         named.append(replace(launch, outside=outside))
     return tuple(named)
@@ -34,11 +37,11 @@ def name_hits(
 
 def _find_hit(
     access: OutsideAccess, call: HloInstruction, module: HloModule, buffers: BufferAssignment, positions: Positions
-) -> str:
-    """The name of an instruction; empty where there is none."""
+) -> str | None:
+    """The name of an instruction; empty where there is none, None where the place is not known."""
     place = _find_place(access, call, buffers, positions)
     if place is None:
-        return ""
+        return None
     hit = {number for number, slice_ in enumerate(buffers.slices) if slice_.overlaps(place)}
     for instruction in _walk_back(call, module):
         if any(number in hit for _, number in buffers.definitions.get(instruction.id, ())):

@@ -10,15 +10,15 @@ from ligerdiag.text import count_of
 ROUNDING = 1e-5
 """Relative difference that the order of additions in f32 may make; another order of writes moves whole elements."""
 
-IN_PLACE = "LD011"
-"""Says of an operand that is overwritten in place that the order of the programs shows."""
-
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """One finding for each call whose results differ from the last program to the first; but for what LD011 says."""
+    """One finding for each call whose results differ from the last program to the first.
+
+    What LD011 says is not in `order_difference`.
+    """
     numbers = measured.numbers
     for launch in numbers.launches if numbers is not None else ():
-        if launch.order_difference <= ROUNDING or any(value > ROUNDING for value in launch.racing.values()):
+        if launch.order_difference <= ROUNDING:
             continue
         first = next(iter(launch.meetings), None)
         yield Finding(
@@ -129,7 +129,8 @@ RULE = Rule(
 Replay notes the bytes that each program of a launch reads and writes. Where one program writes what another one reads or
 writes, atomic operations against each other aside, the programs run one by one, from the first to the last and from the
 last to the first. A result that differs is reported, with two programs that meet and the lines of the kernel where they
-do. What races because an operand is overwritten in place is LD011's.""",
+do. Where programs meet in an operand that is overwritten in place, that is LD011's; where they meet elsewhere, too, and
+what is not in that operand differs, both are reported.""",
     why="""\
 A GPU starts the programs of a grid in no order that anybody promises, and many at once. On one GPU the result is the one
 of the first order nearly always; with more programs, beside another kernel or on the next GPU it is another one.""",

@@ -46,6 +46,9 @@ def _describe(launch: LaunchNumbers, access: OutsideAccess) -> Iterator[tuple[st
     if access.buffer is not None:
         verb = {AccessKind.LOAD: "read", AccessKind.STORE: "overwritten", AccessKind.ATOMIC: "updated"}[access.kind]
         whose = "its own output" if access.hit == launch.instruction else f"%{access.hit}"
+        if access.hit is None:
+            yield "bytes", f"whose value is {verb} is not known: XLA's buffer assignment does not place the buffer"
+            return
         hit = f"what is {verb} is {whose}" if access.hit else "these bytes are no value's of the program"
         yield "bytes", f"by XLA's buffer assignment {hit}"
 
