@@ -7,7 +7,7 @@ Triton's IR changes from version to version: the next version may refuse it. So 
 
 import json
 from base64 import b64decode, b64encode
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import cast
 
 from ligerdiag.codec import FieldError, Json, as_int, read_int, read_list, read_object, read_str
@@ -21,7 +21,7 @@ from ligerdiag.effects.access import (
     WriteCoverage,
 )
 from ligerdiag.effects.call import CustomCall
-from ligerdiag.model.findings import SourceLine
+from ligerdiag.model.findings import AccessKind, OutsideAccess, SourceLine
 from ligerdiag.model.jobs import Job, Source, parse_answer, render_request
 
 _TOLD = (Neighbours.SHARED.value, Neighbours.DISJOINT.value)
@@ -39,6 +39,11 @@ def render_effects(effects: CallEffects) -> str:
             "grid": list(effects.grid),
             "operand_uses": [_render_use(use) for use in effects.operand_uses],
             "output_uses": [_render_use(use) for use in effects.output_uses],
+            "outside": [
+                [number, *_render_outside(one)]
+                for number, use in enumerate((*effects.operand_uses, *effects.output_uses))
+                for one in use.outside
+            ],
             "in_place": [[pair.reader, pair.writer, pair.neighbours.value] for pair in effects.in_place],
             "operand_stores": [[[place.file, place.line] for place in stores] for stores in effects.operand_stores],
         }
@@ -47,6 +52,19 @@ def render_effects(effects: CallEffects) -> str:
 
 def _render_use(use: OperandUse) -> list[str]:
     return [use.reads_before_write.value, use.coverage.value, use.neighbours.value, use.reason]
+
+
+def _render_outside(access: OutsideAccess) -> list[object]:
+    place = None if access.line is None else [access.line.file, access.line.line]
+    return [
+        access.kind.value,
+        access.size,
+        access.first_byte,
+        access.width,
+        access.elements,
+        access.program,
+        place,
+    ]
 
 
 def parse_effects(text: bytes, *, operands: int, outputs: int) -> CallEffects | None:
@@ -66,6 +84,7 @@ def parse_effects(text: bytes, *, operands: int, outputs: int) -> CallEffects | 
     output_uses = _parse_uses(fields.get("output_uses"), outputs)
     in_place = _parse_in_place(fields.get("in_place"), operands + outputs)
     operand_stores = _parse_stores(fields.get("operand_stores"), operands)
+    outside = _parse_outside(fields.get("outside"), operands + outputs)
     grid = fields.get("grid")
     sizes = [size for size in cast(list[object], grid) if type(size) is int] if isinstance(grid, list) else []
     if (
@@ -78,6 +97,7 @@ def parse_effects(text: bytes, *, operands: int, outputs: int) -> CallEffects | 
         or output_uses is None
         or in_place is None
         or operand_stores is None
+        or outside is None
         or len(sizes) != 3
     ):
         return None
@@ -88,8 +108,10 @@ def parse_effects(text: bytes, *, operands: int, outputs: int) -> CallEffects | 
         reasons=reasons,
         configurations=configurations,
         grid=(sizes[0], sizes[1], sizes[2]),
-        operand_uses=operand_uses,
-        output_uses=output_uses,
+        operand_uses=tuple(replace(use, outside=found) for use, found in zip(operand_uses, outside, strict=False)),
+        output_uses=tuple(
+            replace(use, outside=found) for use, found in zip(output_uses, outside[operands:], strict=True)
+        ),
         in_place=in_place,
         operand_stores=operand_stores,
     )
@@ -132,6 +154,45 @@ def _parse_uses(raw: object, count: int) -> tuple[OperandUse, ...] | None:
             return None
         uses.append(use)
     return tuple(uses) if len(uses) == count else None
+
+
+def _parse_outside(raw: object, count: int) -> tuple[tuple[OutsideAccess, ...], ...] | None:
+    """One tuple per buffer."""
+    found: list[list[OutsideAccess]] = [[] for _ in range(count)]
+    if not isinstance(raw, list):
+        return None
+    for item in cast(list[object], raw):
+        fields = cast(list[object], item) if isinstance(item, list) else []
+        if len(fields) != 8:
+            return None
+        kind, place = fields[1], fields[7]
+        line = _parse_place(place)
+        counts = [one for one in (fields[0], *fields[2:7]) if type(one) is int]
+        if len(counts) != 6 or not 0 <= counts[0] < count or counts[3] <= 0 or (line is None and place is not None):
+            return None
+        if not isinstance(kind, str) or kind not in set(AccessKind):
+            return None
+        found[counts[0]].append(
+            OutsideAccess(
+                kind=AccessKind(kind),
+                buffer=None,
+                size=counts[1],
+                first_byte=counts[2],
+                width=counts[3],
+                elements=counts[4],
+                program=counts[5],
+                line=line,
+            )
+        )
+    return tuple(map(tuple, found))
+
+
+def _parse_place(raw: object) -> SourceLine | None:
+    match raw:
+        case [str() as file, int() as line] if type(line) is int and line >= 0:
+            return SourceLine(file=file, line=line)
+        case _:
+            return None
 
 
 def _parse_in_place(raw: object, count: int) -> tuple[InPlace, ...] | None:

@@ -5,9 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ligerdiag.model.findings import LaunchNumbers
+from ligerdiag.effects.call import parse_configurations
+from ligerdiag.effects.job import parse_effects, render_effects
+from ligerdiag.effects.kernel_effects import compute_kernel_effects
+from ligerdiag.model.findings import AccessKind, LaunchNumbers, OutsideAccess
 from tests.replay import grid_kernels
-from tests.replay.interpreted_kernels import run
+from tests.replay.interpreted_kernels import make_call, run
 
 BLOCK, SIZE = 16, 56
 """Elements; the last of four blocks is half full."""
@@ -21,9 +24,36 @@ def draw(size: int = SIZE) -> np.ndarray:
 
 
 def watch(kernel: str, operands: Any, outputs: Any, **fields: Any) -> LaunchNumbers:
+    """What replay sees; what the launch alone proves to be outside is among it."""
     fields = {"grid": (PROGRAMS,), "constants": CONSTANTS, **fields}
     *_, (seen,) = run(f"{grid_kernels.__name__}.{kernel}", operands, outputs, **fields)
+    fields.pop("share", None)
+    proven = prove_outside(kernel, operands, outputs, **fields)
+    for number, one in proven:
+        (same,) = (x for x in seen.outside if (x.kind, x.buffer, x.line) == (one.kind, number, one.line))
+        assert (same.program, same.first_byte, same.size, same.width) == (
+            one.program,
+            one.first_byte,
+            one.size,
+            one.width,
+        )
+        assert one.elements <= same.elements
     return seen
+
+
+def prove_outside(kernel: str, operands: Any, outputs: Any, **fields: Any) -> list[tuple[int, OutsideAccess]]:
+    """(buffer, access) of what is outside whatever the data."""
+    call = make_call(f"{grid_kernels.__name__}.{kernel}", operands, outputs, **fields)
+    effects = compute_kernel_effects(
+        parse_configurations(call.proto.custom_call_target, call.proto.backend_config),
+        operands=len(operands),
+        outputs=len(outputs),
+        sizes=[buffer.nbytes for buffer in (*operands, *outputs)],
+    )
+    sent = parse_effects(render_effects(effects).encode(), operands=len(operands), outputs=len(outputs))
+    assert sent == effects
+    uses = (*effects.operand_uses, *effects.output_uses)
+    return [(number, one) for number, use in enumerate(uses) for one in use.outside]
 
 
 def tell_outside(seen: LaunchNumbers) -> set[tuple[str, int | None, int, int, int]]:
@@ -134,3 +164,34 @@ def test_rows_in_wider_blocks(masked: bool) -> None:
 def test_an_operand_without_elements(n: int) -> None:
     seen = watch("copy_kernel", [draw(0)], [draw()], grid=(1,), scalars={"n": ("i32", n)})
     assert tell_outside(seen) == (set() if n == 0 else {("load", 0, 0, 2, 0)})
+
+
+@pytest.mark.parametrize(
+    ("kernel", "extra", "size", "first", "elements"),
+    [
+        ("copy_kernel", {}, SIZE + 1, SIZE, 1),
+        ("copy_kernel", {}, SIZE, None, 0),
+        ("block_pointer_kernel", {"CHECKED": False}, SIZE, SIZE, 8),
+        ("block_pointer_kernel", {"CHECKED": True}, SIZE, None, 0),
+    ],
+)
+def test_what_is_written_outside_whatever_the_data_is_proven(
+    kernel: str, extra: dict[str, Any], size: int, first: int | None, elements: int
+) -> None:
+    found = prove_outside(
+        kernel,
+        [draw()],
+        [draw()],
+        grid=(PROGRAMS,),
+        constants={**CONSTANTS, **extra},
+        scalars={"n": ("i32", size)},
+    )
+    told = [(number, one.kind, one.first_byte, one.elements, one.program) for number, one in found]
+    assert told == ([] if first is None else [(1, AccessKind.STORE, 4 * first, elements, PROGRAMS - 1)])
+
+
+def test_what_is_loaded_outside_of_a_buffer_that_is_overwritten_is_proven() -> None:
+    x = draw(BLOCK * PROGRAMS)
+    fields: dict[str, Any] = {"grid": (PROGRAMS,), "constants": {**CONSTANTS, "MOVES": 1}}
+    found = prove_outside("stencil_and_running_kernel", [x], [x], scalars={"n": ("i32", x.size + 1)}, **fields)
+    assert [(number, one.kind, one.first_byte) for number, one in found] == [(0, AccessKind.LOAD, x.nbytes)]
