@@ -165,9 +165,9 @@ Mask what lies outside, in the load and in the store; or pad the operand, and sa
 a size or a stride, compare it with what the operand has.""",
     limits="""\
 Without replay, nothing is said of loads from buffers that the kernel only reads, nor of what depends on data. With it, the
-finding holds for the inputs drawn, and for the operand that a pointer was made from: an access that leaves its operand is outside
-even where it hits another operand of the call. Whether what is loaded counts for anything is not asked. Replay loads zero
-there and drops what is stored, so its numbers are not what a GPU gives, and the verdicts know nothing of it.""",
+finding holds for the inputs drawn, and for the operand that a pointer was made from: an access that leaves its operand is
+outside even where it hits another operand of the call. Whether what is loaded counts for anything is not asked. Replay
+loads zero there and drops what is stored, so its numbers are not what a GPU gives, and the verdicts know nothing of it.""",
     references=("docs.nvidia.com/compute-sanitizer (memcheck: the same on a GPU, by allocation)",),
     bad=(PAST_THE_END, NEXT_ROW),
     good=(MASKED,),
