@@ -42,13 +42,13 @@ def stencil_kernel(x_ptr, o_ptr, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def stencil_and_running_kernel(x_ptr, o_ptr, n, BLOCK: tl.constexpr, MOVES: tl.constexpr):
-    """Overwrites its operand, each element by what lies MOVES further, and keeps a running sum of the old blocks."""
+def stencil_and_running_kernel(x_ptr, o_ptr, n, BLOCK: tl.constexpr, MOVES: tl.constexpr, FIRST: tl.constexpr):
+    """Overwrites its operand, each element by what lies MOVES further, and from FIRST on keeps running sums of it."""
     program = tl.program_id(0)
     at = program * BLOCK + tl.arange(0, BLOCK)
     old = tl.load(x_ptr + at + MOVES, mask=at + MOVES < n, other=0.0)
     tl.store(x_ptr + at, old * 2)
-    above = tl.load(o_ptr + at - BLOCK, mask=program + at * 0 > 0, other=0.0)
+    above = tl.load(o_ptr + at - BLOCK, mask=program + at * 0 >= FIRST, other=0.0)
     tl.store(o_ptr + at, above + old)
 
 

@@ -107,11 +107,19 @@ def test_a_stencil_in_place_is_said_to_race_and_nothing_else() -> None:
     assert (seen.order_difference, seen.meetings) == (0.0, ())
 
 
+@pytest.mark.parametrize("programs", [PROGRAMS, 40])
 @pytest.mark.parametrize(("moves", "racing"), [(0, False), (1, True)])
-def test_what_hangs_on_the_order_beside_the_operand_is_said_of_its_own(moves: int, racing: bool) -> None:
-    x = draw(BLOCK * PROGRAMS)
-    constants = {**CONSTANTS, "MOVES": moves}
-    seen = watch("stencil_and_running_kernel", [x], [x], constants=constants, scalars={"n": ("i32", x.size)})
+def test_what_hangs_on_the_order_beside_the_operand_is_said_of_its_own(moves: int, racing: bool, programs: int) -> None:
+    x = draw(BLOCK * programs)
+    constants = {**CONSTANTS, "MOVES": moves, "FIRST": programs // 2}
+    seen = watch(
+        "stencil_and_running_kernel",
+        [x],
+        [x],
+        grid=(programs,),
+        constants=constants,
+        scalars={"n": ("i32", x.size)},
+    )
     assert (seen.racing.get(0, 0.0) > TINY) is racing
     assert seen.order_difference > 0.1
     assert {(one.buffer, one.other_buffer) for one in seen.meetings} == {(1, 1)}
@@ -192,6 +200,6 @@ def test_what_is_written_outside_whatever_the_data_is_proven(
 
 def test_what_is_loaded_outside_of_a_buffer_that_is_overwritten_is_proven() -> None:
     x = draw(BLOCK * PROGRAMS)
-    fields: dict[str, Any] = {"grid": (PROGRAMS,), "constants": {**CONSTANTS, "MOVES": 1}}
+    fields: dict[str, Any] = {"grid": (PROGRAMS,), "constants": {**CONSTANTS, "MOVES": 1, "FIRST": 1}}
     found = prove_outside("stencil_and_running_kernel", [x], [x], scalars={"n": ("i32", x.size + 1)}, **fields)
     assert [(number, one.kind, one.first_byte) for number, one in found] == [(0, AccessKind.LOAD, x.nbytes)]
