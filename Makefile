@@ -21,12 +21,12 @@ costs:
 docs:
 	$(UV) run python -m ligerdiag.render.rule_page docs/rules
 	$(UV) run python -m tools.cli_reference docs/cli.md
-	cp ligerdiag/render/schema.json docs/schema/ligerdiag-5.json
+	cp ligerdiag/render/schema.json docs/schema/ligerdiag-6.json
 
 docs-check:
 	$(UV) run python -m ligerdiag.render.rule_page docs/rules --check
 	$(UV) run python -m tools.cli_reference docs/cli.md --check
-	cmp ligerdiag/render/schema.json docs/schema/ligerdiag-5.json
+	cmp ligerdiag/render/schema.json docs/schema/ligerdiag-6.json
 
 # Runs the commands of README.md and docs/ and writes what they print; make examples PAGES="docs/tutorial.md" for one of them.
 examples:

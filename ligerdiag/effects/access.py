@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ligerdiag.model.findings import SourceLine
+from ligerdiag.model.findings import OutsideAccess, SourceLine
 
 
 class ReadsBeforeWrite(StrEnum):
@@ -50,6 +50,8 @@ class OperandUse:
     neighbours: Neighbours = Neighbours.UNKNOWN
     reason: str = ""
     """The reason for UNKNOWN, one line; empty if nothing is UNKNOWN."""
+    outside: tuple[OutsideAccess, ...] = ()
+    """What surely reaches out of the buffer, whatever the data; not all that does."""
 
     @property
     def is_unknown(self) -> bool:
@@ -83,6 +85,7 @@ def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
             kind for kind in (Neighbours.SHARED, Neighbours.UNKNOWN, Neighbours.DISJOINT) if kind in neighbours
         ),
         reason=next((use.reason for use in found if use.reason), ""),
+        outside=tuple({(one.kind, one.line): one for use in found for one in use.outside}.values()),
     )
     if joined.is_unknown and not joined.reason and len(found) > 1:
         return OperandUse(
@@ -90,6 +93,7 @@ def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
             coverage=joined.coverage,
             neighbours=joined.neighbours,
             reason="the configurations that the launcher may choose differ in it",
+            outside=joined.outside,
         )
     return joined
 

@@ -199,6 +199,60 @@ class OutputNumbers:
     """Rows in all; 0 when rows were not requested."""
 
 
+class AccessKind(StrEnum):
+    """What an operation of a kernel does to memory."""
+
+    LOAD = "load"
+    STORE = "store"
+    ATOMIC = "atomic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramMeeting:
+    """Bytes that one program of a grid writes and another one reads or writes; atomic accesses do not meet each other."""
+
+    buffer: int
+    """The writer's: number among the call's operands, then outputs."""
+    other_buffer: int
+    """Through which the other program accesses them."""
+    writer: int
+    other: int
+    """Linear numbers in the grid, x changes fastest."""
+    other_writes: bool
+    first_byte: int
+    """Counted from the start of `buffer`."""
+    bytes: int
+    line: SourceLine | None
+    """Of the kernel: the write."""
+    other_line: SourceLine | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutsideAccess:
+    """Elements outside of a buffer that one operation of a kernel accesses, the launch with the most of them.
+
+    Replay loads zero there, and drops what is stored.
+    """
+
+    kind: AccessKind
+    buffer: int | None
+    """Number among the call's operands, then outputs; None where the pointer is no buffer's."""
+    size: int
+    """Bytes of the buffer."""
+    first_byte: int
+    """Of the first such element, counted from the start of the buffer; may be negative."""
+    width: int
+    """Bytes of an element."""
+    elements: int
+    program: int
+    """The first program that does it; linear number in the grid."""
+    line: SourceLine | None
+    """Of the kernel."""
+    hit: str | None = None
+    """Name of the instruction whose value the buffer assignment has in the bytes of the first element; empty where it has
+    none there, or the bytes are not the program's. None where it is not known."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchNumbers:
     """Observations of one kernel call while it ran in the schedule, summed up over all its launches."""
@@ -215,6 +269,14 @@ class LaunchNumbers:
     racing: Mapping[int, float] = field(default_factory=dict[int, float])
     """operand_number that shares bytes with an output, to the relative difference of the results when the programs of
     the grid run in another order or on bytes that are not shared, where there is any."""
+    operands: int = 0
+    """Of the call; its outputs are counted on from here where buffers are."""
+    order_difference: float = 0.0
+    """Relative difference of the results when the programs of the grid run last to first; rounding of atomics aside, and
+    what `racing` explains."""
+    meetings: tuple[ProgramMeeting, ...] = ()
+    """Examples from the launch with the largest such difference."""
+    outside: tuple[OutsideAccess, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

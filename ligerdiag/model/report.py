@@ -14,7 +14,7 @@ from ligerdiag.errors import CompileError, LigerdiagError, describe_bug
 from ligerdiag.model.findings import Attribution, DeviceRun, Finding, Replay, RuleFailure, SuppressionKind, Verdict
 from ligerdiag.model.schedule_view import Neighbourhood, ScheduleView
 
-SCHEMA_VERSION = "5"
+SCHEMA_VERSION = "6"
 """Version of the JSON form of these records (docs/json.md); a change that breaks a reader raises it."""
 
 

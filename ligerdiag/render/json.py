@@ -65,6 +65,11 @@ def _launch(launch: LaunchNumbers) -> JsonObject:
             for output, (unwritten, elements) in launch.unwritten.items()
         ],
         "racing": [{"operand": operand, "difference": make_plain(value)} for operand, value in launch.racing.items()],
+        "meetings": [
+            {**make_plain(one), "line": render_place(one.line), "other_line": render_place(one.other_line)}
+            for one in launch.meetings
+        ],
+        "outside": [{**make_plain(one), "line": render_place(one.line)} for one in launch.outside],
     }
 
 

@@ -19,7 +19,7 @@ from ligerdiag.hlo.dataflow import find_way, list_operands, look_through
 from ligerdiag.hlo.module import HloInstruction, HloModule, find_user_line, iterate_user_frames
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaves, render_shape
-from ligerdiag.model.findings import CallPlace, ReadPlace, SourceLine
+from ligerdiag.model.findings import CallPlace, LaunchNumbers, ReadPlace, SourceLine
 from ligerdiag.source_text import load_source_lines
 from ligerdiag.text import join_words
 
@@ -94,6 +94,13 @@ def locate_read(context: Context, read: ReadFinding) -> ReadPlace:
         if line is not None:
             return ReadPlace(line=line, in_backward=_BACKWARD in instruction.op_name)
     return ReadPlace(line=None)
+
+
+def name_buffer(launch: LaunchNumbers, buffer: int | None) -> str:
+    """`operand 0`, `output 0`; `no operand` where it is none."""
+    if buffer is None:
+        return "no operand"
+    return f"operand {buffer}" if buffer < launch.operands else f"output {buffer - launch.operands}"
 
 
 def render_at(line: SourceLine | None, *, in_backward: bool = False) -> str:

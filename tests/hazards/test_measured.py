@@ -6,15 +6,19 @@ from typing import Any
 import pytest
 
 from ligerdiag.model.findings import (
+    AccessKind,
     Attribution,
     DeviceOutput,
     DeviceRun,
     Finding,
     LaunchNumbers,
     OutputNumbers,
+    OutsideAccess,
+    ProgramMeeting,
     Replay,
     ReplayState,
     Severity,
+    SourceLine,
     Verdict,
 )
 from ligerdiag.rules.registry import RULES, check_measured, find_unsettled, get_rule
@@ -53,6 +57,24 @@ def make_device_output(unsteady: float) -> DeviceOutput:
 
 def launch(**numbers: Any) -> LaunchNumbers:
     return LaunchNumbers(kernel="k", instruction="call.1", launches=3, **numbers)
+
+
+MEETING = ProgramMeeting(
+    buffer=2,
+    other_buffer=0,
+    writer=3,
+    other=4,
+    other_writes=False,
+    first_byte=96,
+    bytes=32,
+    line=SourceLine(file="k.py", line=7),
+    other_line=SourceLine(file="k.py", line=6),
+)
+
+
+def make_outside(**fields: Any) -> OutsideAccess:
+    given = {"kind": AccessKind.STORE, "buffer": 1, "size": 400, "first_byte": 400, "width": 4, "elements": 28}
+    return OutsideAccess(**{**given, "program": 1, "line": SourceLine(file="k.py", line=7), **fields})
 
 
 def test_a_finding_of_a_rule_that_numbers_say_nothing_about_stays_as_it_is() -> None:
@@ -225,7 +247,9 @@ def test_runs_of_a_device_that_differ_are_a_finding_and_runs_that_do_not_are_non
 
 
 def test_rules_that_need_numbers_are_unsettled_without_them() -> None:
-    assert find_unsettled(replayed=False, ran=False) == {"LD011", "LD012", "LD013", "LD015", "LD016", "LD017"}
+    assert find_unsettled(replayed=False, ran=False) == {
+        *("LD011", "LD012", "LD013", "LD015", "LD016", "LD017", "LD019", "LD020"),
+    }
     assert find_unsettled(replayed=True, ran=False) == {"LD015", "LD017"}
 
 
@@ -247,7 +271,10 @@ def test_every_finding_is_one_lower_case_line_with_its_rules_severity() -> None:
         reference={"a": 1e-6, "b": 1.0},
         changed_inputs={"x": 0.5},
         second_run={"a": 0.5},
-        launches=(launch(racing={0: 0.5}, unwritten={0: (1, 2)}),),
+        launches=(
+            launch(racing={0: 0.5}, unwritten={0: (1, 2)}, outside=(make_outside(),)),
+            launch(order_difference=0.5, meetings=(MEETING,)),
+        ),
     )
     assert {finding.rule for finding in found} == {rule.id for rule in RULES if rule.measure is not None} - {"LD015"}
     for finding in found:
@@ -257,3 +284,66 @@ def test_every_finding_is_one_lower_case_line_with_its_rules_severity() -> None:
             assert "\n" not in finding.message + finding.help
             assert not finding.message.endswith(".")
             assert finding.message[0] == "`" or finding.message[0].islower()
+
+
+def test_a_result_that_hangs_on_the_order_of_the_grid_is_found_at_the_line_that_writes() -> None:
+    (finding,) = measure(launches=(launch(operands=1, order_difference=0.5, meetings=(MEETING,)),))
+    assert (finding.rule, finding.kernel, finding.source) == ("LD019", "k", MEETING.line)
+    assert finding.evidence == (
+        ("write", "program 3 writes 32 bytes of output 1 of %call.1, from byte 96 (k.py:7)"),
+        ("meets", "program 4 reads them, too (k.py:6)"),
+        ("replay", "the results of %call.1 differ by 5.0e-01 when its programs run from the last to the first"),
+    )
+
+
+def test_an_order_that_shows_in_rounding_alone_is_none() -> None:
+    assert measure(launches=(launch(order_difference=1e-6, meetings=(MEETING,)),)) == ()
+
+
+def test_what_races_in_place_and_what_hangs_on_the_order_elsewhere_are_both_said() -> None:
+    (racing,) = measure(launches=(launch(racing={0: 0.5}),))
+    both = measure(launches=(launch(racing={0: 0.5}, order_difference=0.5, meetings=(MEETING,)),))
+    assert racing.rule == "LD011"
+    assert [finding.rule for finding in both] == ["LD011", "LD019"]
+
+
+def test_a_place_that_is_not_known_is_not_said_to_be_empty() -> None:
+    (finding,) = measure(launches=(launch(outside=(make_outside(hit=None),)),))
+    assert "is not known" in finding.evidence[-1][1]
+    (finding,) = measure(launches=(launch(outside=(make_outside(hit=""),)),))
+    assert "no value's" in finding.evidence[-1][1]
+
+
+@pytest.mark.parametrize(
+    ("access", "message", "evidence"),
+    [
+        (
+            make_outside(hit="fusion.2"),
+            "`k` writes outside of output 0",
+            (
+                "program 1 of %call.1 is the first, at index 100 of 100 elements of 4 bytes; 28 elements in all",
+                "by XLA's buffer assignment what is overwritten is %fusion.2",
+            ),
+        ),
+        (
+            make_outside(kind=AccessKind.LOAD, buffer=0, first_byte=-6, elements=1, hit="call.1"),
+            "`k` reads outside of operand 0",
+            (
+                "program 1 of %call.1 is the first, at byte -6; 1 element in all",
+                "by XLA's buffer assignment what is read is its own output",
+            ),
+        ),
+        (
+            make_outside(kind=AccessKind.ATOMIC, buffer=None, size=0, first_byte=0),
+            "`k` updates what no operand or output holds",
+            ("program 1 of %call.1 is the first, at byte 0; 28 elements in all",),
+        ),
+    ],
+)
+def test_an_access_outside_of_its_buffer_is_found_with_what_it_hits(
+    access: OutsideAccess, message: str, evidence: tuple[str, ...]
+) -> None:
+    (finding,) = measure(launches=(launch(operands=1, outside=(access,)),))
+    assert (finding.rule, finding.message, finding.source) == ("LD020", message, access.line)
+    assert tuple(text for _, text in finding.evidence) == evidence
+    assert finding.operand == (0 if access.buffer == 0 else None)

@@ -27,6 +27,8 @@ GIVEN_AWAY = {
     "LD016": "wrong-in-program-order",
     "LD017": "unsteady-output",
     "LD018": "contradicted-declaration",
+    "LD019": "order-dependent-grid",
+    "LD020": "out-of-bounds-access",
 }
 """Every id that was ever given away, whether its rule exists (still, already) or not. Lines are only added."""
 

@@ -86,6 +86,28 @@ def neighbour_through_operand_kernel(x_ptr, o_ptr, ROWS: tl.constexpr, BLOCK: tl
 
 
 @triton.jit
+def running_kernel(x_ptr, o_ptr, BLOCK: tl.constexpr):
+    """Adds each row to what the program before it has stored."""
+    row = tl.program_id(0)
+    columns = tl.arange(0, BLOCK)
+    above = tl.load(o_ptr + (row - 1) * BLOCK + columns, mask=row > 0, other=0.0)
+    tl.store(o_ptr + row * BLOCK + columns, above + tl.load(x_ptr + row * BLOCK + columns))
+
+
+@triton.jit
+def everyone_kernel(x_ptr, o_ptr, BLOCK: tl.constexpr):
+    """Every program writes the same to the same place."""
+    tl.store(o_ptr + tl.arange(0, BLOCK), tl.load(x_ptr + tl.arange(0, BLOCK)))
+
+
+@triton.jit
+def past_kernel(x_ptr, o_ptr, BLOCK: tl.constexpr):
+    """Reads one element too far, and writes one in front of its output."""
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(o_ptr + offsets - 1, tl.load(x_ptr + offsets + 1))
+
+
+@triton.jit
 def total_kernel(x_ptr, sum_ptr, BLOCK: tl.constexpr):
     """Adds its part to what stands there."""
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

@@ -83,6 +83,37 @@ def test_a_race_behind_everybodys_back_is_seen_too() -> None:
     assert seen.racing.keys() == {0}
 
 
+@pytest.mark.parametrize("check_seconds", [0.5, 0.0])
+def test_a_kernel_that_reads_what_another_program_writes_hangs_on_their_order(check_seconds: float) -> None:
+    x = draw()
+    *_, (seen,) = run(
+        "running_kernel", [x], [x], grid=(ROWS,), constants={"BLOCK": BLOCK}, runner={"check_seconds": check_seconds}
+    )
+    assert seen.racing == {}
+    assert 0.1 < seen.order_difference <= 2
+    first = seen.meetings[0]
+    assert (first.buffer, first.other_buffer, first.bytes) == (1, 1, 4 * BLOCK)
+    assert (first.other, first.first_byte) == (first.writer + 1, first.writer * 4 * BLOCK)
+    assert not first.other_writes
+    assert seen.operands == 1
+
+
+def test_programs_that_all_write_the_same_hang_on_no_order() -> None:
+    x = draw()
+    *_, (seen,) = run("everyone_kernel", [x], [x], grid=(ROWS,), constants={"BLOCK": BLOCK})
+    assert (seen.order_difference, seen.meetings) == (0.0, ())
+
+
+def test_accesses_outside_of_their_buffers_are_noted_once_for_each_operation() -> None:
+    x = draw()
+    *_, (seen,) = run("past_kernel", [x], [x], grid=(ROWS,), constants={"BLOCK": BLOCK}, times=3)
+    load, store = sorted(seen.outside, key=lambda one: one.kind)
+    assert (load.kind, load.buffer, load.first_byte, load.elements, load.program) == ("load", 0, x.nbytes, 1, ROWS - 1)
+    assert (store.kind, store.buffer, store.first_byte, store.elements, store.program) == ("store", 1, -4, 1, 0)
+    assert {load.size, store.size} == {x.nbytes}
+    assert seen.launches == 3
+
+
 def test_the_rounding_of_atomic_additions_is_no_race() -> None:
     x, total = draw(64), np.array([0.125], np.float32)
     *_, (seen,) = run("total_kernel", [x, total], [], grid=(64,), constants={"BLOCK": BLOCK})

@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 
 from ligerdiag.codec import FieldError
-from ligerdiag.model.findings import Attribution, LaunchNumbers, OutputNumbers, Replay, ReplayState
+from ligerdiag.model.findings import (
+    AccessKind,
+    Attribution,
+    LaunchNumbers,
+    OutputNumbers,
+    OutsideAccess,
+    ProgramMeeting,
+    Replay,
+    ReplayState,
+    SourceLine,
+)
 from ligerdiag.model.jobs import Source, parse_answer
 from ligerdiag.replay.service.job import (
     ReplayAnswer,
@@ -29,6 +39,28 @@ NUMBERS = OutputNumbers(
     rows_stale=2,
     rows=3,
 )
+MEETING = ProgramMeeting(
+    buffer=1,
+    other_buffer=0,
+    writer=2,
+    other=3,
+    other_writes=True,
+    first_byte=64,
+    bytes=32,
+    line=SourceLine(file="k.py", line=7),
+    other_line=None,
+)
+OUTSIDE = OutsideAccess(
+    kind=AccessKind.STORE,
+    buffer=None,
+    size=64,
+    first_byte=-4,
+    width=4,
+    elements=2,
+    program=1,
+    line=SourceLine(file="k.py", line=8, function="kernel"),
+    hit="fusion.2",
+)
 REPLAY = Replay(
     state=ReplayState.DONE,
     outputs={"w": NUMBERS, "b": replace(NUMBERS, attribution=Attribution.FRESH, error=0.0)},
@@ -38,7 +70,18 @@ REPLAY = Replay(
     second_run={"w": 2.0},
     unreached=("fusion.3",),
     launches=(
-        LaunchNumbers(kernel="k", instruction="call.1", launches=2, checked=1, unwritten={1: (3, 64)}, racing={0: 0.5}),
+        LaunchNumbers(
+            kernel="k",
+            instruction="call.1",
+            launches=2,
+            checked=1,
+            unwritten={1: (3, 64)},
+            racing={0: 0.5},
+            operands=1,
+            order_difference=0.25,
+            meetings=(MEETING,),
+            outside=(OUTSIDE,),
+        ),
     ),
     seconds=1.5,
     estimated_seconds=2.5,
@@ -51,7 +94,7 @@ def test_a_record_is_the_same_after_a_round_trip() -> None:
     assert parse_replay(json.loads(json.dumps(render_replay(REPLAY)))) == REPLAY
 
 
-@pytest.mark.parametrize("record", [REPLAY, NUMBERS, REPLAY.launches[0]])
+@pytest.mark.parametrize("record", [REPLAY, NUMBERS, REPLAY.launches[0], OUTSIDE])
 def test_the_record_that_is_sent_round_leaves_no_field_at_its_default(record: Any) -> None:
     at_default = [f.name for f in fields(record) if f.default is not MISSING and getattr(record, f.name) == f.default]
     assert at_default in ([], ["reason", "cached"]), "add the new field to `replay.record` and `report.json_numbers`"

@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 
 from ligerdiag.model.findings import (
+    AccessKind,
     Attribution,
     DeviceOutput,
     DeviceRun,
     Finding,
     LaunchNumbers,
     OutputNumbers,
+    OutsideAccess,
+    ProgramMeeting,
     Replay,
     ReplayState,
     Severity,
@@ -157,4 +160,24 @@ LAUNCH = LaunchNumbers(
     launches=2,
     unwritten={1: (3, 64)},
     racing={0: float("inf")},
+    operands=2,
+    order_difference=float("inf"),
+    meetings=(
+        ProgramMeeting(
+            buffer=0,
+            other_buffer=2,
+            writer=0,
+            other=1,
+            other_writes=True,
+            first_byte=0,
+            bytes=4,
+            line=SourceLine(file="train.py", line=7),
+            other_line=None,
+        ),
+    ),
+    outside=(
+        OutsideAccess(
+            kind=AccessKind.LOAD, buffer=None, size=0, first_byte=-4, width=4, elements=1, program=0, line=None
+        ),
+    ),
 )

@@ -12,6 +12,8 @@ from ligerdiag.model.findings import (
     DeviceRun,
     LaunchNumbers,
     OutputNumbers,
+    OutsideAccess,
+    ProgramMeeting,
     Replay,
     SourceLine,
 )
@@ -78,6 +80,8 @@ def test_a_number_that_is_not_finite_is_null_and_the_text_is_strict_json() -> No
         ("replay", Replay),
         ("output_numbers", OutputNumbers),
         ("launch", LaunchNumbers),
+        ("meeting", ProgramMeeting),
+        ("outside", OutsideAccess),
         ("device", DeviceRun),
         ("device_output", DeviceOutput),
     ],

@@ -330,6 +330,8 @@ class Evaluation:
             return
         pointer, mask, _ = found
         sure = not isinstance(mask, Unknown)
+        if sure:
+            self._trace.note_outside(pointer.root, runs, found[2], frame.function, op)
         if access.reads:
             self._trace.read(pointer.root, runs, sure=sure, plain=not access.writes)
         if access.writes:

@@ -24,6 +24,7 @@ from ligerdiag.effects.launches.byte_runs import ByteRuns, concatenate, holds, i
 from ligerdiag.effects.launches.index_values import Budget
 from ligerdiag.effects.ttir.module import Function, Operation, TtirModule
 from ligerdiag.effects.ttir.pointer_edges import FIRST_OPERAND_ACCESS
+from ligerdiag.model.findings import AccessKind, OutsideAccess
 
 MIXERS = frozenset({"tt.reduce", "tt.scan", "tt.map_elementwise"})
 
@@ -180,6 +181,8 @@ class BufferTrace:
     """Of `sure_read` what is no part of an atomic operation, with the time of each."""
     first_write: int | None = None
     """Time of the first operation that may write."""
+    outside: dict[tuple[str, int], OutsideAccess] = field(default_factory=dict[tuple[str, int], OutsideAccess])
+    """(function, operation) to what of it surely is outside of the buffer."""
     merged: ByteRuns | None = None
     """Of `sure_write` as it is now."""
 
@@ -247,6 +250,32 @@ class Trace:
         if sure:
             buffer.sure_write.append(runs)
             buffer.merged = None
+
+    def note_outside(self, root: int, runs: ByteRuns, width: int, function: Function, op: Operation) -> None:
+        """Keeps what of these bytes is outside of the buffer; they are surely accessed unless inside of `maybe`."""
+        buffer = self.buffers.get(root)
+        if buffer is None or buffer.size is None or self._depth or not width:
+            return
+        low, high = runs.clip(-FAR, 0), runs.clip(buffer.size, FAR)
+        if not len(low) and not len(high):
+            return
+        access, key = FIRST_OPERAND_ACCESS[op.name], (function.name, op.index)
+        kind = (AccessKind.ATOMIC if access.writes else AccessKind.LOAD) if access.reads else AccessKind.STORE
+        both = concatenate([low, high])
+        program = int(both.program.min())
+        known = buffer.outside.get(key)
+        if known is not None and known.program <= program:
+            return
+        buffer.outside[key] = OutsideAccess(
+            kind=kind,
+            buffer=None,
+            size=buffer.size,
+            first_byte=int(both.start[both.program == program].min()),
+            width=width,
+            elements=int((both.stop - both.start).sum()) // width,
+            program=program,
+            line=op.place,
+        )
 
     @contextmanager
     def maybe(self) -> Generator[Written]:

@@ -194,6 +194,7 @@ def _judge(buffer: BufferTrace, access: Access, programs: int, budget: Budget) -
         coverage=coverage,
         neighbours=neighbours,
         reason=next((reason for reason, applies in reasons.items() if applies), ""),
+        outside=tuple(buffer.outside.values()),
     )
 
 

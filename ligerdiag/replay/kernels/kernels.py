@@ -4,7 +4,8 @@
     afterwards was not written. If a kernel could have written that very value, another canary has to agree.
 (2) A launch races when its results change as the programs of the grid run last to first, or when an operand and the
     output in its place get bytes of their own. The latter says nothing about a kernel that writes through the operand.
-    Programs that touch none of each other's bytes have the same results in any order.
+    Programs that touch none of each other's bytes have the same results in any order; those that do are run in the other
+    one, whatever that takes.
 (3) If atomics were used, the order of the programs may show in the rounding, and that alone is no race.
 """
 
@@ -17,7 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from ligerdiag.hlo.module import HloInstruction
-from ligerdiag.model.findings import LaunchNumbers
+from ligerdiag.model.findings import AccessKind, LaunchNumbers, OutsideAccess, ProgramMeeting, SourceLine
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
 from ligerdiag.replay.kernels.buffers import copy_buffers, do_share
 from ligerdiag.replay.kernels.launch import Launch, compute_payload_key, read_launches
@@ -27,6 +28,11 @@ type Run = Callable[[Sequence[Array], GridOptions], GridOutcome]
 """Runs the programs of a launch on operands and outputs."""
 
 FORWARD, BACKWARD = GridOptions(), GridOptions(order="reverse")
+
+ROUNDING = 1e-5
+"""Relative difference that may be rounding: then an operand's own is not the one that tells."""
+MOST_MEETINGS = 4
+"""Examples that are kept of a launch."""
 
 ATOMIC_ROUNDING = 64
 """Units of the last place by which results may differ as atomic additions come in another order."""
@@ -94,27 +100,55 @@ def settle_truth_values(buffers: Sequence[Array]) -> None:
             bits[bits > 1] = 1
 
 
-def find_races(
-    watch: Watch, before: Sequence[Array], after: Sequence[Array], ran: GridOutcome, run: Run
-) -> Mapping[int, float]:
-    """operand_number to the relative difference of the results, see 2 above; `before` is unprepared.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Races:
+    """See 2 above."""
 
-    before, after: operands, then outputs, sharing their bytes as in the schedule.
+    racing: Mapping[int, float] = field(default_factory=dict[int, float])
+    """operand_number to the relative difference of the results."""
+    order: float = 0.0
+    """The largest relative difference of a buffer as the programs run last to first that no operand in `racing` explains."""
+    meetings: tuple[ProgramMeeting, ...] = ()
+    """Examples of what makes `order`; empty where these are not known."""
+
+
+def find_races(  # noqa: PLR0917
+    watch: Watch,
+    before: Sequence[Array],
+    after: Sequence[Array],
+    ran: GridOutcome,
+    meetings: Sequence[ProgramMeeting],
+    run: Run,
+    *,
+    all_ways: bool,
+) -> Races:
+    """See 2 above; `before` is unprepared.
+
+    before, after: operands, then outputs, sharing their bytes as in the schedule. all_ways: run also what surely is no
+    race of programs that were seen to meet.
     """
     operands, outputs = range(watch.operands), range(watch.operands, len(before))
     sharing = {i: [o for o in outputs if do_share(before[i], before[o])] for i in operands}
     written = [i for i in operands if sharing[i] or not _are_equal(before[i], after[i])]
-    if not written:
-        return {}
-    races: dict[int, float] = {}
-    if ran.meeting is not None or not ran.meetings_known:
+    races, order = dict[int, float](), 0.0
+    apart_meetings: list[ProgramMeeting] = []
+    if ran.meeting is not None or (all_ways and not ran.meetings_known):
         again = copy_buffers(before)
         watch.prepare(again)
         run(again, BACKWARD)
         differences = [_compute_difference(x, y, ran.used_atomics) for x, y in zip(again, after, strict=True)]
-        own = {i: differences[i] for i in written if differences[i]}
-        races = own or dict.fromkeys(written, max(differences)) if any(differences) else {}
-    if any(sharing.values()):
+        met = [i for i in written if not meetings or any(_is_met(after, i, one) for one in meetings)]
+        apart_meetings = [one for one in meetings if not any(_is_met(after, i, one) for i in met)]
+        own = {i: differences[i] for i in met if differences[i] > ROUNDING}
+        largest = max(differences, default=0.0)
+        races = own or dict.fromkeys(met, largest) if largest else {}
+        if apart_meetings and races:
+            # Both may make the difference of what is not overwritten in place: neither keeps silent.
+            told = (x for b, x in enumerate(differences) if not any(do_share(after[b], after[i]) for i in met))
+            order = max(told, default=0.0)
+        elif not races:
+            order = largest
+    if all_ways and any(sharing.values()):
         apart = (*copy_buffers(before[: watch.operands]), *copy_buffers(before[watch.operands :]))
         watch.prepare(apart)
         run(apart, FORWARD)
@@ -124,7 +158,12 @@ def find_races(
         for i in operands:
             if difference and sharing[i] and i not in through_operand:
                 races[i] = max(races.get(i, 0.0), difference)
-    return races
+    return Races(racing=races, order=order, meetings=tuple(apart_meetings[:MOST_MEETINGS]) if order else ())
+
+
+def _is_met(buffers: Sequence[Array], operand: int, meeting: ProgramMeeting) -> bool:
+    """Whether the programs meet in the operand's bytes, through whichever buffer."""
+    return any(do_share(buffers[operand], buffers[one]) for one in (meeting.buffer, meeting.other_buffer))
 
 
 def _make_canary(bits: Array, other: bool) -> Any:
@@ -177,10 +216,16 @@ class _Seen:
     """Observations of the launches of one call so far."""
 
     kernel: str
+    operands: int
     launches: int = 0
     checked: int = 0
     unwritten: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
     racing: dict[int, float] = field(default_factory=dict[int, float])
+    order: float = 0.0
+    meetings: tuple[ProgramMeeting, ...] = ()
+    outside: dict[tuple[SourceLine | None, str, int | None], OutsideAccess] = field(
+        default_factory=dict[tuple[SourceLine | None, str, int | None], OutsideAccess]
+    )
 
 
 class KernelRunner:
@@ -216,19 +261,25 @@ class KernelRunner:
             launch.run(buffers, FORWARD)
             _compare_configurations(watch, others, before, buffers)
             return
-        seen = self._seen.setdefault(call.name, _Seen(kernel=launch.kernel))
+        seen = self._seen.setdefault(call.name, _Seen(kernel=launch.kernel, operands=len(operands)))
         seen.launches += 1
         size = sum(buffer.nbytes for buffer in buffers)
+        first = seen.launches <= self._checks
         check = seen.checked < self._checks and estimate_seconds(launch.programs, size) <= self._check_seconds
-        before = before or (copy_buffers(buffers) if check else ())
+        before = before or (copy_buffers(buffers) if first or check else ())
         watch.prepare(buffers)
         ran = launch.run(buffers, FORWARD)
         _compare_configurations(watch, others, before, buffers)
-        self._note_unwritten(watch, seen, buffers, before)
-        if check:
-            seen.checked += 1
-            for operand, difference in find_races(watch, before, buffers, ran, launch.run).items():
+        self._note_unwritten(watch, seen, buffers, before if check or others else ())
+        _note_outside(seen, launch, ran, buffers)
+        if check or (first and ran.meeting is not None):
+            seen.checked += check
+            meetings = _describe_meetings(launch, ran)
+            races = find_races(watch, before, buffers, ran, meetings, launch.run, all_ways=check)
+            for operand, difference in races.racing.items():
                 seen.racing[operand] = max(seen.racing.get(operand, 0.0), difference)
+            if races.order > seen.order:
+                seen.order, seen.meetings = races.order, races.meetings
         settle_truth_values([outputs[number] for number in watch.fresh])
 
     def numbers(self) -> tuple[LaunchNumbers, ...]:
@@ -241,6 +292,10 @@ class KernelRunner:
                 checked=seen.checked,
                 unwritten=dict(seen.unwritten),
                 racing=dict(seen.racing),
+                operands=seen.operands,
+                order_difference=seen.order,
+                meetings=seen.meetings,
+                outside=tuple(seen.outside.values()),
             )
             for instruction, seen in self._seen.items()
         )
@@ -265,6 +320,41 @@ class KernelRunner:
             count = int(mask.sum())
             if count > seen.unwritten.get(output, (0, 0))[0] and (before or not needs_confirmation(buffer)):
                 seen.unwritten[output] = (count, buffer.size)
+
+
+def _describe_meetings(launch: Launch, ran: GridOutcome) -> tuple[ProgramMeeting, ...]:
+    return tuple(
+        ProgramMeeting(
+            buffer=launch.arguments[one.argument],
+            other_buffer=launch.arguments[one.other_argument],
+            writer=one.writer,
+            other=one.other,
+            other_writes=one.other_writes,
+            first_byte=one.first_byte,
+            bytes=one.bytes,
+            line=one.place,
+            other_line=one.other_place,
+        )
+        for one in ran.meeting or ()
+    )
+
+
+def _note_outside(seen: _Seen, launch: Launch, ran: GridOutcome, buffers: Sequence[Array]) -> None:
+    """Keeps the worst launch of each operation and buffer."""
+    for one in ran.out_of_bounds:
+        buffer = None if one.argument is None else launch.arguments[one.argument]
+        key = one.place, one.kind, buffer
+        if key not in seen.outside or one.count > seen.outside[key].elements:
+            seen.outside[key] = OutsideAccess(
+                kind=AccessKind(one.kind),
+                buffer=buffer,
+                size=0 if buffer is None else buffers[buffer].nbytes,
+                first_byte=one.first_byte,
+                width=one.width,
+                elements=one.count,
+                program=one.program,
+                line=one.place,
+            )
 
 
 def _compare_configurations(

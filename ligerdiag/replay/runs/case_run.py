@@ -29,6 +29,7 @@ from ligerdiag.replay.interpreter.dtypes import get_dtype
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
 from ligerdiag.replay.kernels.kernels import KernelRunner
 from ligerdiag.replay.runs.attribution import compare_output, compute_error, compute_tolerance
+from ligerdiag.replay.runs.hits import name_hits
 from ligerdiag.replay.runs.memory import REMEMBERED_BYTES, RememberedKernels, count_changed
 from ligerdiag.replay.runs.program import NanWatch, describe_first_nan, needs_explanation, run_program
 from ligerdiag.replay.runs.schedule import ScheduleRunner
@@ -229,7 +230,7 @@ def _replay(
         )
         for name, copies in runs.actual.items()
     }
-    launches = runner.numbers()
+    launches = name_hits(runner.numbers(), programs.optimized, programs.buffers)
     record = Replay(
         state=ReplayState.DONE,
         reason=_explain_nan(programs, artifact, arguments, runner) if needs_explanation(numbers, runs.intended) else "",

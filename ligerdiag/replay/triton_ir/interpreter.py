@@ -28,6 +28,7 @@ from ligerdiag.replay.triton_ir.accesses.meetings import (
     add_traffic,
     describe_meeting,
     find_meetings,
+    find_meetings_by_place,
     make_traffic,
 )
 from ligerdiag.replay.triton_ir.accesses.memory import Buffer, Journal, Memory, make_buffer
@@ -188,7 +189,7 @@ class _Launch:
         seen = self._seen
         meetings: list[Meeting] = []
         if seen.traffic:
-            found = find_meetings(add_traffic(seen.traffic))
+            found = find_meetings_by_place(add_traffic(seen.traffic), self._buffers)
             meetings = [describe_meeting(meeting, seen.sites, self._buffers) for meeting in found[:MOST_MEETINGS]]
         return GridOutcome(
             used_atomics=seen.used_atomics,

@@ -62,6 +62,8 @@ def test_what_is_proven_holds(name: str) -> None:
             assert number not in meeting, argument
         if use.neighbours is Neighbours.SHARED and not outcome.used_atomics:
             assert number in meeting, argument
+        outside = {(one.kind, one.argument, one.place, one.first_byte) for one in outcome.out_of_bounds}
+        assert {(one.kind.value, number, one.line, one.first_byte) for one in use.outside} <= outside
         if use.coverage is WriteCoverage.NONE:
             np.testing.assert_array_equal(found[argument], launch.arguments[argument])
         if use.reads_before_write is not ReadsBeforeWrite.NO:

@@ -187,6 +187,32 @@ def find_meetings(traffic: Traffic) -> list[Overlap]:
     return found
 
 
+def find_meetings_by_place(traffic: Traffic, buffers: Sequence[Buffer | None]) -> list[Overlap]:
+    """Returns some meetings in each part of memory where programs meet: a part is a buffer, with those that overlap it."""
+    parts: list[list[int]] = []
+    for buffer in sorted((one for one in buffers if one is not None), key=lambda one: one.address):
+        stop = buffer.address + buffer.data.size
+        if parts and buffer.address < parts[-1][1]:
+            parts[-1][1] = max(parts[-1][1], stop)
+        else:
+            parts.append([buffer.address, stop])
+    return [
+        one
+        for start, stop in parts
+        for one in find_meetings(
+            Traffic(
+                reads=_pick_within(traffic.reads, start, stop),
+                writes=_pick_within(traffic.writes, start, stop),
+                atomics=_pick_within(traffic.atomics, start, stop),
+            )
+        )
+    ]
+
+
+def _pick_within(runs: Runs, start: int, stop: int) -> Runs:
+    return runs.pick(np.flatnonzero((runs.start < stop) & (runs.stop > start)))
+
+
 def _meet_within(runs: Runs, by_site: Runs) -> list[Overlap]:
     """runs: by start, those of one program apart from each other."""
     if len(runs) < 2:

@@ -1,0 +1,177 @@
+"""LD020 out-of-bounds-access: a kernel loads or stores outside of its operand's or output's bytes."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.hlo.hits import find_hit
+from ligerdiag.model.findings import AccessKind, Finding, LaunchNumbers, OutsideAccess, Severity
+from ligerdiag.rules.rule import KERNEL, Example, Measured, Rule, Settled
+from ligerdiag.rules.wording import name_buffer
+from ligerdiag.text import count_of
+
+_VERBS = {AccessKind.LOAD: "reads", AccessKind.STORE: "writes", AccessKind.ATOMIC: "updates"}
+
+
+def check(context: Context) -> Iterator[Finding]:
+    """One finding for each operation that surely leaves its buffer, whatever the data."""
+    for call, effects in context.optimized_calls:
+        for number, use in enumerate((*effects.operand_uses, *effects.output_uses)):
+            for one in use.outside:
+                access = replace(one, buffer=number)
+                hit = find_hit(access, call, context.optimized, context.buffers, context.positions)
+                launch = LaunchNumbers(
+                    kernel=effects.kernel, instruction=call.name, launches=0, operands=len(effects.operands)
+                )
+                yield _report(launch, replace(access, hit=hit), "kernel")
+
+
+def measure(measured: Measured) -> Iterator[Finding]:
+    """One finding for each operation of a kernel and buffer that it reaches out of."""
+    numbers = measured.numbers
+    seen = [
+        _report(launch, access, "replay")
+        for launch in (numbers.launches if numbers is not None else ())
+        for access in launch.outside
+    ]
+    same = {_identify(finding) for finding in seen}
+    yield from (finding for finding in measured.findings_of(RULE.id) if _identify(finding) not in same)
+    yield from seen
+
+
+def _identify(finding: Finding) -> tuple[object, ...]:
+    line = None if finding.source is None else (finding.source.file, finding.source.line)
+    return finding.instructions, finding.message, line
+
+
+def _report(launch: LaunchNumbers, access: OutsideAccess, label: str) -> Finding:
+    return Finding(
+        rule=RULE.id,
+        severity=RULE.severity,
+        message=f"`{launch.kernel}` {_VERBS[access.kind]} {_name(launch, access)}",
+        source=access.line,
+        kernel=launch.kernel,
+        operand=access.buffer if access.buffer is not None and access.buffer < launch.operands else None,
+        instructions=(launch.instruction,),
+        evidence=tuple(_describe(launch, access, label)),
+        help="mask the lanes outside, or give the kernel the size that its operand has",
+    )
+
+
+def _name(launch: LaunchNumbers, access: OutsideAccess) -> str:
+    return (
+        "what no operand or output holds"
+        if access.buffer is None
+        else f"outside of {name_buffer(launch, access.buffer)}"
+    )
+
+
+def _describe(launch: LaunchNumbers, access: OutsideAccess, label: str) -> Iterator[tuple[str, str]]:
+    where = f"byte {access.first_byte}"
+    if access.buffer is not None and access.first_byte % access.width == 0:
+        where = f"index {access.first_byte // access.width}"
+        where += f" of {count_of(access.size // access.width, 'element')} of {access.width} bytes"
+    elements = count_of(access.elements, "element")
+    total = f"{elements} in all" if label == "replay" else f"at least {elements}, whatever the data"
+    yield label, f"program {access.program} of %{launch.instruction} is the first, at {where}; {total}"
+    if access.buffer is not None:
+        verb = {AccessKind.LOAD: "read", AccessKind.STORE: "overwritten", AccessKind.ATOMIC: "updated"}[access.kind]
+        whose = "its own output" if access.hit == launch.instruction else f"%{access.hit}"
+        if access.hit is None:
+            yield "bytes", f"whose value is {verb} is not known: XLA's buffer assignment does not place the buffer"
+            return
+        hit = f"what is {verb} is {whose}" if access.hit else "these bytes are no value's of the program"
+        yield "bytes", f"by XLA's buffer assignment {hit}"
+
+
+PAST_THE_END = Example(
+    about="The blocks cover 128 elements, the operand has 100, and nothing masks the last block.",
+    code=KERNEL
+    + """\
+@triton.jit
+def negate_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, -tl.load(x_ptr + at))
+
+
+def step(x):
+    negative = jt.triton_call(x, kernel=negate_kernel, out_shape=x, grid=(triton.cdiv(x.size, 64),), BLOCK=64)
+    return {"negative": negative}
+
+
+CASE = Case(name="past_the_end", function=step, args=(Arg(shape=(100,)),))
+""",
+)
+
+NEXT_ROW = Example(
+    about="Each row reads the one below it, the last row, too: there stands what the kernel writes.",
+    code=KERNEL
+    + """\
+@triton.jit
+def difference_kernel(x_ptr, out_ptr, COLUMNS: tl.constexpr):
+    at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    tl.store(out_ptr + at, tl.load(x_ptr + at + COLUMNS) - tl.load(x_ptr + at))
+
+
+def find_change(x):
+    return jt.triton_call(x, kernel=difference_kernel, out_shape=x, grid=x.shape[:1], COLUMNS=x.shape[1])
+
+
+def step(x):
+    return {"one": find_change(jnp.sin(x)).sum(), "other": find_change(jnp.cos(x)).sum()}
+
+
+CASE = Case(name="next_row", function=step, args=(Arg(shape=(8, 64)),))
+""",
+)
+
+MASKED = Example(
+    about="The lanes past the end are masked, in the load and in the store.",
+    code=KERNEL
+    + """\
+@triton.jit
+def negate_kernel(x_ptr, out_ptr, SIZE: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, -tl.load(x_ptr + at, mask=at < SIZE), mask=at < SIZE)
+
+
+def step(x):
+    grid = (triton.cdiv(x.size, 64),)
+    return {"negative": jt.triton_call(x, kernel=negate_kernel, out_shape=x, grid=grid, SIZE=x.size, BLOCK=64)}
+
+
+CASE = Case(name="masked", function=step, args=(Arg(shape=(100,)),))
+""",
+)
+
+
+RULE = Rule(
+    id="LD020",
+    name="out-of-bounds-access",
+    severity=Severity.ERROR,
+    summary="a kernel that reads or writes outside of its operands and outputs",
+    what_it_does="""\
+Replay checks each address of each load, store and atomic operation against the bytes of the operand or output that the
+pointer was made from. What lies outside is reported once for each operation of the kernel: the operand or
+output, the first program and index, how many elements, the kernel's line, and the value that XLA's
+buffer assignment has in these bytes. Of buffers that the kernel writes, the arithmetic of the addresses is followed for all
+programs of the launch, too: what surely is outside, whatever the data, is found without replay.""",
+    why="""\
+XLA packs values closely: what lies behind an operand is another value of the same program, or nobody's memory. A load
+gives a number that changes with the next compile, a store changes somebody else's value without a trace in any operand,
+and either may end the program with an illegal address.""",
+    what_to_do="""\
+Mask what lies outside, in the load and in the store; or pad the operand, and say so in its shape. Where the kernel is given
+a size or a stride, compare it with what the operand has.""",
+    limits="""\
+Without replay, nothing is said of loads from buffers that the kernel only reads, nor of what depends on data. With it, the
+finding holds for the inputs drawn, and for the operand that a pointer was made from: an access that leaves its operand is
+outside even where it hits another operand of the call. Whether what is loaded counts for anything is not asked. Replay
+loads zero there and drops what is stored, so its numbers are not what a GPU gives, and the verdicts know nothing of it.""",
+    references=("docs.nvidia.com/compute-sanitizer (memcheck: the same on a GPU, by allocation)",),
+    bad=(PAST_THE_END, NEXT_ROW),
+    good=(MASKED,),
+    check=check,
+    measure=measure,
+    settled=Settled.BY_REPLAY,
+)
