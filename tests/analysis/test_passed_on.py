@@ -20,7 +20,7 @@ def reports(shared_cache: Path) -> Mapping[str, CaseReport]:
 
 
 def test_the_program_as_written_computes_what_its_reference_does(reports: Mapping[str, CaseReport]) -> None:
-    assert len(reports) == 12
+    assert len(reports) == 13
     assert {name for name, one in reports.items() if any(found.rule == "LD016" for found in one.findings)} == set()
 
 
@@ -58,3 +58,9 @@ def test_a_kernel_that_jax_takes_out_of_a_differentiated_scan_is_missing_in_its_
 ) -> None:
     assert reports["differentiated"].outputs == {"loss": Verdict.STALE, "gradient": Verdict.STALE}
     assert reports["differentiated_in_a_branch"].outputs["behind"] is Verdict.LATENT
+
+
+def test_a_step_that_reads_the_kernels_copy_for_what_the_loop_handed_in_is_clobbered(
+    reports: Mapping[str, CaseReport],
+) -> None:
+    assert reports["copied_in_each_step"].outputs == {"count": Verdict.CLOBBERED, "x": Verdict.CLOBBERED}

@@ -209,3 +209,47 @@ both {{
     places = assign(module, {"x": (0, 0), "h": 0, "f": 0})
     results = ScheduleRunner(module=module, buffers=places, kernels=Doubling(), devices=2).execute([[X], [10 * X]])
     assert [one[0].tolist() for one in results] == [[-11, -22, -33, -44]] * 2
+
+
+SLICED = """fused {
+  p = f32[2,4] parameter(0)
+  number = s32[] parameter(1)
+  zero = s32[] constant(0)
+  row = f32[1,4] dynamic-slice(p, number, zero), dynamic_slice_sizes={1,4}
+  b = f32[4] bitcast(row)
+  ROOT k = f32[4] custom-call(b), custom_call_target="triton_kernel_call"
+}"""
+
+
+def run_sliced(computation: str) -> list[list[float]]:
+    lines = [
+        "x = f32[2,4] parameter(0)",
+        "one = s32[] constant(1)",
+        "h = f32[2,4] copy(x)",
+        "k_of = f32[4] fusion(h, one), kind=kCustom, calls=fused",
+        "r = f32[2,4] negate(h)",
+    ]
+    body = "{\n" + "\n".join(lines) + "\nROOT t = (f32[4], f32[2,4]) tuple(k_of, r)\n}"
+    module = parse(body, computation)
+    places = {"x": (0, 0), "h": 0, "one": 64, "k_of": 128, "r": 192, "t": 256}
+    schedule = ScheduleRunner(module=module, buffers=assign(module, places), kernels=Doubling())
+    return [result.tolist() for result in schedule.execute([[np.stack([X, 10 * X])]])[0]]
+
+
+def test_a_kernel_in_a_fusion_overwrites_the_slice_in_the_larger_array() -> None:
+    assert run_sliced(SLICED) == [[10, 20, 30, 40], [[-1, -2, -3, -4], [-20, -40, -60, -80]]]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("bitcast(row)", "negate(flat)", "does not stand in one piece"),
+        ('"triton_kernel_call"', '"triton_kernel_call", output_to_operand_aliasing={{}: (0, {})}', "operand's place"),
+    ],
+)
+def test_another_fusion_with_a_kernel_is_not_covered(old: str, new: str, reason: str) -> None:
+    computation = SLICED.replace(old, new).replace(
+        "  b = f32[4] negate", "  flat = f32[4] bitcast(row)\n  b = f32[4] negate"
+    )
+    with pytest.raises(NotCoveredError, match=reason):
+        run_sliced(computation)

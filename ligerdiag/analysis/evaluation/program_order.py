@@ -38,6 +38,9 @@ from ligerdiag.hlo.xla_pb2 import ShapeProto
 _ELEMENT_BY_ELEMENT = frozenset({"xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"})
 """Custom calls whose result k is operand k in another sharding (xla/service/spmd/shardy/constants.h)."""
 
+CARRIED: TagPath = (-1,)
+"""Stands for the tag path of an operand that is an element of a loop's state."""
+
 _NOTHING = frozenset[TagPath]()
 _STRUCTURE = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CONTROL_FLOW)
 _ONE_ARRAY = having(Trait.ONE_ARRAY)
@@ -54,7 +57,8 @@ class TaggedSet:
     """Nearest tagged operations upstream."""
     edges: tuple[tuple[TagPath, Labels], ...] = ()
     """Of an operation of several operands: by operand, the one nearest tagged operation upstream and what the operand
-    depends on when it is read; () as a path where there is none, or more than one."""
+    depends on when it is read; CARRIED of a loop's state as the loop hands it in, () where there is none, or more than
+    one."""
 
 
 def _take(value: StoredValue, number: int) -> StoredValue:
@@ -123,6 +127,8 @@ class _Evaluation:
     _before: dict[int, tuple[int, Labels]] = field(default_factory=dict[int, tuple[int, Labels]])
     """Overwritten storage: (HiddenWrite index, its set just before)."""
     doubts: Folded = field(init=False)
+    _carried: set[int] = field(default_factory=set[int])
+    """Storage of the states of the loops around."""
     _seen: set[int] = field(default_factory=set[int])
     """Indices of the hidden writes met so far."""
     _overwriting: frozenset[TagPath] = field(init=False)
@@ -254,6 +260,9 @@ class _Evaluation:
         """Returns `TaggedSet.edges`. An operand does not come from the kernel calls that have overwritten it."""
         found: list[tuple[TagPath, Labels]] = []
         for operand in operands:
+            if operand in self._carried:
+                found.append((CARRIED, self._union(operand)))
+                continue
             above = self._upstream.get(operand, _NOTHING) - self._overwriting if isinstance(operand, int) else _NOTHING
             found.append((next(iter(above)) if len(above) == 1 else (), self._union(operand)))
         return tuple(found)
@@ -326,11 +335,12 @@ class _Evaluation:
         body, condition = (self.module.computations[c] for c in instruction.called_computations)
         head = self.leaves(initial)
         seen_outside = set(self._seen)
-        kept = body.kept_elements
+        kept, around = body.kept_elements, set(self._carried)
         shared = {index for number in kept for index in list_leaves(_take(initial, number))}
         while True:
             state = self._copy_but(initial, kept)
             self._put(state, head)
+            self._carried.update(list_leaves(state))
             self._seen = set()
             predicate = self._union(self.run(condition, [state], prefix, level))
             result = self.run(body, [state], prefix, level)
@@ -345,6 +355,7 @@ class _Evaluation:
             ]
             if following == head:
                 self._seen |= seen_outside
+                self._carried = around
                 self._put(state, head)
                 for new, old in zip(list_leaves(state), list_leaves(result), strict=True):
                     self._upstream[new] = self._upstream.get(old, frozenset()) | self._upstream.get(new, frozenset())

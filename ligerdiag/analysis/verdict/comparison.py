@@ -121,6 +121,13 @@ class Comparison:
         """Returns the writes (a bit each) that the value sees and should not see."""
         return self.find_clobbered_among(intended, self.summarize((actual,)))
 
+    def find_overtaken(self, intended: Labels, actual: Labels) -> Labels:
+        """Returns the writes (a bit each) of this iteration that a loop's state, as handed in, should be read before, and
+        is read after. What earlier iterations wrote may be in it all the same."""
+        space = self.space
+        replaced = actual & ~intended & ((intended & ~actual) >> space.classes)
+        return replaced & self._traced_bits & ~space.bits_of(self.moved)
+
     def find_untold(self, intended: Labels, actual: Labels) -> Labels:
         """Returns the writes (a bit each) whose original the value should have, and may have unseen."""
         missing = self.space.any_original(intended) & ~self.space.any_original(actual)

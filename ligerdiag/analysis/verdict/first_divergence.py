@@ -13,7 +13,9 @@ surely the author's own are held against what each of them is meant to depend on
       and get-tuple-elements, carries the tag of the operation that the operand is meant to come from.
   (2) Twins (`reaching_definitions`) are one operation to XLA, and so are an operation and what only reshapes its result:
       an operand with the tag of either is recognised, too.
-  (3) The operands of a commutative operation may be exchanged; it is wrong only if it is so either way.
+  (3) An element of a loop's state has no tag: where both programs hand one in, at the operation's same place, they are
+      taken for the same element.
+  (4) The operands of a commutative operation may be exchanged; it is wrong only if it is so either way.
 Operands that are not recognised are skipped; so is an operation with an operand of another operation.
 """
 
@@ -24,7 +26,7 @@ from dataclasses import dataclass
 from ligerdiag.analysis.evaluation.carriers import is_same_operation
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.analysis.evaluation.memory import Actual, Sighting
-from ligerdiag.analysis.evaluation.program_order import Intended, TaggedSet
+from ligerdiag.analysis.evaluation.program_order import CARRIED, Intended, TaggedSet
 from ligerdiag.analysis.evaluations import Evaluations
 from ligerdiag.analysis.reaching_definitions import find_one_value, find_same_elements, number_values
 from ligerdiag.analysis.verdict.comparison import Comparison
@@ -268,12 +270,18 @@ def _judge(
     stale = clobbered = -1
     for edges in orders:
         pairs = [(meant, one) for meant, one in zip(edges, operands, strict=True) if one[0] and meant[0]]
-        if not all(twins.are_one(meant[0], one[0]) for meant, one in pairs):
+        unlike = [pair for pair in pairs if not twins.are_one(pair[0][0], pair[1][0])]
+        if edges is tagged.edges:  # what one of the programs takes out of a loop, the loop hands in
+            pairs = [pair for pair in pairs if pair not in unlike]
+            unlike = [pair for pair in unlike if CARRIED not in {pair[0][0], pair[1][0]}]
+        if unlike:
             continue
         missing = seen = 0
-        for (_, meant), (_, labels) in pairs:
+        for (path, meant), (_, labels) in pairs:
             missing |= comparison.find_stale(meant, labels)
             seen |= comparison.find_clobbered(meant, labels)
+            if path == CARRIED:
+                seen |= comparison.find_overtaken(meant, labels)
         stale &= missing
         clobbered &= seen
     return max(stale, 0), max(clobbered, 0)
@@ -301,14 +309,22 @@ def _recognise(operand: HloInstruction, sighting: Sighting, actual: Actual, run:
 
 
 def _find_tag(value: HloInstruction, run: Evaluations) -> TagPath:
-    """Returns the tag of the operation whose bytes the value names; of a fusion's result, that of its last operation."""
+    """Returns the tag of the operation whose bytes the value names; of a fusion's result, that of its last operation;
+    CARRIED of a loop's state."""
     flow, tags = Dataflow(run.optimized, _RENAMED), run.optimized.tags
     position: Position | None = (value, ())
     while position is not None:
         value = position[0]
         is_tagged = value.opcode == "bitcast" and value.id in tags
         position = None if is_tagged else next(flow.list_sources(*position), None)
+    if value.opcode == "parameter" and _is_state(value, run.optimized):
+        return CARRIED
     return tags.get(value.id, ())
+
+
+def _is_state(parameter: HloInstruction, module: HloModule) -> bool:
+    callers = module.callers.get(module.homes[parameter.id].id, ())
+    return any(caller.opcode == "while" for caller in callers)
 
 
 def _read(sighting: Sighting, number: int) -> Labels:

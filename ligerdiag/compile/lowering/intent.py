@@ -21,6 +21,7 @@ The residuals of a custom_vjp are the author's own references: `bwd` reads the b
      That is how `jax.checkpoint` loses a kernel when it computes the forward pass again.
   6. What the body of a scan returns of the slices that it takes, as it leaves them (see `stacked`).
   7. An operation of a loop's body is done in each iteration, as long as the body calls kernels (see `invariants`).
+  8. `jnp.copy` and `jnp.array`: the copy is another value, and JAX lowers it to the array itself.
 
 A snapshot is an operation of ours, an identity. It exists only in a second trace, from which the program as written is
 made (see `as_written`); the user's own trace is compiled. Only values of the shapes and dtypes that kernels are given
@@ -209,6 +210,7 @@ def mark_intent(kernel_primitives: Sequence[Any], forms: frozenset[Form] | None)
         wrapped(_partial_eval().JaxprTrace, "default_process_primitive", lambda method: _pass_custom(method, marks)),
         wrapped(_partial_eval(), "partial_eval_jaxpr_custom", lambda function: mark_policy(function, marks)),
         _watched(kernel_primitives, marks),
+        _copied(marks),
         _replaced_rule(marks),
         keep_calls(kernel_primitives if marks.is_marked else ()),
         stack_slices(marks),
@@ -312,6 +314,35 @@ def _watched(primitives: Sequence[Any], marks: IntentTrace) -> Generator[None]:
                 del primitive.bind
             else:
                 primitive.bind = bind
+
+
+@contextmanager
+def _copied(marks: IntentTrace) -> Generator[None]:
+    """8 above: copies that the author asks for are snapshots."""
+    primitive: Any = getattr(importlib.import_module("jax._src.lax.lax"), "copy_p", None)
+    if primitive is None:
+        yield
+        return
+
+    def replace(bind: Any) -> Any:
+        def bound(operand: Any, **params: Any) -> Any:
+            form = read_form(operand) if isinstance(operand, _core().Tracer) else None
+            if form is None or not marks.copies(form):
+                return bind(operand, **params)
+            marks.snapshots += 1
+            return SNAPSHOT.bind(operand)
+
+        return bound
+
+    primitive.bind = replace(primitive.bind)
+    try:
+        yield
+    finally:
+        del primitive.bind
+
+
+def _core() -> Any:
+    return importlib.import_module("jax._src.core")
 
 
 def _find_trace() -> Any:

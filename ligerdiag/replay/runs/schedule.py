@@ -2,7 +2,7 @@
 
   (1) All devices run in lockstep: an instruction is executed for each of them before the next one is.
   (2) Instructions that only name a place (tuples, bitcasts, parameters, the -done of a pair) do nothing.
-  (3) A fusion reads all of its operands before it writes; a kernel runs on the bytes themselves.
+  (3) A fusion reads all of its operands before it writes; a kernel runs on the bytes themselves, also inside of one.
   (4) An asynchronous pair is executed at its start. What happens between start and done is not modelled.
   (5) A loop's, a branch's and a call's values stand where their caller's do; where the buffer assignment says otherwise
       for a loop, the artifact is refused.
@@ -26,6 +26,7 @@ from ligerdiag.replay.interpreter.scope import Array, NotCoveredError, Value
 from ligerdiag.replay.runs.collectives import COLLECTIVES, exchange
 from ligerdiag.replay.runs.memory import DeviceMemory
 from ligerdiag.replay.runs.program import Kernels
+from ligerdiag.replay.runs.sliced import calls_kernel, run_sliced
 
 _PLACES = having(Trait.LAUNCHES_NOTHING, Trait.HANDS_ON)
 """Opcodes that name a place of something that stands there already."""
@@ -122,6 +123,12 @@ class ScheduleRunner:
         elif opcode == "custom-call" and carries_kernel(instruction.proto.custom_call_target):
             for device in active:
                 self._launch(device, instruction)
+        elif opcode == "fusion" and calls_kernel(called[0]):
+            for device, memory in enumerate(self._memories):
+                if device in active:
+                    operands = [memory.read(operand) for operand in instruction.operands]
+                    value = run_sliced(called[0], operands, self._evaluators[device], self.kernels)
+                    memory.write(instruction, value)
         else:
             for device in active:
                 self._compute(device, instruction)

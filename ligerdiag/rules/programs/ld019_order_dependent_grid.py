@@ -115,7 +115,7 @@ def step(x):
     return {"sums": sums}
 
 
-CASE = Case(name="running_sum", function=step, args=(Arg(shape=(8, 32)),))
+CASE = Case(name="rows_in_a_loop", function=step, args=(Arg(shape=(8, 32)),))
 """,
 )
 

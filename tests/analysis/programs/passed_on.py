@@ -15,7 +15,13 @@ from jax import lax
 
 from ligerdiag import Arg, Case
 
-X, W, V, LIGHT = Arg(shape=(8, 16)), Arg(shape=(16, 32)), Arg(shape=(8, 32)), Arg(shape=(8, 32))
+X, W, V, LIGHT, SQUARE = (
+    Arg(shape=(8, 16)),
+    Arg(shape=(16, 32)),
+    Arg(shape=(8, 32)),
+    Arg(shape=(8, 32)),
+    Arg(shape=(32, 32)),
+)
 SLICES, CHUNKS = Arg(shape=(4, 8, 32)), Arg(shape=(4, 8, 16))
 U, STEPS = Arg(shape=(3,)), jnp.array([1.0, 2.0, 4.0])
 CASES: list[Case] = []
@@ -85,6 +91,25 @@ def overwritten_in_a_branch(x, w):
         return total + lax.cond(step % 2 == 0, lambda: double(h).sum(), lambda: 0.0)
 
     return {"total": lax.fori_loop(0, 3, body, 0.0), "behind": h + 1}
+
+
+def copies_in_python(x, w):
+    count = 0.0
+    for _ in range(3):
+        count, x = count + x.sum(), x + jnp.tanh(2 * x @ w)
+    return {"count": count, "x": x}
+
+
+@add(copies_in_python, LIGHT, SQUARE)
+def copied_in_each_step(x, w):
+    def body(state, _):
+        count, x = state
+        h = x + 0.0  # a value of its own, which XLA takes for x
+        count = count + double(h).sum()
+        return (count, x + jnp.tanh(h @ w)), None
+
+    (count, x), _ = lax.scan(body, (0.0, x), None, length=3)
+    return {"count": count, "x": x}
 
 
 @add(lambda z: {"sums": z.sum(2), "slices": 2 * z, "whole": z.sum()}, SLICES)

@@ -1,0 +1,21 @@
+"""`programs/copies.py`: a copy is a value of its own, whatever JAX makes of it."""
+
+from pathlib import Path
+
+import pytest
+
+from ligerdiag import api
+from ligerdiag.model.findings import Verdict
+
+PROGRAMS = Path(__file__).parent / "programs" / "copies.py"
+
+
+@pytest.mark.parametrize(
+    ("name", "output"), [("copy_overwritten", "other"), ("copy_kept", "other"), ("copy_of_a_derived_value", "")]
+)
+def test_a_copy_and_what_it_was_made_of_are_two_values(name: str, output: str, shared_cache: Path) -> None:
+    options = api.CheckOptions(selectors=(f"{PROGRAMS}::{name}",), cache_directory=shared_cache)
+    (case,) = api.check(options).cases
+    assert [found.rule for found in case.findings if found.rule == "LD016"] == []
+    assert {one for one, verdict in case.outputs.items() if verdict is Verdict.CLOBBERED} == {output} - {""}
+    assert case.disagreements == ()
