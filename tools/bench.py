@@ -20,7 +20,7 @@ from typing import Any
 from unittest import mock
 
 from ligerdiag.artifacts.artifact import load_artifact
-from ligerdiag.inspection import artifact as inspection
+from ligerdiag.inspection import compilation as inspection
 
 LIMIT = 20.0
 """Microseconds an instruction that the analysis itself may take."""

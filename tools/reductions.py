@@ -13,8 +13,7 @@ from pathlib import Path
 
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.inspection.artifact import inspect_artifact
-from ligerdiag.inspection.compilation import inspect_compilation
+from ligerdiag.inspection.compilation import inspect_artifact, inspect_compilation
 from ligerdiag.inspection.coverage import Compilation
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Inspection

@@ -5,17 +5,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
-from ligerdiag.analysis.correspondence.belief import Belief
-from ligerdiag.analysis.correspondence.provenance import Retagged
-from ligerdiag.analysis.correspondence.write_correspondence import (
-    Matching,
-    TracedKernel,
-    VanishedCall,
-    adopt_foreign,
-    find_same,
-    find_vanished,
-    match_writes,
-)
+from ligerdiag.analysis.belief import Belief
 from ligerdiag.analysis.evaluation.carriers import Carriers, compute_carried, compute_carriers
 from ligerdiag.analysis.evaluation.fusions import FusionSummaries
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
@@ -25,10 +15,20 @@ from ligerdiag.analysis.evaluation.memory_uses import Accesses, find_accesses
 from ligerdiag.analysis.evaluation.order import compute_logical_times
 from ligerdiag.analysis.evaluation.program_order import Intended
 from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations, find_unrelated
+from ligerdiag.analysis.provenance import Retagged
 from ligerdiag.analysis.races import find_concurrency
 from ligerdiag.analysis.value_flow import FollowedWrites, follow_writes
 from ligerdiag.analysis.verdict.reads import judge_reads
 from ligerdiag.analysis.verdict.verdicts import ReadVerdict, Verdicts, judge, judge_alone
+from ligerdiag.analysis.write_correspondence import (
+    Matching,
+    TracedKernel,
+    VanishedCall,
+    adopt_foreign,
+    find_same,
+    find_vanished,
+    match_writes,
+)
 from ligerdiag.analysis.writes import (
     EffectsOf,
     HiddenWrite,

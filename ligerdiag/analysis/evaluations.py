@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ligerdiag.analysis.correspondence.provenance import Descent, Retagged
-from ligerdiag.analysis.correspondence.write_correspondence import Matching
 from ligerdiag.analysis.evaluation.carriers import Carriers
 from ligerdiag.analysis.evaluation.fusions import FusionSummaries
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
@@ -13,7 +11,9 @@ from ligerdiag.analysis.evaluation.memory import Actual
 from ligerdiag.analysis.evaluation.order import compute_logical_times
 from ligerdiag.analysis.evaluation.program_order import Intended, compute_intended
 from ligerdiag.analysis.evaluation.schedule_order import ScheduleEvaluation
+from ligerdiag.analysis.provenance import Descent, Retagged
 from ligerdiag.analysis.races import Concurrency, Race, join_marks, mark_races
+from ligerdiag.analysis.write_correspondence import Matching
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.dataflow import Positions

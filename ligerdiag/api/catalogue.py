@@ -16,7 +16,7 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.artifacts.store import hold_key
 from ligerdiag.compile.service import compile_cases, discover_cases
 from ligerdiag.errors import LigerdiagError, describe_error
-from ligerdiag.inspection.artifact import inspect_artifact, open_readers
+from ligerdiag.inspection.compilation import inspect_artifact, open_readers
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.rules.registry import RULES

@@ -24,7 +24,7 @@ from ligerdiag.device.service import require_gpu
 from ligerdiag.effects.declared import parse_declared
 from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.errors import InputError, LigerdiagError
-from ligerdiag.inspection.artifact import open_readers
+from ligerdiag.inspection.compilation import open_readers
 from ligerdiag.judgement.baseline import Baseline, EntryKey, load_baseline, render_baseline
 from ligerdiag.judgement.conclusion import conclude
 from ligerdiag.judgement.expectation import parse_expectation, parse_expected_rules

@@ -28,7 +28,7 @@ from ligerdiag.judgement.expectation import parse_expectation, parse_expected_ru
 from ligerdiag.model.case import Case
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress
-from ligerdiag.replay.service.job import Bounds
+from ligerdiag.replay.service.worker import Bounds
 from ligerdiag.toolchains.catalogue import DEFAULT
 from ligerdiag.toolchains.toolchain import link_package
 

@@ -12,7 +12,7 @@ from ligerdiag.device.service import run_judged_cases
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.ending import Ending
 from ligerdiag.errors import InputError, LigerdiagError
-from ligerdiag.inspection.artifact import inspect_artifact
+from ligerdiag.inspection.compilation import inspect_artifact
 from ligerdiag.judgement.suppression_entry import ConfigEntry
 from ligerdiag.model.findings import DeviceRun, Replay, ReplayState
 from ligerdiag.model.jobs import CaseSpec, Source
@@ -26,8 +26,8 @@ from ligerdiag.model.report import (
     refuse,
     refuse_for_bug,
 )
-from ligerdiag.replay.service.job import ALONE_SECONDS, Bounds
 from ligerdiag.replay.service.service import ReplayOptions, ReplayTask
+from ligerdiag.replay.service.worker import ALONE_SECONDS, Bounds
 from ligerdiag.toolchains.catalogue import DEFAULT
 from ligerdiag.toolchains.toolchain import Toolchain
 from ligerdiag.workers.pool import Pool

@@ -121,7 +121,7 @@ def bisect(  # noqa: PLR0917 - typer reads the options from the signature
     from ligerdiag import api
     from ligerdiag.cli.settings import read_settings
     from ligerdiag.render.terminal.terminal import ProgressDisplay
-    from ligerdiag.replay.service.job import Bounds
+    from ligerdiag.replay.service.worker import Bounds
 
     if output is not None:
         require_writable(output)

@@ -143,7 +143,7 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
     from ligerdiag import api
     from ligerdiag.cli.settings import read_settings
     from ligerdiag.render.terminal.terminal import ProgressDisplay
-    from ligerdiag.replay.service.job import Bounds
+    from ligerdiag.replay.service.worker import Bounds
 
     outputs = parse_outputs(output or [], format)
     if html is not None:

@@ -27,9 +27,9 @@ from ligerdiag.device.job import (
 from ligerdiag.model.case import Case
 from ligerdiag.model.findings import FAR, Attribution, DeviceOutput
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
-from ligerdiag.replay.kernels.kernels import KernelRunner
 from ligerdiag.replay.runs.attribution import compare_output, compute_error
 from ligerdiag.replay.runs.case_run import compute_reference, compute_tolerances, load_programs, replay_programs
+from ligerdiag.replay.runs.kernels import KernelRunner
 from ligerdiag.workers.loop import Answerer, serve
 
 

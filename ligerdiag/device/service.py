@@ -23,7 +23,7 @@ from ligerdiag.device.job import (
 )
 from ligerdiag.effects.declared import DeclaredEffects, parse_declared
 from ligerdiag.errors import CompileError, InputError, LigerdiagError, describe_error
-from ligerdiag.inspection.artifact import inspect_artifact
+from ligerdiag.inspection.compilation import inspect_artifact
 from ligerdiag.model.findings import DeviceOutput, DeviceRun
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import OnProgress, Progress

@@ -35,7 +35,7 @@ from ligerdiag.untrusted_files import (
 )
 from ligerdiag.workers.loop import Answerer, serve
 from ligerdiag.workers.pool import Pool
-from ligerdiag.workers.process import WorkerDied
+from ligerdiag.workers.starts import WorkerDied
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,14 +22,14 @@ from ligerdiag.codec import FieldError, encode_record, parse_object, read_str
 from ligerdiag.effects.access import CallEffects, create_unknown_effects
 from ligerdiag.effects.call import CustomCall, carries_kernel, compute_call_effects
 from ligerdiag.effects.declared import Contradiction, DeclaredEffects, apply_declarations
-from ligerdiag.effects.job import EFFECTS_WORKER, make_effects_job, make_module_job, parse_effects, render_effects
+from ligerdiag.effects.worker import EFFECTS_WORKER, make_effects_job, make_module_job, parse_effects, render_effects
 from ligerdiag.errors import ArtifactError, LigerdiagError, describe_error
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.shape import compute_byte_size, iterate_leaf_shapes
 from ligerdiag.toolchains.toolchain import describe_interpreter
 from ligerdiag.untrusted_files import MAXIMUM_JSON_BYTES, read_untrusted
 from ligerdiag.workers.pool import Pool, count_cores
-from ligerdiag.workers.process import WorkerDied, WorkerTimeout
+from ligerdiag.workers.starts import WorkerDied, WorkerTimeout
 
 ANALYSIS_VERSION = 7
 """Part of every cache key; raise it with every change that can change an answer."""

@@ -25,8 +25,8 @@ from ligerdiag.effects.access import (
 )
 from ligerdiag.effects.launches.uses import Argument, compute_in_place, compute_launch_uses
 from ligerdiag.effects.payload import LaunchConfiguration, Parameter
-from ligerdiag.effects.ttir.module import TtirModule, parse_ttir
-from ligerdiag.effects.ttir.pointer_flow import ArgumentEffects, compute_argument_effects, find_store_lines
+from ligerdiag.effects.pointer_flow import ArgumentEffects, compute_argument_effects, find_store_lines
+from ligerdiag.effects.ttir_module import TtirModule, parse_ttir
 from ligerdiag.errors import ArtifactError
 from ligerdiag.model.findings import SourceLine
 

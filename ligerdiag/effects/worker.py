@@ -1,15 +1,116 @@
-"""Worker side: `python -m ligerdiag.effects.worker` follows kernels' pointers, and reads their modules,
-with the Triton of its own environment."""
+"""Both sides of `python -m ligerdiag.effects.worker`, which reads kernels with the Triton of its own environment: messages
+are JSON, one call and its effects, or one module of Triton IR and its operations.
+
+Triton's IR changes from version to version: the next version may refuse it. So the version that wrote it reads it.
+"""
 
 import importlib
 import json
+from base64 import b64decode, b64encode
+from dataclasses import asdict
 from pathlib import Path
 
-from ligerdiag.codec import Json, encode_record
-from ligerdiag.effects.call import compute_call_effects
-from ligerdiag.effects.job import MODULE, parse_effects_request, parse_module_request, render_effects
-from ligerdiag.effects.ttir.module import parse_ttir
+from ligerdiag.codec import (
+    FieldError,
+    Json,
+    as_int,
+    decode_record,
+    encode_record,
+    parse_record,
+    read_int,
+    read_list,
+    read_object,
+    read_str,
+)
+from ligerdiag.effects.access import CallEffects, Neighbours
+from ligerdiag.effects.call import CustomCall, compute_call_effects
+from ligerdiag.effects.ttir_module import TtirModule, parse_ttir
+from ligerdiag.model.jobs import Job, Source, parse_answer, render_request
 from ligerdiag.workers.loop import Answerer, serve
+
+EFFECTS_WORKER = "ligerdiag.effects.worker"
+MODULE = "module"
+"""Says in a job that it is about a module."""
+_NO_SOURCE = Source(root="")
+
+
+def render_effects(effects: CallEffects) -> str:
+    """Returns one JSON object."""
+    return json.dumps(encode_record(effects))
+
+
+def parse_effects(text: str | bytes, *, operands: int, outputs: int) -> CallEffects | None:
+    """Parses the output of `render_effects` for a call with that many operands and outputs; None for anything else."""
+    try:
+        effects = parse_record(CallEffects, text)
+    except FieldError:
+        return None
+    counts = len(effects.operands), len(effects.operand_uses), len(effects.operand_stores)
+    fits = (
+        counts == (operands,) * 3
+        and len(effects.outputs) == len(effects.output_uses) == outputs
+        and all(place.line >= 0 for places in effects.operand_stores for place in places)
+        and all(
+            0 <= number < operands + outputs and pair.neighbours is not Neighbours.UNKNOWN
+            for pair in effects.in_place
+            for number in (pair.reader, pair.writer)
+        )
+    )
+    return effects if fits else None
+
+
+def make_effects_job(call: CustomCall) -> Job[CallEffects]:
+    """Returns the job that asks a worker what the call does to its buffers."""
+    request = {**asdict(call), "backend_config": b64encode(call.backend_config).decode("ascii")}
+    return Job(
+        source=_NO_SOURCE,
+        name=f"a kernel of `{call.target}`",
+        render=lambda log: render_request("effects", request, log),
+        parse=lambda line: _parse_answer(line, call),
+    )
+
+
+def make_module_job(source: bytes) -> Job[TtirModule]:
+    """Returns the job that asks a worker for the operations of a module, as MLIR text or bytecode."""
+    request = {"source": b64encode(source).decode("ascii")}
+    return Job(
+        source=_NO_SOURCE,
+        name="a kernel's module",
+        render=lambda log: render_request(MODULE, request, log),
+        parse=lambda line: decode_record(TtirModule, parse_answer(line)),
+    )
+
+
+def parse_module_request(job: Json) -> bytes:
+    """Returns the source of the module that a worker is asked for; raises FieldError when there is none."""
+    return _read_bytes(read_object(job, "request"), "source")
+
+
+def parse_effects_request(job: Json) -> CustomCall:
+    """Returns the call that a worker is asked about; raises FieldError when it is none."""
+    request = read_object(job, "request")
+    return CustomCall(
+        target=read_str(request, "target"),
+        backend_config=_read_bytes(request, "backend_config"),
+        operands=read_int(request, "operands"),
+        outputs=read_int(request, "outputs"),
+        sizes=tuple(None if size is None else as_int(size, "sizes") for size in read_list(request, "sizes")),
+    )
+
+
+def _parse_answer(line: str, call: CustomCall) -> CallEffects:
+    text = read_str(parse_answer(line), "effects")
+    effects = parse_effects(text, operands=call.operands, outputs=call.outputs)
+    if effects is None:
+        raise FieldError("expected effects that fit the call")
+    return effects
+
+
+def _read_bytes(fields: Json, name: str) -> bytes:
+    try:
+        return b64decode(read_str(fields, name), validate=True)
+    except ValueError as error:
+        raise FieldError(f"expected base64 for `{name}`: {error}") from error
 
 
 def prepare() -> Answerer:

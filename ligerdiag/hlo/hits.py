@@ -6,13 +6,14 @@
 (3) Parameters of the program stand there from the start.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ligerdiag.hlo.buffers import BufferAssignment, Slice
 from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.shape import iterate_leaves
-from ligerdiag.model.findings import OutsideAccess
+from ligerdiag.model.findings import LaunchNumbers, OutsideAccess
 
 
 def find_hit(
@@ -62,3 +63,22 @@ def _walk_back(call: HloInstruction, module: HloModule) -> Iterator[HloInstructi
         yield from reversed(home.sequence[: names.index(instruction.id) + (instruction is call)])
         pending += module.callers.get(home.id, ())
     yield from module.entry.parameters
+
+
+def name_hits(
+    launches: Sequence[LaunchNumbers], module: HloModule, buffers: BufferAssignment
+) -> tuple[LaunchNumbers, ...]:
+    """Returns the observations, with the values in the bytes outside of their buffers named."""
+    if not any(one.outside for one in launches):
+        return tuple(launches)
+    positions = Positions(module, buffers)
+    calls = {i.name: i for c in module.computations.values() for i in c.sequence}
+    named: list[LaunchNumbers] = []
+    for launch in launches:
+        call = calls.get(launch.instruction)
+        if call is None:
+            named.append(launch)
+            continue
+        outside = tuple(replace(one, hit=find_hit(one, call, module, buffers, positions)) for one in launch.outside)
+        named.append(replace(launch, outside=outside))
+    return tuple(named)

@@ -150,7 +150,7 @@ class HloModule:
     """What the framework told XLA about the module."""
     tags: Mapping[int, TagPath] = field(default_factory=dict[int, TagPath])
     """Instruction id to which operation of the author it is, where that is known: read from `op_name`, or worked out
-    afterwards (see `analysis.correspondence.provenance`)."""
+    afterwards (see `analysis.provenance`)."""
     invalid_aliases: list[InvalidAlias] = field(default_factory=list[InvalidAlias])
     """Declared aliases that are none; they are no longer in the messages of their instructions."""
     _orders: dict[int, tuple[HloInstruction, ...]] = field(

@@ -1,36 +1,45 @@
-"""From the modules of one compilation to verdicts, findings and coverage: analyses, and asks every rule."""
+"""From the modules of one compilation, or an artifact's files, to verdicts, findings and coverage: analyses, and asks every
+rule. Workers read its kernels.
+"""
 
 import base64
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Required, TypedDict, Unpack
 
+from ligerdiag.analysis.belief import compute_belief
 from ligerdiag.analysis.context import Context, compute_context, compute_context_without_program
-from ligerdiag.analysis.correspondence.belief import compute_belief
-from ligerdiag.analysis.correspondence.provenance import compute_tags
-from ligerdiag.analysis.correspondence.write_correspondence import TracedKernel, find_hidden_accesses, find_sites
 from ligerdiag.analysis.explain.neighbours import compute_neighbourhoods
 from ligerdiag.analysis.explain.schedule_view import compute_schedule_view
+from ligerdiag.analysis.provenance import compute_tags
+from ligerdiag.analysis.write_correspondence import TracedKernel, find_hidden_accesses, find_sites
 from ligerdiag.analysis.writes import EffectsOf, find_hidden_operands
-from ligerdiag.artifacts.artifact import KernelCall, LoneCall
+from ligerdiag.artifacts.artifact import Artifact, KernelCall, LoneCall, Provenance
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.effects.access import Access
 from ligerdiag.effects.call import CustomCall
 from ligerdiag.effects.declared import Contradiction, DeclaredEffects
-from ligerdiag.effects.isolated import CallEffectsReader
+from ligerdiag.effects.isolated import TIMEOUT as EFFECTS_TIMEOUT
+from ligerdiag.effects.isolated import WORKER_MEMORY, CallEffectsReader
+from ligerdiag.effects.worker import EFFECTS_WORKER
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.aliasing import build_must_alias_buffers, find_buffer_fault
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.dataflow import take_unplaced_aliases
 from ligerdiag.hlo.module import HloInstruction, HloModule
-from ligerdiag.hlo.parse import pause_collector, require_same_operands
+from ligerdiag.hlo.parse import load_hlo, pause_collector, require_same_operands
 from ligerdiag.hlo.shape import iterate_leaves
-from ligerdiag.hlo.thunks import CommandOrder
+from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence, parse_command_order, parse_thunks
 from ligerdiag.inspection.coverage import Compilation, are_tags_used, compute_coverage
 from ligerdiag.model.report import Inspection, WrittenOperand
 from ligerdiag.rules.registry import check_all
-from ligerdiag.workers.pool import Pool
+from ligerdiag.toolchains.toolchain import Toolchain
+from ligerdiag.untrusted_files import MAXIMUM_TEXT_BYTES, read_untrusted
+from ligerdiag.workers.pool import COMPILE_WORKER, Pool
+from ligerdiag.workers.starts import Templates
 
 NO_BUFFERS = BufferAssignment(slices=(), definitions={}, overlapping={}, parameters={})
 """Nothing is looked up where no kernel writes anything."""
@@ -206,3 +215,60 @@ def _list_contradictions(
         for one in effects.find_contradictions(call):
             first.setdefault(one, call)
     return tuple([(call, one) for one, call in first.items()])
+
+
+@pause_collector()
+def inspect_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: Unpack[InspectionWords]) -> Inspection:
+    """Judges one artifact. Raises ArtifactError when one of its files cannot be read as the expected kind.
+
+    is_foreign: see `Compilation`.
+    """
+    program, _ = load_hlo(artifact.program)
+    optimized, buffers = load_hlo(artifact.optimized)
+    if buffers is None:
+        raise ArtifactError(f"`{artifact.optimized}` holds no buffer assignment")
+    if not optimized.is_scheduled:
+        raise ArtifactError(f"`{artifact.optimized}` holds no schedule")
+    thunks, notes = _read_thunks(artifact.thunks)
+    compilation = Compilation(
+        name=str(artifact.directory),
+        program=program,
+        as_written=artifact.program == artifact.as_written,
+        optimized=optimized,
+        buffers=buffers,
+        output_names=artifact.provenance.outputs,
+        kernel_calls=artifact.kernel_calls,
+        notes=notes,
+        thunks=thunks,
+        command_order=_find_command_order(artifact.provenance),
+        is_foreign=is_foreign,
+    )
+    return inspect_compilation(compilation, **words)
+
+
+def _read_thunks(path: Path) -> tuple[ThunkSequence | None, tuple[str, ...]]:
+    """Returns the sequence, and what is to be said where it could not be read."""
+    try:
+        text = read_untrusted(path, MAXIMUM_TEXT_BYTES).decode("utf-8")
+        return (parse_thunks(text) if text.strip() else None), ()
+    except (ArtifactError, UnicodeDecodeError) as error:
+        return None, (f"the thunk sequence could not be read, and its command buffers are not seen: {error}",)
+
+
+def _find_command_order(provenance: Provenance) -> CommandOrder:
+    """By the flags of the compile, which count before those of its environment."""
+    return parse_command_order(json.dumps([provenance.environment.get("XLA_FLAGS", ""), dict(provenance.flags)]))
+
+
+def open_readers(toolchain: Toolchain, cache: Cache, templates: Templates) -> Pool:
+    """Returns a pool of one worker that reads kernels with the toolchain's Triton: a fork of a compile worker's template."""
+    return Pool(
+        cache=cache,
+        toolchain=toolchain,
+        jobs=1,
+        timeout=EFFECTS_TIMEOUT,
+        memory_limit=WORKER_MEMORY,
+        module=EFFECTS_WORKER,
+        template=COMPILE_WORKER,
+        templates=templates,
+    )

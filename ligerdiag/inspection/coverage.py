@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ligerdiag.analysis.belief import are_in_order
 from ligerdiag.analysis.context import Context
-from ligerdiag.analysis.correspondence.belief import are_in_order
-from ligerdiag.analysis.correspondence.write_correspondence import TagCoverage, compute_tag_coverage
 from ligerdiag.analysis.explain.output_sentences import describe_ambiguities, describe_untraced
+from ligerdiag.analysis.write_correspondence import TagCoverage, compute_tag_coverage
 from ligerdiag.artifacts.artifact import KernelCall
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloModule, is_tagged

@@ -19,7 +19,7 @@ from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import CaseReport, CheckReport, Status
 from ligerdiag.render.terminal.terminal import MIN_WIDTH, render_terminal
-from ligerdiag.replay.service.job import Bounds
+from ligerdiag.replay.service.worker import Bounds
 from ligerdiag.toolchains.catalogue import DEFAULT
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ligerdiag.analysis.context import Context, compute_context
-from ligerdiag.analysis.correspondence.write_correspondence import TracedKernel
+from ligerdiag.analysis.write_correspondence import TracedKernel
 from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.parse import parse_hlo

@@ -15,7 +15,7 @@ from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.inspection.artifact import inspect_artifact
+from ligerdiag.inspection.compilation import inspect_artifact
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Inspection
 from ligerdiag.toolchains.catalogue import load_target

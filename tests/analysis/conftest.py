@@ -2,7 +2,7 @@
 
 import pytest
 
-from ligerdiag.inspection.artifact import inspect_artifact
+from ligerdiag.inspection.compilation import inspect_artifact
 from ligerdiag.model.report import Inspection
 from tests.analysis import compiled
 from tests.analysis.compiled import Compiler, Program

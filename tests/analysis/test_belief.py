@@ -2,7 +2,7 @@
 
 import pytest
 
-from ligerdiag.analysis.correspondence.belief import are_in_order, compute_belief
+from ligerdiag.analysis.belief import are_in_order, compute_belief
 from ligerdiag.hlo.module import HloModule
 from tests.replay.by_hand import parse_text
 

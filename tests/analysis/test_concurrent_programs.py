@@ -8,7 +8,7 @@ import pytest
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import compile_cases, discover_cases
 from ligerdiag.hlo.thunks import ASYNC_START, COMMAND_BUFFER, parse_thunks
-from ligerdiag.inspection.artifact import inspect_artifact
+from ligerdiag.inspection.compilation import inspect_artifact
 from ligerdiag.model.jobs import Variation
 from ligerdiag.model.report import Inspection
 from ligerdiag.toolchains.catalogue import load_target

@@ -1,6 +1,6 @@
 """What values are computed from, whatever the names say."""
 
-from ligerdiag.analysis.correspondence.footprints import compute_footprints, number_kernels
+from ligerdiag.analysis.footprints import compute_footprints, number_kernels
 from tests.replay.by_hand import parse_text
 
 MODULE = """HloModule m

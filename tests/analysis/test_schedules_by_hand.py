@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from ligerdiag.analysis.context import compute_context
-from ligerdiag.analysis.correspondence.provenance import Retagged
-from ligerdiag.analysis.correspondence.write_correspondence import DroppedBy, TracedKernel
 from ligerdiag.analysis.evaluation.carriers import compute_carriers
+from ligerdiag.analysis.provenance import Retagged
+from ligerdiag.analysis.write_correspondence import DroppedBy, TracedKernel
 from ligerdiag.effects.access import Access
 from ligerdiag.hlo.parse import parse_hlo
 from tests.analysis.by_hand import Program, effects_of, judge, verdicts

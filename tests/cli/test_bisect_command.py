@@ -7,7 +7,7 @@ import pytest
 
 from ligerdiag.errors import InputError
 from ligerdiag.judgement.bisection import Axis
-from ligerdiag.replay.service.job import Bounds
+from ligerdiag.replay.service.worker import Bounds
 from tests.cli.conftest import FakeApi, RunCommand
 from tests.report.bisection_samples import make_bisection
 

@@ -12,7 +12,7 @@ from ligerdiag.compile.service import compile_cases, discover_cases
 from ligerdiag.hlo.buffers import MemoryDemand
 from ligerdiag.hlo.module import find_user_line
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.inspection.artifact import inspect_artifact
+from ligerdiag.inspection.compilation import inspect_artifact
 from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.toolchains.catalogue import Target
 from ligerdiag.toolchains.environments import provide_toolchain

@@ -13,7 +13,7 @@ from ligerdiag.dumps.text_worker import Translator
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloInstruction, HloModule, iterate_frames
 from ligerdiag.hlo.parse import load_hlo, parse_hlo_module
-from ligerdiag.workers import process as worker_process
+from ligerdiag.workers import starts as worker_process
 from tests.dumps.conftest import CASES, Inspect, Pick, only, outputs
 
 TEXT_FORMS = ("optimizations.txt", "-buffer-assignment.txt")

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from ligerdiag.effects.access import Access
-from ligerdiag.effects.ttir.module import parse_ttir
-from ligerdiag.effects.ttir.pointer_flow import ArgumentEffects, compute_argument_effects
+from ligerdiag.effects.pointer_flow import ArgumentEffects, compute_argument_effects
+from ligerdiag.effects.ttir_module import parse_ttir
 from ligerdiag.errors import ArtifactError
 from tests.effects import ttir_kernels
 from tests.oracle.frontend import build_ttir

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ligerdiag.effects.ttir.module import parse_places
+from ligerdiag.effects.ttir_module import parse_places
 from ligerdiag.model.findings import SourceLine
 
 STORE = "    tt.store %3, %6 : tensor<64x!tt.ptr<f32>> loc({})"

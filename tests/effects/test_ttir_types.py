@@ -2,7 +2,7 @@
 
 import pytest
 
-from ligerdiag.effects.ttir.libtriton import parse_pointee, parse_shape
+from ligerdiag.effects.libtriton import parse_pointee, parse_shape
 
 
 @pytest.mark.parametrize(

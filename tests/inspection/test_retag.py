@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ligerdiag.analysis.correspondence.provenance import compute_tags, number_operations
+from ligerdiag.analysis.provenance import compute_tags, number_operations
 from ligerdiag.hlo.module import HloModule, TagPath, parse_tag_path
 from ligerdiag.hlo.parse import load_hlo, parse_hlo
 from ligerdiag.hlo.xla_pb2 import HloProto

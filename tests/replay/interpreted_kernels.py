@@ -13,7 +13,7 @@ from ligerdiag.effects import triton_call_pb2
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.model.findings import LaunchNumbers
-from ligerdiag.replay.kernels.kernels import KernelRunner
+from ligerdiag.replay.runs.kernels import KernelRunner
 from tests.hlo.building import Builder
 from tests.oracle.frontend import build_ttir
 from tests.replay.triton_ir.oracle import NAMES

@@ -2,9 +2,9 @@
 
 import pytest
 
+from ligerdiag.hlo.hits import name_hits
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.model.findings import AccessKind, LaunchNumbers, OutsideAccess
-from ligerdiag.replay.runs.hits import name_hits
 from tests.hlo.building import Builder
 
 SIZE = 16

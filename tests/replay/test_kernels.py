@@ -17,10 +17,10 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.codec import encode_record
 from ligerdiag.compile.service import compile_cases, discover_cases
 from ligerdiag.effects.call import parse_configurations
-from ligerdiag.effects.ttir.module import parse_ttir
+from ligerdiag.effects.ttir_module import parse_ttir
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.replay.interpreter.scope import NotCoveredError
-from ligerdiag.replay.kernels.kernels import KernelRunner, estimate_seconds
+from ligerdiag.replay.runs.kernels import KernelRunner, estimate_seconds
 from ligerdiag.toolchains.catalogue import load_target
 from ligerdiag.workers.pool import Pool
 from tests.replay.conftest import BLOCK, ROWS, draw

@@ -19,7 +19,7 @@ from ligerdiag.model.findings import (
     SourceLine,
 )
 from ligerdiag.model.jobs import Source, parse_answer
-from ligerdiag.replay.service.job import (
+from ligerdiag.replay.service.worker import (
     ReplayAnswer,
     ReplayRequest,
     make_replay_job,

@@ -17,8 +17,8 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import compile_cases, discover_cases
 from ligerdiag.model.findings import Attribution, Replay, ReplayState
 from ligerdiag.model.report import Progress
-from ligerdiag.replay.service.job import Bounds
 from ligerdiag.replay.service.service import ReplayOptions, ReplayTask, replay_artifacts
+from ligerdiag.replay.service.worker import Bounds
 from ligerdiag.toolchains.catalogue import load_target
 from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.workers.pool import Pool

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.effects.call import CustomCall
-from ligerdiag.effects.job import EFFECTS_WORKER, make_effects_job
+from ligerdiag.effects.worker import EFFECTS_WORKER, make_effects_job
 from ligerdiag.sandbox.child import link_entries
 from ligerdiag.toolchains.toolchain import describe_interpreter
 from ligerdiag.workers.pool import Pool

@@ -9,7 +9,7 @@ import argparse
 
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
-from ligerdiag.inspection.artifact import inspect_artifact
+from ligerdiag.inspection.compilation import inspect_artifact
 from ligerdiag.replay.service.estimate import estimate_artifact
 from ligerdiag.toolchains.catalogue import load_target
 from ligerdiag.workers.pool import Pool

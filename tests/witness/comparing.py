@@ -23,9 +23,9 @@ from ligerdiag.errors import describe_fault
 from ligerdiag.model.case import Case
 from ligerdiag.model.jobs import Source
 from ligerdiag.replay.interpreter.scope import NotCoveredError
-from ligerdiag.replay.kernels.kernels import KernelRunner
 from ligerdiag.replay.runs.attribution import compare_output, compute_error
 from ligerdiag.replay.runs.case_run import CaseRuns, compute_tolerances, load_programs, replay_programs
+from ligerdiag.replay.runs.kernels import KernelRunner
 from tests.witness.contradictions import is_alike
 from tests.witness.eager import run_eagerly
 

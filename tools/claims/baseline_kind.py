@@ -9,7 +9,7 @@ from ligerdiag.api.checking import find_recorded, list_baseline_notes, render_re
 from ligerdiag.artifacts.artifact import load_artifact
 from ligerdiag.cli.exit_codes import ExitCode
 from ligerdiag.errors import InputError
-from ligerdiag.inspection.artifact import inspect_artifact
+from ligerdiag.inspection.compilation import inspect_artifact
 from ligerdiag.judgement.baseline import load_baseline
 from ligerdiag.model.findings import Finding
 from ligerdiag.model.report import CaseReport, CheckReport, Identity, Judged

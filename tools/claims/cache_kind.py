@@ -16,9 +16,9 @@ from random import Random
 from ligerdiag.artifacts.artifact import Artifact, load_artifact
 from ligerdiag.artifacts.cache import INDEX, Cache
 from ligerdiag.codec import Json
-from ligerdiag.effects.job import EFFECTS_WORKER
+from ligerdiag.effects.worker import EFFECTS_WORKER
 from ligerdiag.errors import InputError
-from ligerdiag.inspection.artifact import inspect_artifact
+from ligerdiag.inspection.compilation import inspect_artifact
 from ligerdiag.model.report import Identity, Judged
 from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.workers.pool import Pool

@@ -9,7 +9,7 @@ from random import Random
 from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.effects.call import CustomCall
 from ligerdiag.effects.isolated import compute_effects_isolated
-from ligerdiag.effects.job import EFFECTS_WORKER
+from ligerdiag.effects.worker import EFFECTS_WORKER
 from ligerdiag.hlo.xla_pb2 import HloInstructionProto, HloProto, ShapeProto
 from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.workers.pool import Pool

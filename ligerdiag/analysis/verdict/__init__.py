@@ -4,6 +4,6 @@
   `reads`                the same for every read of an overwritten value; `judge_reads`
   `comparison`           the definitions of stale, clobbered, latent, unknown and fresh, and one verdict out of several
 Behind these: where a wrong value begins (`first_divergence`), which outputs it reaches and who is
-blamed (`blame`, `output_reachability`, `blamed_reads`), what cannot be told (`ambiguity_search`,
+blamed (`blame`, `output_reachability`), what cannot be told (`ambiguity_search`,
 `schedule_alone`), and how that is said (`output_sentences`).
 """

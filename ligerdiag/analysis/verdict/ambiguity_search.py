@@ -9,12 +9,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ligerdiag.analysis.correspondence.provenance import Descent, Retagged
 from ligerdiag.analysis.evaluation.ambiguities import Ambiguities, Ambiguity, Reason
 from ligerdiag.analysis.evaluation.carriers import is_carrier, is_same_operation, list_ambiguous_carriers
 from ligerdiag.analysis.evaluation.labels import Labels, unite
 from ligerdiag.analysis.evaluation.memory import Sighting
 from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations
+from ligerdiag.analysis.provenance import Descent, Retagged
 from ligerdiag.analysis.verdict.comparison import Comparison, OutputVerdict
 from ligerdiag.analysis.verdict.first_divergence import Differing, find_own_sightings
 from ligerdiag.hlo.module import TagPath

@@ -13,7 +13,7 @@ from ligerdiag.judgement.bisection import Axis, Bisection, BisectionRow
 from ligerdiag.model.findings import VERDICT_ORDER, Finding, Verdict
 from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.model.report import Coverage, WrittenOperand
-from ligerdiag.replay.service.job import Bounds
+from ligerdiag.replay.service.worker import Bounds
 from ligerdiag.toolchains.catalogue import DEFAULT, Target
 
 LIMIT = 200

@@ -38,7 +38,7 @@ import jax
 from jaxlib.mlir import ir
 
 from ligerdiag.compile.lowering.call_forms import translate_to_hlo
-from ligerdiag.compile.lowering.invariants import keep_in_loops
+from ligerdiag.compile.lowering.loops import keep_in_loops, stack_slices
 from ligerdiag.compile.lowering.recomputed import (
     CUSTOM,
     SNAPSHOT,
@@ -49,7 +49,6 @@ from ligerdiag.compile.lowering.recomputed import (
     read_form,
     wrapped,
 )
-from ligerdiag.compile.lowering.stacked import stack_slices
 
 _KEPT = frozenset({
     "stablehlo.constant", "stablehlo.iota", "stablehlo.dot_general", "stablehlo.dot", "stablehlo.convolution",

@@ -33,9 +33,9 @@ from ligerdiag.effects.launches.index_values import (
 )
 from ligerdiag.effects.launches.operations import LaunchSite, compute_results, make_unknown
 from ligerdiag.effects.launches.trace import MIXERS, Demand, Trace
-from ligerdiag.effects.ttir.libtriton import parse_successors
-from ligerdiag.effects.ttir.module import Function, Operation, TtirModule
-from ligerdiag.effects.ttir.pointer_edges import FIRST_OPERAND_ACCESS
+from ligerdiag.effects.libtriton import parse_successors
+from ligerdiag.effects.pointer_edges import FIRST_OPERAND_ACCESS
+from ligerdiag.effects.ttir_module import Function, Operation, TtirModule
 
 DEPTH = 64
 """Calls, and blocks of one function, on one path."""

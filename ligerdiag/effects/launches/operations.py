@@ -34,7 +34,7 @@ from ligerdiag.effects.launches.memory import (
     make_block_pointer,
     reach_block,
 )
-from ligerdiag.effects.ttir.libtriton import (
+from ligerdiag.effects.libtriton import (
     parse_bits,
     parse_constant,
     parse_element,
@@ -45,7 +45,7 @@ from ligerdiag.effects.ttir.libtriton import (
     parse_width,
     parse_word,
 )
-from ligerdiag.effects.ttir.module import Function, Operation
+from ligerdiag.effects.ttir_module import Function, Operation
 
 _CASTS = frozenset({"arith.extsi", "arith.extui", "arith.trunci", "arith.index_cast", "arith.index_castui"})
 _POINTED = frozenset({"tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape"})

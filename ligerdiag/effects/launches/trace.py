@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 
 from ligerdiag.effects.launches.byte_runs import ByteRuns, concatenate, holds, intersect, merge
 from ligerdiag.effects.launches.index_values import Budget
-from ligerdiag.effects.ttir.module import Function, Operation, TtirModule
-from ligerdiag.effects.ttir.pointer_edges import FIRST_OPERAND_ACCESS
+from ligerdiag.effects.pointer_edges import FIRST_OPERAND_ACCESS
+from ligerdiag.effects.ttir_module import Function, Operation, TtirModule
 from ligerdiag.model.findings import AccessKind, OutsideAccess
 
 MIXERS = frozenset({"tt.reduce", "tt.scan", "tt.map_elementwise"})

@@ -46,10 +46,10 @@ from ligerdiag.effects.launches.index_values import (
 )
 from ligerdiag.effects.launches.operations import LaunchSite
 from ligerdiag.effects.launches.trace import BufferTrace, Trace
-from ligerdiag.effects.ttir.libtriton import parse_bits
-from ligerdiag.effects.ttir.module import Function, Operation, TtirModule
-from ligerdiag.effects.ttir.pointer_edges import FIRST_OPERAND_ACCESS
-from ligerdiag.effects.ttir.pointer_flow import ELSEWHERE_BIT, compute_roots, compute_summaries
+from ligerdiag.effects.libtriton import parse_bits
+from ligerdiag.effects.pointer_edges import FIRST_OPERAND_ACCESS
+from ligerdiag.effects.pointer_flow import ELSEWHERE_BIT, compute_roots, compute_summaries
+from ligerdiag.effects.ttir_module import Function, Operation, TtirModule
 
 ELEMENTS, OPERATIONS, ARRAY = 2**28, 120_000, 2**24
 """The budget of one launch: a few seconds at most."""

@@ -20,6 +20,7 @@ from ligerdiag.compile.cases.arguments import compute_output_names, draw_argumen
 from ligerdiag.errors import ArtifactError, LigerdiagError
 from ligerdiag.hlo.aliasing import find_buffer_fault
 from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.hits import name_hits
 from ligerdiag.hlo.module import HloModule, is_tagged
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.shape import TOKEN, is_tuple
@@ -27,9 +28,8 @@ from ligerdiag.model.case import Case
 from ligerdiag.model.findings import FAR, Attribution, OutputNumbers, Replay, ReplayState
 from ligerdiag.replay.interpreter.dtypes import get_dtype
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
-from ligerdiag.replay.kernels.kernels import KernelRunner
 from ligerdiag.replay.runs.attribution import compare_output, compute_error, compute_tolerance
-from ligerdiag.replay.runs.hits import name_hits
+from ligerdiag.replay.runs.kernels import KernelRunner
 from ligerdiag.replay.runs.memory import REMEMBERED_BYTES, RememberedKernels, count_changed
 from ligerdiag.replay.runs.program import NanWatch, describe_first_nan, needs_explanation, run_program
 from ligerdiag.replay.runs.schedule import ScheduleRunner

@@ -27,7 +27,7 @@ from ligerdiag.hlo.shape import TOKEN, ShapeIndex, is_tuple
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.replay.interpreter.dtypes import get_dimensions, get_dtype
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError, Value
-from ligerdiag.replay.kernels.launch import compute_payload_key
+from ligerdiag.replay.runs.launch import compute_payload_key
 from ligerdiag.replay.runs.program import Kernels
 
 

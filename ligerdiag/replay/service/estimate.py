@@ -29,7 +29,7 @@ from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.shape import DTYPE_NAMES, count_elements, is_tuple, render_shape
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.replay.interpreter.dtypes import get_dtype
-from ligerdiag.replay.kernels.launch import count_programs
+from ligerdiag.replay.runs.launch import count_programs
 from ligerdiag.replay.runs.memory import REMEMBERED_BYTES
 
 _SAME_VALUE = having(Trait.KEEPS_SCALAR)

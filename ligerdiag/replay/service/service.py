@@ -30,7 +30,7 @@ from ligerdiag.errors import LigerdiagError, describe_error
 from ligerdiag.model.findings import Replay, ReplayState
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import OnProgress, Progress
-from ligerdiag.replay.service.job import (
+from ligerdiag.replay.service.worker import (
     ALONE_SECONDS,
     Bounds,
     ReplayAnswer,
@@ -289,7 +289,7 @@ def _read_modules(artifact: Artifact, *, cache: Cache, find_readers: FindReaders
     if readers is None:
         return {}
     from ligerdiag.hlo.parse import load_hlo
-    from ligerdiag.replay.kernels.launch import list_modules
+    from ligerdiag.replay.runs.launch import list_modules
 
     paths = [path for path in (artifact.as_written, artifact.optimized) if path.stat().st_size]
     sources = [source for path in paths for source in list_modules(load_hlo(path)[0])]

@@ -1,19 +1,134 @@
-"""Worker side: `python -m ligerdiag.replay.service.worker` replays one artifact after another on the CPU.
+"""Both sides of `python -m ligerdiag.replay.service.worker`, which replays one artifact after another on the CPU.
 
-Its environment is that of a compile worker, with JAX on the CPU:
-see `service`.
+Records say which artifacts are replayed, what crosses the boundary, and what the cache keeps. Python's own JSON is read and
+written here, which knows `NaN` and `Infinity`; a report for others never holds them.
 """
 
+import json
 import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from ligerdiag.codec import Json
+from ligerdiag.codec import Json, decode_record, encode_record, read_record
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.model.case import Case
 from ligerdiag.model.findings import Replay, ReplayState
-from ligerdiag.model.jobs import Source
-from ligerdiag.replay.service.job import ReplayAnswer, parse_replay_request, render_replay_answer
+from ligerdiag.model.jobs import Job, Source, parse_answer, render_request
 from ligerdiag.workers.loop import Answerer, serve
+
+FULL_MEMORY = 16 << 30
+"""Bytes that a replay may take when the bounds are lifted."""
+ALONE_SECONDS = 10.0
+"""A replay that is estimated to take one core longer than this runs by itself, on all cores."""
+WORKER_BYTES = 1 << 30
+"""The memory of a worker beside the values that it replays: its imports, and XLA's own buffers for the reference."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """The most that a replay may cost."""
+
+    seconds: float = 10.0
+    """Estimated seconds for one case."""
+    memory: int = 4 << 30
+    """Estimated bytes for one case."""
+    full: bool = False
+    """Lifts both bounds; memory then to 16 GiB, or to `memory` when that is more."""
+
+
+def refuse(seconds: float, size: int, bounds: Bounds, available: int) -> Replay | None:
+    """Returns why an artifact with that estimate is not replayed; None when it is. `size` and `available` in bytes."""
+    memory = max(bounds.memory, FULL_MEMORY) if bounds.full else bounds.memory
+    if size + WORKER_BYTES > available:
+        reason = f"estimated {render_bytes(size)}, more than the {render_bytes(available)} that this machine has left"
+    elif size > memory and bounds.full:
+        reason = f"estimated {render_bytes(size)}, more than {render_bytes(memory)}: `--replay-memory` allows more"
+    elif not bounds.full and (seconds > bounds.seconds or size > memory):
+        limits = f"more than {render_seconds(bounds.seconds)} or {render_bytes(memory)}"
+        reason = f"estimated {render_seconds(seconds)} and {render_bytes(size)}, {limits}: `--full` replays it"
+    else:
+        return None
+    return Replay(state=ReplayState.TOO_LARGE, reason=reason, estimated_seconds=seconds, estimated_bytes=size)
+
+
+def count_workers(sizes: Sequence[int], cores: int, available: int) -> int:
+    """Returns how many replays of these sizes in bytes fit beside each other, in any combination; at least one."""
+    total = workers = 0
+    for size in sorted(sizes, reverse=True)[:cores]:
+        total += size + WORKER_BYTES
+        if total > available:
+            break
+        workers += 1
+    return max(1, workers)
+
+
+def render_bytes(size: int) -> str:
+    """Such as `4 GiB` or `512 MiB`."""
+    if size < 1 << 30:
+        return f"{size / (1 << 20):.0f} MiB"
+    return f"{size / (1 << 30):.3g} GiB"
+
+
+def render_seconds(seconds: float) -> str:
+    """Such as `0.5 s` or `3.2 h`."""
+    if seconds < 120:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"
+
+
+def render_replay(replay: Replay) -> dict[str, object]:
+    """Returns the record as a JSON object."""
+    return encode_record(replay)
+
+
+def parse_replay(fields: Json) -> Replay:
+    """Parses the record from a JSON object; raises FieldError when it is none."""
+    return decode_record(Replay, fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayRequest:
+    """Asks for the numbers of one artifact."""
+
+    source: Source
+    case_id: str
+    artifact: str
+    """Its directory."""
+    rows: bool
+    """Whether fresh and stale rows are counted."""
+    modules: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    """See `KernelRunner`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayAnswer:
+    """The numbers, and what they were computed from."""
+
+    replay: Replay
+    dependencies: Mapping[str, str]
+    """Files of the project that were imported, to their sha256."""
+
+
+def make_replay_job(request: ReplayRequest, timeout: float) -> Job[ReplayAnswer]:
+    """Returns the job that asks a replay worker; `timeout` in seconds."""
+    return Job(
+        source=request.source,
+        name="the replay",
+        render=lambda log: render_request(type(request).__name__, encode_record(request), log),
+        parse=lambda line: decode_record(ReplayAnswer, parse_answer(line)),
+        timeout=timeout,
+    )
+
+
+def parse_replay_request(job: Json) -> ReplayRequest:
+    """Returns the request of a replay worker's job."""
+    return read_record(ReplayRequest, job, "request")
+
+
+def render_replay_answer(answer: ReplayAnswer) -> str:
+    """Returns one line for the parent."""
+    return json.dumps({"answer": encode_record(answer)}) + "\n"
 
 
 def prepare() -> Answerer:

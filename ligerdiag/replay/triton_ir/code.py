@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ligerdiag.effects.ttir.libtriton import parse_successors
-from ligerdiag.effects.ttir.module import Function, Operation
+from ligerdiag.effects.libtriton import parse_successors
+from ligerdiag.effects.ttir_module import Function, Operation
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
-from ligerdiag.replay.triton_ir.accesses.memory import Memory
+from ligerdiag.replay.triton_ir.memory import Memory
 from ligerdiag.replay.triton_ir.operations.conversions import CONVERSIONS
 from ligerdiag.replay.triton_ir.operations.floats import FLOATS
 from ligerdiag.replay.triton_ir.operations.integers import INTEGERS, Compute, Prepare

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ligerdiag.effects.ttir.module import Operation
+from ligerdiag.effects.ttir_module import Operation
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
-from ligerdiag.replay.triton_ir.accesses.memory import Memory
 from ligerdiag.replay.triton_ir.code import (
     PURE,
     Captured,
@@ -28,6 +27,7 @@ from ligerdiag.replay.triton_ir.code import (
     prepare_pure,
     say_place,
 )
+from ligerdiag.replay.triton_ir.memory import Memory
 from ligerdiag.replay.triton_ir.operations import reductions
 from ligerdiag.replay.triton_ir.operations.shaping import CONSTANTS
 from ligerdiag.replay.triton_ir.reach import reach

@@ -18,10 +18,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ligerdiag.effects.access import Access as Effect
-from ligerdiag.effects.ttir.module import Function, TtirModule
-from ligerdiag.effects.ttir.pointer_flow import ArgumentEffects, compute_argument_effects
+from ligerdiag.effects.pointer_flow import ArgumentEffects, compute_argument_effects
+from ligerdiag.effects.ttir_module import Function, TtirModule
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
-from ligerdiag.replay.triton_ir.accesses.meetings import (
+from ligerdiag.replay.triton_ir.code import Library
+from ligerdiag.replay.triton_ir.control import Evaluator, WaitingError
+from ligerdiag.replay.triton_ir.meetings import (
     MOST_RUNS,
     Sites,
     Traffic,
@@ -31,12 +33,10 @@ from ligerdiag.replay.triton_ir.accesses.meetings import (
     find_meetings_by_place,
     make_traffic,
 )
-from ligerdiag.replay.triton_ir.accesses.memory import Buffer, Journal, Memory, make_buffer
-from ligerdiag.replay.triton_ir.accesses.windows import make_address
-from ligerdiag.replay.triton_ir.code import Library
-from ligerdiag.replay.triton_ir.control import Evaluator, WaitingError
+from ligerdiag.replay.triton_ir.memory import Buffer, Journal, Memory, make_buffer
 from ligerdiag.replay.triton_ir.outcome import Argument, Descriptor, GridOptions, GridOutcome, Meeting, OutOfBounds
 from ligerdiag.replay.triton_ir.values import BlockPointer, Value, ValueType, parse_type
+from ligerdiag.replay.triton_ir.windows import make_address
 
 DEFAULT = GridOptions()
 MOST_PROGRAMS = 1 << 26

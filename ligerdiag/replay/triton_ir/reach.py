@@ -4,13 +4,13 @@ import re
 
 import numpy as np
 
-from ligerdiag.effects.ttir.libtriton import parse_width, parse_word
-from ligerdiag.effects.ttir.module import Function, Operation
+from ligerdiag.effects.libtriton import parse_width, parse_word
+from ligerdiag.effects.ttir_module import Function, Operation
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
-from ligerdiag.replay.triton_ir.accesses import block_pointers
-from ligerdiag.replay.triton_ir.accesses.atomics import compare_and_swap, prepare_update
-from ligerdiag.replay.triton_ir.accesses.memory import Memory, Target
+from ligerdiag.replay.triton_ir import block_pointers
+from ligerdiag.replay.triton_ir.atomics import compare_and_swap, prepare_update
 from ligerdiag.replay.triton_ir.code import Frame, Instruction, say_place
+from ligerdiag.replay.triton_ir.memory import Memory, Target
 from ligerdiag.replay.triton_ir.values import Active, BlockPointer, Value, add_address, parse_type, to_array
 
 MOST_PRINTED = 1000

@@ -19,7 +19,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ligerdiag.effects.ttir.libtriton import parse_element, parse_pointee, parse_shape
+from ligerdiag.effects.libtriton import parse_element, parse_pointee, parse_shape
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
 
 type DType = np.dtype[Any]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.analysis.correspondence.write_correspondence import DroppedBy
+from ligerdiag.analysis.write_correspondence import DroppedBy
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, make_example
 

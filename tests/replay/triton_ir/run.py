@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ligerdiag.effects.ttir.module import TtirModule, parse_ttir
+from ligerdiag.effects.ttir_module import TtirModule, parse_ttir
 from ligerdiag.replay.triton_ir.interpreter import run_grid
 from ligerdiag.replay.triton_ir.outcome import GridOptions, GridOutcome
 from tests.oracle.frontend import build_ttir

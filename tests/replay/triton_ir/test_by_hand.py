@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ligerdiag.effects.ttir.module import parse_ttir
+from ligerdiag.effects.ttir_module import parse_ttir
 from ligerdiag.replay.interpreter.scope import NotCoveredError
 from ligerdiag.replay.triton_ir.interpreter import run_grid
 from ligerdiag.replay.triton_ir.outcome import Descriptor, GridOptions

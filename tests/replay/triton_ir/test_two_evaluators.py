@@ -13,8 +13,8 @@ import pytest
 
 from ligerdiag.effects.access import Neighbours, OperandUse, ReadsBeforeWrite, WriteCoverage
 from ligerdiag.effects.launches.uses import Argument, compute_launch_uses
-from ligerdiag.effects.ttir.module import parse_ttir
-from ligerdiag.effects.ttir.pointer_flow import compute_argument_effects
+from ligerdiag.effects.pointer_flow import compute_argument_effects
+from ligerdiag.effects.ttir_module import parse_ttir
 from ligerdiag.replay.triton_ir.interpreter import run_grid
 from ligerdiag.replay.triton_ir.outcome import GridOutcome
 from tests.replay.triton_ir import op_kernels

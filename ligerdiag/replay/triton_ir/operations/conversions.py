@@ -12,7 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ligerdiag.effects.ttir.module import Function, Operation
+from ligerdiag.effects.ttir_module import Function, Operation
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.operations.floats import narrow, round_to_odd, widen
 from ligerdiag.replay.triton_ir.operations.integers import Compute, Prepare, on_one, view_signed, view_unsigned

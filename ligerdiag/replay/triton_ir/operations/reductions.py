@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from ligerdiag.effects.ttir.libtriton import parse_integer
-from ligerdiag.effects.ttir.module import Function, Operation
+from ligerdiag.effects.libtriton import parse_integer
+from ligerdiag.effects.ttir_module import Function, Operation
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.operations.floats import narrow, widen
 from ligerdiag.replay.triton_ir.operations.integers import Compute, Prepare

@@ -19,7 +19,7 @@ import numpy as np
 from ligerdiag.codec import FieldError, parse_record
 from ligerdiag.effects.call import parse_configurations
 from ligerdiag.effects.payload import LaunchConfiguration, Parameter
-from ligerdiag.effects.ttir.module import TtirModule, parse_ttir
+from ligerdiag.effects.ttir_module import TtirModule, parse_ttir
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
@@ -162,3 +162,34 @@ def _make_scalar(kernel: str, parameter: Parameter, text: str) -> Any:
         wrapped = parameter.number & ((1 << width) - 1)
         return np.array(wrapped, f"u{width // 8}").view(kind)[()]
     return kind(parameter.number)
+
+
+ALIGNMENT = 64
+"""Bytes; also NumPy's own allocations are aligned less or as much."""
+
+
+def do_share(one: Array, other: Array) -> bool:
+    """Returns whether two flat, contiguous arrays have a byte in common."""
+    start, begin = one.ctypes.data, other.ctypes.data
+    return start < begin + other.nbytes and begin < start + one.nbytes
+
+
+def copy_buffers(buffers: Sequence[Array]) -> tuple[Array, ...]:
+    """Returns copies that share their bytes as the buffers do."""
+    order = sorted(range(len(buffers)), key=lambda number: buffers[number].ctypes.data)
+    offsets, base, end, size = [0] * len(buffers), 0, 0, 0
+    for number in order:
+        start = buffers[number].ctypes.data
+        if start >= end:
+            base = -(-size // ALIGNMENT) * ALIGNMENT - start
+        end = max(end, start + buffers[number].nbytes)
+        offsets[number] = base + start
+        size = max(size, offsets[number] + buffers[number].nbytes)
+    block = np.empty(size, np.uint8)
+    copies = tuple(
+        block[offset : offset + buffer.nbytes].view(buffer.dtype)
+        for offset, buffer in zip(offsets, buffers, strict=True)
+    )
+    for copy, buffer in zip(copies, buffers, strict=True):
+        copy[...] = buffer
+    return copies

@@ -14,11 +14,11 @@ from typing import Literal
 
 import numpy as np
 
-from ligerdiag.effects.ttir.module import Operation
+from ligerdiag.effects.ttir_module import Operation
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
-from ligerdiag.replay.triton_ir.accesses.windows import Window, find_box, find_window, make_address
 from ligerdiag.replay.triton_ir.outcome import OutOfBounds
 from ligerdiag.replay.triton_ir.values import REGION_BITS, Active, DType, Sum, to_array
+from ligerdiag.replay.triton_ir.windows import Window, find_box, find_window, make_address
 
 FEW_ELEMENTS = 64
 """Of a program's window: below it, programs at irregular distances are gathered together rather than one by one."""

@@ -20,8 +20,7 @@ import numpy as np
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.model.findings import AccessKind, LaunchNumbers, OutsideAccess, ProgramMeeting, SourceLine
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
-from ligerdiag.replay.kernels.buffers import copy_buffers, do_share
-from ligerdiag.replay.kernels.launch import Launch, compute_payload_key, read_launches
+from ligerdiag.replay.runs.launch import Launch, compute_payload_key, copy_buffers, do_share, read_launches
 from ligerdiag.replay.triton_ir.outcome import GridOptions, GridOutcome
 
 type Run = Callable[[Sequence[Array], GridOptions], GridOutcome]

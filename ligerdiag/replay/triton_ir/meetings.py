@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ligerdiag.effects.ttir.module import Operation
+from ligerdiag.effects.ttir_module import Operation
 from ligerdiag.replay.interpreter.scope import Array
-from ligerdiag.replay.triton_ir.accesses.memory import Access, Buffer
-from ligerdiag.replay.triton_ir.accesses.windows import Window
+from ligerdiag.replay.triton_ir.memory import Access, Buffer
 from ligerdiag.replay.triton_ir.outcome import Meeting
+from ligerdiag.replay.triton_ir.windows import Window
 
 MOST_RUNS = 1 << 22
 """Of a launch; beyond, meetings across batches are not known."""

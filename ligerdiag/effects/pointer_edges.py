@@ -27,7 +27,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from ligerdiag.effects.access import Access
-from ligerdiag.effects.ttir.module import Block, Function, Operation
+from ligerdiag.effects.ttir_module import Block, Function, Operation
 
 FREE_DIALECTS = ("arith.", "math.", "ub.")
 """Dialects without any memory effect; their pointer results come from their pointer operands."""

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ligerdiag.effects.ttir.libtriton import parse_word
-from ligerdiag.effects.ttir.module import Operation
+from ligerdiag.effects.libtriton import parse_word
+from ligerdiag.effects.ttir_module import Operation
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
-from ligerdiag.replay.triton_ir.accesses.memory import Memory, Target
+from ligerdiag.replay.triton_ir.memory import Memory, Target
 from ligerdiag.replay.triton_ir.operations.floats import narrow, widen
 from ligerdiag.replay.triton_ir.operations.integers import view_unsigned
 from ligerdiag.replay.triton_ir.values import is_narrow

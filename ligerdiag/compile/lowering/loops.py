@@ -1,12 +1,19 @@
-"""Worker side: what a scan returns of the slices that it takes, and what it keeps of them, as its author means it.
+"""Worker side: what loops return, keep and hand on, as their author means it.
 
-JAX notices that a body returns a slice of `xs` as it came, and hands on `xs` itself in the place of the stacked slices;
-what a custom_vjp inside of the body keeps of a slice, likewise. But a slice is a copy, and a kernel that overwrites it
-leaves `xs` alone: the author stacks what the kernel left. So in the trace that holds the intent, slices of the forms that
-kernels are given are stacked. What a loop takes as a whole is not copied, and JAX hands it on as before.
+**Slices.** JAX notices that a body returns a slice of `xs` as it came, and hands on `xs` itself in the place of the
+stacked slices; what a custom_vjp inside of the body keeps of a slice, likewise. But a slice is a copy, and a kernel
+that overwrites it leaves `xs` alone: the author stacks what the kernel left. So in the trace that holds the intent,
+slices of the forms that kernels are given are stacked. What a loop takes as a whole is not copied, and JAX hands it
+on as before.
 
-The functions are JAX's own, without a promise. A JAX that lacks one hands on `xs` as it does without this: readers of the
-stacked slices are then taken to mean `xs`.
+The functions are JAX's own, without a promise. A JAX that lacks one hands on `xs` as it does without this: readers of
+the stacked slices are then taken to mean `xs`.
+
+**Invariants.** When JAX differentiates a scan, it takes out of the loop what no iteration changes, as far as JAX can
+see: operations on the arrays that the body closes over. A kernel that overwrites such an array would run once, before
+the loop, and the others would read what it was then. The author means an operation of each iteration. So in the trace
+that holds the intent, a body that calls kernels is left whole. What it keeps of an array that it closes over is that
+array, as before, and no copy: the operations of the loop read it in their turn.
 """
 
 import importlib
@@ -15,7 +22,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, cast
 
-from ligerdiag.compile.lowering.recomputed import Saver, read_form, wrapped
+from ligerdiag.compile.lowering.recomputed import Saver, has_kernels, read_form, wrapped
 
 _RESULTS = "_jaxpr_forwarding"
 """JAX's function from a jaxpr to the number of the input that each result is, or None."""
@@ -97,3 +104,42 @@ def _keep(take_apart: Callable[..., Any], flags: str, marks: Saver) -> Callable[
 def _is_stacked(value: Any, marks: Saver) -> bool:
     form = read_form(value)
     return form is not None and marks.copies(form)
+
+
+_TAKE_OUT = "_scan_known_hoisting"
+"""JAX's function that takes the operations out. A JAX without it does so elsewhere, and this changes nothing."""
+
+
+@contextmanager
+def keep_in_loops(marks: Saver) -> Generator[None]:
+    """Inside of the context, operations stay in the bodies that call kernels."""
+    loops: Any = importlib.import_module("jax._src.lax.control_flow.loops")
+    evaluation: Any = importlib.import_module("jax._src.interpreters.partial_eval")
+    with ExitStack() as stack:
+        if hasattr(loops, _TAKE_OUT):
+            stack.enter_context(wrapped(loops, _TAKE_OUT, lambda function: _taking_out(function, marks)))
+            stack.enter_context(
+                wrapped(evaluation.JaxprTrace, "process_primitive", lambda method: _staying(method, marks))
+            )
+        yield
+
+
+def _taking_out(take_out: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
+    def taken_out(jaxpr: Any, *args: Any, **kwargs: Any) -> Any:
+        before = marks.is_whole
+        marks.is_whole = marks.is_marked and has_kernels(jaxpr)
+        try:
+            return take_out(jaxpr, *args, **kwargs)
+        finally:
+            marks.is_whole = before
+
+    return taken_out
+
+
+def _staying(process: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
+    def processed(self: Any, primitive: Any, tracers: Any, *rest: Any) -> Any:
+        if marks.is_whole:
+            tracers = [self.instantiate_const(self.to_jaxpr_tracer(one)) for one in tracers]
+        return process(self, primitive, tracers, *rest)
+
+    return processed

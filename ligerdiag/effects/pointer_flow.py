@@ -22,8 +22,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ligerdiag.effects.access import Access
-from ligerdiag.effects.ttir.module import Function, Operation, TtirModule
-from ligerdiag.effects.ttir.pointer_edges import (
+from ligerdiag.effects.pointer_edges import (
     FIRST_OPERAND_ACCESS,
     NULL_POINTERS,
     REGION_OPERATIONS,
@@ -33,6 +32,7 @@ from ligerdiag.effects.ttir.pointer_edges import (
     is_free,
     touches_memory,
 )
+from ligerdiag.effects.ttir_module import Function, Operation, TtirModule
 from ligerdiag.errors import ArtifactError
 from ligerdiag.model.findings import SourceLine
 

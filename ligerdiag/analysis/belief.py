@@ -17,9 +17,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from ligerdiag.analysis.correspondence.footprints import Footprint, compute_footprints, number_kernels
 from ligerdiag.analysis.evaluation.carriers import Carriers, is_carrier, is_same_operation
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
+from ligerdiag.analysis.footprints import Footprint, compute_footprints, number_kernels
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import count_elements, is_tuple

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ligerdiag.effects.ttir.libtriton import parse_integers, parse_word
-from ligerdiag.effects.ttir.module import Function, Operation
+from ligerdiag.effects.libtriton import parse_integers, parse_word
+from ligerdiag.effects.ttir_module import Function, Operation
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
-from ligerdiag.replay.triton_ir.accesses.atomics import prepare_update
-from ligerdiag.replay.triton_ir.accesses.memory import Memory, Target
+from ligerdiag.replay.triton_ir.atomics import prepare_update
+from ligerdiag.replay.triton_ir.memory import Memory, Target
 from ligerdiag.replay.triton_ir.values import (
     Active,
     BlockPointer,

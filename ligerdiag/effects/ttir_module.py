@@ -20,8 +20,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ligerdiag.effects.ttir import libtriton
-from ligerdiag.effects.ttir.libtriton import align_lines
+from ligerdiag.effects import libtriton
+from ligerdiag.effects.libtriton import align_lines
 from ligerdiag.errors import ArtifactError
 from ligerdiag.model.findings import SourceLine
 

@@ -1,1 +1,0 @@
-"""Which instruction of the optimized module is which operation of the program."""

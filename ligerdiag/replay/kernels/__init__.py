@@ -1,1 +1,0 @@
-"""Runs the kernels of an artifact on bytes, from their Triton IR, and watches them."""
