@@ -22,6 +22,7 @@ from ligerdiag.cli.options import (
     ToolchainName,
     parse_size,
     parse_targets,
+    read_settings,
 )
 from ligerdiag.cli.output import AnswerFormat, require_writable, write_bisections
 from ligerdiag.ending import RunEnded, watch_for_end
@@ -119,7 +120,6 @@ def bisect(  # noqa: PLR0917 - typer reads the options from the signature
 ) -> None:
     """Runs the bisection and exits with its code."""
     from ligerdiag import api
-    from ligerdiag.cli.settings import read_settings
     from ligerdiag.render.terminal.terminal import ProgressDisplay
     from ligerdiag.replay.service.worker import Bounds
 

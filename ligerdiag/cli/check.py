@@ -24,6 +24,7 @@ from ligerdiag.cli.options import (
     ToolchainName,
     parse_size,
     parse_targets,
+    read_settings,
 )
 from ligerdiag.cli.output import require_recordable, write_record
 from ligerdiag.cli.report_output import Format, Html, parse_outputs, require_html_directory, write_html, write_report
@@ -141,7 +142,6 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
 ) -> None:
     """Runs the check and exits with its code."""
     from ligerdiag import api
-    from ligerdiag.cli.settings import read_settings
     from ligerdiag.render.terminal.terminal import ProgressDisplay
     from ligerdiag.replay.service.worker import Bounds
 

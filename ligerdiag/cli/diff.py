@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ligerdiag.cli.exit_codes import MEANINGS_OF_DIFF, compute_difference_code, render_table
-from ligerdiag.cli.options import AnswerForm, AnswerOutput, CacheDir, Config, Jobs, parse_targets
+from ligerdiag.cli.options import AnswerForm, AnswerOutput, CacheDir, Config, Jobs, parse_targets, read_settings
 from ligerdiag.cli.output import AnswerFormat, require_writable, write_differences
 
 HELP = """What differs between two compiles of a program, around the kernels that overwrite an
@@ -69,7 +69,6 @@ def diff(  # noqa: PLR0917 - typer reads the options from the signature
 ) -> None:
     """Runs the comparison and exits with its code."""
     from ligerdiag import api
-    from ligerdiag.cli.settings import read_settings
     from ligerdiag.render.terminal.terminal import ProgressDisplay
 
     if output is not None:

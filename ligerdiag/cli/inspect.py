@@ -22,6 +22,7 @@ from ligerdiag.cli.options import (
     ReportFormat,
     ReportOutputs,
     TimeLimit,
+    read_settings,
 )
 from ligerdiag.cli.report_output import Format, Html, parse_outputs, require_html_directory, write_html, write_report
 from ligerdiag.ending import watch_for_end
@@ -78,7 +79,6 @@ def inspect(  # noqa: PLR0917 - typer reads the options from the signature
 ) -> None:
     """Runs the inspection and exits with its code."""
     from ligerdiag import api
-    from ligerdiag.cli.settings import read_settings
     from ligerdiag.render.terminal.terminal import ProgressDisplay
 
     outputs = parse_outputs(output or [], format)

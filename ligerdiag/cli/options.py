@@ -1,14 +1,21 @@
-"""Options that several commands have, each with one name, one default text and one help."""
+"""Options that several commands have, each with one name, one default text and one help, and what the
+configuration file says of options that are not given.
+"""
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ligerdiag.cli.exit_codes import FailOn
 from ligerdiag.cli.output import AnswerFormat
 from ligerdiag.cli.report_output import Format
+
+if TYPE_CHECKING:
+    from ligerdiag.config import Config as LoadedConfig
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?", re.IGNORECASE)
@@ -116,3 +123,34 @@ InspectSourceRoots = Annotated[
     ),
 ]
 Evidence = Annotated[bool, typer.Option("--verbose", "-v", help="Evidence in full.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandSettings:
+    """The configuration, and the options that it has defaults for."""
+
+    config: "LoadedConfig"
+    fail_on: FailOn
+    strict: bool
+    notes: tuple[str, ...] = ()
+    """Names the file that was passed over."""
+
+
+def read_settings(
+    path: Path | None, *, fail_on: FailOn | None, strict: bool | None, inspected: Sequence[Path] = ()
+) -> CommandSettings:
+    """Reads `path`, or the nearest pyproject.toml; an option that is given wins. Raises InputError as `load_config` does.
+
+    inspected: paths that may come from elsewhere; a pyproject.toml that came with them is passed over.
+    """
+    from ligerdiag.config import find_foreign_config, load_config
+
+    config = load_config(path, Path.cwd(), inspected)
+    foreign = find_foreign_config(Path.cwd(), inspected) if path is None else None
+    note = f"`{foreign}` came with what is inspected and is not believed: `--config` names it where it is yours"
+    return CommandSettings(
+        config=config,
+        fail_on=fail_on or FailOn(config.fail_on or FailOn.WARNING),
+        strict=bool(config.strict) if strict is None else strict,
+        notes=() if foreign is None else (note,),
+    )

@@ -26,15 +26,15 @@ from ligerdiag.codec import FieldError
 from ligerdiag.errors import CaseError, CompileError, LigerdiagError
 from ligerdiag.model.jobs import Job, Source, is_refusal
 from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain, worker_environment
-from ligerdiag.workers.shared_templates import Kind
-from ligerdiag.workers.starts import (
+from ligerdiag.workers.process import (
     FRESH_VARIABLE,
     MEMORY_VARIABLE,
-    Templates,
     WorkerDied,
     WorkerProcess,
     WorkerTimeout,
 )
+from ligerdiag.workers.shared_templates import Kind
+from ligerdiag.workers.starts import Templates
 
 COMPILE_WORKER = "ligerdiag.compile.worker"
 LOG_LINES = 20

@@ -23,7 +23,7 @@ from threading import Lock, Thread
 
 from ligerdiag.codec import FieldError, parse_object, read_str, read_str_map
 from ligerdiag.workers.loop import is_own
-from ligerdiag.workers.starts import (
+from ligerdiag.workers.process import (
     FORK_DESCRIPTORS,
     FORK_REQUEST,
     FRESH_VARIABLE,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.cli.settings import read_settings
+from ligerdiag.cli.options import read_settings
 from ligerdiag.config import NAME, find_foreign_config, load_config
 
 ALLOW = '[[tool.ligerdiag.suppress]]\nrule = "LD006"\nreason = "{}"\n'
