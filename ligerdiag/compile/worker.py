@@ -9,13 +9,14 @@ from ligerdiag.workers.loop import Answerer, serve
 
 def prepare() -> Answerer:
     """Imports jax and triton, before any file of the user's: see case_loader."""
-    from ligerdiag.compile.cases.loader import CaseLoader, describe_case
+    from ligerdiag.compile.cases.loader import CaseLoader, describe_case, list_project_modules
     from ligerdiag.compile.lowering.compile_job import compile_case
     from ligerdiag.compile.lowering.lowering import configure_locations, import_kernel_libraries
 
     import_kernel_libraries()
     package = Path(__file__).parents[1]
     configure_locations(str(package / "compile"), str(package / "workers"))
+    list_project_modules()  # each fork knows from here that none of these files is the project's
     loader = CaseLoader(once=True)
 
     def answer(job: Json, log: Path) -> str:

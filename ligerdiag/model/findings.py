@@ -199,7 +199,7 @@ class OutputNumbers:
     """Rows in all; 0 when rows were not requested."""
 
 
-class AccessKind(StrEnum):
+class MemoryOperation(StrEnum):
     """What an operation of a kernel does to memory."""
 
     LOAD = "load"
@@ -234,7 +234,7 @@ class OutsideAccess:
     Replay loads zero there, and drops what is stored.
     """
 
-    kind: AccessKind
+    kind: MemoryOperation
     buffer: int | None
     """Number among the call's operands, then outputs; None where the pointer is no buffer's."""
     size: int

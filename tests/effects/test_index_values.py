@@ -28,10 +28,10 @@ from ligerdiag.effects.launches.index_masks import (
     transpose,
 )
 from ligerdiag.effects.launches.index_values import (
-    Box,
     Budget,
     Dense,
     Linear,
+    MaskBox,
     TooLargeError,
     TooManyElementsError,
     Unknown,
@@ -224,7 +224,7 @@ def test_runs_are_the_bytes_of_the_elements(offset: Any, one: Any, other: Any, w
     budget = make_budget()
     mask: Any = {
         "n": None,
-        "b": Box(
+        "b": MaskBox(
             gate=np.array([True, False, True]),
             intervals=((np.array([1]), np.array([3, 4, 2])), None),
             shape=(4, 3),
@@ -235,7 +235,7 @@ def test_runs_are_the_bytes_of_the_elements(offset: Any, one: Any, other: Any, w
     active = np.array([True, True, False])
     runs = make_runs(offset, width, mask, active, budget)
     places = spread(offset)
-    truth = spread(mask) if isinstance(mask, Box | Dense) else np.ones_like(places, bool)
+    truth = spread(mask) if isinstance(mask, MaskBox | Dense) else np.ones_like(places, bool)
     expected = {
         (program, int(place) + byte)
         for program in range(2)

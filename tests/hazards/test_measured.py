@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from ligerdiag.model.findings import (
-    AccessKind,
     Attribution,
     DeviceOutput,
     DeviceRun,
     Finding,
     LaunchNumbers,
+    MemoryOperation,
     OutputNumbers,
     OutsideAccess,
     ProgramMeeting,
@@ -73,7 +73,7 @@ MEETING = ProgramMeeting(
 
 
 def make_outside(**fields: Any) -> OutsideAccess:
-    given = {"kind": AccessKind.STORE, "buffer": 1, "size": 400, "first_byte": 400, "width": 4, "elements": 28}
+    given = {"kind": MemoryOperation.STORE, "buffer": 1, "size": 400, "first_byte": 400, "width": 4, "elements": 28}
     return OutsideAccess(**{**given, "program": 1, "line": SourceLine(file="k.py", line=7), **fields})
 
 
@@ -326,7 +326,7 @@ def test_a_place_that_is_not_known_is_not_said_to_be_empty() -> None:
             ),
         ),
         (
-            make_outside(kind=AccessKind.LOAD, buffer=0, first_byte=-6, elements=1, hit="call.1"),
+            make_outside(kind=MemoryOperation.LOAD, buffer=0, first_byte=-6, elements=1, hit="call.1"),
             "`k` reads outside of operand 0",
             (
                 "program 1 of %call.1 is the first, at byte -6; 1 element in all",
@@ -334,7 +334,7 @@ def test_a_place_that_is_not_known_is_not_said_to_be_empty() -> None:
             ),
         ),
         (
-            make_outside(kind=AccessKind.ATOMIC, buffer=None, size=0, first_byte=0),
+            make_outside(kind=MemoryOperation.ATOMIC, buffer=None, size=0, first_byte=0),
             "`k` updates what no operand or output holds",
             ("program 1 of %call.1 is the first, at byte 0; 28 elements in all",),
         ),

@@ -14,7 +14,7 @@ from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.parse import parse_module
 from ligerdiag.hlo.xla_pb2 import HloModuleProto
-from ligerdiag.replay.interpreter.evaluate import Evaluator
+from ligerdiag.replay.interpreter.evaluate import HloEvaluator
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError, Value
 from ligerdiag.replay.runs.collectives import COLLECTIVES, exchange
 from ligerdiag.replay.runs.shards import check_replicas, compute_groups
@@ -53,7 +53,7 @@ ENTRY %main {{
 
 def run_in_lockstep(module: HloModule, arguments: Sequence[tuple[Value, ...]]) -> list[Value]:
     devices = range(len(arguments))
-    scopes = [Evaluator(module, partition=device) for device in devices]
+    scopes = [HloEvaluator(module, partition=device) for device in devices]
     values: dict[int, list[Value]] = {}
     for instruction in module.entry.instructions:
         operands = [tuple(values[o.id][device] for o in instruction.operands) for device in devices]

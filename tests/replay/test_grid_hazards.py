@@ -8,7 +8,7 @@ import pytest
 from ligerdiag.effects.call import parse_configurations
 from ligerdiag.effects.kernel_effects import compute_kernel_effects
 from ligerdiag.effects.worker import parse_effects, render_effects
-from ligerdiag.model.findings import AccessKind, LaunchNumbers, OutsideAccess
+from ligerdiag.model.findings import LaunchNumbers, MemoryOperation, OutsideAccess
 from tests.replay import grid_kernels
 from tests.replay.interpreted_kernels import make_call, run
 
@@ -195,11 +195,11 @@ def test_what_is_written_outside_whatever_the_data_is_proven(
         scalars={"n": ("i32", size)},
     )
     told = [(number, one.kind, one.first_byte, one.elements, one.program) for number, one in found]
-    assert told == ([] if first is None else [(1, AccessKind.STORE, 4 * first, elements, PROGRAMS - 1)])
+    assert told == ([] if first is None else [(1, MemoryOperation.STORE, 4 * first, elements, PROGRAMS - 1)])
 
 
 def test_what_is_loaded_outside_of_a_buffer_that_is_overwritten_is_proven() -> None:
     x = draw(BLOCK * PROGRAMS)
     fields: dict[str, Any] = {"grid": (PROGRAMS,), "constants": {**CONSTANTS, "MOVES": 1, "FIRST": 1}}
     found = prove_outside("stencil_and_running_kernel", [x], [x], scalars={"n": ("i32", x.size + 1)}, **fields)
-    assert [(number, one.kind, one.first_byte) for number, one in found] == [(0, AccessKind.LOAD, x.nbytes)]
+    assert [(number, one.kind, one.first_byte) for number, one in found] == [(0, MemoryOperation.LOAD, x.nbytes)]

@@ -4,7 +4,7 @@ import pytest
 
 from ligerdiag.hlo.hits import name_hits
 from ligerdiag.hlo.parse import parse_hlo
-from ligerdiag.model.findings import AccessKind, LaunchNumbers, OutsideAccess
+from ligerdiag.model.findings import LaunchNumbers, MemoryOperation, OutsideAccess
 from tests.hlo.building import Builder
 
 SIZE = 16
@@ -37,7 +37,7 @@ def find_hit(buffer: int, first_byte: int, *, in_loop: bool = False) -> str:
     module, buffers = parse_hlo(builder.bytes())
     assert buffers is not None
     access = OutsideAccess(
-        kind=AccessKind.LOAD,
+        kind=MemoryOperation.LOAD,
         buffer=buffer,
         size=SIZE,
         first_byte=first_byte,

@@ -8,9 +8,9 @@ import pytest
 
 from ligerdiag.codec import FieldError
 from ligerdiag.model.findings import (
-    AccessKind,
     Attribution,
     LaunchNumbers,
+    MemoryOperation,
     OutputNumbers,
     OutsideAccess,
     ProgramMeeting,
@@ -51,7 +51,7 @@ MEETING = ProgramMeeting(
     other_line=None,
 )
 OUTSIDE = OutsideAccess(
-    kind=AccessKind.STORE,
+    kind=MemoryOperation.STORE,
     buffer=None,
     size=64,
     first_byte=-4,

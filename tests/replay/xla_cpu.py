@@ -19,7 +19,7 @@ from jaxlib import xla_client
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import parse_module
 from ligerdiag.hlo.xla_pb2 import HloModuleProto
-from ligerdiag.replay.interpreter.evaluate import Evaluator
+from ligerdiag.replay.interpreter.evaluate import HloEvaluator
 from ligerdiag.replay.interpreter.scope import Value
 
 FLUSHED = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(ml_dtypes.bfloat16))
@@ -108,7 +108,7 @@ def _compile_text(text: str) -> Any:
 
 def evaluate_module(module: HloModule, arguments: Sequence[Any], *, partition: int = 0) -> Value:
     """What replay computes for a module's entry computation."""
-    return Evaluator(module, partition).call(module.entry.id, tuple([np.asarray(a) for a in arguments]))
+    return HloEvaluator(module, partition).call(module.entry.id, tuple([np.asarray(a) for a in arguments]))
 
 
 def assert_equals(value: Value, expected: Sequence[Any], *, rtol: float = 0.0, by_norm: bool = False) -> None:

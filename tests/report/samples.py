@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 
 from ligerdiag.model.findings import (
-    AccessKind,
     Attribution,
     DeviceOutput,
     DeviceRun,
     Finding,
     LaunchNumbers,
+    MemoryOperation,
     OutputNumbers,
     OutsideAccess,
     ProgramMeeting,
@@ -177,7 +177,7 @@ LAUNCH = LaunchNumbers(
     ),
     outside=(
         OutsideAccess(
-            kind=AccessKind.LOAD, buffer=None, size=0, first_byte=-4, width=4, elements=1, program=0, line=None
+            kind=MemoryOperation.LOAD, buffer=None, size=0, first_byte=-4, width=4, elements=1, program=0, line=None
         ),
     ),
 )

@@ -130,7 +130,7 @@ class CaseLoader:
 
     def compute_dependencies(self) -> dict[str, str]:
         """Files of the project that are imported by now, to their sha256 when they were first seen here."""
-        files = {str(Path(file).resolve()) for file in _project_modules().values()}
+        files = {str(Path(file).resolve()) for file in list_project_modules().values()}
         if self._source is not None and self._source.file:
             files.add(self._source.file)
         if self._source is not None and self._source.pickled:
@@ -147,7 +147,7 @@ class CaseLoader:
 
     def _forget(self) -> None:
         namespaces = _project_namespaces()  # first: a namespace's path cannot be read once its parent is gone
-        for name, file in _project_modules().items():
+        for name, file in list_project_modules().items():
             if file.endswith(".py"):
                 del sys.modules[name]
         for name in namespaces:
@@ -315,7 +315,8 @@ def _is_of_project(path: Iterable[str]) -> bool:
     return bool(folders) and all(is_project_file(str(Path(folder) / "__init__.py")) for folder in folders)
 
 
-def _project_modules() -> dict[str, str]:
+def list_project_modules() -> dict[str, str]:
+    """Returns the imported modules that are the project's own, to their files."""
     files: dict[str, str] = {}
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)

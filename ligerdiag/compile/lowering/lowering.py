@@ -188,10 +188,11 @@ def lower_case(
 
 
 def import_kernel_libraries() -> None:
-    """Imports jax-triton and Triton: once, before a worker is forked. What does not import is told by a case that needs
-    it."""
-    with suppress(Exception):
-        importlib.import_module("jax_triton.triton_lib")
+    """Imports jax-triton, Triton and dialects that JAX imports late: once, before a worker is forked. What does not
+    import is told by a case that needs it."""
+    for name in ("jax_triton.triton_lib", "jaxlib.mlir.dialects.mhlo", "jaxlib.mlir.dialects.builtin"):
+        with suppress(Exception):
+            importlib.import_module(name)
 
 
 def configure_locations(*folders: str) -> None:

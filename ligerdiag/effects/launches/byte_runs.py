@@ -5,7 +5,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ligerdiag.effects.launches.index_values import Box, Budget, Dense, IndexArray, Linear, Mask, Unknown, make_dense
+from ligerdiag.effects.launches.index_values import (
+    Budget,
+    Dense,
+    IndexArray,
+    Linear,
+    Mask,
+    MaskBox,
+    Unknown,
+    make_dense,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -46,7 +55,7 @@ def concatenate(parts: list[ByteRuns]) -> ByteRuns:
 
 
 def make_runs(
-    offset: Linear | Dense, width: int, mask: Box | Dense | Unknown | None, active: Mask, budget: Budget
+    offset: Linear | Dense, width: int, mask: MaskBox | Dense | Unknown | None, active: Mask, budget: Budget
 ) -> ByteRuns:
     """Returns the bytes of elements of `width` bytes at the offsets where the mask is true; all where it is None or
     Unknown.
@@ -57,7 +66,7 @@ def make_runs(
     if not programs.size:
         return make_empty()
     if isinstance(offset, Linear) and not isinstance(mask, Dense):
-        box = mask if isinstance(mask, Box) else None
+        box = mask if isinstance(mask, MaskBox) else None
         if box is None or box.shape == offset.shape:
             return _make_linear_runs(offset, width, box, programs, budget)
     return _make_dense_runs(offset, width, None if isinstance(mask, Unknown) else mask, programs, budget)
@@ -67,7 +76,9 @@ def _take[T: np.generic](array: npt.NDArray[T], programs: IndexArray) -> npt.NDA
     return array[programs] if array.shape[0] > 1 else array
 
 
-def _make_linear_runs(offset: Linear, width: int, mask: Box | None, programs: IndexArray, budget: Budget) -> ByteRuns:
+def _make_linear_runs(
+    offset: Linear, width: int, mask: MaskBox | None, programs: IndexArray, budget: Budget
+) -> ByteRuns:
     rank = len(offset.shape)
     intervals = mask.intervals if mask is not None else (None,) * rank
     valid: Mask = _take(mask.gate, programs) if mask is not None else np.ones(1, bool)
@@ -110,7 +121,7 @@ def _make_linear_runs(offset: Linear, width: int, mask: Box | None, programs: In
 
 
 def _make_dense_runs(
-    offset: Linear | Dense, width: int, mask: Box | Dense | None, programs: IndexArray, budget: Budget
+    offset: Linear | Dense, width: int, mask: MaskBox | Dense | None, programs: IndexArray, budget: Budget
 ) -> ByteRuns:
     shape = (programs.size, *offset.shape)
     budget.spend(3 * int(np.prod(shape, dtype=np.int64)))

@@ -19,11 +19,11 @@ from ligerdiag.effects.launches.byte_runs import make_runs
 from ligerdiag.effects.launches.index_values import (
     ELSEWHERE,
     UNKNOWN,
-    Box,
     Budget,
     IndexValue,
     Linear,
     Mask,
+    MaskBox,
     TooManyElementsError,
     Unknown,
     choose,
@@ -155,7 +155,7 @@ class Evaluation:
 
     def _split(self, condition: IndexValue, active: Mask, follow: Callable[[int, Mask], None]) -> Mask | None:
         """Follows way 0 where the condition holds and way 1 elsewhere; which programs went way 0, None where unknown."""
-        if isinstance(condition, Box) and not condition.shape:
+        if isinstance(condition, MaskBox) and not condition.shape:
             gate = np.broadcast_to(condition.gate, active.shape)
             if (active & gate).any():
                 follow(0, active & gate)
@@ -260,7 +260,7 @@ class Evaluation:
         while running.any():
             frame.put(before, carried)
             condition, *handed = self._run_block(frame, op, 0, running) or (UNKNOWN,)
-            if not isinstance(condition, Box) or condition.shape:
+            if not isinstance(condition, MaskBox) or condition.shape:
                 self._run_unknown_loop(frame, op, running, carried)
                 return
             going = running & np.broadcast_to(condition.gate, active.shape)

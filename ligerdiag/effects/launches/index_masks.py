@@ -11,12 +11,12 @@ import numpy as np
 
 from ligerdiag.effects.launches.index_values import (
     UNKNOWN,
-    Box,
     Budget,
     Dense,
     IndexArray,
     IndexValue,
     Linear,
+    MaskBox,
     Shape,
     compute_bounds,
     make_dense,
@@ -45,11 +45,11 @@ def add(left: Linear, right: Linear, sign: int) -> Linear:
 
 def compute_logic(name: str, left: IndexValue, right: IndexValue, budget: Budget) -> IndexValue:
     """Returns the result of an operation on two truth values."""
-    known = [value for value in (left, right) if isinstance(value, Box | Dense)]
+    known = [value for value in (left, right) if isinstance(value, MaskBox | Dense)]
     if len(known) < 2:
         # false and anything is false, true or anything is true.
         for value in known:
-            if isinstance(value, Box) and value.is_uniform:
+            if isinstance(value, MaskBox) and value.is_uniform:
                 if name in ("arith.andi", "arith.muli") and not value.gate.any():
                     return value
                 if name == "arith.ori" and value.gate.all():
@@ -58,12 +58,12 @@ def compute_logic(name: str, left: IndexValue, right: IndexValue, budget: Budget
     one, other = known
     if one.shape != other.shape:
         return UNKNOWN
-    if isinstance(one, Box) and isinstance(other, Box):
+    if isinstance(one, MaskBox) and isinstance(other, MaskBox):
         if name in ("arith.andi", "arith.muli"):
             return _intersect(one, other)
         if one.is_uniform and other.is_uniform and name in ("arith.ori", "arith.xori"):
             gate = one.gate | other.gate if name == "arith.ori" else one.gate ^ other.gate
-            return Box(gate=gate, intervals=one.intervals, shape=one.shape)
+            return MaskBox(gate=gate, intervals=one.intervals, shape=one.shape)
     a, b = make_dense(one, budget).data.astype(bool), make_dense(other, budget).data.astype(bool)
     budget.spend(int(np.prod(np.broadcast_shapes(a.shape, b.shape))))
     match name:
@@ -77,14 +77,14 @@ def compute_logic(name: str, left: IndexValue, right: IndexValue, budget: Budget
             return UNKNOWN
 
 
-def _intersect(one: Box, other: Box) -> Box:
+def _intersect(one: MaskBox, other: MaskBox) -> MaskBox:
     intervals: list[tuple[IndexArray, IndexArray] | None] = []
     for a, b in zip(one.intervals, other.intervals, strict=True):
         if a is None or b is None:
             intervals.append(a or b)
         else:
             intervals.append((np.maximum(a[0], b[0]), np.minimum(a[1], b[1])))
-    return Box(gate=one.gate & other.gate, intervals=tuple(intervals), shape=one.shape)
+    return MaskBox(gate=one.gate & other.gate, intervals=tuple(intervals), shape=one.shape)
 
 
 def compare(predicate: str, left: IndexValue, right: IndexValue, budget: Budget) -> IndexValue:
@@ -120,7 +120,7 @@ def compare(predicate: str, left: IndexValue, right: IndexValue, budget: Budget)
     return Dense(data=data, shape=left.shape)
 
 
-def _compare_linear(predicate: str, difference: Linear) -> Box | None:
+def _compare_linear(predicate: str, difference: Linear) -> MaskBox | None:
     """Returns where the difference compares so with zero; None if that is no box."""
     base, shape = difference.base, difference.shape
     moving = [axis for axis, step in enumerate(difference.steps) if step is not None]
@@ -134,7 +134,7 @@ def _compare_linear(predicate: str, difference: Linear) -> Box | None:
             "sgt": base > 0,
             "sge": base >= 0,
         }
-        return Box(gate=gates[predicate], intervals=tuple(everywhere), shape=shape)
+        return MaskBox(gate=gates[predicate], intervals=tuple(everywhere), shape=shape)
     step = difference.steps[moving[0]]
     if len(moving) > 1 or step is None or predicate in ("eq", "ne") or not ((step > 0).all() or (step < 0).all()):
         return None
@@ -149,14 +149,14 @@ def _compare_linear(predicate: str, difference: Linear) -> Box | None:
     else:
         first = np.clip(bound // step + 1, 0, size)
     everywhere[moving[0]] = (first, last)
-    return Box(gate=make_truth(True, ()).gate, intervals=tuple(everywhere), shape=shape)
+    return MaskBox(gate=make_truth(True, ()).gate, intervals=tuple(everywhere), shape=shape)
 
 
 def select(condition: IndexValue, yes: IndexValue, no: IndexValue, budget: Budget) -> IndexValue:
     """`arith.select` of numbers; Unknown for others."""
-    if not isinstance(condition, Box | Dense):
+    if not isinstance(condition, MaskBox | Dense):
         return UNKNOWN
-    if not isinstance(yes, Linear | Box | Dense) or not isinstance(no, Linear | Box | Dense):
+    if not isinstance(yes, Linear | MaskBox | Dense) or not isinstance(no, Linear | MaskBox | Dense):
         return UNKNOWN
     one, other = make_dense(yes, budget), make_dense(no, budget)
     mask = make_dense(condition, budget).data
@@ -169,7 +169,7 @@ def select(condition: IndexValue, yes: IndexValue, no: IndexValue, budget: Budge
     if is_uniform and isinstance(yes, Linear) and isinstance(no, Linear) and yes.is_uniform and no.is_uniform:
         return Linear(base=data.reshape(-1), steps=yes.steps, shape=yes.shape)
     if not yes.shape and data.dtype == np.bool_:
-        return Box(gate=data.reshape(-1))
+        return MaskBox(gate=data.reshape(-1))
     return Dense(data=data, shape=yes.shape)
 
 
@@ -178,8 +178,8 @@ def splat(value: IndexValue, shape: Shape) -> IndexValue:
     match value:
         case Linear():
             return Linear(base=value.base, steps=(None,) * len(shape), shape=shape)
-        case Box():
-            return Box(gate=value.gate, intervals=(None,) * len(shape), shape=shape)
+        case MaskBox():
+            return MaskBox(gate=value.gate, intervals=(None,) * len(shape), shape=shape)
         case Dense():
             return Dense(data=value.data.reshape(-1, *(1,) * len(shape)), shape=shape)
         case _:
@@ -188,22 +188,22 @@ def splat(value: IndexValue, shape: Shape) -> IndexValue:
 
 def expand_dims(value: IndexValue, axis: int) -> IndexValue:
     """Returns a dimension of size 1 at `axis`."""
-    if not isinstance(value, Linear | Box | Dense):
+    if not isinstance(value, Linear | MaskBox | Dense):
         return UNKNOWN
     shape = (*value.shape[:axis], 1, *value.shape[axis:])
     match value:
         case Linear():
             return Linear(base=value.base, steps=(*value.steps[:axis], None, *value.steps[axis:]), shape=shape)
-        case Box():
+        case MaskBox():
             intervals = (*value.intervals[:axis], None, *value.intervals[axis:])
-            return Box(gate=value.gate, intervals=intervals, shape=shape)
+            return MaskBox(gate=value.gate, intervals=intervals, shape=shape)
         case Dense():
             return Dense(data=np.expand_dims(value.data, axis + 1), shape=shape)
 
 
 def broadcast(value: IndexValue, shape: Shape) -> IndexValue:
     """Dimensions of size 1 to larger ones."""
-    if not isinstance(value, Linear | Box | Dense) or len(value.shape) != len(shape):
+    if not isinstance(value, Linear | MaskBox | Dense) or len(value.shape) != len(shape):
         return UNKNOWN
     if any(old not in (1, new) for old, new in zip(value.shape, shape, strict=True)):
         return UNKNOWN
@@ -211,40 +211,40 @@ def broadcast(value: IndexValue, shape: Shape) -> IndexValue:
         case Linear():
             steps = tuple(None if old == 1 else step for step, old in zip(value.steps, value.shape, strict=True))
             return Linear(base=value.base, steps=steps, shape=shape)
-        case Box():
+        case MaskBox():
             gate = value.gate
             intervals: list[tuple[IndexArray, IndexArray] | None] = []
             for interval, old in zip(value.intervals, value.shape, strict=True):
                 if interval is not None and old == 1:
                     gate = gate & (interval[0] <= 0) & (interval[1] > 0)
                 intervals.append(None if old == 1 else interval)
-            return Box(gate=gate, intervals=tuple(intervals), shape=shape)
+            return MaskBox(gate=gate, intervals=tuple(intervals), shape=shape)
         case Dense():
             return Dense(data=value.data, shape=shape)
 
 
 def transpose(value: IndexValue, order: tuple[int, ...]) -> IndexValue:
     """Dimension k of the result is dimension order[k] of the value."""
-    if not isinstance(value, Linear | Box | Dense) or sorted(order) != list(range(len(value.shape))):
+    if not isinstance(value, Linear | MaskBox | Dense) or sorted(order) != list(range(len(value.shape))):
         return UNKNOWN
     shape = tuple(value.shape[axis] for axis in order)
     match value:
         case Linear():
             return Linear(base=value.base, steps=tuple(value.steps[axis] for axis in order), shape=shape)
-        case Box():
-            return Box(gate=value.gate, intervals=tuple(value.intervals[axis] for axis in order), shape=shape)
+        case MaskBox():
+            return MaskBox(gate=value.gate, intervals=tuple(value.intervals[axis] for axis in order), shape=shape)
         case Dense():
             return Dense(data=value.data.transpose(0, *(axis + 1 for axis in order)), shape=shape)
 
 
 def reshape(value: IndexValue, shape: Shape, budget: Budget) -> IndexValue:
     """Returns the elements in the same order in another shape."""
-    if not isinstance(value, Linear | Box | Dense) or prod(value.shape) != prod(shape):
+    if not isinstance(value, Linear | MaskBox | Dense) or prod(value.shape) != prod(shape):
         return UNKNOWN
     if value.shape == shape:
         return value
     if not isinstance(value, Dense) and value.is_uniform:
-        return splat(Linear(base=value.base) if isinstance(value, Linear) else Box(gate=value.gate), shape)
+        return splat(Linear(base=value.base) if isinstance(value, Linear) else MaskBox(gate=value.gate), shape)
     dense = make_dense(value, budget).data
     budget.spend(dense.shape[0] * prod(shape))
     full = np.broadcast_to(dense, (dense.shape[0], *value.shape))

@@ -3,7 +3,7 @@
 An array's first dimension is the program, of size 1 where all agree. Then come the dimensions of the tensor.
 
 1. `Linear` is the integer `base + sum(step[k] * i[k])` at position `i`: what offsets mostly are, and cheap at any size.
-2. `Box` is true where the program's gate is and each coordinate lies in an interval: what masks mostly are.
+2. `MaskBox` is true where the program's gate is and each coordinate lies in an interval: what masks mostly are.
 3. `Dense` holds every element. 4. `Unknown` is anything else: data from memory, floats, and what is not followed.
 
 Integers are kept as 64 bits; `wrap` brings them back into the range of their type. What does not fit 62 bits is Unknown.
@@ -81,7 +81,7 @@ class Linear:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Box:
+class MaskBox:
     """See 2 above."""
 
     gate: Mask
@@ -115,7 +115,7 @@ class Pointer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class BlockPointer:
+class AbstractBlockPointer:
     """A tensor descriptor, or a block pointer with its offsets."""
 
     base: "Pointer"
@@ -127,8 +127,8 @@ class BlockPointer:
     block: Shape
 
 
-type Number = Linear | Box | Dense
-type IndexValue = Number | Unknown | Pointer | BlockPointer
+type Number = Linear | MaskBox | Dense
+type IndexValue = Number | Unknown | Pointer | AbstractBlockPointer
 
 
 def make_scalar(value: int | IndexArray) -> Linear:
@@ -141,9 +141,9 @@ def make_splat(value: int, shape: Shape) -> Linear:
     return Linear(base=np.array([value], np.int64), steps=(None,) * len(shape), shape=shape)
 
 
-def make_truth(value: bool, shape: Shape) -> Box:
+def make_truth(value: bool, shape: Shape) -> MaskBox:
     """Returns a tensor of one truth value."""
-    return Box(gate=np.array([value]), intervals=(None,) * len(shape), shape=shape)
+    return MaskBox(gate=np.array([value]), intervals=(None,) * len(shape), shape=shape)
 
 
 def make_range(start: int, end: int) -> Linear:
@@ -243,9 +243,9 @@ def _choose(taken: Mask, new: IndexValue, old: IndexValue, budget: Budget) -> In
                 for a, b in zip(new.steps, old.steps, strict=True)
             )
             return Linear(base=np.where(taken, new.base, old.base), steps=steps, shape=new.shape)
-        case Box(), Box() if new.shape == old.shape and new.is_uniform and old.is_uniform:
-            return Box(gate=np.where(taken, new.gate, old.gate), intervals=new.intervals, shape=new.shape)
-        case ((Linear() | Dense() | Box()), (Linear() | Dense() | Box())) if new.shape == old.shape:
+        case MaskBox(), MaskBox() if new.shape == old.shape and new.is_uniform and old.is_uniform:
+            return MaskBox(gate=np.where(taken, new.gate, old.gate), intervals=new.intervals, shape=new.shape)
+        case ((Linear() | Dense() | MaskBox()), (Linear() | Dense() | MaskBox())) if new.shape == old.shape:
             one, other = make_dense(new, budget), make_dense(old, budget)
             budget.spend(taken.size * max(one.data[0].size, other.data[0].size) if one.data.size else 0)
             data = np.where(_along(taken, len(new.shape)), one.data, other.data)
@@ -254,7 +254,7 @@ def _choose(taken: Mask, new: IndexValue, old: IndexValue, budget: Budget) -> In
             offset = choose(taken, new.offset, old.offset, budget)
             if isinstance(offset, Linear | Dense):
                 return Pointer(root=new.root, offset=offset)
-        case BlockPointer(), BlockPointer() if new.block == old.block:
+        case AbstractBlockPointer(), AbstractBlockPointer() if new.block == old.block:
             merged = _choose_blocks(taken, new, old, budget)
             if merged is not None:
                 return merged
@@ -263,7 +263,9 @@ def _choose(taken: Mask, new: IndexValue, old: IndexValue, budget: Budget) -> In
     return forget(new, old)
 
 
-def _choose_blocks(taken: Mask, new: BlockPointer, old: BlockPointer, budget: Budget) -> BlockPointer | None:
+def _choose_blocks(
+    taken: Mask, new: AbstractBlockPointer, old: AbstractBlockPointer, budget: Budget
+) -> AbstractBlockPointer | None:
     base = choose(taken, new.base, old.base, budget)
     parts: list[tuple[Linear, ...]] = []
     for ours, theirs in ((new.sizes, old.sizes), (new.strides, old.strides), (new.offsets, old.offsets)):
@@ -273,7 +275,7 @@ def _choose_blocks(taken: Mask, new: BlockPointer, old: BlockPointer, budget: Bu
         parts.append(tuple(value for value in chosen if isinstance(value, Linear)))
     if not isinstance(base, Pointer) or any(len(part) != len(new.block) for part in parts[:2]):
         return None
-    return BlockPointer(base=base, sizes=parts[0], strides=parts[1], offsets=parts[2], block=new.block)
+    return AbstractBlockPointer(base=base, sizes=parts[0], strides=parts[1], offsets=parts[2], block=new.block)
 
 
 def get_roots(value: IndexValue) -> frozenset[int]:
@@ -281,7 +283,7 @@ def get_roots(value: IndexValue) -> frozenset[int]:
     match value:
         case Pointer():
             return frozenset((value.root,))
-        case BlockPointer():
+        case AbstractBlockPointer():
             return frozenset((value.base.root,))
         case Unknown():
             return value.roots

@@ -25,8 +25,7 @@ from ligerdiag.effects.launches.index_masks import (
 from ligerdiag.effects.launches.index_values import (
     LARGEST,
     UNKNOWN,
-    BlockPointer,
-    Box,
+    AbstractBlockPointer,
     Budget,
     Dense,
     Elements,
@@ -34,6 +33,7 @@ from ligerdiag.effects.launches.index_values import (
     IndexValue,
     Linear,
     Mask,
+    MaskBox,
     Pointer,
     Unknown,
     compute_bounds,
@@ -158,11 +158,11 @@ def _multiply(left: Linear, right: Linear, budget: Budget) -> Linear | Unknown |
 def convert(value: IndexValue, name: str, source_bits: int, target_bits: int, budget: Budget) -> IndexValue:
     """`arith.extsi`, `extui`, `trunci`, `index_cast`: between integers of these widths."""
     if source_bits == 1:
-        if target_bits == 1 or not isinstance(value, Box | Dense):
+        if target_bits == 1 or not isinstance(value, MaskBox | Dense):
             return value if target_bits == 1 else UNKNOWN
         sign = -1 if name == "arith.extsi" else 1
         data = sign * make_dense(value, budget).data.astype(np.int64)
-        if isinstance(value, Box) and value.is_uniform:
+        if isinstance(value, MaskBox) and value.is_uniform:
             return Linear(base=data.reshape(-1), steps=(None,) * len(value.shape), shape=value.shape)
         return Dense(data=data, shape=value.shape)
     if not isinstance(value, Linear | Dense):
@@ -173,11 +173,11 @@ def convert(value: IndexValue, name: str, source_bits: int, target_bits: int, bu
         return wrap(value, target_bits, budget)
     data = make_dense(value, budget).data % 2 != 0
     if isinstance(value, Linear) and value.is_uniform:
-        return Box(gate=data.reshape(-1), intervals=(None,) * len(value.shape), shape=value.shape)
+        return MaskBox(gate=data.reshape(-1), intervals=(None,) * len(value.shape), shape=value.shape)
     return Dense(data=data, shape=value.shape)
 
 
-type Reach = tuple[Pointer, Box | Dense | Unknown | None]
+type Reach = tuple[Pointer, MaskBox | Dense | Unknown | None]
 """Addresses of elements, and where they are used: everywhere for None, unknown for Unknown."""
 
 
@@ -206,13 +206,13 @@ def add_to_pointer(pointer: IndexValue, offset: IndexValue, width: int | None, b
 
 def advance(pointer: IndexValue, offsets: Sequence[IndexValue], budget: Budget) -> IndexValue:
     """`tt.advance` of a block pointer."""
-    if not isinstance(pointer, BlockPointer) or len(offsets) != len(pointer.offsets):
+    if not isinstance(pointer, AbstractBlockPointer) or len(offsets) != len(pointer.offsets):
         return forget(pointer)
     moved = [compute_binary("arith.addi", a, b, 64, budget) for a, b in zip(pointer.offsets, offsets, strict=True)]
     linear = tuple(value for value in moved if isinstance(value, Linear))
     if len(linear) != len(moved):
         return forget(pointer)
-    return BlockPointer(
+    return AbstractBlockPointer(
         base=pointer.base,
         sizes=pointer.sizes,
         strides=pointer.strides,
@@ -229,7 +229,7 @@ def make_block_pointer(
     scalars = [value for value in numbers if isinstance(value, Linear) and not value.shape]
     if not isinstance(base, Pointer) or len(scalars) != groups * rank or len(numbers) != len(scalars):
         return forget(base, *numbers)
-    return BlockPointer(
+    return AbstractBlockPointer(
         base=base,
         sizes=tuple(scalars[:rank]),
         strides=tuple(scalars[rank : 2 * rank]),
@@ -243,7 +243,7 @@ def reach_block(
 ) -> Reach | None:
     """Returns the elements of a block at these offsets; `checked`: dimensions where what is out of bounds is left
     alone."""
-    if not isinstance(pointer, BlockPointer) or len(offsets) != len(pointer.block):
+    if not isinstance(pointer, AbstractBlockPointer) or len(offsets) != len(pointer.block):
         return None
     address: IndexValue = pointer.base
     mask: IndexValue = make_truth(True, pointer.block)
@@ -265,7 +265,7 @@ def reach_block(
     if not isinstance(total, Linear | Dense):
         return None
     address = Pointer(root=pointer.base.root, offset=total)
-    return address, mask if isinstance(mask, Box | Dense) else Unknown()
+    return address, mask if isinstance(mask, MaskBox | Dense) else Unknown()
 
 
 def _spread(offset: IndexValue, axis: int, block: tuple[int, ...], budget: Budget) -> IndexValue:

@@ -10,12 +10,12 @@ from ligerdiag.effects.launches.index_masks import broadcast, compare, expand_di
 from ligerdiag.effects.launches.index_values import (
     ELSEWHERE,
     UNKNOWN,
-    BlockPointer,
-    Box,
+    AbstractBlockPointer,
     Budget,
     Dense,
     IndexValue,
     Linear,
+    MaskBox,
     Pointer,
     Unknown,
     forget,
@@ -84,7 +84,7 @@ class LaunchSite:
 
     def reach(
         self, op: Operation, values: Sequence[IndexValue], function: Function, budget: Budget
-    ) -> tuple[Pointer, Box | Dense | Unknown | None, int] | None:
+    ) -> tuple[Pointer, MaskBox | Dense | Unknown | None, int] | None:
         """Addresses, mask and bytes of an element of a memory operation; None where they could be anywhere."""
         types = [function.types.get(operand, "") for operand in op.operands]
         if not types:
@@ -115,9 +115,9 @@ class LaunchSite:
             return None
         place = _MASKS.get(op.name, len(values))
         mask: IndexValue | None = values[place] if place < len(values) else None
-        if mask is None or (isinstance(mask, Box) and mask.is_uniform and bool(mask.gate.all())):
+        if mask is None or (isinstance(mask, MaskBox) and mask.is_uniform and bool(mask.gate.all())):
             return pointer, None, width
-        return pointer, mask if isinstance(mask, Box | Dense) else UNKNOWN, width
+        return pointer, mask if isinstance(mask, MaskBox | Dense) else UNKNOWN, width
 
 
 def _get_gathered_shape(op: Operation, types: Sequence[str]) -> tuple[int, ...] | None:
@@ -129,8 +129,8 @@ def _get_gathered_shape(op: Operation, types: Sequence[str]) -> tuple[int, ...] 
 
 def _reach_rows(
     pointer: IndexValue, numbers: Sequence[IndexValue], shape: tuple[int, ...], width: int | None, budget: Budget
-) -> tuple[Pointer, Box | Dense | Unknown | None] | None:
-    if not isinstance(pointer, BlockPointer):
+) -> tuple[Pointer, MaskBox | Dense | Unknown | None] | None:
+    if not isinstance(pointer, AbstractBlockPointer):
         return None
     return reach_block(replace(pointer, block=shape), numbers, range(len(shape)), width, budget)
 
@@ -219,11 +219,11 @@ def _select(values: Sequence[IndexValue], budget: Budget) -> IndexValue:
         offset = select(condition, yes.offset, no.offset, budget)
         if isinstance(offset, Linear | Dense):
             return Pointer(root=yes.root, offset=offset)
-    if isinstance(yes, Linear | Box | Dense) and isinstance(no, Linear | Box | Dense):
+    if isinstance(yes, Linear | MaskBox | Dense) and isinstance(no, Linear | MaskBox | Dense):
         return select(condition, yes, no, budget)
-    if isinstance(condition, Box) and condition.is_uniform and condition.gate.all():
+    if isinstance(condition, MaskBox) and condition.is_uniform and condition.gate.all():
         return yes
-    if isinstance(condition, Box) and condition.is_uniform and not condition.gate.any():
+    if isinstance(condition, MaskBox) and condition.is_uniform and not condition.gate.any():
         return no
     return forget(yes, no)
 
@@ -232,7 +232,7 @@ def _reshape(op: Operation, value: IndexValue, shape: tuple[int, ...], budget: B
     if isinstance(value, Pointer):
         offset = _reshape(op, value.offset, shape, budget)
         return Pointer(root=value.root, offset=offset) if isinstance(offset, Linear | Dense) else forget(value)
-    if not isinstance(value, Linear | Box | Dense):
+    if not isinstance(value, Linear | MaskBox | Dense):
         return forget(value)
     match op.name:
         case "tt.splat":

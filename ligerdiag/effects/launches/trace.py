@@ -24,7 +24,7 @@ from ligerdiag.effects.launches.byte_runs import ByteRuns, concatenate, holds, i
 from ligerdiag.effects.launches.index_values import Budget
 from ligerdiag.effects.pointer_edges import FIRST_OPERAND_ACCESS
 from ligerdiag.effects.ttir_module import Function, Operation, TtirModule
-from ligerdiag.model.findings import AccessKind, OutsideAccess
+from ligerdiag.model.findings import MemoryOperation, OutsideAccess
 
 MIXERS = frozenset({"tt.reduce", "tt.scan", "tt.map_elementwise"})
 
@@ -260,7 +260,11 @@ class Trace:
         if not len(low) and not len(high):
             return
         access, key = FIRST_OPERAND_ACCESS[op.name], (function.name, op.index)
-        kind = (AccessKind.ATOMIC if access.writes else AccessKind.LOAD) if access.reads else AccessKind.STORE
+        kind = (
+            (MemoryOperation.ATOMIC if access.writes else MemoryOperation.LOAD)
+            if access.reads
+            else MemoryOperation.STORE
+        )
         both = concatenate([low, high])
         program = int(both.program.min())
         known = buffer.outside.get(key)

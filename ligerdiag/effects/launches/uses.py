@@ -35,10 +35,10 @@ from ligerdiag.effects.launches.byte_runs import (
 from ligerdiag.effects.launches.evaluation import Evaluation, NotFollowedError
 from ligerdiag.effects.launches.index_values import (
     UNKNOWN,
-    Box,
     Budget,
     IndexValue,
     Linear,
+    MaskBox,
     Pointer,
     TooLargeError,
     Unknown,
@@ -173,7 +173,7 @@ def make_value(number: int, argument: Argument, type_text: str) -> IndexValue:
     if bits is None or argument.value is None:
         return UNKNOWN
     if bits == 1:
-        return Box(gate=make_scalar(argument.value).base != 0)
+        return MaskBox(gate=make_scalar(argument.value).base != 0)
     half = 1 << (bits - 1)
     value = (argument.value + half) % (2 * half) - half
     return Linear(base=make_scalar(value).base)

@@ -107,7 +107,7 @@ _RUNS_ONCE = having(Trait.CALLEE_TAKES_OPERANDS)
 
 
 @dataclass(slots=True, eq=False)
-class Evaluator:
+class HloEvaluator:
     """Computes values of one module for one device; a `Scope` for the opcodes."""
 
     module: HloModule
@@ -172,7 +172,7 @@ class Evaluator:
         return found
 
 
-def compute_opcode(instruction: HloInstruction, operands: tuple[Value, ...], scope: Evaluator) -> Value:
+def compute_opcode(instruction: HloInstruction, operands: tuple[Value, ...], scope: HloEvaluator) -> Value:
     """Computes the instruction by the family of its opcode."""
     compute = OPCODES.get(instruction.opcode)
     if compute is None:

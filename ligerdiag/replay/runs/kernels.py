@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from ligerdiag.hlo.module import HloInstruction
-from ligerdiag.model.findings import AccessKind, LaunchNumbers, OutsideAccess, ProgramMeeting, SourceLine
+from ligerdiag.model.findings import LaunchNumbers, MemoryOperation, OutsideAccess, ProgramMeeting, SourceLine
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
 from ligerdiag.replay.runs.launch import Launch, compute_payload_key, copy_buffers, do_share, read_launches
 from ligerdiag.replay.triton_ir.outcome import GridOptions, GridOutcome
@@ -345,7 +345,7 @@ def _note_outside(seen: _Seen, launch: Launch, ran: GridOutcome, buffers: Sequen
         key = one.place, one.kind, buffer
         if key not in seen.outside or one.count > seen.outside[key].elements:
             seen.outside[key] = OutsideAccess(
-                kind=AccessKind(one.kind),
+                kind=MemoryOperation(one.kind),
                 buffer=buffer,
                 size=0 if buffer is None else buffers[buffer].nbytes,
                 first_byte=one.first_byte,

@@ -34,7 +34,7 @@ from ligerdiag.hlo.shape import iterate_leaf_shapes
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.model.findings import Attribution, OutputNumbers
 from ligerdiag.replay.interpreter.dtypes import get_dimensions, get_dtype
-from ligerdiag.replay.interpreter.evaluate import Evaluator, choose_branch, is_true
+from ligerdiag.replay.interpreter.evaluate import HloEvaluator, choose_branch, is_true
 from ligerdiag.replay.interpreter.scope import (
     Array,
     Cell,
@@ -157,10 +157,10 @@ class _Run:
     isolated: bool
     devices: int
     watch: NanWatch | None = None
-    _evaluator: Evaluator = field(init=False)
+    _evaluator: HloEvaluator = field(init=False)
 
     def __post_init__(self) -> None:
-        self._evaluator = Evaluator(self.module)
+        self._evaluator = HloEvaluator(self.module)
 
     def run(self, computation: HloComputation, arguments: Sequence[Cells]) -> Cells:
         """Runs a computation once; drops a cell that will not be read again."""
@@ -216,7 +216,7 @@ class _Run:
             case _:
                 return self._compute(instruction, operands, self._evaluator)
 
-    def _compute(self, instruction: HloInstruction, operands: Sequence[Cells], evaluator: Evaluator) -> Cells:
+    def _compute(self, instruction: HloInstruction, operands: Sequence[Cells], evaluator: HloEvaluator) -> Cells:
         if self.watch is not None:
             self.watch.before(operands)
         if instruction.opcode == "custom-call" and carries_kernel(instruction.proto.custom_call_target):
@@ -239,7 +239,7 @@ class _Run:
         if instruction.opcode in COLLECTIVES:
             read = [tuple([read_cells(operand) for operand in one]) for one in picked]
             return spread_cells([store(value) for value in exchange(instruction, read, self._evaluator.call)])
-        evaluators = [Evaluator(self.module, partition=device) for device in range(devices)]
+        evaluators = [HloEvaluator(self.module, partition=device) for device in range(devices)]
         results = [
             self._compute(instruction, one, evaluator) for one, evaluator in zip(picked, evaluators, strict=True)
         ]

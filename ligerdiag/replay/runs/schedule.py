@@ -24,7 +24,7 @@ from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaf_shapes, iterate_leaves
 from ligerdiag.replay.interpreter.dtypes import get_dimensions, get_dtype
-from ligerdiag.replay.interpreter.evaluate import Evaluator, choose_branch, is_true
+from ligerdiag.replay.interpreter.evaluate import HloEvaluator, choose_branch, is_true
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError, Value
 from ligerdiag.replay.runs.collectives import COLLECTIVES, exchange
 from ligerdiag.replay.runs.memory import DeviceMemory
@@ -39,7 +39,7 @@ def is_kernel(instruction: HloInstruction) -> bool:
     return instruction.opcode == "custom-call" and carries_kernel(instruction.proto.custom_call_target)
 
 
-def run_sliced(fused: HloComputation, operands: Sequence[Value], evaluator: Evaluator, kernels: Kernels) -> Value:
+def run_sliced(fused: HloComputation, operands: Sequence[Value], evaluator: HloEvaluator, kernels: Kernels) -> Value:
     """Runs the fusion on its operands' own bytes; returns what it computes. Raises NotCoveredError."""
     values: dict[int, Value] = {}
     for one in fused.instructions:
@@ -93,13 +93,13 @@ class ScheduleRunner:
     devices: int = 1
     _positions: Positions = field(init=False)
     _memories: list[DeviceMemory] = field(init=False)
-    _evaluators: list[Evaluator] = field(init=False)
+    _evaluators: list[HloEvaluator] = field(init=False)
     _entered: set[int] = field(init=False, default_factory=set[int])
 
     def __post_init__(self) -> None:
         self._positions = Positions(self.module, self.buffers)
         self._memories = [DeviceMemory(self.buffers, self._positions) for _ in range(self.devices)]
-        self._evaluators = [Evaluator(self.module, partition=device) for device in range(self.devices)]
+        self._evaluators = [HloEvaluator(self.module, partition=device) for device in range(self.devices)]
         for computation in self.module.computations.values():
             for instruction in computation.sequence:
                 if instruction.opcode == "constant":

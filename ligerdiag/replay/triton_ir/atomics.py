@@ -13,7 +13,7 @@ import numpy as np
 from ligerdiag.effects.libtriton import parse_word
 from ligerdiag.effects.ttir_module import Operation
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
-from ligerdiag.replay.triton_ir.memory import Memory, Target
+from ligerdiag.replay.triton_ir.memory import AccessSite, Memory
 from ligerdiag.replay.triton_ir.operations.floats import narrow, widen
 from ligerdiag.replay.triton_ir.operations.integers import view_unsigned
 from ligerdiag.replay.triton_ir.values import is_narrow
@@ -38,14 +38,14 @@ _KINDS: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
-def prepare_update(op: Operation, kind: str = "") -> Callable[[Memory, Target, Array], Array]:
+def prepare_update(op: Operation, kind: str = "") -> Callable[[Memory, AccessSite, Array], Array]:
     """Returns what evaluates this `tt.atomic_rmw`: a memory, where, and the value to the old values."""
     kind = kind or parse_word(op.text, "tt.atomic_rmw")
     function = _KINDS.get(kind)
     if function is None:
         raise NotCoveredError(f"tt.atomic_rmw {kind}")
 
-    def compute(memory: Memory, target: Target, value: Array) -> Array:
+    def compute(memory: Memory, target: AccessSite, value: Array) -> Array:
         def combine(old: Array, new: Array) -> Array:
             if kind.startswith("u"):
                 return function(view_unsigned(old), view_unsigned(new)).view(old.dtype)
@@ -58,7 +58,7 @@ def prepare_update(op: Operation, kind: str = "") -> Callable[[Memory, Target, A
     return compute
 
 
-def compare_and_swap(memory: Memory, target: Target, expected: Array, value: Array) -> Array:
+def compare_and_swap(memory: Memory, target: AccessSite, expected: Array, value: Array) -> Array:
     """Evaluates a `tt.atomic_cas`; bits are compared."""
     shape = target.get_shape(expected, value)
     joined: Any = np.empty(
@@ -78,7 +78,7 @@ def _pair(dtype: Any) -> Any:
     return np.dtype([("expected", dtype), ("value", dtype)])
 
 
-def _update(memory: Memory, target: Target, value: Array, combine: Callable[[Array, Array], Array]) -> Array:
+def _update(memory: Memory, target: AccessSite, value: Array, combine: Callable[[Array, Array], Array]) -> Array:
     """Rounds of at most one update for each address, in order, until all are done."""
     memory.journal.used_atomics = True
     dtype = value.dtype if value.dtype.names is None else value.dtype["value"]

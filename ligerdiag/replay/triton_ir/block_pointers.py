@@ -9,7 +9,7 @@ from ligerdiag.effects.libtriton import parse_integers, parse_word
 from ligerdiag.effects.ttir_module import Function, Operation
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.atomics import prepare_update
-from ligerdiag.replay.triton_ir.memory import Memory, Target
+from ligerdiag.replay.triton_ir.memory import AccessSite, Memory
 from ligerdiag.replay.triton_ir.values import (
     Active,
     BlockPointer,
@@ -95,7 +95,7 @@ def load_block(memory: Memory, op: Operation, function: Function, pointer: Value
     match = re.search(r"padding = (\d+)", op.text)
     address, mask = reach_block(pointer, pointer.offsets, kind.shape, checked, dtype.itemsize)
     other = _get_padding(dtype, len(kind.shape), match is not None and match[1] == "2")
-    return memory.load(Target(operation=op, address=address, mask=mask, active=active), other, dtype)
+    return memory.load(AccessSite(operation=op, address=address, mask=mask, active=active), other, dtype)
 
 
 def store_block(memory: Memory, op: Operation, function: Function, values: Sequence[Value], active: Active) -> None:
@@ -105,7 +105,7 @@ def store_block(memory: Memory, op: Operation, function: Function, values: Seque
     kind = parse_type(function.types[op.operands[0]])
     checked = parse_integers(op.text, "boundaryCheck") or ()
     address, mask = reach_block(pointer, pointer.offsets, kind.shape, checked, value.dtype.itemsize)
-    memory.store(Target(operation=op, address=address, mask=mask, active=active), value)
+    memory.store(AccessSite(operation=op, address=address, mask=mask, active=active), value)
 
 
 _REDUCTIONS = {"add": "fadd", "min": "min", "max": "max", "and": "and", "or": "or", "xor": "xor"}
@@ -136,7 +136,7 @@ def access_descriptor(
     if len(starts) != len(block):
         raise NotCoveredError(f"{op.name} of another rank than its descriptor")
     address, mask = reach_block(pointer, starts, block, range(len(block)), dtype.itemsize, rows=rows)
-    target = Target(operation=op, address=address, mask=mask, active=active)
+    target = AccessSite(operation=op, address=address, mask=mask, active=active)
     pads = isinstance(pointer, BlockPointer) and pointer.pads_nan
     if loads:
         found = memory.load(target, _get_padding(dtype, len(block), pads), dtype)

@@ -161,7 +161,7 @@ class LocatedError(NotCoveredError):
 
 
 @dataclass(slots=True, eq=False)
-class Frame:
+class Activation:
     """One activation of a function."""
 
     code: Code

@@ -17,8 +17,8 @@ from ligerdiag.effects.ttir_module import Operation
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.code import (
     PURE,
+    Activation,
     Captured,
-    Frame,
     Instruction,
     Library,
     LocatedError,
@@ -51,7 +51,7 @@ def _has_any(active: Active) -> bool:
     return active is None or bool(active.any())
 
 
-class Evaluator:
+class KernelEvaluator:
     """Runs functions of one module for one batch of programs."""
 
     def __init__(self, library: Library, memory: Memory, grid: tuple[int, int, int], most_rounds: int) -> None:
@@ -59,10 +59,10 @@ class Evaluator:
 
     def run(self, entry: str, arguments: Sequence[Value]) -> None:
         """Runs the kernel."""
-        frame = Frame(self._library.get(entry), {}, self._memory.numbers.size, 0, self._memory)
+        frame = Activation(self._library.get(entry), {}, self._memory.numbers.size, 0, self._memory)
         self._run_function(frame, arguments, None)
 
-    def _run_function(self, frame: Frame, arguments: Sequence[Value], active: Active) -> list[Value]:
+    def _run_function(self, frame: Activation, arguments: Sequence[Value], active: Active) -> list[Value]:
         blocks = frame.code.blocks
         frame.put(blocks[0].arguments, arguments, None)
         if len(blocks) == 1:
@@ -88,7 +88,7 @@ class Evaluator:
                 results = [select_programs(taken, new, old) for new, old in zip(values, results, strict=True)]
         return results or []
 
-    def _leave_block(self, frame: Frame, op: Operation, active: Active, waiting: dict[int, Active]) -> None:
+    def _leave_block(self, frame: Activation, op: Operation, active: Active, waiting: dict[int, Active]) -> None:
         if op.name == "tt.return":
             frame.returned.append((active, frame.take(op.operands)))
             return
@@ -121,7 +121,7 @@ class Evaluator:
             else:
                 waiting[target] = chosen
 
-    def _run_body(self, frame: Frame, body: Sequence[Instruction], active: Active) -> list[Value]:
+    def _run_body(self, frame: Activation, body: Sequence[Instruction], active: Active) -> list[Value]:
         """Returns what the terminator hands on."""
         op: Operation | None = None
         try:
@@ -149,7 +149,7 @@ class Evaluator:
             ) from error
         return []
 
-    def _step(self, frame: Frame, instruction: Instruction, active: Active) -> None:
+    def _step(self, frame: Activation, instruction: Instruction, active: Active) -> None:
         op = instruction.op
         if op.name in PURE or op.name in CONSTANTS:
             if instruction.compute is None:
@@ -174,7 +174,7 @@ class Evaluator:
                 results = reach(frame, instruction, self._memory.numbers, self._grid, active)
         frame.put(op.results, results, active)
 
-    def _run_region(self, frame: Frame, region: Region, values: Sequence[Value], active: Active) -> list[Value]:
+    def _run_region(self, frame: Activation, region: Region, values: Sequence[Value], active: Active) -> list[Value]:
         merges, frame.merges = frame.merges, False
         for number, value in zip(region.arguments, values, strict=True):
             frame.values[number] = value
@@ -182,7 +182,7 @@ class Evaluator:
         frame.merges = merges
         return found
 
-    def _run_if(self, frame: Frame, instruction: Instruction, active: Active) -> list[Value]:
+    def _run_if(self, frame: Activation, instruction: Instruction, active: Active) -> list[Value]:
         gate = to_array(frame.values[instruction.op.operands[0]])
         ways: list[list[Value] | None] = [None, None]
         for way, holds in enumerate((gate, ~gate)):
@@ -196,7 +196,7 @@ class Evaluator:
         chosen = np.broadcast_to(gate, (frame.programs,))
         return [select_programs(chosen, a, b) for a, b in zip(yes, no, strict=True)]
 
-    def _run_for(self, frame: Frame, instruction: Instruction, active: Active) -> list[Value]:
+    def _run_for(self, frame: Activation, instruction: Instruction, active: Active) -> list[Value]:
         op, (region,) = instruction.op, instruction.regions
         first, last, step = (to_array(value) for value in frame.take(op.operands[:3]))
         carried = frame.take(op.operands[3:])
@@ -235,7 +235,7 @@ class Evaluator:
         if rounds > self._most_rounds:
             raise NotCoveredError(f"a loop of {rounds} rounds")
 
-    def _run_while(self, frame: Frame, instruction: Instruction, active: Active) -> list[Value]:
+    def _run_while(self, frame: Activation, instruction: Instruction, active: Active) -> list[Value]:
         carried = frame.take(instruction.op.operands)
         before, after = instruction.regions
         running = active
@@ -259,20 +259,20 @@ class Evaluator:
                 raise NotCoveredError("a program that waits for another one")
             carried = self._run_region(frame, after, handed, running)
 
-    def _call(self, frame: Frame, op: Operation, active: Active) -> list[Value]:
+    def _call(self, frame: Activation, op: Operation, active: Active) -> list[Value]:
         if frame.depth >= MOST_CALLS:
             raise NotCoveredError(f"calls nested deeper than {MOST_CALLS}")
         code = self._library.get(op.callee)
-        inner = Frame(code, {}, frame.programs, frame.depth + 1, frame.memory)
+        inner = Activation(code, {}, frame.programs, frame.depth + 1, frame.memory)
         return self._run_function(inner, frame.take(op.operands), active)
 
-    def _combine(self, frame: Frame, instruction: Instruction, active: Active) -> list[Value]:
+    def _combine(self, frame: Activation, instruction: Instruction, active: Active) -> list[Value]:
         op, function = instruction.op, frame.code.function
         region = instruction.regions[0]
 
         def combine(values: Sequence[Array]) -> Sequence[Array]:
             size = values[0].size
-            inner = Frame(frame.code, Captured(frame.values, frame.programs, size), size, frame.depth, None)
+            inner = Activation(frame.code, Captured(frame.values, frame.programs, size), size, frame.depth, None)
             return [to_array(value) for value in self._run_region(inner, region, values, None)]
 
         values = frame.take(op.operands)

@@ -22,7 +22,7 @@ from ligerdiag.effects.pointer_flow import ArgumentEffects, compute_argument_eff
 from ligerdiag.effects.ttir_module import Function, TtirModule
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.code import Library
-from ligerdiag.replay.triton_ir.control import Evaluator, WaitingError
+from ligerdiag.replay.triton_ir.control import KernelEvaluator, WaitingError
 from ligerdiag.replay.triton_ir.meetings import (
     MOST_RUNS,
     Sites,
@@ -127,7 +127,7 @@ class _Launch:
         watched = _find_watched(module, entry, self._buffers) if options.records_meetings else frozenset[int]()
         self._memory = Memory(self._buffers, watched)
         kept = _keep(module)
-        self._evaluator = Evaluator(kept.library, self._memory, grid, options.most_rounds)
+        self._evaluator = KernelEvaluator(kept.library, self._memory, grid, options.most_rounds)
         self._batch = max(1, min(MOST_IN_BATCH, options.batch_bytes // kept.largest))
         self._seen = _Seen()
 

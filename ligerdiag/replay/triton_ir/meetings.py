@@ -15,7 +15,7 @@ import numpy as np
 
 from ligerdiag.effects.ttir_module import Operation
 from ligerdiag.replay.interpreter.scope import Array
-from ligerdiag.replay.triton_ir.memory import Access, Buffer
+from ligerdiag.replay.triton_ir.memory import Buffer, LoggedAccess
 from ligerdiag.replay.triton_ir.outcome import Meeting
 from ligerdiag.replay.triton_ir.windows import Window
 
@@ -56,7 +56,7 @@ def concatenate(parts: Sequence[Runs]) -> Runs:
     )
 
 
-def make_runs(access: Access, site: int, buffer: Buffer, programs: Array) -> Runs:
+def make_runs(access: LoggedAccess, site: int, buffer: Buffer, programs: Array) -> Runs:
     """Returns the runs of one access; programs: numbers in the grid, of the batch's."""
     if access.window is None:
         start, length = access.offsets, access.width
@@ -136,7 +136,7 @@ class Sites:
         self.all: list[Site] = []
         self._numbers: dict[tuple[str, int, int], int] = {}
 
-    def find(self, access: Access) -> int:
+    def find(self, access: LoggedAccess) -> int:
         """Returns the number of an access's operation."""
         key = (access.kind, access.argument, id(access.operation))
         if key not in self._numbers:
@@ -146,7 +146,7 @@ class Sites:
 
 
 def make_traffic(
-    accesses: Sequence[Access], sites: Sites, buffers: Sequence[Buffer | None], programs: Array
+    accesses: Sequence[LoggedAccess], sites: Sites, buffers: Sequence[Buffer | None], programs: Array
 ) -> Traffic:
     """Returns the runs of a batch's accesses."""
     parts: dict[str, list[Runs]] = {"load": [], "store": [], "atomic": []}

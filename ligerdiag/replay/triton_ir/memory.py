@@ -45,7 +45,7 @@ def make_buffer(array: Array) -> Buffer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Access:
+class LoggedAccess:
     """What one operation accessed, once."""
 
     kind: Kind
@@ -64,7 +64,7 @@ class Access:
 class Journal:
     """What a batch did beside computing; dropped where the batch is taken back."""
 
-    accesses: list[Access] = field(default_factory=list[Access])
+    accesses: list[LoggedAccess] = field(default_factory=list[LoggedAccess])
     outside: list[OutOfBounds] = field(default_factory=list[OutOfBounds])
     overwritten: list[tuple[Array, Array | None, Array]] = field(
         default_factory=list[tuple[Array, Array | None, Array]]
@@ -84,7 +84,7 @@ class Journal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Target:
+class AccessSite:
     """Where an operation accesses memory."""
 
     operation: Operation
@@ -119,7 +119,7 @@ class Memory:
         self.numbers = np.zeros(1, np.int64)
         """Of the programs of the batch, in the grid."""
 
-    def load(self, target: Target, other: Array | None, dtype: DType) -> Array:
+    def load(self, target: AccessSite, other: Array | None, dtype: DType) -> Array:
         """Returns the elements, of dtype; `other` (zero where None) where the mask is false."""
         other = other if target.mask is not None else None
         storage = np.dtype(np.uint8) if dtype == np.bool_ else dtype
@@ -144,7 +144,7 @@ class Memory:
                 out[(row, *place)] = view[0]
         return out
 
-    def store(self, target: Target, value: Array) -> None:
+    def store(self, target: AccessSite, value: Array) -> None:
         """Writes the elements where the mask is true."""
         if value.dtype == np.bool_:
             value = value.astype(np.uint8)
@@ -169,7 +169,7 @@ class Memory:
                 self.journal.overwritten.append((view, None, view.copy()))
             view[...] = source if len(views) == 1 else source[number if source.shape[0] > 1 else 0]
 
-    def _find_window(self, target: Target, width: int) -> Window | Literal["nothing"] | None:
+    def _find_window(self, target: AccessSite, width: int) -> Window | Literal["nothing"] | None:
         box = find_box(target.mask, target.active, target.address.ndim - 1)
         if box is None:
             return None
@@ -199,7 +199,7 @@ class Memory:
             starts, strides = [int(start) for start in window.starts], (0, *window.steps)
         return [np.ndarray(shape, dtype, buffer.data.data, start, strides) for start in starts]
 
-    def _note(self, target: Target, kind: Kind, width: int, window: Window) -> None:
+    def _note(self, target: AccessSite, kind: Kind, width: int, window: Window) -> None:
         if window.argument not in self._watched:
             return
         count = self.numbers.size
@@ -209,7 +209,7 @@ class Memory:
         if window.starts.size == 1 and programs.size > 1:
             programs = programs[[0, -1]]
         self.journal.accesses.append(
-            Access(
+            LoggedAccess(
                 kind=kind,
                 operation=target.operation,
                 width=width,
@@ -221,7 +221,7 @@ class Memory:
         )
 
     def reach(
-        self, target: Target, kind: Kind, width: int, *others: Array | None
+        self, target: AccessSite, kind: Kind, width: int, *others: Array | None
     ) -> tuple[tuple[int, ...], list[tuple[int, Array, Array]]]:
         """Returns the shape [programs, *block], and for each argument its number, the lanes and their byte offsets.
 
@@ -270,7 +270,7 @@ class Memory:
                 continue
             if number in self._watched:
                 self.journal.accesses.append(
-                    Access(
+                    LoggedAccess(
                         kind=kind,
                         operation=target.operation,
                         width=width,
@@ -297,7 +297,7 @@ class Memory:
             return whole, offsets // width
         return buffer.data, offsets[:, np.newaxis] + np.arange(width)
 
-    def _gather(self, target: Target, other: Array | None, dtype: DType) -> Array:
+    def _gather(self, target: AccessSite, other: Array | None, dtype: DType) -> Array:
         storage = np.dtype(np.uint8) if dtype == np.bool_ else dtype
         shape, parts = self.reach(target, "load", storage.itemsize, other)
         out = _fill(shape, other, dtype)
@@ -308,7 +308,7 @@ class Memory:
             flat[lanes] = found if places.ndim == 1 else np.ascontiguousarray(found).view(storage)[:, 0]
         return out
 
-    def _scatter(self, target: Target, value: Array) -> None:
+    def _scatter(self, target: AccessSite, value: Array) -> None:
         shape, parts = self.reach(target, "store", value.dtype.itemsize, value)
         flat = np.broadcast_to(value, shape).reshape(-1)
         for argument, lanes, offsets in parts:

@@ -9,15 +9,15 @@ from ligerdiag.effects.ttir_module import Function, Operation
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir import block_pointers
 from ligerdiag.replay.triton_ir.atomics import compare_and_swap, prepare_update
-from ligerdiag.replay.triton_ir.code import Frame, Instruction, say_place
-from ligerdiag.replay.triton_ir.memory import Memory, Target
+from ligerdiag.replay.triton_ir.code import Activation, Instruction, say_place
+from ligerdiag.replay.triton_ir.memory import AccessSite, Memory
 from ligerdiag.replay.triton_ir.values import Active, BlockPointer, Value, add_address, parse_type, to_array
 
 MOST_PRINTED = 1000
 
 
 def reach(
-    frame: Frame, instruction: Instruction, numbers: Array, grid: tuple[int, int, int], active: Active
+    frame: Activation, instruction: Instruction, numbers: Array, grid: tuple[int, int, int], active: Active
 ) -> list[Value]:
     """Returns the results of an operation on addresses, memory or the grid.
 
@@ -117,7 +117,7 @@ def _say(memory: Memory, op: Operation, function: Function, values: list[Value],
             journal.printed.append((number, f"program {number}:{text}{' '.join(parts)}"))
 
 
-def _make_target(op: Operation, address: Value, mask: Array | None, active: Active) -> Target:
+def _make_target(op: Operation, address: Value, mask: Array | None, active: Active) -> AccessSite:
     if isinstance(address, BlockPointer):
         raise NotCoveredError("an access through a block pointer")
-    return Target(operation=op, address=address, mask=mask, active=active)
+    return AccessSite(operation=op, address=address, mask=mask, active=active)

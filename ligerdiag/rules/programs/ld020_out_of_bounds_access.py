@@ -5,12 +5,13 @@ from dataclasses import replace
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.hlo.hits import find_hit
-from ligerdiag.model.findings import AccessKind, Finding, LaunchNumbers, OutsideAccess, Severity
+from ligerdiag.model.findings import Finding, LaunchNumbers, MemoryOperation, OutsideAccess, Severity
 from ligerdiag.rules.rule import KERNEL, Example, Measured, Rule, Settled
 from ligerdiag.rules.wording import name_buffer
 from ligerdiag.text import count_of
 
-_VERBS = {AccessKind.LOAD: "reads", AccessKind.STORE: "writes", AccessKind.ATOMIC: "updates"}
+_VERBS = {MemoryOperation.LOAD: "reads", MemoryOperation.STORE: "writes", MemoryOperation.ATOMIC: "updates"}
+_PARTICIPLES = {MemoryOperation.LOAD: "read", MemoryOperation.STORE: "overwritten", MemoryOperation.ATOMIC: "updated"}
 
 
 def check(context: Context) -> Iterator[Finding]:
@@ -75,7 +76,9 @@ def _describe(launch: LaunchNumbers, access: OutsideAccess, label: str) -> Itera
     total = f"{elements} in all" if label == "replay" else f"at least {elements}, whatever the data"
     yield label, f"program {access.program} of %{launch.instruction} is the first, at {where}; {total}"
     if access.buffer is not None:
-        verb = {AccessKind.LOAD: "read", AccessKind.STORE: "overwritten", AccessKind.ATOMIC: "updated"}[access.kind]
+        verb = {MemoryOperation.LOAD: "read", MemoryOperation.STORE: "overwritten", MemoryOperation.ATOMIC: "updated"}[
+            access.kind
+        ]
         whose = "its own output" if access.hit == launch.instruction else f"%{access.hit}"
         if access.hit is None:
             yield "bytes", f"whose value is {verb} is not known: XLA's buffer assignment does not place the buffer"

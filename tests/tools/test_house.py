@@ -1,0 +1,33 @@
+"""The house stays one that a newcomer finds the way in: small rooms, and one meaning for each name."""
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import ligerdiag
+
+_PACKAGE = Path(ligerdiag.__file__).parent
+_SOURCES = sorted(_PACKAGE.rglob("*.py"))
+
+
+def test_there_are_fewer_than_300_modules() -> None:
+    assert len(_SOURCES) < 300
+
+
+def test_no_room_has_more_than_15_modules() -> None:
+    rooms = Counter(str(source.parent.relative_to(_PACKAGE)) for source in _SOURCES)
+    assert {room: count for room, count in rooms.items() if count > 15} == {}
+
+
+def test_no_public_class_name_is_there_twice() -> None:
+    names = Counter(
+        node.name
+        for source in _SOURCES
+        for node in ast.parse(source.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_few_files_name_an_opcode_that_computes_nothing() -> None:
+    assert len([source for source in _SOURCES if "async-start" in source.read_text(encoding="utf-8")]) <= 8
