@@ -24,7 +24,7 @@ from ligerdiag.device.job import (
 from ligerdiag.effects.declared import DeclaredEffects, parse_declared
 from ligerdiag.errors import CompileError, InputError, LigerdiagError, describe_error
 from ligerdiag.inspection.compilation import inspect_artifact
-from ligerdiag.model.findings import DeviceOutput, DeviceRun
+from ligerdiag.model.findings import PROGRAM_ORDER, DeviceOutput, DeviceRun
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import OnProgress, Progress
 from ligerdiag.replay.service.service import ReplayOptions, compute_environment, explain_refusal
@@ -145,7 +145,7 @@ class _Bench:
             )
             compared = self.replays.submit(make_comparison_job(request, self.options.timeout)).result()
             if compared.outputs:
-                return compared.outputs, "program order", ""
+                return compared.outputs, PROGRAM_ORDER, ""
             why = f"not covered by replay: {compared.not_covered}"
         if answer.errors:
             return judge_by_reference(answer.errors), f"reference ({why})", ""

@@ -9,13 +9,15 @@
 A clobbered read saw the wrong bytes: its numbers may be wrong in any way. A sum with one stale term looks lossy
 (`replay.compare`, 6): numbers that are lossy against program order contradict no verdict and confirm none. Those that
 equal program order and are lossy only against the case's reference are what the schedule should give. Numbers cannot
-decide if intended and stale are equal, nor if an output misses some of the hidden writes and not all: the schedule
-then does not compute the stale prediction, in which no read sees any of them, and a sign or a maximum may hide what
-it does compute. Nor do they decide where they are fresh only within the tolerance, and further away than roundings
-take them: a small term of a sum may be stale. A device is compared with the verdict on its own artifact, and with the
-replay of that. If a finding says that an output races (LD005), the device may compute either value: it contradicts
-nothing there. If everything that makes an output wrong lies in branches or loops that the drawn arguments do not
-enter, right numbers contradict nothing.
+decide if intended and stale are equal, nor if an output misses some of the hidden writes and not all: the schedule then
+does not compute the stale prediction, in which no read sees any of them, and a sign or a maximum may hide what it does
+compute. Nor do they decide where they are fresh only within the tolerance, and further away than roundings take them: a
+small term of a sum may be stale. A device is compared with the verdict on its own artifact, and with the replay of
+that. If a finding says that an output races (LD005), the device may compute either value: it contradicts nothing there.
+A device that is held against the case's reference alone, because nothing was replayed, contradicts no verdict "fresh":
+the program may be something else than its reference in program order already, or on its second draw, once it has
+overwritten a constant. `explain_unknown_order` says so, and nobody concludes. If everything that makes an output wrong
+lies in branches or loops that the drawn arguments do not enter, right numbers contradict nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,6 +26,7 @@ from math import isfinite, isnan
 from typing import assert_never
 
 from ligerdiag.model.findings import (
+    PROGRAM_ORDER,
     Attribution,
     DeviceOutput,
     DeviceRun,
@@ -34,7 +37,7 @@ from ligerdiag.model.findings import (
     Verdict,
 )
 from ligerdiag.model.report import Disagreement
-from ligerdiag.text import count_of
+from ligerdiag.text import count_of, describe_names
 
 
 def render_figure(value: float) -> str:
@@ -202,6 +205,7 @@ def compute_device_agreements(
     """
     if device is None:
         return {}
+    silent = racing | _find_other_than_reference(device)
     verdicts = {name: Verdict(word) for name, word in device.verdicts.items()}
     found = {
         name: compute_agreement(
@@ -216,9 +220,33 @@ def compute_device_agreements(
         if name in verdicts
     }
     return {
-        name: Agreement.SILENT if said is Agreement.DISAGREES and name in racing else said
+        name: Agreement.SILENT if said is Agreement.DISAGREES and name in silent else said
         for name, said in found.items()
     }
+
+
+def _find_other_than_reference(device: DeviceRun) -> frozenset[str]:
+    """Returns the outputs that are right by their schedule and, on a device, not what the reference says, where nobody
+    knows what program order gives."""
+    if device.intended_from == PROGRAM_ORDER:
+        return frozenset()
+    return frozenset(
+        name
+        for name, output in device.outputs.items()
+        if output.attribution in WRONG and device.verdicts.get(name) in (Verdict.FRESH, Verdict.LATENT)
+    )
+
+
+def explain_unknown_order(device: DeviceRun | None) -> tuple[str, ...]:
+    """Returns one line for all outputs on which a verdict and a device can only be held against each other by a replay."""
+    names = sorted(_find_other_than_reference(device)) if device is not None else []
+    if device is None or not names:
+        return ()
+    differ = "differs" if len(names) == 1 else "differ"
+    return (
+        f"{describe_names(names, tuple(device.outputs))} {differ} from the reference on {device.device}: only a replay tells"
+        " whether the schedule or the program itself does",
+    )
 
 
 def compute_disagreements(

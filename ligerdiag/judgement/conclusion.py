@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from ligerdiag.judgement.agreement import compute_disagreements
+from ligerdiag.judgement.agreement import compute_disagreements, explain_unknown_order
 from ligerdiag.judgement.expectation import compute_allowed_outputs, compute_status
 from ligerdiag.judgement.suppressions import Suppressions
 from ligerdiag.model.findings import DeviceRun, Finding, Replay, ReplayState, Verdict
@@ -101,7 +101,8 @@ def _conclude(
     answers = check_measured(measured)
     findings, failures = answers.findings, (*inspection.failures, *answers.failures)
     added = (failure.message for failure in answers.failures)
-    coverage = replace(inspection.coverage, not_covered=(*added, *inspection.coverage.not_covered))
+    open_questions = explain_unknown_order(device)
+    coverage = replace(inspection.coverage, not_covered=(*added, *open_questions, *inspection.coverage.not_covered))
     if suppressions is not None:
         findings = suppressions.apply(identity.id, findings, source_roots)
     allowed = compute_allowed_outputs(outputs, findings)

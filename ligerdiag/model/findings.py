@@ -323,6 +323,10 @@ class DeviceOutput:
     """Largest relative difference between two runs of one draw; 0 when all were equal bit for bit."""
 
 
+PROGRAM_ORDER = "program order"
+"""The source of the intended result where the program was replayed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceRun:
     """One case on real hardware."""
@@ -339,7 +343,7 @@ class DeviceRun:
     not_covered: tuple[str, ...] = ()
     """Limits of those verdicts, one line each."""
     intended_from: str = ""
-    """The source of the intended result: `program order` or `reference`."""
+    """The source of the intended result: PROGRAM_ORDER, or `reference` and why."""
     artifact: str = ""
     """Directory of the device's own artifact."""
     milliseconds: float | None = None

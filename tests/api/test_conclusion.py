@@ -73,3 +73,14 @@ def test_without_an_expectation_it_is_a_finding_that_fails_the_run() -> None:
     text = render_terminal(make_report(case), verbose=True)
     assert "agrees, 1 STALE" in text
     assert "device stale 1.3e+04, STALE by its own schedule" in text
+
+
+def test_what_a_device_computes_beside_the_reference_is_an_open_question_without_a_replay() -> None:
+    fresh = {"input": Verdict.FRESH, "loss": Verdict.FRESH}
+    alone = make_device(
+        verdicts={"input": "fresh", "loss": "fresh"}, intended_from="reference (replay was not asked for)"
+    )
+    case = conclude(make_judged(outputs=fresh, expected="fresh"), device=alone)
+    assert (case.status, case.disagreements) == (Status.INCONCLUSIVE, ())
+    assert case.coverage is not None
+    assert "only a replay tells" in case.coverage.not_covered[0]

@@ -11,6 +11,7 @@ from ligerdiag.judgement.agreement import (
     compute_device_agreements,
     compute_disagreements,
     compute_replay_agreements,
+    explain_unknown_order,
 )
 from ligerdiag.model.findings import Attribution, DeviceOutput, ReplayState, Verdict
 from tests.report.samples import OUTPUTS, make_device, make_finding, make_numbers, make_refused, make_replay
@@ -163,6 +164,19 @@ def test_fresh_numbers_of_a_device_contradict_a_stale_verdict_where_they_can_tel
 ) -> None:
     output = DeviceOutput(errors=(1e-7,), attribution=Attribution.FRESH, tolerance=1e-4, distance=distance)
     assert compute_device_agreements(make_device(outputs={"input": output})) == {"input": said}
+
+
+def test_a_reference_alone_contradicts_no_fresh_verdict_and_settles_none() -> None:
+    """The program itself may be something else than its reference: nobody replayed it."""
+    device = make_device(
+        verdicts={"loss": "fresh", "input": "latent"}, intended_from="reference (replay was not asked for)"
+    )
+    assert compute_device_agreements(device) == {"loss": A, "input": S}
+    assert compute_disagreements({"input": Verdict.LATENT}, (), None, device) == ()
+    (said,) = explain_unknown_order(device)
+    assert said.startswith("`input` differs from the reference on NVIDIA H200: ")
+    assert explain_unknown_order(replace(device, intended_from="program order")) == ()
+    assert explain_unknown_order(replace(device, verdicts={"loss": "fresh", "input": "stale"})) == ()
 
 
 def test_a_device_on_which_nothing_ran_says_nothing() -> None:
