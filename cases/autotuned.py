@@ -1,7 +1,8 @@
 """Autotuning on the overwritten buffer itself: triton-lang/triton issues 54, 6547, NVIDIA/TransformerEngine PR 2814.
 The launcher tries each configuration on the operand, and does not restore operands whose writes it does not know.
 
-Only the first execution in a process is wrong, and neither the schedule nor replay shows it: a rule reports it.
+Only the first execution in a process is wrong, and neither the schedule nor replay shows it: a rule reports it. The
+declared alias does not help here: it names output 1, and the launcher takes that for a number among operands and outputs.
 """
 
 from functools import partial
@@ -32,7 +33,7 @@ CASES = tuple(
         args=(Arg(shape=(ROWS, COLUMNS)),),
         params=(mode,),
         expected="fresh",
-        expected_rules=() if mode is Mode.ALIASED else ("LD006", "LD010"),
+        expected_rules=("LD010",) if mode is Mode.ALIASED else ("LD006", "LD010"),
         reference=compute_reference,
         about="configurations that are tried in place",
     )

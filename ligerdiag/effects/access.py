@@ -204,6 +204,9 @@ class CallEffects:
     configurations: int = 1
     """Number of configurations that the launcher may choose between (and runs, when it autotunes); the effects cover
     all."""
+    saved: tuple[tuple[int, int], ...] = ()
+    """Pairs of buffers (operands, then outputs): a launcher that autotunes puts the first one back when both have one
+    address."""
     grid: tuple[int, int, int] = (0, 0, 0)
     """Programs in x, y, z of the first configuration; zeros where there is no grid."""
     operand_uses: tuple[OperandUse, ...] = ()
@@ -222,6 +225,11 @@ class CallEffects:
                 object.__setattr__(self, name, tuple(compute_plain_use(access, "") for access in accesses))
         if not self.operand_stores:
             object.__setattr__(self, "operand_stores", ((),) * len(self.operands))
+
+    def is_put_back(self, operand: int, output: int) -> bool:
+        """Returns whether a launcher that autotunes restores the operand, in whose bytes that output alone stands."""
+        places = (operand, len(self.operands) + output)
+        return any(first == operand and other in places for first, other in self.saved)
 
     def find_in_place(self, reader: int, writer: int) -> Neighbours:
         """Returns what holds if these buffers (operands, then outputs) are the same bytes; see `InPlace`."""

@@ -51,6 +51,7 @@ def compute_kernel_effects(
         outputs=tuple(join_all(effects.outputs[index] for effects in per_call) for index in range(outputs)),
         reasons=tuple(dict.fromkeys(reason for effects in per_call for reason in effects.reasons)),
         configurations=len(calls),
+        saved=calls[0].saved,
         grid=calls[0].grid,
         operand_uses=tuple(join_uses(effects.operand_uses[index] for effects in per_call) for index in range(operands)),
         output_uses=tuple(join_uses(effects.output_uses[index] for effects in per_call) for index in range(outputs)),

@@ -10,7 +10,7 @@
 import json
 import re
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from google.protobuf.message import DecodeError
@@ -97,6 +97,9 @@ class LaunchConfiguration:
     parameters: tuple[Parameter, ...] | None
     """None where the payload does not say: then every buffer is a parameter."""
     grid: tuple[int, int, int]
+    saved: tuple[tuple[int, int], ...] = ()
+    """Pairs of the call's buffers, operands before outputs: a launcher that autotunes puts the first one back when both
+    have one address."""
 
 
 def parse_triton_call(backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
@@ -109,7 +112,9 @@ def parse_triton_call(backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
         case "kernel_call":
             return (_read_kernel_call(call.kernel_call),)
         case "autotuned_kernel_call" if call.autotuned_kernel_call.configs:
-            return tuple(_read_kernel_call(config.kernel_call) for config in call.autotuned_kernel_call.configs)
+            tuned = call.autotuned_kernel_call
+            saved = tuple((one.input_buffer_idx, one.output_buffer_idx) for one in tuned.input_output_aliases)
+            return tuple(replace(_read_kernel_call(config.kernel_call), saved=saved) for config in tuned.configs)
         case _:
             raise ArtifactError("the payload holds no kernel call")
 

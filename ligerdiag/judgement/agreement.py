@@ -13,7 +13,8 @@ decide if intended and stale are equal, nor if an output misses some of the hidd
 does not compute the stale prediction, in which no read sees any of them, and a sign or a maximum may hide what it does
 compute. Nor do they decide where they are fresh only within the tolerance, and further away than roundings take them: a
 small term of a sum may be stale. A device is compared with the verdict on its own artifact, and with the replay of
-that. If a finding says that an output races (LD005), the device may compute either value: it contradicts nothing there.
+that. If a finding says that an output races (LD005), the device may compute either value: it contradicts nothing there;
+nor does it anywhere if a kernel is tried out on bytes that nobody restores (LD010).
 A device that is held against the case's reference alone, because nothing was replayed, contradicts no verdict "fresh":
 the program may be something else than its reference in program order already, or on its second draw, once it has
 overwritten a constant. `explain_unknown_order` says so, and nobody concludes. If everything that makes an output wrong
@@ -103,6 +104,8 @@ WRONG = frozenset({Attribution.STALE, Attribution.PARTLY_STALE, Attribution.NEIT
 
 _RACES = "LD005"
 """Id of the rule whose outputs hang on what runs at the same time."""
+_TRIES = "LD010"
+"""Id of the rule whose kernels are tried out in place: what a device computes first is another program's result."""
 _WRITES = "LD006"
 """Id of the rule that finds each hidden write."""
 _WRONG_READS = frozenset({"LD001", "LD002", "LD004"})
@@ -180,8 +183,11 @@ def find_unreached(findings: Sequence[Finding], replay: Replay | None) -> frozen
     return frozenset(name for name, is_reached in told.items() if not is_reached)
 
 
-def find_racing(findings: Sequence[Finding]) -> frozenset[str]:
-    """Returns the names of the outputs that race."""
+def find_unsteady(findings: Sequence[Finding], device: DeviceRun) -> frozenset[str]:
+    """Returns the names of the outputs that the device may compute in more than one way: they race, or a kernel of the
+    program is tried out in place."""
+    if any(finding.rule == _TRIES for finding in findings):
+        return frozenset(device.outputs)
     return frozenset(name for finding in findings if finding.rule == _RACES for name in finding.outputs)
 
 
@@ -197,15 +203,15 @@ def find_mixed(findings: Sequence[Finding]) -> frozenset[str]:
 
 
 def compute_device_agreements(
-    device: DeviceRun | None, racing: frozenset[str] = frozenset(), unreached: frozenset[str] = frozenset()
+    device: DeviceRun | None, unsteady: frozenset[str] = frozenset(), unreached: frozenset[str] = frozenset()
 ) -> dict[str, Agreement]:
     """Output name to what the device says to the verdict on its own artifact; empty when nothing was run.
 
-    racing: as of `find_racing`. unreached: as of `find_unreached`.
+    unsteady: as of `find_unsteady`. unreached: as of `find_unreached`.
     """
     if device is None:
         return {}
-    silent = racing | _find_other_than_reference(device)
+    silent = unsteady | _find_other_than_reference(device)
     verdicts = {name: Verdict(word) for name, word in device.verdicts.items()}
     found = {
         name: compute_agreement(
@@ -259,12 +265,12 @@ def compute_disagreements(
             evidence = _find_evidence(name, findings)
             found.append(_between_verdict_and_replay(name, outputs[name], replay.outputs[name], evidence))
     if device is not None:
-        racing = find_racing(findings)
-        for name, agreement in compute_device_agreements(device, racing, find_unreached(findings, replay)).items():
+        unsteady = find_unsteady(findings, device)
+        for name, agreement in compute_device_agreements(device, unsteady, find_unreached(findings, replay)).items():
             if agreement is Agreement.DISAGREES:
                 found.append(_between_verdict_and_device(name, device))
         for name, output in device.outputs.items():
-            if name not in racing and contradicts_replay(output):
+            if name not in unsteady and contradicts_replay(output):
                 found.append(_between_replay_and_device(name, device))
     return tuple(found)
 

@@ -22,6 +22,7 @@ def judge_call(
     on_argument: bool = False,
     shared: bool = False,
     declared: bool = False,
+    saved: tuple[tuple[int, int], ...] = ((0, 0),),
     reuses: bool = False,
 ) -> Context:
     """A kernel on -x, or on the argument x itself; `shared`: its output stands in the bytes of its operand; `reuses`: in
@@ -50,6 +51,7 @@ def judge_call(
             operands=(access,),
             outputs=(Access.WRITE,),
             configurations=configurations,
+            saved=saved if declared else (),
             operand_uses=(OperandUse(reads_before_write=reads),),
         )
 
@@ -89,6 +91,29 @@ def test_an_operand_that_the_kernel_only_reads_counts_where_an_output_stands_in_
 @pytest.mark.parametrize("access", [Access.READ, Access.READ_WRITE])
 def test_what_is_declared_is_put_back(access: Access) -> None:
     assert find(judge_call(access, declared=True)) == []
+
+
+@pytest.mark.parametrize(
+    ("saved", "said"),
+    [
+        ((), "the launcher was not told"),
+        (((0, 0),), ""),
+        (((0, 1),), ""),
+        (((0, 2),), "looks at output 1"),
+        (((1, 0),), "the launcher was not told"),
+    ],
+)
+@pytest.mark.parametrize("access", [Access.READ, Access.READ_WRITE])
+def test_a_launcher_that_looks_in_another_place_puts_nothing_back(
+    access: Access, saved: tuple[tuple[int, int], ...], said: str
+) -> None:
+    """Buffers are numbered operands first: 0 is the operand, 1 the output."""
+    findings = find(judge_call(access, declared=True, saved=saved))
+    assert [said in dict(one.evidence)["kernel"] for one in findings] == [True] * bool(said)
+
+
+def test_what_is_declared_and_not_put_back_counts_only_where_it_is_read() -> None:
+    assert find(judge_call(Access.READ_WRITE, declared=True, saved=(), reads=ReadsBeforeWrite.NO)) == []
 
 
 def test_an_unknown_kernel_is_left_to_its_own_rule() -> None:

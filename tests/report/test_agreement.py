@@ -191,3 +191,10 @@ def test_what_a_device_computes_for_an_output_that_races_contradicts_nobody() ->
     assert compute_disagreements({"input": Verdict.STALE}, (races,), None, device) == ()
     elsewhere = make_finding(rule="LD005", outputs=("bias",))
     assert len(compute_disagreements({"input": Verdict.STALE}, (elsewhere,), None, device)) == 2
+
+
+def test_what_a_device_computes_where_a_kernel_is_tried_out_in_place_contradicts_nobody() -> None:
+    output = with_input(attribution=Attribution.NEITHER, errors=(math.nan,), replay_error=2e-4)
+    device = make_device(outputs={"input": output}, verdicts={"input": "fresh"})
+    assert len(compute_disagreements({"input": Verdict.FRESH}, (), None, device)) == 2
+    assert compute_disagreements({"input": Verdict.FRESH}, (make_finding(rule="LD010"),), None, device) == ()

@@ -15,8 +15,8 @@ from ligerdiag.judgement.agreement import (
     compute_replay_agreements,
     compute_worst,
     contradicts_replay,
-    find_racing,
     find_unreached,
+    find_unsteady,
     render_figure,
 )
 from ligerdiag.judgement.expectation import HAZARDOUS, compute_allowed_outputs
@@ -64,12 +64,12 @@ def render_device_word(case: CaseReport) -> Line:
         return ()
     if device.error:
         return (Span("not run", Style.BAD),)
-    racing = find_racing(case.findings)
-    agreements = compute_device_agreements(device, racing, find_unreached(case.findings, case.replay))
+    unsteady = find_unsteady(case.findings, device)
+    agreements = compute_device_agreements(device, unsteady, find_unreached(case.findings, case.replay))
     agreements |= {
         name: Agreement.DISAGREES
         for name, output in device.outputs.items()
-        if name not in racing and contradicts_replay(output)
+        if name not in unsteady and contradicts_replay(output)
     }
     lossy = {name: compute_worst(o.errors) for name, o in device.outputs.items() if is_lossy(o.attribution)}
     word = _render_word(agreements, lossy)

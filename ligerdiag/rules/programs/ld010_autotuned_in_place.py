@@ -29,8 +29,41 @@ def check(context: Context) -> Iterator[Finding]:
             for operand in _find_shared(context, call, effects):
                 why = "it shares bytes with an output that is not declared to alias it"
                 yield _report(context, call, effects, operand, why)
+            for operand, output in _find_declared(context, call, effects):
+                yield _report(context, call, effects, operand, _explain_search(effects, operand, output))
             if _is_early(call) and _hits_argument(context, call, effects):
                 yield _report(context, call, effects, None, "an output of it stands in the bytes of an argument")
+
+
+def _find_declared(context: Context, call: HloInstruction, effects: CallEffects) -> Iterator[tuple[int, int]]:
+    """Operands that the kernel reads, with the output that is declared to overwrite them, where nobody puts them back."""
+    for alias in call.proto.output_operand_aliasing:
+        operand, output = int(alias.operand_index), next(iter(alias.output_shape_index), 0)
+        held = not _is_early(call) or any(
+            _is_held(context, n) for n in context.positions.locate(call.operands[operand])
+        )
+        if held and _counts(effects, operand, output) and not effects.is_put_back(operand, output):
+            yield operand, output
+
+
+def _counts(effects: CallEffects, operand: int, output: int) -> bool:
+    """Whether what one configuration leaves in the bytes of both is read by the next one."""
+    access, use, own = effects.operands[operand], effects.operand_uses[operand], effects.output_uses[output]
+    if access.writes:
+        return use.reads_before_write is not ReadsBeforeWrite.NO
+    return effects.outputs[output].writes and (access.reads or own.reads_before_write is not ReadsBeforeWrite.NO)
+
+
+def _explain_search(effects: CallEffects, operand: int, output: int) -> str:
+    others = [other for first, other in effects.saved if first == operand]
+    if not others:
+        return f"output {output} is declared to alias it, and the launcher was not told"
+    count = len(effects.operands)
+    found = ", ".join(f"operand {n}" if n < count else f"output {n - count}" for n in others)
+    return (
+        f"output {output} is declared to alias it, and the launcher, which puts operand {operand} back only where it finds"
+        f" its address again, looks at {found}"
+    )
 
 
 def _is_early(call: HloInstruction) -> bool:
@@ -101,7 +134,16 @@ def _report(context: Context, call: HloInstruction, effects: CallEffects, operan
             ),
             ("kernel", read),
         ),
-        help="declare the write (`input_output_aliases`), and the launcher puts it back; or give one configuration",
+        help=_describe_help(operand),
+    )
+
+
+def _describe_help(operand: int | None) -> str:
+    if operand is None:
+        return "give one configuration, or do not donate that argument"
+    return (
+        f"make the overwritten array output {operand} of the call, the operand's own number, and declare it"
+        f" (`input_output_aliases={{{operand}: {operand}}}`): only then the launcher puts it back; or give one configuration"
     )
 
 
@@ -164,6 +206,32 @@ def sum_and_double_tuned(x):
     + _CALL.format(call="sum_and_double_tuned", name="autotuned_declared"),
 )
 
+AUTOTUNED_ELSEWHERE = Example(
+    about="The same outputs in the other order: the launcher looks for the rows in the wrong one and puts nothing back.",
+    code=KERNEL
+    + _CONFIGURATIONS
+    + """\
+@triton.autotune(configs=TWO, key=[])
+@triton.jit
+def tuned_kernel(x_ptr, sum_ptr, out_ptr, COLUMNS: tl.constexpr):
+    row = tl.program_id(0)
+    at = row * COLUMNS + tl.arange(0, COLUMNS)
+    x = tl.load(x_ptr + at)
+    tl.store(sum_ptr + row, tl.sum(x))
+    tl.store(out_ptr + at, 2 * x)
+
+
+def sum_and_double_tuned(x):
+    outputs = (jax.ShapeDtypeStruct(x.shape[:1], x.dtype), jax.ShapeDtypeStruct(x.shape, x.dtype))
+    return jt.triton_call(
+        x, kernel=tuned_kernel, out_shape=outputs, input_output_aliases={0: 1}, grid=x.shape[:1], COLUMNS=x.shape[1]
+    )[0]
+
+
+"""
+    + _CALL.format(call="sum_and_double_tuned", name="autotuned_elsewhere"),
+)
+
 ONE_CONFIGURATION = Example(
     about="Nothing is tried where there is one configuration.",
     code=KERNEL + _CALL.format(call="sum_and_double", name="one_configuration"),
@@ -175,16 +243,19 @@ RULE = Rule(
     severity=Severity.ERROR,
     summary="several configurations are tried on an operand that nobody restores",
     what_it_does="""\
-Reports a kernel call with several configurations that reads an operand and overwrites it, where no output is declared to
-alias that operand. The kernel writes it behind XLA's back, or XLA put an output into the bytes of an operand that was dead
-after the call.""",
+Reports a kernel call with several configurations that reads an operand and overwrites it, where the launcher does not put
+the operand back. Three ways lead there: the kernel writes it behind XLA's back; XLA put an output into the bytes of an
+operand that was dead after the call; or the write is declared, and the launcher looks for it in another place.""",
     why="""\
 jaxlib's launcher of jax-triton's kernels times the configurations on the buffers of the call itself: each runs twice, then
 2 to 101 times. A kernel that doubles its operand has doubled it many times over when the launch that counts begins. It
 happens the first time that a process reaches the call, for the winner is remembered: a test that warms up misses it.""",
     what_to_do="""\
-Declare the write: before it begins, the launcher copies every operand that is declared to be aliased and shares its bytes
-with the output, and it puts them back before the launch that counts. Or pick the configuration beforehand.""",
+Declare the write, with an output that has the operand's own number: `input_output_aliases={0: 0}`. The launcher numbers
+operands and outputs together, operands first, and takes a copy of an operand only if the buffer with the number of the
+declared output lies at the operand's address. jax-triton (0.3.1 and 0.4.1) gives it the number among the outputs alone, so
+that `{0: 1}` asks whether operand 0 is operand 1, or the first output, and no copy is made. Or pick the configuration
+beforehand.""",
     limits="""\
 What is read is told from the kernel's Triton IR, for all programs of a grid; where that is not known, the operand counts as
 read. A kernel that overwrites its operand without reading it is left alone: the winner writes it once more. (Elements that
@@ -198,10 +269,11 @@ configuration at run time, and XLA's own autotuner works on buffers of its own."
     references=(
         "github.com/jax-ml/jax, jaxlib/gpu/triton_kernels.cc (Autotune, Benchmark, TritonKernelCallFfiInitialize)",
         "github.com/jax-ml/jax/pull/35218 (what the launcher restores)",
+        "github.com/jax-ml/jax-triton, jax_triton/triton_lib.py (input_output_aliases_with_sizes)",
         "github.com/NVIDIA/TransformerEngine/pull/2814 (aliases that the launcher was not told)",
         "github.com/triton-lang/triton/issues/54, github.com/triton-lang/triton/issues/6547 (the same in PyTorch)",
     ),
-    bad=(AUTOTUNED,),
+    bad=(AUTOTUNED, AUTOTUNED_ELSEWHERE),
     good=(AUTOTUNED_DECLARED, ONE_CONFIGURATION),
     check=check,
     reproduced=tuple(
@@ -219,7 +291,7 @@ configuration at run time, and XLA's own autotuner works on buffers of its own."
             ),
             (
                 "NVIDIA/TransformerEngine#2814",
-                "aliases that are declared to XLA and not to the launcher: jax-triton tells both",
+                "PyTorch; aliases that are declared to XLA and not to the launcher: jax-triton tells both",
             ),
             (
                 "jax-ml/jax#35218",
