@@ -11,7 +11,13 @@ PROGRAMS = Path(__file__).parent / "programs" / "copies.py"
 
 
 @pytest.mark.parametrize(
-    ("name", "output"), [("copy_overwritten", "other"), ("copy_kept", "other"), ("copy_of_a_derived_value", "")]
+    ("name", "output"),
+    [
+        ("copy_overwritten", "other"),
+        ("copy_kept", "other"),
+        ("copy_of_a_derived_value", ""),
+        ("cast_before_and_after_a_step", "cast"),
+    ],
 )
 def test_a_copy_and_what_it_was_made_of_are_two_values(name: str, output: str, shared_cache: Path) -> None:
     options = api.CheckOptions(selectors=(f"{PROGRAMS}::{name}",), cache_directory=shared_cache)

@@ -13,15 +13,23 @@ latent one, the lucky reads in its set. Where too many operations are wrong to a
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from ligerdiag.analysis.evaluation.labels import Labels
-from ligerdiag.analysis.evaluation.memory import LuckyRead
+from ligerdiag.analysis.evaluation.memory import LuckyRead, Sighting
 from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations
 from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict
-from ligerdiag.analysis.verdict.first_divergence import Differing, WrongRead, find_own_sightings, find_wrong_reads
+from ligerdiag.analysis.verdict.first_divergence import (
+    Differing,
+    Twins,
+    WrongRead,
+    find_own_sightings,
+    find_twins,
+    find_wrong_reads,
+)
 from ligerdiag.analysis.verdict.output_reachability import find_reached
 from ligerdiag.analysis.writes import HiddenWrite
-from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.module import HloInstruction, TagPath
 from ligerdiag.model.findings import Verdict
 
 type _Reads = list[tuple[Verdict, WrongRead]]
@@ -52,7 +60,7 @@ class Blamed:
     """Output name to the writes about which there are too many wrong operations to ask which of them it depends on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Blame:
     """Finds the operations behind wrong outputs, and the outputs that each of them reaches."""
 
@@ -90,7 +98,7 @@ class Blame:
             spare += [(verdict, read) for read in found if read.rank]
         if not wrong and not reads and not crowded:
             return Blamed({**outputs}, (), ())
-        answer = find_reached(self.run, len(outputs), wrong, [read for _, read in reads])
+        answer = find_reached(self.run, len(outputs), wrong, [read for _, read in reads], self._serves_twin)
         crowded |= answer.open
         refined = {
             name: output.join(tuple([cause for cause in dict.fromkeys(c for c, _ in wrong) if cause in found]))
@@ -103,6 +111,20 @@ class Blame:
             tuple([finding for verdict, finding in findings if verdict is Verdict.STALE]),
             tuple([finding for verdict, finding in findings if verdict is Verdict.CLOBBERED]),
             self._find_crowded(crowded, refined),
+        )
+
+    @cached_property
+    def _twins(self) -> Twins:
+        return find_twins(self.run.program)
+
+    def _serves_twin(self, write: int, path: TagPath, sighting: Sighting) -> bool:
+        """Whether what was seen of the operation is what another one should have that is the same to XLA."""
+        tagged, comparison = self.pair.intended.tagged, self.comparison
+        twins = [tagged[other].labels for other in self._twins.list_others(path) if other in tagged]
+        return any(
+            not (comparison.find_stale(meant, sighting.labels) | comparison.find_clobbered(meant, sighting.labels))
+            & self.run.space.bits_of((write,))
+            for meant in twins
         )
 
     def _list_sets(self) -> Iterator[tuple[Labels, Labels]]:
@@ -172,7 +194,7 @@ class Blame:
         reads = [(verdict, read) for verdict, read in spare if (verdict, read.write) in asked]
         if not reads:
             return []
-        reached = find_reached(self.run, len(outputs), (), [read for _, read in reads]).reads
+        reached = find_reached(self.run, len(outputs), (), [read for _, read in reads], self._serves_twin).reads
         found: list[tuple[Verdict, ReadFinding]] = []
         for verdict, one in self._report(reads, outputs, reached):
             names = tuple(name for name in one.outputs if (verdict, one.write.index, name) in unnamed)

@@ -207,7 +207,7 @@ def find_wrong_edges(
     intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations
 ) -> Iterator[Differing]:
     """Finds operations with a wrong operand, about writes that the operation as a whole is not wrong about."""
-    twins = _Twins(_number_tags(run.program))
+    twins = find_twins(run.program)
     for path, tagged in intended.tagged.items():
         if not any(one for one, _ in tagged.edges):
             continue
@@ -226,11 +226,19 @@ def find_wrong_edges(
 
 
 @dataclass(frozen=True, slots=True)
-class _Twins:
+class Twins:
     """Value numbers of the program's operations: two with one number are one to XLA."""
 
     numbers: Mapping[TagPath, tuple[int, int]]
     """Tags of an instruction to its computation and the number of its value."""
+    groups: Mapping[tuple[int, int], tuple[TagPath, ...]]
+    """The other way round."""
+
+    def list_others(self, path: TagPath) -> tuple[TagPath, ...]:
+        """Returns the tag paths of the operation's twins."""
+        number = self.numbers.get(path[-1:])
+        others = () if number is None else self.groups[number]
+        return tuple([path[:-1] + other for other in others if other != path[-1:]])
 
     def are_one(self, one: TagPath, other: TagPath) -> bool:
         """Whether two operations, by their tag paths, are one to XLA."""
@@ -240,7 +248,8 @@ class _Twins:
         return number is not None and one[:-1] == other[:-1] and number == self.numbers.get(other[-1:])
 
 
-def _number_tags(program: HloModule) -> dict[TagPath, tuple[int, int]]:
+def find_twins(program: HloModule) -> Twins:
+    """Numbers the values of all operations that have tags."""
     found: dict[TagPath, tuple[int, int]] = {}
     for computation in program.computations.values():
         numbers = number_values(computation)
@@ -248,7 +257,10 @@ def _number_tags(program: HloModule) -> dict[TagPath, tuple[int, int]]:
             tags = program.tags.get(instruction.id)
             if tags:
                 found[tags] = (computation.id, numbers[_find_base(instruction).id])
-    return found
+    groups: defaultdict[tuple[int, int], list[TagPath]] = defaultdict(list)
+    for tags, number in found.items():
+        groups[number].append(tags)
+    return Twins(found, {number: tuple(tags) for number, tags in groups.items()})
 
 
 def _find_base(instruction: HloInstruction) -> HloInstruction:
@@ -261,7 +273,7 @@ def _find_base(instruction: HloInstruction) -> HloInstruction:
 
 
 def _judge(
-    tagged: TaggedSet, operands: list[OperandEdge], twins: _Twins, comparison: Comparison
+    tagged: TaggedSet, operands: list[OperandEdge], twins: Twins, comparison: Comparison
 ) -> tuple[Labels, Labels]:
     """Returns the writes, a bit each, about which some operand is stale, and clobbered."""
     orders = [tagged.edges]

@@ -4,6 +4,10 @@ One instruction can stand for several operations that the compiler merged: it te
 program, too, computes the output from the operation that it is named after. So each question needs two marks, one on the
 operation and one on the instruction, and an output is reached where it has both.
 
+Two operations of the program that are one to XLA (twins) may be one instruction, which has the name of one of them and what
+the other one should have. Behind the kernel's last call it tells nothing about an output that depends on the first one only
+through the kernel: the kernel takes away the mark of such an operation in the program, too.
+
 A kernel takes away the marks that say that something is wrong about its own write. A mark behind its last call, by the
 schedule, stays, and stands for all writes that the operation is wrong about.
 
@@ -15,7 +19,7 @@ Sets of many marks are large. Of wrong operations it is enough to know one that 
   (4) What is not known after ROUNDS evaluations stays open.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import batched
 from math import inf
@@ -27,6 +31,9 @@ from ligerdiag.analysis.evaluations import Evaluations
 from ligerdiag.analysis.verdict.comparison import Cause
 from ligerdiag.analysis.verdict.first_divergence import Differing, WrongRead
 from ligerdiag.hlo.module import TagPath
+
+type ServesTwin = Callable[[int, TagPath, Sighting], bool]
+"""From a HiddenWrite index, a wrong operation and its sighting to whether a twin of the operation is right there."""
 
 MARKS = 4096
 ROUNDS = 6
@@ -52,6 +59,8 @@ class _Spot:
     instruction: int
     write: int
     """HiddenWrite index if its kernel may still follow, which takes its marks away; else NO_KERNEL."""
+    through: int
+    """HiddenWrite index if its kernel takes away the operation's mark in the program, too; else NO_KERNEL."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +74,11 @@ class _Question:
 
 
 def find_reached(
-    run: Evaluations, outputs: int, wrong: Iterable[tuple[Cause, Differing]], reads: list[WrongRead]
+    run: Evaluations,
+    outputs: int,
+    wrong: Iterable[tuple[Cause, Differing]],
+    reads: list[WrongRead],
+    serves_twin: ServesTwin,
 ) -> Reached:
     """Finds the causes of wrong operations, and the reads, that each output depends on."""
     times = compute_logical_times(run.optimized)
@@ -73,7 +86,8 @@ def find_reached(
 
     def make_spot(write: int, path: TagPath, sighting: Sighting) -> _Spot:
         is_late = times.get(sighting.scheduled.id, -1) > last.get(write, -1)
-        return _Spot(path, sighting.instruction.id, NO_KERNEL if is_late else write)
+        through = write if is_late and serves_twin(write, path, sighting) else NO_KERNEL
+        return _Spot(path, sighting.instruction.id, NO_KERNEL if is_late else write, through)
 
     by_cause: dict[Cause, dict[_Spot, None]] = {}
     for cause, one in wrong:
@@ -167,14 +181,16 @@ def _ask(run: Evaluations, questions: list[_Question], outputs: int) -> list[set
         for number, question in enumerate(some):
             operation, instruction = space.mark(("operation", number)), space.mark(WrongAbout(question.write, number))
             for spot in question.spots:
-                operations[spot.path] = operations.get(spot.path, 0) | operation
+                key = operation if spot.through == NO_KERNEL else space.mark(WrongAbout(spot.through, ~number))
+                operations[spot.path] = operations.get(spot.path, 0) | key
                 instructions[spot.instruction] = instructions.get(spot.instruction, 0) | instruction
         intended, actual = replace(plain, space=space).with_marks(operations, instructions)
         for hit, wanted, seen in zip(found, intended.outputs, actual.outputs, strict=True):
-            marks = set(space.marks_in(wanted))
+            marks = {~key.instruction if isinstance(key, WrongAbout) else key for key in space.marks_in(wanted)}
             hit.update(
                 first + key.instruction
                 for key in space.marks_in(seen)
-                if isinstance(key, WrongAbout) and ("operation", key.instruction) in marks
+                if isinstance(key, WrongAbout)
+                and not marks.isdisjoint({key.instruction, ("operation", key.instruction)})
             )
     return found

@@ -2,9 +2,30 @@
 
 import jax
 import jax.numpy as jnp
+import jax_triton
+import triton
+import triton.language as tl
 from doubling_kernel import Cases, W, X, double
 
+from ligerdiag import Arg
+
 CASES = Cases()
+
+
+@triton.jit
+def step_kernel(p_ptr, gradient_ptr, norm_ptr, COLUMNS: tl.constexpr):
+    row = tl.program_id(0)
+    offsets = row * COLUMNS + tl.arange(0, COLUMNS)
+    gradient = tl.load(gradient_ptr + offsets)
+    tl.store(norm_ptr + row, tl.sum(gradient * gradient))
+    tl.store(p_ptr + offsets, tl.load(p_ptr + offsets) - 0.1 * gradient)
+
+
+def step(p, gradient):
+    """The squared norms of the gradient's rows; p is overwritten by its next value, and XLA is not told."""
+    rows, columns = p.shape
+    out = jax.ShapeDtypeStruct((rows,), "float32")
+    return jax_triton.triton_call(p, gradient, kernel=step_kernel, out_shape=out, grid=(rows,), COLUMNS=columns)
 
 
 def overwrite_one(x, w):
@@ -36,3 +57,23 @@ def copy_of_a_derived_value(x, w):
 
     gradient, sums = jax.grad(loss, has_aux=True)(w)
     return {"sums": sums, "gradient": gradient}
+
+
+def compute_gradient(cast, x):
+    loss = jax.grad(lambda q: jnp.sin((x.astype(jnp.bfloat16) @ q).astype(jnp.float32)).sum())
+    return loss(cast).astype(jnp.float32)
+
+
+def step_in_full(p, x):
+    cast = p.astype(jnp.bfloat16)
+    gradient = compute_gradient(cast, x)
+    new = p - 0.1 * gradient
+    return {"new": new, "norm": (gradient**2).sum(1), "cast": cast, "new_cast": new.astype(jnp.bfloat16)}
+
+
+@CASES.add(Arg(shape=(16, 32), donate=True), X, reference=step_in_full)
+def cast_before_and_after_a_step(p, x):
+    """XLA makes one cast of both, behind the step: what is cast first goes into the other one by way of the kernel."""
+    cast = p.astype(jnp.bfloat16)
+    norm = step(p, compute_gradient(cast, x))
+    return {"new": p, "norm": norm, "cast": cast, "new_cast": p.astype(jnp.bfloat16)}
