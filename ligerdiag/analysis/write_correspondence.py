@@ -24,6 +24,7 @@ from enum import Enum
 from ligerdiag.analysis.evaluation.labels import LabelSpace
 from ligerdiag.analysis.evaluation.loop_slices import takes_slices_apart
 from ligerdiag.analysis.evaluation.memory import ActualWrite
+from ligerdiag.analysis.evaluation.parts import Region, find_region
 from ligerdiag.analysis.evaluation.program_order import Intended
 from ligerdiag.analysis.reaching_definitions import find_scheduled_operand, number_values
 from ligerdiag.analysis.writes import (
@@ -35,10 +36,12 @@ from ligerdiag.analysis.writes import (
     iterate_kernel_calls,
 )
 from ligerdiag.effects.access import Access, CallEffects
-from ligerdiag.hlo.dataflow import Positions
+from ligerdiag.hlo.dataflow import Positions, look_through
 from ligerdiag.hlo.module import HloModule, TagPath
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 from ligerdiag.model.findings import SourceLine
+
+_BITCASTS = frozenset({"bitcast"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,7 +118,8 @@ def match_writes(
                 unplaced.append(write)
             else:
                 apart = takes_slices_apart(module, frames, write.operand)
-                actual.append(ActualWrite(write.index, frames, *place, apart))
+                region = _find_region(module, frames, write.operand) if len(place[0]) == 1 else None
+                actual.append(ActualWrite(write.index, frames, *place, apart, region))
     first = _find_merged(writes, by_call)
     by_call = {call: tuple([first.get(w.index, w) for w in found]) for call, found in by_call.items()}
     actual = [replace(w, write=first[w.write].index) if w.write in first else w for w in actual]
@@ -221,6 +225,16 @@ def _locate(
     numbers = [positions.find(value, leaf) for leaf in leaves]
     places = tuple([number for number in numbers if number is not None])
     return (places, partial) if len(places) == len(numbers) else None
+
+
+def _find_region(module: HloModule, frames: Frames, operand: int) -> Region | None:
+    """Returns the part of an array that the call in a fusion gets; None where it is not known."""
+    if len(frames) < 2 or frames[-2].instruction.opcode != "fusion":
+        return None
+    if len(frames) > 2 and frames[-3].instruction.opcode == "fusion":
+        return None
+    taken = look_through(frames[-1].instruction.operands[operand], _BITCASTS)
+    return find_region(taken) if taken.opcode == "slice" and taken.operands[0].opcode == "parameter" else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,8 @@
 
 (1) A definition replaces the set of its slice; every reader of the slice sees the set that stands there.
 (2) A hidden write changes every slice that shares bytes with the operand's; those slices are then *raw*: their bytes were
-    changed behind XLA's back, and only an order that XLA did not intend decides which value a reader sees.
+    changed behind XLA's back, and only an order that XLA did not intend decides which value a reader sees. Where a kernel
+    gets a known region of an array, the pieces in it change and the others do not.
 (3) A read of a raw slice that nothing forces to come after the write is lucky, and is marked so. So is a read that comes
     before the write though nothing forces that.
 (4) Values without a place in the buffer assignment have negative numbers of their own.
@@ -14,13 +15,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
+from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.analysis.evaluation.order import Order
-from ligerdiag.analysis.evaluation.parts import PartedValue, Parts
+from ligerdiag.analysis.evaluation.parts import PartedValue, Parts, Region
 from ligerdiag.analysis.writes import Frames
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.dataflow import Positions
-from ligerdiag.hlo.module import HloInstruction, TagPath
+from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 
 type OperandPlace = tuple[int, int]
 """(operand_number, slice number)."""
@@ -109,6 +110,12 @@ class ActualWrite:
     """The kernel gets a part of the slice only (an address inside it)."""
     apart: bool = False
     """That part is another one in each iteration of the loop around the call (see `loop_slices`)."""
+    region: Region | None = None
+    """That part, where it is one and known: `slices` is one array then."""
+
+    def holds(self, number: int | None, reader: HloInstruction) -> bool:
+        """Returns whether this slice of the array in a slice of the memory takes what the kernel gets, and nothing else."""
+        return number in self.slices and self.region is not None and self.region.holds(reader)
 
     @property
     def call(self) -> HloInstruction:
@@ -216,13 +223,37 @@ class LabelMemory:
         for number in write.slices:
             for hit in self.overlapping(number):
                 before = self.sets.get(hit, 0)
-                self.parts.pop(hit, None)
-                self._set(hit, before | added if write.partial or hit != number else before & ~dropped | added)
+                parts = self.parts.pop(hit, None)
+                if write.region is not None and hit == number:
+                    self.parts[hit] = write.region.replace(parts or before, dropped, added)
+                    self._set(hit, self.parts[hit].union)
+                else:
+                    self._set(hit, before | added if write.partial or hit != number else before & ~dropped | added)
                 self.raw[hit] = (*[w for w in self.raw.get(hit, ()) if w is not write], write)
+
+    def list_overwritten(self, number: int, reader: HloInstruction) -> Labels:
+        """Returns ORIG(W, 0) of every hidden write W that has left nothing of its original in what this slice of an array
+        takes out of a slice of the memory."""
+        return unite(
+            self.space.original(write.write) for write in self.raw.get(number, ()) if write.holds(number, reader)
+        )
 
     def overlapping(self, number: int) -> Iterable[int]:
         """Lists the slices that share bytes with this one, itself included."""
         return self.places.buffers.overlapping[number] if number >= 0 else (number,)
+
+
+def find_read_place(
+    module: HloModule, taken: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]
+) -> int | None:
+    """Returns the slice number of the array that `taken` takes a part of; None where it is not what `scheduled` reads."""
+    number, operand = 0, taken.operands[0]
+    if taken is not scheduled:
+        if operand.opcode != "parameter" or module.homes[operand.id].id not in scheduled.called_computations:
+            return None
+        number = operand.proto.parameter_number
+    places = [place for one, place, _ in reads if one == number]
+    return places[0] if len(places) == 1 else None
 
 
 @dataclass(slots=True, eq=False)

@@ -9,6 +9,7 @@ several all-reduces, and slices the result apart again. Without pieces every res
   (4) Everything else forgets them: its set is the union.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -44,6 +45,56 @@ class Parts:
 
 
 type PartedValue = Labels | Parts
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """The elements of an array between two limits along one dimension."""
+
+    shape: tuple[int, ...]
+    """Of the array."""
+    dimension: int
+    start: int
+    limit: int
+    """Exclusive."""
+
+    def replace(self, value: PartedValue, dropped: Labels, added: Labels) -> Parts:
+        """Returns the array after the region's elements were overwritten; pieces along another dimension are forgotten."""
+        if isinstance(value, int) or (value.shape, value.dimension) != (self.shape, self.dimension):
+            value = Parts(self.shape, self.dimension, (self.shape[self.dimension],), (union_of(value),))
+        limits = tuple(sorted({*value.limits, self.start, self.limit} - {0}))
+        labels = [value.labels[bisect_left(value.limits, limit)] for limit in limits]
+        inside = [self.start < limit <= self.limit for limit in limits]
+        return Parts(
+            self.shape,
+            self.dimension,
+            limits,
+            tuple([one & ~dropped | added if hit else one for one, hit in zip(labels, inside, strict=True)]),
+        )
+
+    def holds(self, reader: HloInstruction) -> bool:
+        """Returns whether this slice of the array takes elements of the region only."""
+        if reader.opcode != "slice" or tuple(reader.operands[0].shape.dimensions) != self.shape:
+            return False
+        bounds = reader.proto.slice_dimensions
+        if len(bounds) != len(self.shape):
+            return False
+        return self.start <= bounds[self.dimension].start < bounds[self.dimension].limit <= self.limit
+
+
+def find_region(taken: HloInstruction) -> Region | None:
+    """Returns the region of its operand that a slice takes; None where it is none."""
+    if taken.opcode != "slice":
+        return None
+    shape = tuple(taken.operands[0].shape.dimensions)
+    bounds = taken.proto.slice_dimensions
+    if len(bounds) != len(shape):
+        return None
+    cut = [d for d, one in enumerate(bounds) if (one.start, one.limit) != (0, shape[d])]
+    if len(cut) != 1 or any(one.stride > 1 for one in bounds):
+        return None
+    start, limit = bounds[cut[0]].start, bounds[cut[0]].limit
+    return Region(shape, cut[0], start, limit) if 0 <= start < limit <= shape[cut[0]] else None
 
 
 def union_of(value: PartedValue) -> Labels:

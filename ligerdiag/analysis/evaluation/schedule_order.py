@@ -9,6 +9,7 @@
 (5) Loops run to a fixpoint, as in the intended program; see `labels` for what crosses an iteration.
 (6) A custom call inside a fusion gets addresses: an operand that is a slice or bitcast of a fusion parameter is that
     parameter's memory.
+(7) A slice that is read again after a kernel has overwritten it holds nothing of what it held before.
 """
 
 from collections import defaultdict
@@ -19,7 +20,15 @@ from ligerdiag.analysis.evaluation.carriers import Carriers
 from ligerdiag.analysis.evaluation.fusions import FusionEvaluator, FusionSummaries, FusionSummary
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, QuietOnes, transfer_call, unite
 from ligerdiag.analysis.evaluation.loop_slices import forget_other_slices
-from ligerdiag.analysis.evaluation.memory import Actual, ActualWrite, LabelMemory, Places, Read, Sighting
+from ligerdiag.analysis.evaluation.memory import (
+    Actual,
+    ActualWrite,
+    LabelMemory,
+    Places,
+    Read,
+    Sighting,
+    find_read_place,
+)
 from ligerdiag.analysis.evaluation.order import Order
 from ligerdiag.analysis.evaluation.parts import PartedValue, Parts, follow_parts, union_of
 from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite
@@ -168,7 +177,7 @@ class ScheduleEvaluation:
         value = follow_parts(instruction, self._parted(instruction, reads)) if self.memory.parts else None
         if value is not None:
             labels = union_of(value)
-        labels |= self.carried.get(instruction.id, 0)
+        labels |= self._find_starting(instruction, instruction, reads)
         if value is not None:
             extra = (labels | self.marked.get(instruction.id, 0)) & ~union_of(value)
             for number in self.places.list_defined(instruction):
@@ -207,10 +216,18 @@ class ScheduleEvaluation:
     ) -> Labels:
         """Returns the set of a fused instruction, with all that starts there; keeps a tagged operation."""
         if self.carried:
-            labels |= self.carried.get(instruction.id, 0)
+            labels |= self._find_starting(instruction, scheduled, reads)
         if self.sights:
             self.sight(instruction, scheduled, labels, reads)
         return labels | self.marked.get(instruction.id, 0) if self.marked else labels
+
+    def _find_starting(self, instruction: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]) -> Labels:
+        """Returns the ORIG labels that start at an instruction: none of a write that has overwritten all it takes, (7)."""
+        labels = self.carried.get(instruction.id, 0)
+        if not labels or instruction.opcode != "slice" or not self.memory.raw:
+            return labels
+        place = find_read_place(self.module, instruction, scheduled, reads)
+        return labels if place is None else labels & ~self.memory.list_overwritten(place, instruction)
 
     def find_started(self, instruction: HloInstruction) -> Labels:
         """Returns the ORIG labels and marks that start at this instruction."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ligerdiag.analysis.evaluation.labels import Labels
-from ligerdiag.analysis.evaluation.memory import LuckyRead, Sighting
+from ligerdiag.analysis.evaluation.memory import LuckyRead, Sighting, find_read_place
 from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations
 from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict
 from ligerdiag.analysis.verdict.first_divergence import (
@@ -118,7 +118,10 @@ class Blame:
         return find_twins(self.run.program)
 
     def _serves_twin(self, write: int, path: TagPath, sighting: Sighting) -> bool:
-        """Whether what was seen of the operation is what another one should have that is the same to XLA."""
+        """Whether what was seen of the operation is what another one should have that is the same to XLA, or what the
+        kernel was meant to leave in its result: a slice that is taken once more behind it."""
+        if self._is_taken_again(write, sighting):
+            return True
         tagged, comparison = self.pair.intended.tagged, self.comparison
         twins = [tagged[other].labels for other in self._twins.list_others(path) if other in tagged]
         return any(
@@ -126,6 +129,13 @@ class Blame:
             & self.run.space.bits_of((write,))
             for meant in twins
         )
+
+    def _is_taken_again(self, write: int, sighting: Sighting) -> bool:
+        taken = sighting.instruction
+        if taken.opcode != "slice":
+            return False
+        place = find_read_place(self.pair.optimized, taken, sighting.scheduled, sighting.reads)
+        return any(one.write == write and one.holds(place, taken) for one in self.pair.actual.writes)
 
     def _list_sets(self) -> Iterator[tuple[Labels, Labels]]:
         return zip(self.pair.intended.outputs, self.pair.actual.outputs, strict=False)
