@@ -9,6 +9,8 @@
 (5) Loops run to a fixpoint, as in the intended program; see `labels` for what crosses an iteration.
 (6) A custom call inside a fusion gets addresses: an operand that is a slice or bitcast of a fusion parameter is that
     parameter's memory.
+(7) A carrier brings the original back, wherever it stands. Not so a `slice` that takes the very part of an array which a
+    kernel has overwritten in place: it finds what the kernel has left there.
 """
 
 from collections import defaultdict
@@ -22,6 +24,7 @@ from ligerdiag.analysis.evaluation.loop_slices import forget_other_slices
 from ligerdiag.analysis.evaluation.memory import Actual, ActualWrite, LabelMemory, Places, Read, Sighting
 from ligerdiag.analysis.evaluation.order import Order
 from ligerdiag.analysis.evaluation.parts import PartedValue, Parts, follow_parts, union_of
+from ligerdiag.analysis.reaching_definitions import find_parameter, find_part
 from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite
 from ligerdiag.hlo.dataflow import look_through
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
@@ -70,6 +73,8 @@ class ScheduleEvaluation:
     _started: frozenset[int] = field(init=False)
     """Ids of the instructions where labels or marks start."""
     _quiet: QuietOnes = field(init=False)
+    _parts: list[tuple[ActualWrite, HloInstruction]] = field(default_factory=list[tuple[ActualWrite, HloInstruction]])
+    """Hidden writes of a part of an array, and the `slice` that is this part."""
     _entered: dict[int, Frames] = field(default_factory=dict[int, Frames])
     """Computation id to the call path by which it was run last."""
 
@@ -83,7 +88,13 @@ class ScheduleEvaluation:
         self.memory = LabelMemory(self.places, self.space, Order())
         for write in self.actual_writes:
             self._by_call[write.call.id].append(write)
+            self._parts += self._find_part(write) if write.partial and self.carried else ()
         self.memory.expect(self.actual_writes)
+
+    def _find_part(self, write: ActualWrite) -> Iterable[tuple[ActualWrite, HloInstruction]]:
+        operand = next((one.operand for one in self.writes.get(write.call.id, ()) if one.index == write.write), None)
+        part = None if operand is None else find_part(self.module, write.frames, operand)
+        return () if part is None else ((write, part),)
 
     def _list_raced_dones(self) -> list[int]:
         """Lists the ids of what finishes a start that races, and gets its marks, whatever it reads."""
@@ -168,7 +179,7 @@ class ScheduleEvaluation:
         value = follow_parts(instruction, self._parted(instruction, reads)) if self.memory.parts else None
         if value is not None:
             labels = union_of(value)
-        labels |= self.carried.get(instruction.id, 0)
+        labels |= self._start_carried(instruction, instruction, reads)
         if value is not None:
             extra = (labels | self.marked.get(instruction.id, 0)) & ~union_of(value)
             for number in self.places.list_defined(instruction):
@@ -207,10 +218,22 @@ class ScheduleEvaluation:
     ) -> Labels:
         """Returns the set of a fused instruction, with all that starts there; keeps a tagged operation."""
         if self.carried:
-            labels |= self.carried.get(instruction.id, 0)
+            labels |= self._start_carried(instruction, scheduled, reads)
         if self.sights:
             self.sight(instruction, scheduled, labels, reads)
         return labels | self.marked.get(instruction.id, 0) if self.marked else labels
+
+    def _start_carried(self, instruction: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]) -> Labels:
+        """Returns the ORIG labels that start at an instruction, (7)."""
+        labels = self.carried.get(instruction.id, 0)
+        if not labels or instruction.opcode != "slice":
+            return labels
+        number = 0 if instruction is scheduled else find_parameter(instruction.operands[0])
+        places = [place for operand, place, _ in reads if operand == number]
+        for write, part in self._parts:
+            if any(write in self.memory.raw.get(place, ()) for place in places) and _is_same_part(instruction, part):
+                labels &= ~self.space.all_original(write.write)
+        return labels
 
     def find_started(self, instruction: HloInstruction) -> Labels:
         """Returns the ORIG labels and marks that start at this instruction."""
@@ -368,3 +391,10 @@ class ScheduleEvaluation:
             if outer_journal is not None:
                 outer_journal.setdefault(number, before)
             memory.settle(number, predicate | unite(end.get(number, before) for _, end in ends))
+
+
+def _is_same_part(one: HloInstruction, other: HloInstruction) -> bool:
+    """Whether two slices take the same elements of arrays of one shape."""
+    taken = [(d.start, d.limit, d.stride) for d in one.proto.slice_dimensions]
+    shape, other_shape = (tuple(value.operands[0].shape.dimensions) for value in (one, other))
+    return shape == other_shape and taken == [(d.start, d.limit, d.stride) for d in other.proto.slice_dimensions]

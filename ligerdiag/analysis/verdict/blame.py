@@ -118,12 +118,15 @@ class Blame:
         return find_twins(self.run.program)
 
     def _serves_twin(self, write: int, path: TagPath, sighting: Sighting) -> bool:
-        """Whether what was seen of the operation is what another one should have that is the same to XLA."""
-        tagged, comparison = self.pair.intended.tagged, self.comparison
+        """Whether what was seen of the operation is what another one should have that is the same to XLA, or what the kernel
+        makes of its result."""
+        tagged, comparison, space = self.pair.intended.tagged, self.comparison, self.run.space
         twins = [tagged[other].labels for other in self._twins.list_others(path) if other in tagged]
+        if any(index == write for _, index in self.run.carriers.paths.get(path, ())):
+            twins.append(tagged[path].labels & ~space.all_original(write) | space.fresh(write))
         return any(
             not (comparison.find_stale(meant, sighting.labels) | comparison.find_clobbered(meant, sighting.labels))
-            & self.run.space.bits_of((write,))
+            & space.bits_of((write,))
             for meant in twins
         )
 
