@@ -10,6 +10,7 @@ from ligerdiag.analysis.provenance import Retagged
 from ligerdiag.analysis.write_correspondence import DroppedBy, TracedKernel
 from ligerdiag.effects.access import Access
 from ligerdiag.hlo.parse import parse_hlo
+from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloInstructionProto
 from tests.analysis.by_hand import Program, effects_of, judge, verdicts
 from tests.hlo.building import array, tuple_of
 
@@ -279,3 +280,43 @@ def test_a_kernel_inside_a_fusion_overwrites_the_part_that_it_is_given() -> None
     assert {context.optimized.entry.instructions[1].id} == {
         i for i, defined in context.buffers.definitions.items() for _, n in defined if n in write.slices
     }
+
+
+def take(
+    program: Program, computation: HloComputationProto, whole: HloInstructionProto, start: int
+) -> HloInstructionProto:
+    """Four of the eight elements, the carrier of what the kernel overwrites."""
+    part = program.op(computation, "slice", whole, tag=4)
+    part.slice_dimensions.add(start=start, limit=start + 4, stride=1)
+    return part
+
+
+@pytest.mark.parametrize(("late", "start", "found"), [(True, 0, "latent"), (True, 4, "stale"), (False, 0, "stale")])
+def test_a_slice_of_the_very_part_that_a_kernel_overwrote_is_what_the_kernel_left(
+    late: bool, start: int, found: str
+) -> None:
+    """XLA takes the part anew for whoever reads it: behind the kernel that is right by luck, before it is not."""
+    program = Program()
+    entry = program.computation("entry")
+    x = program.op(entry, "parameter", shape=array(8))
+    h = program.op(entry, "negate", x, tag=1, shape=array(8))
+    part = take(program, entry, h, 0)
+    sums = program.kernel(entry, part, tag=2)
+    whole = program.op(entry, "abs", h, tag=3, shape=array(8))
+    program.op(entry, "tuple", sums, part, whole, shape=tuple_of(array(4), array(4), array(8)))
+
+    schedule = Program()
+    fused = schedule.computation("fused")
+    fused.is_fusion_computation = True
+    given = schedule.op(fused, "parameter", shape=array(8))
+    schedule.kernel(fused, take(schedule, fused, given, 0), tag=2)
+    entry = schedule.computation("entry")
+    x = schedule.op(entry, "parameter", shape=array(8))
+    h = schedule.op(entry, "negate", x, tag=1, shape=array(8))
+    early = None if late else take(schedule, entry, h, start)
+    fusion = schedule.op(entry, "fusion", h, calls=[fused])
+    again = early or take(schedule, entry, h, start)
+    whole = schedule.op(entry, "abs", h, tag=3, shape=array(8))
+    schedule.place(x, h, again, fusion, whole)
+    schedule.op(entry, "tuple", fusion, again, whole, shape=tuple_of(array(4), array(4), array(8)))
+    assert verdicts(judge(program, schedule, "sums", "part", "whole")) == ["fresh", found, "clobbered"]
