@@ -1,0 +1,83 @@
+"""A dump on numbers: what the modules that XLA wrote give is what `check` finds for the same program."""
+
+import numpy as np
+
+from ligerdiag.analysis.correspondence.provenance import compute_tags
+from ligerdiag.hlo.parse import load_hlo
+from ligerdiag.model.findings import Attribution, Replay, ReplayState, Verdict
+from ligerdiag.replay.runs.case_run import Given, replay_case
+from ligerdiag.replay.service.dump import draw_parameters, replay_dump
+from ligerdiag.replay.service.job import Bounds
+from tests.inspection.conftest import Pair, Pairs
+
+
+def find_ambiguous(pair: Pair) -> set[str]:
+    """The outputs of which the dump does not tell what their author meant."""
+    _, dump = pair.load_dump()
+    return {name for name, verdict in pair.inspect(dump).outputs.items() if verdict is Verdict.UNKNOWN}
+
+
+def replay_pair(pair: Pair, *, bounds: Bounds | None = None) -> Replay:
+    program, dump = pair.load_dump()
+    assert dump.buffers is not None
+    retagged = compute_tags(program, dump.optimized)
+    return replay_dump(
+        retagged.program,
+        retagged.optimized,
+        dump.buffers,
+        dump.output_names,
+        bounds=bounds or Bounds(),
+        ambiguous=find_ambiguous(pair),
+    )
+
+
+def replay_artifact(pair: Pair) -> Replay:
+    """By what `check` has, on the same arguments."""
+    program, _ = load_hlo(pair.tagged.unoptimized)
+    return replay_case(pair.tagged, Given(arguments=draw_parameters(program, 0), reference=None), rows=False)
+
+
+def test_a_dump_gives_the_numbers_of_a_check(pairs: Pairs) -> None:
+    launched, undecided = 0, set[str]()
+    for case, pair in pairs.items():
+        dumped, checked, ambiguous = replay_pair(pair), replay_artifact(pair), find_ambiguous(pair)
+        assert dumped.state is checked.state is ReplayState.DONE, (case, dumped.reason, checked.reason)
+        assert bool(dumped.reason) == bool(checked.reason), case
+        assert dumped.outputs.keys() == checked.outputs.keys(), case
+        for name, numbers in dumped.outputs.items():
+            wanted = Attribution.UNDECIDED if name in ambiguous else checked.outputs[name].attribution
+            assert numbers.attribution is wanted, (case, name)
+        assert len(dumped.launches) == len(checked.launches), case
+        launched += bool(dumped.launches)
+        undecided |= {case} if ambiguous else set()
+    assert launched > 30
+    assert "residual" in undecided
+    assert len(pairs) - len(undecided) > 30
+
+
+def test_what_a_dump_does_not_tell_is_not_called_fresh(pairs: Pairs) -> None:
+    """`check`, which has the program as written, calls this gradient wrong; program order of the dump would agree."""
+    pair = pairs["residual"]
+    assert replay_artifact(pair).outputs["gradient"].attribution is Attribution.NEITHER
+    assert replay_pair(pair).outputs["gradient"].attribution is Attribution.UNDECIDED
+
+
+def test_a_dump_above_the_bounds_is_too_large(pairs: Pairs) -> None:
+    record = replay_pair(next(iter(pairs.values())), bounds=Bounds(memory=1))
+    assert record.state is ReplayState.TOO_LARGE
+    assert "--full" in record.reason
+
+
+def test_the_seed_decides_what_is_drawn(pairs: Pairs) -> None:
+    program, _ = load_hlo(next(iter(pairs.values())).untagged.unoptimized)
+    one, same, other = (draw_parameters(program, seed) for seed in (3, 3, 4))
+    assert all(np.array_equal(a, b) for a, b in zip(one, same, strict=True))
+    assert not all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def test_a_program_without_an_order_is_not_covered(pairs: Pairs) -> None:
+    program, dump = next(iter(pairs.values())).load_dump()
+    assert dump.buffers is not None
+    record = replay_dump(program, dump.optimized, dump.buffers, dump.output_names, bounds=Bounds(), ambiguous=())
+    assert record.state is ReplayState.NOT_COVERED
+    assert "not all tagged" in record.reason
