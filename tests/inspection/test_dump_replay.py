@@ -1,8 +1,10 @@
 """A dump on numbers: what the modules that XLA wrote give is what `check` finds for the same program."""
 
 import numpy as np
+import pytest
 
 from ligerdiag.analysis.correspondence.provenance import compute_tags
+from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.model.findings import Attribution, Replay, ReplayState, Verdict
 from ligerdiag.replay.runs.case_run import Given, replay_case
@@ -81,3 +83,29 @@ def test_a_program_without_an_order_is_not_covered(pairs: Pairs) -> None:
     record = replay_dump(program, dump.optimized, dump.buffers, dump.output_names, bounds=Bounds(), ambiguous=())
     assert record.state is ReplayState.NOT_COVERED
     assert "not all tagged" in record.reason
+
+
+def test_a_parameter_of_another_shape_is_not_covered(pairs: Pairs) -> None:
+    """Nothing is drawn for it, however large it says it is."""
+    pair = pairs["residual"]
+    program, dump = pair.load_dump()
+    assert dump.buffers is not None
+    retagged = compute_tags(program, dump.optimized)
+    retagged.program.entry.parameters[0].shape.dimensions[0] = 1 << 40
+    record = replay_dump(
+        retagged.program, retagged.optimized, dump.buffers, dump.output_names, bounds=Bounds(), ambiguous=()
+    )
+    assert record.state is ReplayState.NOT_COVERED
+    assert "other arrays" in record.reason
+
+
+def test_parameters_without_room_in_their_buffers_are_refused(pairs: Pairs) -> None:
+    pair = pairs["residual"]
+    program, dump = pair.load_dump()
+    assert dump.buffers is not None
+    retagged = compute_tags(program, dump.optimized)
+    for module in (retagged.program, retagged.optimized):
+        module.entry.parameters[0].shape.dimensions[0] = 1 << 40
+    bounds = Bounds(full=True)
+    with pytest.raises(ArtifactError, match="does not hold"):
+        replay_dump(retagged.program, retagged.optimized, dump.buffers, dump.output_names, bounds=bounds, ambiguous=())
