@@ -242,6 +242,7 @@ def _compare_paths(
             effects=options.effects,
             neighbourhoods=True,
             notes=options.notes,
+            replay=False,
         )
         report = inspect(how, on_progress)
         if report.interrupted:

@@ -2,26 +2,37 @@
 
 A program whose order of operations is not known stands for several programs. What they agree on stands. An output or a
 read on which they differ is unknown, and a finding that one lacks is left out.
+
+What a kernel overwrites is replayed afterwards, by itself, within a budget by its estimate: a judgement never waits for
+numbers, and stands when they fail.
 """
 
+import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from ligerdiag.analysis.verdict.comparison import join_outputs, join_read
-from ligerdiag.artifacts.artifact import list_artifact_files, load_artifact
+from ligerdiag.artifacts.artifact import Artifact, list_artifact_files, load_artifact
 from ligerdiag.dumps.content import BudgetError, compute_allowance, compute_seconds, limit_memory, limit_time
 from ligerdiag.dumps.find import ModuleFiles
 from ligerdiag.dumps.load import LoadedModule, NoScheduleError, Translate, load_launches, load_module, may_hold_kernels
 from ligerdiag.effects.declared import DeclaredEffects
-from ligerdiag.errors import LigerdiagError
+from ligerdiag.effects.isolated import read_modules_isolated
+from ligerdiag.errors import LigerdiagError, describe_error, describe_fault
 from ligerdiag.hlo.module import HloModule
-from ligerdiag.inspection.compilation import InspectionWords, inspect_artifact, inspect_compilation
-from ligerdiag.inspection.coverage import Compilation
-from ligerdiag.model.findings import Finding, Verdict
+from ligerdiag.inspection.compilation import Analysed, InspectionWords, analyse_artifact, analyse_compilation
+from ligerdiag.inspection.coverage import Compilation, are_tags_used
+from ligerdiag.model.findings import Finding, Replay, ReplayState, Verdict
 from ligerdiag.model.report import Identity, Inspection, Judged, refuse, refuse_for_bug
 from ligerdiag.model.schedule_view import AccessKind, BufferAccess, OutputView, ScheduleView
+from ligerdiag.replay.service.worker import Bounds
+
+if TYPE_CHECKING:
+    from ligerdiag.replay.service.dump import DumpPlan
 
 UNKNOWN_ORDER = (
     "HLO text of the module before optimizations does not say in which order the author wrote what no operand orders:"
@@ -122,6 +133,11 @@ class InspectionRequest:
     """Also compute which instructions read the values that kernels overwrite."""
     view: bool = False
     """Compute what an HTML report draws, too."""
+    replay: bool = False
+    """Replay what a kernel overwrites, where it fits the bounds."""
+    bounds: Bounds = field(default_factory=Bounds)
+    seed: int = 0
+    """Of the arguments that are drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,15 +152,21 @@ class ModuleOutcome:
     """It holds no custom calls."""
     is_over_budget: bool = False
     """It was ended because of its memory or time: the process that looked at it is not the one it was before."""
+    replay: Replay | None = None
+    """Its numbers, or why there are none; None where none were requested, or no kernel overwrites anything."""
+    replay_seconds: float = 0.0
+    """Of a processor that a replay may take which is still to be done; 0 where there is none to do."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ModuleInspector:
     """Looks at one thing after another, in this process."""
 
     request: InspectionRequest
     translate: Translate
     effects_cache: Path
+    _plan: "DumpPlan | None" = None
+    """Of the last module, where it is to be replayed."""
 
     @property
     def _words(self) -> InspectionWords:
@@ -159,7 +181,7 @@ class ModuleInspector:
         """Judges a module of a dump. What goes wrong with it is in its report."""
         notes: list[str] = []
 
-        def look() -> Inspection | None:
+        def look() -> _Seen | None:
             if not may_hold_kernels(files):
                 return None
             loaded = load_module(files, self.translate)
@@ -179,16 +201,40 @@ class ModuleInspector:
         """Judges an artifact. What goes wrong with it is in its report."""
         identities = [describe_artifact(directory)]
 
-        def look() -> Inspection:
+        def look() -> _Seen:
             artifact = load_artifact(directory)
             made = artifact.provenance
             identities.append(replace(identities[0], id=made.case_id, target=made.target, toolchain=made.toolchain))
-            return inspect_artifact(artifact, is_foreign=True, **self._words)
+            analysed = analyse_artifact(artifact, is_foreign=True, **self._words)
+            return _Seen(inspection=analysed.inspection, analysed=analysed, artifact=artifact)
 
         return self._look_within(_list_sources(directory), identities, look)
 
+    def replay(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
+        """Does the replay that the last outcome, of this module, leaves to be done, in so many seconds of a processor.
+
+        What goes wrong with it is in its record.
+        """
+        from ligerdiag.replay.service.dump import draw_parameters, list_kernel_sources, replay_dump
+
+        plan, self._plan = self._plan, None
+        if plan is None:
+            return ModuleOutcome(replay=Replay(state=ReplayState.FAILED, reason="there is nothing to replay"))
+        name = subject.id if isinstance(subject, ModuleFiles) else subject.name
+        try:
+            kernels = read_modules_isolated(list_kernel_sources(plan), self.effects_cache)
+            with limit_memory(plan.memory, name), limit_time(seconds, name):
+                replay = replay_dump(plan, draw_parameters(plan.programs.program, self.request.seed), kernels)
+        except LigerdiagError as error:
+            failed = Replay(state=ReplayState.FAILED, reason=describe_error(error))
+            return ModuleOutcome(replay=failed, is_over_budget=isinstance(error, BudgetError))
+        except Exception as fault:
+            traceback.print_exception(fault)
+            replay = Replay(state=ReplayState.FAILED, reason=describe_fault(fault))
+        return ModuleOutcome(replay=replay)
+
     def _look_within(
-        self, sources: Sequence[Path], identities: Sequence[Identity], look: Callable[[], Inspection | None]
+        self, sources: Sequence[Path], identities: Sequence[Identity], look: "Callable[[], _Seen | None]"
     ) -> ModuleOutcome:
         """Returns what `look` finds within the budget of those files; None if it is a module without custom calls.
 
@@ -196,26 +242,52 @@ class ModuleInspector:
         """
         started, name = perf_counter(), identities[0].id
         seconds = self.request.timeout or compute_seconds(sources)
+        self._plan = None
         try:
             with limit_memory(compute_allowance(sources), name), limit_time(seconds, name):
-                inspection = look()
+                seen = look()
         except NoScheduleError:
             raise
         except LigerdiagError as error:
             return ModuleOutcome(judged=refuse(identities[-1], error), is_over_budget=isinstance(error, BudgetError))
         except Exception as fault:
             return ModuleOutcome(judged=refuse_for_bug(identities[-1], fault))
-        if inspection is None:
+        if seen is None:
             return ModuleOutcome(is_idle=True)
-        inspection = replace(inspection, written=(), meant={})  # no report shows these
-        return ModuleOutcome(
+        inspection = replace(seen.inspection, written=(), meant={})  # no report shows these
+        outcome = ModuleOutcome(
             judged=Judged(identity=identities[-1], result=inspection, seconds=perf_counter() - started)
         )
+        if not self.request.replay or not inspection.coverage.hidden_writes:
+            return outcome
+        return self._plan_within(sources, name, seen, outcome)
 
-    def _inspect_loaded(self, loaded: LoadedModule) -> Inspection:
+    def _plan_within(self, sources: Sequence[Path], name: str, seen: "_Seen", outcome: ModuleOutcome) -> ModuleOutcome:
+        """Returns the outcome with what is to be replayed, or why nothing is."""
+        import_module("ligerdiag.replay.service.dump")  # what that imports is not the module's to pay
+
+        seconds = self.request.timeout or compute_seconds(sources)
+        try:
+            with limit_memory(compute_allowance(sources), name), limit_time(seconds, name):
+                plan = _plan_replay(seen, self.request.bounds)
+        except LigerdiagError as error:
+            return replace(
+                outcome,
+                replay=Replay(state=ReplayState.FAILED, reason=str(error)),
+                is_over_budget=isinstance(error, BudgetError),
+            )
+        except Exception as fault:
+            traceback.print_exception(fault)
+            return replace(outcome, replay=Replay(state=ReplayState.FAILED, reason=describe_fault(fault)))
+        if isinstance(plan, Replay):
+            return replace(outcome, replay=plan)
+        self._plan = plan
+        return replace(outcome, replay_seconds=self.request.timeout or plan.seconds)
+
+    def _inspect_loaded(self, loaded: LoadedModule) -> "_Seen":
         launches = load_launches(loaded.files.optimized[0])
 
-        def inspect(program: HloModule | None) -> Inspection:
+        def inspect(program: HloModule | None) -> Analysed:
             compilation = Compilation(
                 name=loaded.files.id,
                 program=program,
@@ -228,14 +300,68 @@ class ModuleInspector:
                 thunks=launches.thunks,
                 command_order=launches.command_order,
             )
-            return inspect_compilation(compilation, **self._words)
+            return analyse_compilation(compilation, **self._words)
 
-        return join_inspections([inspect(program) for program in loaded.programs or (None,)])
+        all_analysed = [inspect(program) for program in loaded.programs or (None,)]
+        joined = join_inspections([one.inspection for one in all_analysed])
+        return _Seen(inspection=joined, analysed=all_analysed[0] if len(all_analysed) == 1 else None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Seen:
+    """One module, judged."""
+
+    inspection: Inspection
+    analysed: Analysed | None
+    """None where the module stands for several programs."""
+    artifact: Artifact | None = None
+
+
+def _plan_replay(seen: _Seen, bounds: Bounds) -> "DumpPlan | Replay":
+    """Returns what is to be replayed, or why nothing is."""
+    from ligerdiag.replay.interpreter.scope import NotCoveredError
+    from ligerdiag.replay.runs.case_run import load_programs
+    from ligerdiag.replay.service.dump import join_programs, plan_dump
+
+    missing = _describe_missing(seen)
+    if missing:
+        return Replay(state=ReplayState.NOT_DONE, reason=missing)
+    assert seen.analysed is not None
+    compilation, context = seen.analysed.compilation, seen.analysed.context
+    unknown = [name for name, verdict in seen.inspection.outputs.items() if verdict is Verdict.UNKNOWN]
+    try:
+        if seen.artifact is None:
+            assert compilation.buffers is not None
+            names = tuple(seen.inspection.outputs)
+            return plan_dump(
+                join_programs(context.program, context.optimized, compilation.buffers, names), bounds, unknown
+            )
+        assert compilation.program is not None
+        if compilation.as_written and not are_tags_used(compilation, compilation.program):
+            raise NotCoveredError("a program whose tags are not believed: their order is not known")
+        return plan_dump(load_programs(seen.artifact), bounds)
+    except NotCoveredError as error:
+        return Replay(state=ReplayState.NOT_COVERED, reason=str(error))
+
+
+def _describe_missing(seen: _Seen) -> str:
+    """Returns what a dump lacks that a replay needs; empty where it has all."""
+    if seen.analysed is None:
+        return UNKNOWN_ORDER
+    compilation = seen.analysed.compilation
+    if not compilation.optimized.is_scheduled:
+        return "the module has no schedule"
+    if compilation.program is None:
+        return "there is no module from before the optimizations: what the program computes is not known"
+    if compilation.buffers is None:
+        return "there is no buffer assignment that holds: in which bytes the schedule computes is not known"
+    return ""
 
 
 def compute_budget_seconds(request: InspectionRequest, subject: ModuleFiles | Path) -> float:
-    """Seconds of a processor that a module, or the artifact in a directory, may take."""
-    return request.timeout or compute_seconds(_list_sources(subject))
+    """Seconds of a processor that a module, or the artifact in a directory, may take, without its replay."""
+    seconds = request.timeout or compute_seconds(_list_sources(subject))
+    return 2 * seconds if request.replay else seconds  # a replay is planned within as much once more
 
 
 def _list_sources(subject: ModuleFiles | Path) -> tuple[Path, ...]:

@@ -1,15 +1,18 @@
 """The modules of a stranger's dump on numbers: arguments are drawn by shape and dtype, nothing is imported or run.
 
-1. The program needs tags, which give its order (see `analysis.correspondence.provenance`).
+1. The program needs tags, which give its order (see `analysis.provenance`).
 2. Arguments are drawn as `check` draws those of a case without draws of its own: each from the same seed.
-3. A dump does not say how arrays lie on several devices: only modules for one device are replayed.
+3. A dump does not say how arrays lie on several devices: only modules for one device are replayed. An artifact says it.
 4. A dump holds the program as MLIR folded it: of some values it cannot be told whether autodiff meant them from before or
    after a kernel. Program order decides nothing there: the numbers of such an output are undecided.
 5. What is estimated above the bounds is refused before anything is drawn. An endless loop is the caller's to end.
+6. Kernels are read from the files that workers have made of their Triton IR: its parser, C++, is not called here.
 """
 
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -30,51 +33,86 @@ from ligerdiag.replay.interpreter.dtypes import get_dimensions, get_dtype
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
 from ligerdiag.replay.runs.case_run import Programs, Signature, compare_runs
 from ligerdiag.replay.runs.collectives import COLLECTIVES
+from ligerdiag.replay.runs.kernels import KernelRunner
+from ligerdiag.replay.runs.launch import list_modules
 from ligerdiag.replay.runs.shards import EDGES, check_replicas
-from ligerdiag.replay.service.estimate import compute_kernel_seconds, estimate
-from ligerdiag.replay.service.job import Bounds, refuse
-from ligerdiag.replay.service.service import compute_available_bytes
+from ligerdiag.replay.service.estimate import Estimate, compute_kernel_seconds, estimate
+from ligerdiag.replay.service.service import LONGEST, SLACK, compute_available_bytes
+from ligerdiag.replay.service.worker import ALONE_SECONDS, Bounds, refuse
+from ligerdiag.workers.pool import count_cores
 
 _NO_OPERATION = having(Trait.NO_OPERATION)
+_LEAST_SECONDS = 60.0
+"""Of a processor, that any replay may take: a bound on what an estimate does not see, such as an endless loop."""
 
 
-def replay_dump(
-    program: HloModule,
-    optimized: HloModule,
-    buffers: BufferAssignment,
-    output_names: tuple[str, ...],
-    *,
-    bounds: Bounds,
-    ambiguous: Collection[str],
-    seed: int = 0,
-) -> Replay:
-    """Replays the modules of a dump. Limits of coverage and of size are in the record and are not raised.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DumpPlan:
+    """A replay that fits its bounds."""
 
-    program: tagged. ambiguous: names of the outputs whose intended value is not known, (4). seed: of every argument.
-    Raises ArtifactError where the modules do not fit each other.
+    programs: Programs
+    ambiguous: frozenset[str]
+    """Names of the outputs whose intended value is not known, (4)."""
+    estimated_seconds: float
+    estimated_bytes: int
+
+    @property
+    def seconds(self) -> float:
+        """Of a processor, that it may take."""
+        return max(_LEAST_SECONDS, LONGEST * self.estimated_seconds)
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it may take."""
+        return 2 * self.estimated_bytes + SLACK
+
+
+def plan_dump(programs: Programs, bounds: Bounds, ambiguous: Collection[str] = ()) -> DumpPlan | Replay:
+    """Returns the plan of a replay, or its record where it is not replayed: limits of coverage and of size are not raised.
+
+    ambiguous: see `DumpPlan`.
     """
-    started = perf_counter()
+    cores = count_cores()
     try:
-        programs = _join_programs(program, optimized, buffers, output_names)
-        expected = estimate(program, optimized, buffers, kernel_seconds=compute_kernel_seconds, devices=1, cores=1)
-        refused = refuse(expected.seconds, expected.bytes, bounds, compute_available_bytes())
-        if refused is not None:
-            return refused
-        with np.errstate(all="ignore"):
-            record, _ = compare_runs(programs, draw_parameters(program, seed), rows=False)
+        expected = _estimate(programs, 1)
+        if expected.seconds > ALONE_SECONDS and cores > 1:
+            expected = _estimate(programs, cores)
+        _require_arguments(programs.program)
     except NotCoveredError as error:
-        return Replay(state=ReplayState.NOT_COVERED, reason=str(error), seconds=perf_counter() - started)
-    outputs = {
-        name: replace(one, attribution=Attribution.UNDECIDED) if name in ambiguous else one
-        for name, one in record.outputs.items()
-    }
-    return replace(
-        record,
-        outputs=outputs,
-        seconds=perf_counter() - started,
+        return Replay(state=ReplayState.NOT_COVERED, reason=str(error))
+    return refuse(expected.seconds, expected.bytes, bounds, compute_available_bytes()) or DumpPlan(
+        programs=programs,
+        ambiguous=frozenset(ambiguous),
         estimated_seconds=expected.seconds,
         estimated_bytes=expected.bytes,
     )
+
+
+def list_kernel_sources(plan: DumpPlan) -> tuple[bytes, ...]:
+    """Returns the Triton IR of the kernels that both modules call, each once."""
+    modules = (plan.programs.program, plan.programs.optimized)
+    return tuple(dict.fromkeys(source for module in modules for source in list_modules(module)))
+
+
+def replay_dump(plan: DumpPlan, arguments: tuple[Array, ...], kernels: Mapping[str, Path]) -> Replay:
+    """Replays the modules of a dump. Limits of coverage are in the record and are not raised.
+
+    kernels: files with the operations of `list_kernel_sources`, by the sha256 of a module.
+    """
+    started = perf_counter()
+    costs = {"estimated_seconds": plan.estimated_seconds, "estimated_bytes": plan.estimated_bytes}
+    try:
+        if any(sha256(source).hexdigest() not in kernels for source in list_kernel_sources(plan)):
+            raise NotCoveredError("a kernel whose Triton IR could not be read")
+        with np.errstate(all="ignore"):
+            record, _ = compare_runs(plan.programs, arguments, KernelRunner(modules=kernels), rows=False)
+    except NotCoveredError as error:
+        record = Replay(state=ReplayState.NOT_COVERED, reason=str(error))
+    outputs = {
+        name: replace(one, attribution=Attribution.UNDECIDED) if name in plan.ambiguous else one
+        for name, one in record.outputs.items()
+    }
+    return replace(record, outputs=outputs, seconds=perf_counter() - started, **costs)
 
 
 def draw_parameters(program: HloModule, seed: int) -> tuple[Array, ...]:
@@ -86,9 +124,13 @@ def draw_parameters(program: HloModule, seed: int) -> tuple[Array, ...]:
     return tuple(arrays)
 
 
-def _join_programs(
+def join_programs(
     program: HloModule, optimized: HloModule, buffers: BufferAssignment, output_names: tuple[str, ...]
 ) -> Programs:
+    """Returns the modules of a dump, which are for one device. program: tagged.
+
+    Raises ArtifactError where they do not fit each other, NotCoveredError where replay does not compute them.
+    """
     if not optimized.is_scheduled:
         raise ArtifactError(f"`{optimized.name}` holds no schedule")
     if fault := find_buffer_fault(optimized, buffers):
@@ -114,6 +156,24 @@ def _join_programs(
         devices=1,
     )
     return Programs(program=program, optimized=optimized, buffers=buffers, signature=signature)
+
+
+def _estimate(programs: Programs, cores: int) -> Estimate:
+    return estimate(
+        programs.program,
+        programs.optimized,
+        programs.buffers,
+        kernel_seconds=compute_kernel_seconds,
+        devices=programs.signature.devices,
+        cores=cores,
+    )
+
+
+def _require_arguments(program: HloModule) -> None:
+    """Raises NotCoveredError for a parameter that is no array that NumPy can hold."""
+    for parameter in program.entry.parameters:
+        _describe(parameter.shape)
+        get_dtype(parameter.shape)
 
 
 def _needs_order(instruction: HloInstruction) -> bool:
