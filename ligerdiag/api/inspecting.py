@@ -182,7 +182,9 @@ class InspectedModules:
         self.judged.append(outcome.judged)
         self.replays.append(_PENDING if outcome.replay_seconds else outcome.replay)
         if outcome.replay_seconds:
-            self.replays[-1] = inspector.replay(subject, outcome.replay_seconds).replay
+            done = inspector.replay(subject, outcome.replay_seconds)
+            self.replays[-1] = done.replay
+            self.notes += done.notes
 
 
 _PENDING = Replay(state=ReplayState.NOT_DONE)

@@ -216,22 +216,30 @@ class ModuleInspector:
         What goes wrong with it is in its record.
         """
         from ligerdiag.replay.service.dump import draw_parameters, list_kernel_sources, replay_dump
+        from ligerdiag.replay.service.snapshot import load_snapshot
 
         plan, self._plan = self._plan, None
         if plan is None:
             return ModuleOutcome(replay=Replay(state=ReplayState.FAILED, reason="there is nothing to replay"))
         name = subject.id if isinstance(subject, ModuleFiles) else subject.name
+        snapshots = subject.arguments if isinstance(subject, ModuleFiles) else ()
+        program, notes = plan.programs.program, list[str]()
         try:
             kernels = read_modules_isolated(list_kernel_sources(plan), self.effects_cache)
             with limit_memory(plan.memory, name), limit_time(seconds, name):
-                replay = replay_dump(plan, draw_parameters(plan.programs.program, self.request.seed), kernels)
+                if snapshots:
+                    arguments = load_snapshot(snapshots[0], program)
+                    notes.append(f"`{name}` is replayed on the arguments in `{snapshots[0].name}`")
+                else:
+                    arguments = draw_parameters(program, self.request.seed)
+                replay = replay_dump(plan, arguments, kernels)
         except LigerdiagError as error:
             failed = Replay(state=ReplayState.FAILED, reason=describe_error(error))
             return ModuleOutcome(replay=failed, is_over_budget=isinstance(error, BudgetError))
         except Exception as fault:
             traceback.print_exception(fault)
             replay = Replay(state=ReplayState.FAILED, reason=describe_fault(fault))
-        return ModuleOutcome(replay=replay)
+        return ModuleOutcome(replay=replay, notes=tuple(notes))
 
     def _look_within(
         self, sources: Sequence[Path], identities: Sequence[Identity], look: "Callable[[], _Seen | None]"

@@ -243,10 +243,11 @@ def _rename(outcome: ModuleOutcome, **names: str) -> ModuleOutcome:
 
 def _make_absolute(files: ModuleFiles) -> ModuleFiles:
     """The process has a current folder of its own."""
-    optimized, program, buffers = (
-        tuple(path.absolute() for path in paths) for paths in (files.optimized, files.program, files.buffers)
+    optimized, program, buffers, arguments = (
+        tuple(path.absolute() for path in paths)
+        for paths in (files.optimized, files.program, files.buffers, files.arguments)
     )
-    return replace(files, optimized=optimized, program=program, buffers=buffers)
+    return replace(files, optimized=optimized, program=program, buffers=buffers, arguments=arguments)
 
 
 def _describe_signal(number: int) -> str:

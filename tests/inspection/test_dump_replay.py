@@ -1,15 +1,25 @@
 """A dump on numbers: what the modules that XLA wrote give is what `check` finds for the same program."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from ligerdiag.analysis.correspondence.provenance import compute_tags
+from ligerdiag.analysis.provenance import compute_tags
+from ligerdiag.effects.isolated import read_modules_isolated
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.model.findings import Attribution, Replay, ReplayState, Verdict
-from ligerdiag.replay.runs.case_run import Given, replay_case
-from ligerdiag.replay.service.dump import draw_parameters, replay_dump
-from ligerdiag.replay.service.job import Bounds
+from ligerdiag.replay.interpreter.scope import NotCoveredError
+from ligerdiag.replay.runs.case_run import Given, Programs, replay_case
+from ligerdiag.replay.service.dump import (
+    draw_parameters,
+    join_programs,
+    list_kernel_sources,
+    plan_dump,
+    replay_dump,
+)
+from ligerdiag.replay.service.worker import Bounds
 from tests.inspection.conftest import Pair, Pairs
 
 
@@ -19,18 +29,21 @@ def find_ambiguous(pair: Pair) -> set[str]:
     return {name for name, verdict in pair.inspect(dump).outputs.items() if verdict is Verdict.UNKNOWN}
 
 
-def replay_pair(pair: Pair, *, bounds: Bounds | None = None) -> Replay:
+def join_pair(pair: Pair) -> Programs:
     program, dump = pair.load_dump()
     assert dump.buffers is not None
     retagged = compute_tags(program, dump.optimized)
-    return replay_dump(
-        retagged.program,
-        retagged.optimized,
-        dump.buffers,
-        dump.output_names,
-        bounds=bounds or Bounds(),
-        ambiguous=find_ambiguous(pair),
-    )
+    return join_programs(retagged.program, retagged.optimized, dump.buffers, dump.output_names)
+
+
+def replay_pair(pair: Pair, *, bounds: Bounds | None = None, kernels: Path | None = None) -> Replay:
+    """kernels: a folder of which nothing is read and to which nothing is written; None for one that is kept."""
+    plan = plan_dump(join_pair(pair), bounds or Bounds(), find_ambiguous(pair))
+    if isinstance(plan, Replay):
+        return plan
+    sources = list_kernel_sources(plan) if kernels is None else ()
+    modules = read_modules_isolated(sources, pair.effects)
+    return replay_dump(plan, draw_parameters(plan.programs.program, 0), modules)
 
 
 def replay_artifact(pair: Pair) -> Replay:
@@ -80,32 +93,31 @@ def test_the_seed_decides_what_is_drawn(pairs: Pairs) -> None:
 def test_a_program_without_an_order_is_not_covered(pairs: Pairs) -> None:
     program, dump = next(iter(pairs.values())).load_dump()
     assert dump.buffers is not None
-    record = replay_dump(program, dump.optimized, dump.buffers, dump.output_names, bounds=Bounds(), ambiguous=())
+    with pytest.raises(NotCoveredError, match="not all tagged"):
+        join_programs(program, dump.optimized, dump.buffers, dump.output_names)
+
+
+def test_a_kernel_that_no_worker_could_read_is_not_read_here(pairs: Pairs, tmp_path: Path) -> None:
+    record = replay_pair(pairs["residual"], kernels=tmp_path)
     assert record.state is ReplayState.NOT_COVERED
-    assert "not all tagged" in record.reason
+    assert "could not be read" in record.reason
 
 
 def test_a_parameter_of_another_shape_is_not_covered(pairs: Pairs) -> None:
     """Nothing is drawn for it, however large it says it is."""
-    pair = pairs["residual"]
-    program, dump = pair.load_dump()
+    program, dump = pairs["residual"].load_dump()
     assert dump.buffers is not None
     retagged = compute_tags(program, dump.optimized)
     retagged.program.entry.parameters[0].shape.dimensions[0] = 1 << 40
-    record = replay_dump(
-        retagged.program, retagged.optimized, dump.buffers, dump.output_names, bounds=Bounds(), ambiguous=()
-    )
-    assert record.state is ReplayState.NOT_COVERED
-    assert "other arrays" in record.reason
+    with pytest.raises(NotCoveredError, match="other arrays"):
+        join_programs(retagged.program, retagged.optimized, dump.buffers, dump.output_names)
 
 
 def test_parameters_without_room_in_their_buffers_are_refused(pairs: Pairs) -> None:
-    pair = pairs["residual"]
-    program, dump = pair.load_dump()
+    program, dump = pairs["residual"].load_dump()
     assert dump.buffers is not None
     retagged = compute_tags(program, dump.optimized)
     for module in (retagged.program, retagged.optimized):
         module.entry.parameters[0].shape.dimensions[0] = 1 << 40
-    bounds = Bounds(full=True)
     with pytest.raises(ArtifactError, match="does not hold"):
-        replay_dump(retagged.program, retagged.optimized, dump.buffers, dump.output_names, bounds=bounds, ambiguous=())
+        join_programs(retagged.program, retagged.optimized, dump.buffers, dump.output_names)

@@ -178,7 +178,8 @@ def _require_arguments(program: HloModule) -> None:
 
 def _needs_order(instruction: HloInstruction) -> bool:
     """Returns whether it matters when it runs: it reads memory that a kernel may overwrite, or it may overwrite some."""
-    return bool(instruction.operands) and instruction.opcode not in _NO_OPERATION
+    reads = any(operand.opcode != "constant" for operand in instruction.operands)
+    return reads and instruction.opcode not in _NO_OPERATION
 
 
 def _require_one_device(program: HloModule, optimized: HloModule) -> None:
