@@ -336,7 +336,7 @@ def _plan_replay(seen: _Seen, bounds: Bounds) -> "DumpPlan | Replay":
         return Replay(state=ReplayState.NOT_DONE, reason=missing)
     assert seen.analysed is not None
     compilation, context = seen.analysed.compilation, seen.analysed.context
-    unknown = [name for name, verdict in seen.inspection.outputs.items() if verdict is Verdict.UNKNOWN]
+    unknown = {name for name, verdict in seen.inspection.outputs.items() if verdict is Verdict.UNKNOWN}
     try:
         if seen.artifact is None:
             assert compilation.buffers is not None

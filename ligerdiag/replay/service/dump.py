@@ -1,10 +1,12 @@
 """The modules of a stranger's dump on numbers: arguments are drawn by shape and dtype, nothing is imported or run.
 
 1. The program needs tags, which give its order (see `analysis.provenance`).
-2. Arguments are drawn as `check` draws those of a case without draws of its own: each from the same seed.
+2. Arguments are drawn as `check` draws those of a case without draws of its own, but each from a seed of its own: equal
+   ones hide what is wrong.
 3. A dump does not say how arrays lie on several devices: only modules for one device are replayed. An artifact says it.
 4. A dump holds the program as MLIR folded it: of some values it cannot be told whether autodiff meant them from before or
-   after a kernel. Program order decides nothing there: the numbers of such an output are undecided.
+   after a kernel, and some it surely meant from before. Program order decides nothing there: the numbers of such an
+   output are undecided.
 5. What is estimated above the bounds is refused before anything is drawn. An endless loop is the caller's to end.
 6. Kernels are read from the files that workers have made of their Triton IR: its parser, C++, is not called here.
 """
@@ -52,7 +54,7 @@ class DumpPlan:
 
     programs: Programs
     ambiguous: frozenset[str]
-    """Names of the outputs whose intended value is not known, (4)."""
+    """Names of the outputs whose intended value is not known, or not that of program order, (4)."""
     estimated_seconds: float
     estimated_bytes: int
 
@@ -118,8 +120,8 @@ def replay_dump(plan: DumpPlan, arguments: tuple[Array, ...], kernels: Mapping[s
 def draw_parameters(program: HloModule, seed: int) -> tuple[Array, ...]:
     """Returns an array for each parameter. Raises NotCoveredError for a dtype that NumPy cannot hold."""
     arrays: list[Any] = []
-    for parameter in program.entry.parameters:
-        random = np.random.Generator(np.random.PCG64(seed))
+    for number, parameter in enumerate(program.entry.parameters):
+        random = np.random.Generator(np.random.PCG64((seed, number)))
         arrays.append(draw_values(Draw(), random, get_dimensions(parameter.shape), get_dtype(parameter.shape)))
     return tuple(arrays)
 
