@@ -215,7 +215,7 @@ class ModuleInspector:
 
         What goes wrong with it is in its record.
         """
-        from ligerdiag.replay.service.dump import draw_parameters, list_kernel_sources, replay_dump
+        from ligerdiag.replay.service.dump import draw_parameters, replay_dump
         from ligerdiag.replay.service.snapshot import load_snapshot
 
         plan, self._plan = self._plan, None
@@ -225,7 +225,7 @@ class ModuleInspector:
         snapshots = subject.arguments if isinstance(subject, ModuleFiles) else ()
         program, notes = plan.programs.program, list[str]()
         try:
-            kernels = read_modules_isolated(list_kernel_sources(plan), self.effects_cache)
+            kernels = read_modules_isolated(plan.sources, self.effects_cache)
             with limit_memory(plan.memory, name), limit_time(seconds, name):
                 if snapshots:
                     arguments = load_snapshot(snapshots[0], program)

@@ -16,7 +16,6 @@ from ligerdiag.replay.runs.case_run import Given, Programs, replay_case
 from ligerdiag.replay.service.dump import (
     draw_parameters,
     join_programs,
-    list_kernel_sources,
     plan_dump,
     replay_dump,
 )
@@ -42,7 +41,7 @@ def replay_pair(pair: Pair, *, bounds: Bounds | None = None, kernels: Path | Non
     plan = plan_dump(join_pair(pair), bounds or Bounds(), find_ambiguous(pair))
     if isinstance(plan, Replay):
         return plan
-    sources = list_kernel_sources(plan) if kernels is None else ()
+    sources = plan.sources if kernels is None else ()
     modules = read_modules_isolated(sources, pair.effects)
     return replay_dump(plan, draw_parameters(plan.programs.program, 0), modules)
 

@@ -55,13 +55,12 @@ class DumpPlan:
     programs: Programs
     ambiguous: frozenset[str]
     """Names of the outputs whose intended value is not known, or not that of program order, (4)."""
+    sources: tuple[bytes, ...]
+    """The Triton IR of the kernels that both modules call, each once."""
+    seconds: float
+    """Of a processor, that it may take."""
     estimated_seconds: float
     estimated_bytes: int
-
-    @property
-    def seconds(self) -> float:
-        """Of a processor, that it may take."""
-        return max(_LEAST_SECONDS, LONGEST * self.estimated_seconds)
 
     @property
     def memory(self) -> int:
@@ -77,6 +76,7 @@ def plan_dump(programs: Programs, bounds: Bounds, ambiguous: Collection[str] = (
     cores = count_cores()
     try:
         expected = _estimate(programs, 1)
+        seconds = max(_LEAST_SECONDS, LONGEST * expected.seconds)
         if expected.seconds > ALONE_SECONDS and cores > 1:
             expected = _estimate(programs, cores)
         _require_arguments(programs.program)
@@ -85,26 +85,24 @@ def plan_dump(programs: Programs, bounds: Bounds, ambiguous: Collection[str] = (
     return refuse(expected.seconds, expected.bytes, bounds, compute_available_bytes()) or DumpPlan(
         programs=programs,
         ambiguous=frozenset(ambiguous),
+        sources=tuple(
+            dict.fromkeys(one for module in (programs.program, programs.optimized) for one in list_modules(module))
+        ),
+        seconds=seconds,
         estimated_seconds=expected.seconds,
         estimated_bytes=expected.bytes,
     )
 
 
-def list_kernel_sources(plan: DumpPlan) -> tuple[bytes, ...]:
-    """Returns the Triton IR of the kernels that both modules call, each once."""
-    modules = (plan.programs.program, plan.programs.optimized)
-    return tuple(dict.fromkeys(source for module in modules for source in list_modules(module)))
-
-
 def replay_dump(plan: DumpPlan, arguments: tuple[Array, ...], kernels: Mapping[str, Path]) -> Replay:
     """Replays the modules of a dump. Limits of coverage are in the record and are not raised.
 
-    kernels: files with the operations of `list_kernel_sources`, by the sha256 of a module.
+    kernels: files with the operations of the plan's `sources`, by the sha256 of a module.
     """
     started = perf_counter()
     costs = {"estimated_seconds": plan.estimated_seconds, "estimated_bytes": plan.estimated_bytes}
     try:
-        if any(sha256(source).hexdigest() not in kernels for source in list_kernel_sources(plan)):
+        if any(sha256(source).hexdigest() not in kernels for source in plan.sources):
             raise NotCoveredError("a kernel whose Triton IR could not be read")
         with np.errstate(all="ignore"):
             record, _ = compare_runs(plan.programs, arguments, KernelRunner(modules=kernels), rows=False)
