@@ -9,7 +9,7 @@ from ligerdiag.model.findings import ReplayState, Severity, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Status
 
 if TYPE_CHECKING:
-    from ligerdiag.judgement.difference import DifferenceReport
+    from ligerdiag.judgement.answers import DifferenceReport
 
 
 class ExitCode(IntEnum):

@@ -20,8 +20,7 @@ from ligerdiag.artifacts.call_records import Placement
 from ligerdiag.compile.cases.arguments import compute_output_names, draw_arguments
 from ligerdiag.errors import ArtifactError, LigerdiagError
 from ligerdiag.hlo.aliasing import find_buffer_fault
-from ligerdiag.hlo.buffers import BufferAssignment
-from ligerdiag.hlo.hits import name_hits
+from ligerdiag.hlo.buffers import BufferAssignment, name_hits
 from ligerdiag.hlo.module import HloModule, is_tagged
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.shape import TOKEN, is_tuple
