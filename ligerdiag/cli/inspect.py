@@ -54,9 +54,10 @@ What helps:
 What is not there is said under "not covered", and nothing is called right for it.
 
 \b
-Numbers: modules in which a kernel overwrites something are replayed, on arguments that
-are drawn by shape and dtype. Where a dump does not say what the author meant, they
-decide nothing. Nothing that the dump names is imported or run.
+Modules in which a kernel overwrites something are replayed, on arguments drawn by
+shape and dtype, or on those of a run (--xla_dump_hlo_snapshots). Where a dump does
+not say what the author meant, numbers decide nothing. Nothing that it names is
+imported or run.
 """
 
 EPILOG = f"""\b

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,14 @@ from ligerdiag.cli.exit_codes import ExitCode
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.hlo.xla_pb2 import HloProto, HloSnapshot, HloUnoptimizedSnapshot, LiteralProto, ShapeProto
+from ligerdiag.hlo.xla_pb2 import (
+    HloInstructionProto,
+    HloProto,
+    HloSnapshot,
+    HloUnoptimizedSnapshot,
+    LiteralProto,
+    ShapeProto,
+)
 from ligerdiag.inspection.module import InspectionRequest, ModuleInspector
 from ligerdiag.judgement.agreement import compute_replay_agreements
 from ligerdiag.model.findings import Attribution, Replay, ReplayState, Verdict
@@ -372,3 +380,41 @@ def test_memory_that_no_estimate_sees_is_bounded(dumps: Path, tmp_path: Path, mo
     assert done.replay is not None
     assert done.replay.state is ReplayState.FAILED
     assert "64 MiB" in done.replay.reason
+
+
+def change_instructions(folder: Path, change: Callable[[HloInstructionProto], None]) -> None:
+    """Of both modules."""
+    files = only(folder)
+    for path in (*files.program, *files.optimized):
+        proto = HloProto.FromString(path.read_bytes())
+        for computation in proto.hlo_module.computations:
+            for instruction in computation.instructions:
+                change(instruction)
+        path.write_bytes(proto.SerializeToString())
+
+
+def test_a_payload_that_unpacks_without_end_is_not_replayed(pick: Pick, inspect: Inspect) -> None:
+    bomb = zlib.compress(bytes(256 << 20))
+
+    def change(instruction: HloInstructionProto) -> None:
+        if instruction.custom_call_target == "triton_kernel_call":
+            instruction.backend_config = bomb
+
+    folder = pick("losses", "optimizations.hlo.pb")
+    change_instructions(folder, change)
+    (case,) = inspect(folder).cases
+    assert case.replay is not None
+    assert case.replay.state is ReplayState.NOT_COVERED
+    assert "payload" in case.replay.reason
+
+
+def test_a_shape_without_end_is_not_replayed(pick: Pick, inspect: Inspect) -> None:
+    def change(instruction: HloInstructionProto) -> None:
+        if instruction.opcode == "parameter" and instruction.shape.dimensions:
+            instruction.shape.dimensions[0] = 1 << 40
+
+    folder = pick("losses", "optimizations.hlo.pb")
+    change_instructions(folder, change)
+    (case,) = inspect(folder).cases
+    assert case.replay is not None
+    assert case.replay.state in (ReplayState.NOT_DONE, ReplayState.NOT_COVERED, ReplayState.TOO_LARGE)
