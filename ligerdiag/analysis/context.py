@@ -65,6 +65,8 @@ class Context(EvaluatedPair):
     """Ids of optimized instructions whose tags the operands contradict (see `belief`)."""
     sites: Mapping[int, SourceLine] = field(default_factory=dict[int, SourceLine])
     """Tag of a kernel's custom call to the line that makes the call, as the trace knows it."""
+    derived: frozenset[str] = frozenset()
+    """Names of the outputs of a folded program of which program order does not give what is meant, see `find_derived`."""
 
     @cached_property
     def followed(self) -> FollowedWrites:
@@ -157,6 +159,7 @@ def compute_context(
         optimized_calls=tuple([(call, effects_of(call)) for call in calls]),
         roundings=find_roundings(writes, output_names, run.run_intended, space.mark),
         refuted=frozenset() if belief is None else belief.refuted,
+        derived=run.find_derived(intended, output_names),
     )
 
 

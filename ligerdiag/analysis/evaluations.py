@@ -102,6 +102,18 @@ class Evaluations:
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
         return compute_intended(*arguments, marked=marked, folded=self.folded, records=marked is None)
 
+    def find_derived(self, intended: Intended, names: tuple[str, ...]) -> frozenset[str]:
+        """Returns the outputs that mean, by what autodiff derived them from, another value than program order gives them.
+
+        intended: the program as written, which was run before.
+        """
+        if not intended.reads_before:
+            return frozenset()
+        mark = self.space.mark("derived from before a write")
+        arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
+        marked = compute_intended(*arguments, folded=self.folded, derived=mark, records=False)
+        return frozenset(name for name, labels in zip(names, marked.outputs, strict=True) if labels & mark)
+
     def run_actual(
         self, wanted: frozenset[TagPath], marked: Mapping[int, Labels] | None = None, *, sights: bool = True
     ) -> Actual:

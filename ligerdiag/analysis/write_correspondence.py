@@ -24,7 +24,7 @@ from enum import Enum
 from ligerdiag.analysis.evaluation.labels import LabelSpace
 from ligerdiag.analysis.evaluation.loop_slices import takes_slices_apart
 from ligerdiag.analysis.evaluation.memory import ActualWrite
-from ligerdiag.analysis.evaluation.parts import Region, find_region
+from ligerdiag.analysis.evaluation.parts import ArrayRegion, find_region
 from ligerdiag.analysis.evaluation.program_order import Intended
 from ligerdiag.analysis.reaching_definitions import find_scheduled_operand, number_values
 from ligerdiag.analysis.writes import (
@@ -227,7 +227,7 @@ def _locate(
     return (places, partial) if len(places) == len(numbers) else None
 
 
-def _find_region(module: HloModule, frames: Frames, operand: int) -> Region | None:
+def _find_region(module: HloModule, frames: Frames, operand: int) -> ArrayRegion | None:
     """Returns the part of an array that the call in a fusion gets; None where it is not known."""
     if len(frames) < 2 or frames[-2].instruction.opcode != "fusion":
         return None

@@ -16,8 +16,7 @@ from ligerdiag.device.service import require_gpu
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.ending import RunEnded, work_until_ended
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.bisection import Axis, Bisection
-from ligerdiag.judgement.difference import ComparedSide, Difference, DifferenceReport, compute_difference
+from ligerdiag.judgement.answers import Axis, Bisection, ComparedSide, Difference, DifferenceReport, compute_difference
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress
 from ligerdiag.toolchains.catalogue import DEFAULT, SUFFIX, Target, load_target
@@ -242,6 +241,7 @@ def _compare_paths(
             effects=options.effects,
             neighbourhoods=True,
             notes=options.notes,
+            replay=False,
         )
         report = inspect(how, on_progress)
         if report.interrupted:

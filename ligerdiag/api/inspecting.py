@@ -17,6 +17,7 @@ from ligerdiag.inspection.module import UNKNOWN_TARGET, InspectionRequest, Modul
 from ligerdiag.judgement.conclusion import conclude
 from ligerdiag.judgement.suppression_entry import SeenScope
 from ligerdiag.judgement.suppressions import Suppressions
+from ligerdiag.model.findings import Replay, ReplayState
 from ligerdiag.model.report import CheckReport, Identity, Judged, Noun, OnProgress, Progress, Refusal, leave_undone
 from ligerdiag.sandbox.inspector import SandboxedInspector
 from ligerdiag.source_text import is_below, list_foreign_folders, resolve_roots
@@ -116,6 +117,10 @@ class Inspector(Protocol):
         """Judges an artifact."""
         ...
 
+    def replay(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
+        """Does the replay that the last outcome, of this module, leaves to be done."""
+        ...
+
 
 @dataclass(slots=True)
 class InspectedModules:
@@ -123,6 +128,8 @@ class InspectedModules:
 
     selection: DumpSelection
     judged: list[Judged] = field(default_factory=list[Judged])
+    replays: list[Replay | None] = field(default_factory=list[Replay | None])
+    """Of each in `judged`."""
     notes: list[str] = field(default_factory=list[str])
     idle: int = 0
     """Modules without custom calls."""
@@ -138,10 +145,10 @@ class InspectedModules:
         """Yields the number and name of each artifact and module before it is inspected."""
         for number, directory in enumerate(self.selection.artifacts):
             yield number, directory.name
-            self._add(inspector.inspect_artifact(directory))
+            self._add(inspector.inspect_artifact(directory), directory, inspector)
         for number, files in enumerate(self.selection.modules, start=len(self.selection.artifacts)):
             yield number, files.id
-            self._add(inspector.inspect_module(files))
+            self._add(inspector.inspect_module(files), files, inspector)
 
     def mark_undone(self, ending: Ending) -> None:
         """Adds a record for each artifact and module that was not looked at to its end, after the run was ended."""
@@ -151,7 +158,10 @@ class InspectedModules:
             names.append(files.id)
             targets[files.id] = files.target or UNKNOWN_TARGET
         why = f"the run was ended by {ending.value} before its turn"
+        pending = Replay(state=ReplayState.NOT_DONE, reason=why)
+        self.replays = [pending if one is _PENDING else one for one in self.replays]
         self.judged += [leave_undone(Identity(id=name, target=targets[name]), why) for name in names[self.done :]]
+        self.replays += [None] * (len(self.judged) - len(self.replays))
 
     def list_notes(self) -> tuple[str, ...]:
         """Returns notes on what was found and is in no report, and on how many modules hold nothing to check."""
@@ -163,12 +173,22 @@ class InspectedModules:
             nothing = f"nothing to check: {_count(known)}, {which} ({self.idle} without custom calls)" if known else ""
         return (*self.selection.notes, *self.notes, *((nothing,) if nothing else ()))
 
-    def _add(self, outcome: ModuleOutcome) -> None:
+    def _add(self, outcome: ModuleOutcome, subject: ModuleFiles | Path, inspector: Inspector) -> None:
         self.done += 1
         self.idle += outcome.is_idle
         self.notes += outcome.notes
-        if outcome.judged is not None:
-            self.judged.append(outcome.judged)
+        if outcome.judged is None:
+            return
+        self.judged.append(outcome.judged)
+        self.replays.append(_PENDING if outcome.replay_seconds else outcome.replay)
+        if outcome.replay_seconds:
+            done = inspector.replay(subject, outcome.replay_seconds)
+            self.replays[-1] = done.replay
+            self.notes += done.notes
+
+
+_PENDING = Replay(state=ReplayState.NOT_DONE)
+"""Of a module that was judged and is being replayed."""
 
 
 def _count(number: int) -> str:
@@ -187,7 +207,13 @@ def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> C
     selection = select_modules(options.paths, options.module)
     inspected = InspectedModules(selection)
     request = InspectionRequest(
-        timeout=options.timeout, declared=options.effects, neighbourhoods=options.neighbourhoods, view=options.view
+        timeout=options.timeout,
+        declared=options.effects,
+        neighbourhoods=options.neighbourhoods,
+        view=options.view,
+        replay=options.replay,
+        bounds=options.bounds,
+        seed=options.seed,
     )
     inspector = SandboxedInspector(request, cache=Cache(options.cache_directory))
     with work_until_ended() as work, inspector:
@@ -197,7 +223,10 @@ def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> C
     if work.ending is not None:
         inspected.mark_undone(work.ending)
     suppressions = Suppressions(options.suppress, _list_foreign(options.paths, roots))
-    cases = tuple(conclude(judged, suppressions, source_roots=roots) for judged in inspected.judged)
+    cases = tuple(
+        conclude(judged, suppressions, replay=replay, source_roots=roots)
+        for judged, replay in zip(inspected.judged, inspected.replays, strict=True)
+    )
     return CheckReport(
         cases=cases,
         targets=tuple(dict.fromkeys(case.target for case in cases)),

@@ -102,7 +102,12 @@ class InspectOptions:
     notes: tuple[str, ...] = ()
     """Further notes for the report."""
     timeout: float | None = None
-    """Seconds that one module may take; None means by the size of its files."""
+    """Seconds that one module may take, and again its replay; None means by the size of its files, and by an estimate."""
+    replay: bool = True
+    """Replay the modules in which a kernel overwrites something, where that fits the bounds."""
+    bounds: Bounds = field(default_factory=Bounds)
+    seed: int = 0
+    """Of the arguments that a replay draws."""
     cache_directory: Path | None = None
     """None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
 

@@ -26,7 +26,7 @@ from ligerdiag.cli.options import (
 )
 from ligerdiag.cli.output import AnswerFormat, require_writable, write_bisections
 from ligerdiag.ending import RunEnded, watch_for_end
-from ligerdiag.judgement.bisection import Axis, Bisection
+from ligerdiag.judgement.answers import Axis, Bisection
 
 HELP = """What makes a case right or wrong? Compile it again and again, vary one thing along an
 axis, and say what the verdict hangs on: one table, a sentence for each answer, evidence.

@@ -9,7 +9,7 @@ from ligerdiag.model.findings import ReplayState, Severity, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Status
 
 if TYPE_CHECKING:
-    from ligerdiag.judgement.difference import DifferenceReport
+    from ligerdiag.judgement.answers import DifferenceReport
 
 
 class ExitCode(IntEnum):
@@ -53,7 +53,7 @@ MEANINGS_WITHOUT_EXPECTATION: Mapping[ExitCode, str] = MEANINGS | {
     ),
     ExitCode.NOT_ANALYSED: (
         "could not analyse: a file that is damaged or of a form that is not known; or the --time-limit came "
-        "first; or a rule fails, which is a bug in ligerdiag"
+        "first; or a replay fails; or, a bug in ligerdiag: a rule fails, or schedule and numbers disagree"
     ),
     ExitCode.NOTHING_CHECKED: "nothing checked: no module has an in-place kernel",
 }

@@ -13,23 +13,30 @@ from ligerdiag.cli.options import (
     Config,
     EffectsCacheDir,
     Evidence,
+    Full,
     InspectSourceRoots,
     Module,
     ModuleFailOn,
     ModuleStrict,
     ModuleTimeout,
     Paths,
+    Replay,
+    ReplayMemory,
+    ReplaySeconds,
     ReportFormat,
     ReportOutputs,
+    Seed,
     TimeLimit,
+    parse_size,
     read_settings,
 )
 from ligerdiag.cli.report_output import Format, Html, parse_outputs, require_html_directory, write_html, write_report
 from ligerdiag.ending import watch_for_end
 
 HELP = """Are these schedules right, that somebody else compiled? Reads what XLA left behind and
-says for every output whether it is computed from what the kernels wrote. It needs
-neither the program's Python nor a GPU.
+says for every output whether it is computed from what the kernels wrote. Then replays
+the schedule on numbers, on the CPU, where the dump has the program. It needs neither
+the program's Python nor a GPU.
 
 \b
 PATHS are any of:
@@ -45,6 +52,12 @@ What helps:
   the module before optimizations says what the author meant: without it little
     can be decided
 What is not there is said under "not covered", and nothing is called right for it.
+
+\b
+Modules in which a kernel overwrites something are replayed, on arguments drawn by
+shape and dtype, or on those of a run (--xla_dump_hlo_snapshots). Where a dump does
+not say what the author meant, numbers decide nothing. Nothing that it names is
+imported or run.
 """
 
 EPILOG = f"""\b
@@ -53,6 +66,8 @@ Examples:
   ligerdiag inspect /tmp/dump
   ligerdiag inspect /tmp/dump --module '*train_step*'
   ligerdiag inspect step.txt.gz --format json
+  ligerdiag inspect /tmp/dump --no-replay       the schedules alone
+  ligerdiag inspect /tmp/dump --full --seed 1   also what takes long to replay
 
 \b
 Exit codes:
@@ -72,6 +87,11 @@ def inspect(  # noqa: PLR0917 - typer reads the options from the signature
     timeout: ModuleTimeout = None,
     time_limit: TimeLimit = None,
     cache_dir: EffectsCacheDir = None,
+    replay: Replay = True,
+    replay_seconds: ReplaySeconds = 10.0,
+    replay_memory: ReplayMemory = "4G",
+    full: Full = False,
+    seed: Seed = 0,
     config: Config = None,
     source_root: InspectSourceRoots = None,
     verbose: Evidence = False,
@@ -80,6 +100,7 @@ def inspect(  # noqa: PLR0917 - typer reads the options from the signature
     """Runs the inspection and exits with its code."""
     from ligerdiag import api
     from ligerdiag.render.terminal.terminal import ProgressDisplay
+    from ligerdiag.replay.service.worker import Bounds
 
     outputs = parse_outputs(output or [], format)
     if html is not None:
@@ -95,6 +116,9 @@ def inspect(  # noqa: PLR0917 - typer reads the options from the signature
         source_roots=tuple(source_root or ()),
         notes=settings.notes,
         view=html is not None,
+        replay=replay,
+        bounds=Bounds(seconds=replay_seconds, memory=parse_size(replay_memory), full=full),
+        seed=seed,
     )
     with watch_for_end(time_limit):
         with ProgressDisplay(sys.stderr) as show:
@@ -116,7 +140,7 @@ One self-contained file a module, and an index; nothing is loaded from anywhere.
 \b
 PATHS are those of `ligerdiag inspect`: a directory of XLA_FLAGS=--xla_dump_to=DIR,
 .hlo.pb or HLO text, an artifact directory of `ligerdiag check`. For cases there is
-`ligerdiag check --html DIR`, whose pages have the numbers, too.
+`ligerdiag check --html DIR`.
 """
 
 REPORT_EPILOG = f"""\b
@@ -144,6 +168,11 @@ def report(  # noqa: PLR0917 - typer reads the options from the signature
     strict: ModuleStrict = None,
     timeout: ModuleTimeout = None,
     cache_dir: EffectsCacheDir = None,
+    replay: Replay = True,
+    replay_seconds: ReplaySeconds = 10.0,
+    replay_memory: ReplayMemory = "4G",
+    full: Full = False,
+    seed: Seed = 0,
     config: Config = None,
     source_root: InspectSourceRoots = None,
     verbose: Evidence = False,
@@ -158,6 +187,11 @@ def report(  # noqa: PLR0917 - typer reads the options from the signature
         strict=strict,
         timeout=timeout,
         cache_dir=cache_dir,
+        replay=replay,
+        replay_seconds=replay_seconds,
+        replay_memory=replay_memory,
+        full=full,
+        seed=seed,
         config=config,
         source_root=source_root,
         verbose=verbose,

@@ -49,6 +49,9 @@ ReplaySeconds = Annotated[
 ReplayMemory = Annotated[
     str, typer.Option("--replay-memory", metavar="SIZE", help="Replay what is estimated below that: 500M, 4G.")
 ]
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, metavar="N", help="Of the arguments that a replay draws, by shape and dtype.")
+]
 Full = Annotated[bool, typer.Option("--full", help="Replay whatever the estimate, up to 16G and what is free.")]
 ToolchainName = Annotated[
     str,
@@ -109,7 +112,12 @@ ModuleStrict = Annotated[
 ]
 ModuleTimeout = Annotated[
     float | None,
-    typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Longest for a module. [default: by its size]"),
+    typer.Option(
+        "--timeout",
+        min=0.001,
+        metavar="SECONDS",
+        help="Longest for a module, and for its replay. [default: by its size]",
+    ),
 ]
 EffectsCacheDir = Annotated[
     Path | None, typer.Option("--cache-dir", metavar="DIR", help="Where kernels' effects are kept.")

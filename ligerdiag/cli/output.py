@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from ligerdiag.cli.exit_codes import ExitCode
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.bisection import Bisection
+from ligerdiag.judgement.answers import Bisection
 from ligerdiag.model.report import CheckReport
 
 if TYPE_CHECKING:
     from ligerdiag.api.judging import CheckOptions
 if TYPE_CHECKING:
-    from ligerdiag.judgement.difference import DifferenceReport
+    from ligerdiag.judgement.answers import DifferenceReport
 
 
 def require_writable(path: Path, option: str = "--output") -> None:

@@ -47,7 +47,7 @@ def compare_with_replay(case: Case, artifact: Artifact, results: Path, *, draws:
         with np.errstate(all="ignore"):
             for draw in range(draws):
                 arguments = [np.asarray(leaf) for leaf in library.tree.leaves(draw_arguments(case, draw))]
-                runs = replay_programs(programs, artifact, arguments, runner)
+                runs = replay_programs(programs, arguments, runner)
                 if draw and runs.again:
                     break  # the first run has overwritten a constant: what comes later is another program
                 device = load_results(results, draw, runs.intended)

@@ -6,10 +6,13 @@ Parses the names of XLA's dump files (xla/service/dump.cc, FilenameFor).
     [timestamp.]module_0003[.jit_step].sm_9.0a_gpu_after_optimizations[-buffer-assignment].txt
     module_0003.jit_step.thunk_sequence[_after_thunk_passes].txt
     [timestamp.]module_0003.jit_step.0042.fusion.after_x.before_y.hlo.pb.gz
+    [timestamp.]module_0003.jit_step.execution_0000.hlo[_unoptimized]_snapshot.pb
+    module_0003.jit_step.snapshot.-1044628018.pb
 
 1. The module's name may hold dots and is left out if the file's name would be longer than 255 characters.
 2. The target is `sm_8.0`, `sm_9.0a`, `gfx90a` on GPUs, else `cpu` or `tpu`; older versions leave it out.
-3. Beside a file with a timestamp others of the same module have none.
+3. Beside a file with a timestamp others of the same module have none; so it is with the snapshots of a run, the last
+   two. These belong to the one module that they can be of.
 
 Finds the compilations under a path: files of one module belong together, and the best form of each is read.
 
@@ -43,6 +46,8 @@ class Role(StrEnum):
     """The buffer assignment as text."""
     SNAPSHOT = "snapshot"
     """The module between two passes."""
+    ARGUMENTS = "arguments"
+    """The arguments of one run."""
     OTHER = "other"
     """Of a module, and nothing that is read here."""
 
@@ -67,6 +72,9 @@ class DumpName:
 _HEAD = re.compile(r"(?:(?P<stamp>\d+)\.)?(?P<number>module_\d+)\.(?P<rest>.+)", re.DOTALL)
 _FORM = re.compile(r"(?P<stem>.+?)\.(?P<form>hlo\.pb|pb|txt|hlo)(?:\.gz)?")
 _SNAPSHOT = re.compile(r"(?:(?P<module>.*?)\.)?\d{4}\..*(?:after|before)_.*", re.DOTALL)
+_ARGUMENTS = re.compile(
+    r"(?:(?P<module>.*)\.)?(?:execution_\d+\.hlo_(?:unoptimized_)?snapshot|snapshot\.-?\d+)", re.DOTALL
+)
 _AFTER = re.compile(
     r"(?:(?P<module>.*?)\.)??(?:(?P<target>sm_\d+\.\d+\w*|[^.]+?)_)?after_optimizations(?P<tail>-[\w-]+)?", re.DOTALL
 )
@@ -89,6 +97,9 @@ def parse_dump_name(name: str) -> DumpName | None:
             stamp=stamp, number=number, module=module or "", role=role, target=target or "", is_proto=is_proto
         )
 
+    run = _ARGUMENTS.fullmatch(stem)
+    if run is not None and is_proto:
+        return make(Role.ARGUMENTS, run["module"])
     before = _BEFORE.fullmatch(stem)
     if before is not None and not _SNAPSHOT.fullmatch(stem):
         return make(Role.PROGRAM, before["module"])
@@ -123,6 +134,8 @@ class ModuleFiles:
     """Never empty."""
     program: tuple[Path, ...] = ()
     buffers: tuple[Path, ...] = ()
+    arguments: tuple[Path, ...] = ()
+    """Of one run each, in the order of the runs where the names tell it."""
     is_guess: bool = False
     """Found in a directory, by its ending alone: it may not be the optimized module."""
 
@@ -222,14 +235,15 @@ def _find_in_directory(root: Path) -> Dump:
 def _find_beside(path: Path) -> Dump:
     """Returns the module that one file belongs to, this file before all others."""
     parsed = parse_dump_name(path.name)
-    if parsed is None or parsed.role in (Role.SNAPSHOT, Role.OTHER, Role.BUFFERS):
+    if parsed is None or parsed.role in (Role.SNAPSHOT, Role.OTHER, Role.BUFFERS, Role.ARGUMENTS):
         return Dump(modules=(ModuleFiles(id=path.name, target="", optimized=(path,)),))
     siblings = [
         (sibling, other)
         for sibling in sorted(path.parent.iterdir())
         if sibling.is_file()
         and (other := parse_dump_name(sibling.name)) is not None
-        and (other.stamp, other.number) == (parsed.stamp, parsed.number)
+        and other.number == parsed.number
+        and (other.stamp == parsed.stamp or other.role is Role.ARGUMENTS)
         and (other.role is not parsed.role or sibling.name == path.name)
         and (not other.module or not parsed.module or other.module == parsed.module)
     ]
@@ -281,16 +295,30 @@ def _group(named: Sequence[tuple[Path, DumpName]]) -> list[tuple[_Key, _Group]]:
     """Returns the files by module, in the order of directories, timestamps and numbers."""
     names: dict[_Key, set[str]] = {}
     for path, parsed in named:
-        names.setdefault((path.parent, parsed.stamp, parsed.number), set()).add(parsed.module)
+        if parsed.role is not Role.ARGUMENTS:
+            names.setdefault((path.parent, parsed.stamp, parsed.number), set()).add(parsed.module)
     groups: dict[tuple[_Key, str], _Group] = {}
     for path, parsed in named:
-        if parsed.role in (Role.SNAPSHOT, Role.OTHER):
+        if parsed.role in (Role.SNAPSHOT, Role.OTHER, Role.ARGUMENTS):
             continue
         key = (path.parent, parsed.stamp, parsed.number)
         known = names[key] - {""}
         module = next(iter(known)) if not parsed.module and len(known) == 1 else parsed.module
         groups.setdefault((key, module), _Group()).add(parsed, path)
+    for path, parsed in named:
+        if parsed.role is Role.ARGUMENTS:
+            of = [group for (key, module), group in groups.items() if _may_be_of(path, parsed, key, module)]
+            if len(of) == 1:
+                of[0].add(parsed, path)
     return sorted(((key, group) for (key, _), group in groups.items()), key=lambda entry: (*entry[0], entry[1].name))
+
+
+def _may_be_of(path: Path, run: DumpName, key: _Key, module: str) -> bool:
+    """Returns whether the arguments may be those of that module."""
+    directory, stamp, number = key
+    is_same_stamp = not run.stamp or not stamp or run.stamp == stamp
+    is_same_module = not run.module or not module or run.module == module
+    return (path.parent, run.number) == (directory, number) and is_same_stamp and is_same_module
 
 
 def _is_unscheduled(group: _Group) -> bool:
@@ -308,4 +336,5 @@ def _make_module(key: _Key, group: _Group, root: Path) -> ModuleFiles:
         optimized=group.list_files(Role.OPTIMIZED),
         program=group.list_files(Role.PROGRAM),
         buffers=group.list_files(Role.BUFFERS),
+        arguments=group.list_files(Role.ARGUMENTS),
     )

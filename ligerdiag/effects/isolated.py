@@ -81,15 +81,19 @@ def _compute_in_workers(
     missing: dict[str, CustomCall], cache_directory: Path | None, timeout: float
 ) -> dict[str, CallEffects]:
     """With our own Triton."""
-    workers = min(count_cores(), -(-len(missing) // _CALLS_PER_WORKER))
-    with Pool(
+    with _open_own_readers(len(missing), timeout) as readers:
+        return _compute_elsewhere(missing, cache_directory, readers)
+
+
+def _open_own_readers(count: int, timeout: float) -> Pool:
+    """Returns workers with our own Triton, for so many kernels."""
+    return Pool(
         toolchain=describe_interpreter(),
-        jobs=workers,
+        jobs=min(count_cores(), -(-count // _CALLS_PER_WORKER)),
         timeout=timeout,
         memory_limit=WORKER_MEMORY,
         module=EFFECTS_WORKER,
-    ) as readers:
-        return _compute_elsewhere(missing, cache_directory, readers)
+    )
 
 
 def _compute_elsewhere(
@@ -178,15 +182,35 @@ def read_modules_elsewhere(sources: Iterable[bytes], cache_directory: Path, read
 
     readers: workers that run `EFFECTS_WORKER` with that Triton.
     """
-    version = readers.toolchain.versions["triton"]
     found = {hashlib.sha256(source).hexdigest(): source for source in sources}
-    keys = {name: hashlib.sha256(f"{ANALYSIS_VERSION}\0{version}\0{name}".encode()).hexdigest() for name in found}
-    files = {name: cache_directory / f"{key}.json" for name, key in keys.items()}
+    files = _list_module_files(found, readers.toolchain.versions["triton"], cache_directory)
+    return _read_modules(found, files, readers)
+
+
+def read_modules_isolated(sources: Iterable[bytes], cache_directory: Path) -> Mapping[str, Path]:
+    """Returns the same, read by workers with our own Triton: a module of a stranger ends none but them."""
+    found = {hashlib.sha256(source).hexdigest(): source for source in sources}
+    files = _list_module_files(found, _get_triton_version(), cache_directory)
+    missing = sum(not path.exists() for path in files.values())
+    if not missing:
+        return files
+    with _open_own_readers(missing, TIMEOUT) as readers:
+        return _read_modules(found, files, readers)
+
+
+def _list_module_files(names: Iterable[str], version: str, cache_directory: Path) -> dict[str, Path]:
+    """By the sha256 of a module. version: of the Triton that reads it."""
+    keys = {name: hashlib.sha256(f"{ANALYSIS_VERSION}\0{version}\0{name}".encode()).hexdigest() for name in names}
+    return {name: cache_directory / f"{key}.json" for name, key in keys.items()}
+
+
+def _read_modules(found: Mapping[str, bytes], files: Mapping[str, Path], readers: Pool) -> Mapping[str, Path]:
     missing = [name for name in found if not files[name].exists()]
     for number, future in readers.run_all([make_module_job(found[name]) for name in missing]):
         if future is not None:
+            path = files[missing[number]]
             with suppress(LigerdiagError):
-                _write(cache_directory, keys[missing[number]], json.dumps(encode_record(future.result())))
+                _write(path.parent, path.stem, json.dumps(encode_record(future.result())))
     return {name: path for name, path in files.items() if path.exists()}
 
 

@@ -617,3 +617,32 @@ class HloProto(_message.Message):
     hlo_module: HloModuleProto
     buffer_assignment: BufferAssignmentProto
     def __init__(self, hlo_module: _Optional[_Union[HloModuleProto, _Mapping]] = ..., buffer_assignment: _Optional[_Union[BufferAssignmentProto, _Mapping]] = ...) -> None: ...
+
+class HloSnapshot(_message.Message):
+    __slots__ = ("arguments",)
+    ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
+    arguments: _containers.RepeatedCompositeFieldContainer[LiteralProto]
+    def __init__(self, arguments: _Optional[_Iterable[_Union[LiteralProto, _Mapping]]] = ...) -> None: ...
+
+class HloInputs(_message.Message):
+    __slots__ = ("arguments", "arguments_descriptors")
+    class LiteralDescriptor(_message.Message):
+        __slots__ = ("version", "argument_size_bytes")
+        VERSION_FIELD_NUMBER: _ClassVar[int]
+        ARGUMENT_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+        version: int
+        argument_size_bytes: int
+        def __init__(self, version: _Optional[int] = ..., argument_size_bytes: _Optional[int] = ...) -> None: ...
+    ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENTS_DESCRIPTORS_FIELD_NUMBER: _ClassVar[int]
+    arguments: _containers.RepeatedCompositeFieldContainer[LiteralProto]
+    arguments_descriptors: _containers.RepeatedCompositeFieldContainer[HloInputs.LiteralDescriptor]
+    def __init__(self, arguments: _Optional[_Iterable[_Union[LiteralProto, _Mapping]]] = ..., arguments_descriptors: _Optional[_Iterable[_Union[HloInputs.LiteralDescriptor, _Mapping]]] = ...) -> None: ...
+
+class HloUnoptimizedSnapshot(_message.Message):
+    __slots__ = ("partitions", "version")
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[HloInputs]
+    version: int
+    def __init__(self, partitions: _Optional[_Iterable[_Union[HloInputs, _Mapping]]] = ..., version: _Optional[int] = ...) -> None: ...

@@ -6,7 +6,7 @@ import base64
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Required, TypedDict, Unpack
 
@@ -59,9 +59,24 @@ class InspectionWords(TypedDict, total=False):
     """Compute what an HTML report draws."""
 
 
-@pause_collector()
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Analysed:
+    """One compilation, judged, with what a replay of it needs."""
+
+    inspection: Inspection
+    compilation: Compilation
+    """Its buffer assignment holds, or it has none."""
+    context: Context
+
+
 def inspect_compilation(compilation: Compilation, **words: Unpack[InspectionWords]) -> Inspection:
     """Judges one compilation. Raises ArtifactError when its modules do not belong together."""
+    return analyse_compilation(compilation, **words).inspection
+
+
+@pause_collector()
+def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWords]) -> Analysed:
+    """Judges one compilation, and keeps what it was judged by. Raises as `inspect_compilation`."""
     program, optimized = compilation.program, compilation.optimized
     names = compilation.output_names or _name_outputs(optimized)
     modules = (optimized,) if program is None else (program, optimized)
@@ -106,7 +121,7 @@ def inspect_compilation(compilation: Compilation, **words: Unpack[InspectionWord
     answers = check_all(context)
     coverage = compute_coverage(compilation, context)
     failed = tuple(failure.message for failure in answers.failures)
-    return Inspection(
+    inspection = Inspection(
         outputs={name: output.verdict for name, output in context.verdicts.outputs.items()},
         findings=answers.findings,
         failures=answers.failures,
@@ -124,6 +139,7 @@ def inspect_compilation(compilation: Compilation, **words: Unpack[InspectionWord
         neighbourhoods=around,
         view=drawn,
     )
+    return Analysed(inspection=inspection, compilation=compilation, context=context)
 
 
 def _name_outputs(module: HloModule) -> tuple[str, ...]:
@@ -217,12 +233,17 @@ def _list_contradictions(
     return tuple([(call, one) for one, call in first.items()])
 
 
-@pause_collector()
 def inspect_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: Unpack[InspectionWords]) -> Inspection:
     """Judges one artifact. Raises ArtifactError when one of its files cannot be read as the expected kind.
 
     is_foreign: see `Compilation`.
     """
+    return analyse_artifact(artifact, is_foreign=is_foreign, **words).inspection
+
+
+@pause_collector()
+def analyse_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: Unpack[InspectionWords]) -> Analysed:
+    """Judges one artifact, and keeps what it was judged by. Raises as `inspect_artifact`."""
     program, _ = load_hlo(artifact.program)
     optimized, buffers = load_hlo(artifact.optimized)
     if buffers is None:
@@ -243,7 +264,7 @@ def inspect_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: U
         command_order=_find_command_order(artifact.provenance),
         is_foreign=is_foreign,
     )
-    return inspect_compilation(compilation, **words)
+    return analyse_compilation(compilation, **words)
 
 
 def _read_thunks(path: Path) -> tuple[ThunkSequence | None, tuple[str, ...]]:

@@ -175,7 +175,7 @@ class ReplayState(StrEnum):
     """The worker died, took too long or could not run the case's function; `reason` says which."""
     NOT_ASKED = "not asked"
     NOT_DONE = "not done"
-    """The run was ended before its turn."""
+    """The run was ended before its turn, or a dump lacks what a replay needs; `reason` says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

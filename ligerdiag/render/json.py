@@ -11,9 +11,8 @@ from typing import Any, cast
 import ligerdiag
 from ligerdiag.analysis.explain.drift import Drift, NeighbourhoodPair
 from ligerdiag.codec import JsonObject, encode_record
-from ligerdiag.judgement.bisection import Bisection, BisectionRow
+from ligerdiag.judgement.answers import Bisection, BisectionRow, ComparedSide, Difference, DifferenceReport
 from ligerdiag.judgement.causes import compute_causes, list_calls, list_reads, list_rules
-from ligerdiag.judgement.difference import ComparedSide, Difference, DifferenceReport
 from ligerdiag.model.findings import Finding, LaunchNumbers, Replay, SourceLine
 from ligerdiag.model.report import SCHEMA_VERSION, CaseReport, CheckReport
 from ligerdiag.model.schedule_view import Neighbourhood, Reader

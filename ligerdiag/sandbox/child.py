@@ -192,6 +192,8 @@ class Question:
     """The file that the process writes its ModuleOutcome to."""
     subject: ModuleFiles | Path
     """A module's files, or an artifact's directory; their paths are absolute."""
+    replay_seconds: float = 0.0
+    """Of a processor, for the replay that the last answer, about the same module, leaves to be done; 0: judge it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,8 +238,10 @@ def _answer(questions: TextIO, answers: TextIO, refused: tuple[str, ...]) -> Non
         inspector = ModuleInspector(request=setup.request, translate=translator.translate, effects_cache=effects)
         for line in questions:
             question = parse_record(Question, line)
-            limit_processor(compute_budget_seconds(setup.request, question.subject))
-            if isinstance(question.subject, Path):
+            limit_processor(question.replay_seconds or compute_budget_seconds(setup.request, question.subject))
+            if question.replay_seconds:
+                outcome = inspector.replay(question.subject, question.replay_seconds)
+            elif isinstance(question.subject, Path):
                 outcome = inspector.inspect_artifact(question.subject)
             else:
                 outcome = inspector.inspect_module(question.subject)

@@ -5,6 +5,7 @@
 2. A module that ends the process could not be analysed, with the reason; the other modules stand.
 3. Each process has a folder of its own, for its answers and all else that it writes, which goes with it.
 4. Nothing that the process says is believed without a look: each answer is checked against its type (`codec`).
+5. A replay is a question of its own, after that for the judgement, which stands when the process dies of it.
 """
 
 import os
@@ -32,6 +33,7 @@ from ligerdiag.inspection.module import (
     describe_artifact,
     describe_module,
 )
+from ligerdiag.model.findings import Replay, ReplayState
 from ligerdiag.model.report import refuse
 from ligerdiag.sandbox.child import Done, Question, Ready, Setup, render_message
 from ligerdiag.toolchains.toolchain import describe_interpreter, worker_environment
@@ -102,15 +104,29 @@ class SandboxedInspector:
             outcome = _rename(outcome, id=identity.id)
         return _rename(outcome, artifact=identity.artifact)
 
-    def _ask(self, subject: ModuleFiles | Path) -> ModuleOutcome:
+    def replay(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
+        """Does the replay that the last outcome, of this module, leaves to be done; the end of the process is in its
+        record, too."""
+        name = subject.id if isinstance(subject, ModuleFiles) else str(subject)
+        absolute = _make_absolute(subject) if isinstance(subject, ModuleFiles) else subject.absolute()
+        try:
+            return self._ask(absolute, replay_seconds=seconds)
+        except ChildEnded as end:
+            reason = f"the process that replayed `{name}` {end}"
+            return ModuleOutcome(replay=Replay(state=ReplayState.FAILED, reason=reason))
+
+    def _ask(self, subject: ModuleFiles | Path, *, replay_seconds: float = 0.0) -> ModuleOutcome:
         is_fresh = self._child is None or not self._child.is_ready
         self.start()
         assert self._child is not None
         try:
             if is_fresh:
                 self.refused = self._child.wait_until_ready(self._setup)
-            seconds = WALL_SECONDS + WALL_FACTOR * compute_budget_seconds(self._setup.request, subject)
-            question = Question(answer=self._child.folder / "answer.json", subject=subject)
+            processor = replay_seconds or compute_budget_seconds(self._setup.request, subject)
+            seconds = WALL_SECONDS + WALL_FACTOR * processor
+            question = Question(
+                answer=self._child.folder / "answer.json", subject=subject, replay_seconds=replay_seconds
+            )
             outcome = self._child.ask(question, seconds)
         except BaseException:
             self._drop()
@@ -227,10 +243,11 @@ def _rename(outcome: ModuleOutcome, **names: str) -> ModuleOutcome:
 
 def _make_absolute(files: ModuleFiles) -> ModuleFiles:
     """The process has a current folder of its own."""
-    optimized, program, buffers = (
-        tuple(path.absolute() for path in paths) for paths in (files.optimized, files.program, files.buffers)
+    optimized, program, buffers, arguments = (
+        tuple(path.absolute() for path in paths)
+        for paths in (files.optimized, files.program, files.buffers, files.arguments)
     )
-    return replace(files, optimized=optimized, program=program, buffers=buffers)
+    return replace(files, optimized=optimized, program=program, buffers=buffers, arguments=arguments)
 
 
 def _describe_signal(number: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ligerdiag.analysis.evaluation.parts import Parts, Region, find_region
+from ligerdiag.analysis.evaluation.parts import ArrayRegion, Parts, find_region
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloInstructionProto
 from tests.analysis.by_hand import Program, judge, verdicts
@@ -92,7 +92,7 @@ def test_rows_that_the_kernel_did_not_get_are_not_new() -> None:
 
 
 def test_pieces_in_the_region_change_and_the_others_stay() -> None:
-    region = Region((8, 4), 0, 2, 6)
+    region = ArrayRegion((8, 4), 0, 2, 6)
     assert region.replace(1, 1, 2) == Parts((8, 4), 0, (2, 6, 8), (1, 2, 1))
     assert region.replace(Parts((8, 4), 0, (4, 8), (1, 4)), 1, 2) == Parts((8, 4), 0, (2, 4, 6, 8), (1, 2, 6, 4))
     # of columns, and of another shape on the same bytes, it is not known which pieces the rows are
@@ -103,8 +103,8 @@ def test_pieces_in_the_region_change_and_the_others_stay() -> None:
 @pytest.mark.parametrize(
     ("bounds", "expected"),
     [
-        (((2, 6, 1), (0, 4, 1)), Region((8, 4), 0, 2, 6)),
-        (((0, 8, 1), (1, 4, 1)), Region((8, 4), 1, 1, 4)),
+        (((2, 6, 1), (0, 4, 1)), ArrayRegion((8, 4), 0, 2, 6)),
+        (((0, 8, 1), (1, 4, 1)), ArrayRegion((8, 4), 1, 1, 4)),
         (((2, 6, 2), (0, 4, 1)), None),
         (((2, 6, 1), (1, 4, 1)), None),
         (((0, 8, 1), (0, 4, 1)), None),
@@ -114,7 +114,7 @@ def test_pieces_in_the_region_change_and_the_others_stay() -> None:
     ],
 )
 def test_a_slice_along_one_dimension_takes_a_region(
-    bounds: Sequence[tuple[int, int, int]], expected: Region | None
+    bounds: Sequence[tuple[int, int, int]], expected: ArrayRegion | None
 ) -> None:
     builder = Builder()
     entry = builder.computation("entry")

@@ -8,7 +8,7 @@ import pytest
 
 from ligerdiag import api
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.bisection import Axis, Bisection
+from ligerdiag.judgement.answers import Axis, Bisection
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Progress
 from tests.api.conftest import ROOT, RunCli

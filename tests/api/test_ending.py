@@ -5,9 +5,12 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import api
+from ligerdiag.api.inspecting import DumpSelection, InspectedModules
 from ligerdiag.api.judging import Run
+from ligerdiag.dumps.find import ModuleFiles
 from ligerdiag.ending import Ending
 from ligerdiag.errors import CompileError
+from ligerdiag.inspection.module import ModuleOutcome
 from ligerdiag.model.findings import DeviceRun, Replay, ReplayState, Verdict
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import Identity, Progress, Status, refuse
@@ -69,3 +72,29 @@ def test_modules_that_inspect_did_not_come_to_are_not_checked(tmp_path: Path) ->
     (case,) = report.cases
     assert (case.status, case.error) == (Status.NOT_CHECKED, "the run was ended by Ctrl-C before its turn")
     assert "two" in case.id
+
+
+def test_a_module_whose_replay_was_ended_keeps_its_verdict() -> None:
+    judged = make_judged("a", outputs={"y": Verdict.FRESH})
+
+    class Interrupted:
+        def inspect_artifact(self, directory: Path) -> ModuleOutcome:
+            raise AssertionError(directory)
+
+        def inspect_module(self, files: ModuleFiles) -> ModuleOutcome:
+            return ModuleOutcome(judged=judged, replay_seconds=1.0)
+
+        def replay(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
+            raise KeyboardInterrupt
+
+    modules = tuple(ModuleFiles(id=name, target="h100", optimized=(Path(name),)) for name in "ab")
+    inspected = InspectedModules(DumpSelection(modules=modules, artifacts=(), notes=()))
+    with pytest.raises(KeyboardInterrupt):
+        list(inspected.run(Interrupted()))
+    inspected.mark_undone(Ending.TERMINATE)
+    assert inspected.judged[0] is judged
+    first, second = inspected.replays
+    assert first is not None
+    assert (first.state, first.reason) == (ReplayState.NOT_DONE, WHY)
+    assert second is None
+    assert [one.identity.id for one in inspected.judged] == ["a", "b"]

@@ -6,7 +6,7 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.bisect.axes.edges import bisect_edges
 from ligerdiag.bisect.search.laboratory import Laboratory
 from ligerdiag.errors import CaseError
-from ligerdiag.judgement.bisection import Axis
+from ligerdiag.judgement.answers import Axis
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Progress
 from ligerdiag.toolchains.catalogue import Target

@@ -10,7 +10,7 @@ from ligerdiag.bisect.search.laboratory import Laboratory
 from ligerdiag.bisect.search.rows import compare_outputs
 from ligerdiag.bisect.search.trial import Trial
 from ligerdiag.codec import FieldError
-from ligerdiag.judgement.bisection import Axis, Bisection
+from ligerdiag.judgement.answers import Axis, Bisection
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.jobs import Variation
 from ligerdiag.text import join_words

@@ -6,7 +6,7 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.bisect.search.laboratory import Laboratory
 from ligerdiag.bisect.search.trial import Trial
 from ligerdiag.errors import CaseError
-from ligerdiag.judgement.bisection import Axis
+from ligerdiag.judgement.answers import Axis
 from ligerdiag.model.findings import ReplayState, Verdict
 from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.model.report import Progress

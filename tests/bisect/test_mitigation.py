@@ -9,7 +9,7 @@ from ligerdiag.bisect.axes import mitigation
 from ligerdiag.bisect.axes.mitigation import bisect_mitigation, render_bytes
 from ligerdiag.bisect.search.laboratory import Laboratory
 from ligerdiag.errors import CaseError, InputError
-from ligerdiag.judgement.bisection import Axis, Bisection
+from ligerdiag.judgement.answers import Axis, Bisection
 from ligerdiag.model.findings import Attribution, DeviceOutput, DeviceRun, Verdict
 from ligerdiag.toolchains.catalogue import Target
 from tests.bisect.conftest import Load, make_options

@@ -6,7 +6,7 @@ import pytest
 
 from ligerdiag.bisect.passes.passes import bisect_passes
 from ligerdiag.bisect.search.laboratory import Laboratory
-from ligerdiag.judgement.bisection import Axis, Bisection, BisectionRow
+from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
 from ligerdiag.model.findings import Verdict
 from ligerdiag.toolchains.catalogue import Target
 from tests.bisect.conftest import Load, make_options

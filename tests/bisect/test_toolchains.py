@@ -9,7 +9,7 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.bisect.axes.toolchains import bisect_toolchains
 from ligerdiag.bisect.search.laboratory import Laboratory
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.bisection import Axis
+from ligerdiag.judgement.answers import Axis
 from ligerdiag.model.findings import Verdict
 from ligerdiag.toolchains.catalogue import Target, find_spec
 from ligerdiag.toolchains.environments import has_environment, locate_environment

@@ -14,7 +14,7 @@ from ligerdiag.api.catalogue import StepState, ToolchainStatus, ToolchainStep
 from ligerdiag.bisect.search import trial as options
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.errors import InputError, LigerdiagError
-from ligerdiag.judgement.bisection import Bisection
+from ligerdiag.judgement.answers import Bisection
 from ligerdiag.judgement.suppression_entry import ConfigEntry
 from ligerdiag.model.report import CheckReport, Progress
 from ligerdiag.replay.service.worker import Bounds

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.bisection import Axis
+from ligerdiag.judgement.answers import Axis
 from ligerdiag.replay.service.worker import Bounds
 from tests.cli.conftest import FakeApi, RunCommand
 from tests.report.bisection_samples import make_bisection

@@ -10,8 +10,8 @@ import pytest
 from ligerdiag.api.checking import list_recordable, render_record
 from ligerdiag.api.comparing import DiffOptions as Options
 from ligerdiag.cli.exit_codes import FailOn, compute_difference_code, compute_exit_code
+from ligerdiag.judgement.answers import Difference, DifferenceReport
 from ligerdiag.judgement.baseline import load_baseline, parse_baseline
-from ligerdiag.judgement.difference import Difference, DifferenceReport
 from ligerdiag.model.findings import Severity, Suppression, SuppressionKind
 from ligerdiag.model.report import CaseReport, Progress, Status
 from tests.cli.conftest import FakeApi, RunCommand

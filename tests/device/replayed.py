@@ -28,7 +28,7 @@ def replay_draws(source: Any, case_id: str, directory: str, draws: int) -> tuple
     runner = KernelRunner()
     for draw in range(draws):
         arguments = [np.asarray(leaf) for leaf in jax.tree.leaves(draw_arguments(case, draw))]
-        runs = replay_programs(programs, artifact, arguments, runner)
+        runs = replay_programs(programs, arguments, runner)
         actual = {name: copies[0] for name, copies in runs.actual.items()}
         found.append({"intended": dict(runs.intended), "stale": dict(runs.stale), "actual": actual})
     return record, found

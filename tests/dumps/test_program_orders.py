@@ -3,7 +3,7 @@
 from ligerdiag.dumps.text_details import make_program_orders
 from ligerdiag.hlo.parse import parse_module
 from ligerdiag.hlo.xla_pb2 import HloModuleProto
-from ligerdiag.inspection.module import UNKNOWN_ORDER, join_inspections
+from ligerdiag.inspection.coverage import UNKNOWN_ORDER, join_inspections
 from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.model.report import Coverage, Inspection
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ligerdiag.hlo.hits import name_hits
+from ligerdiag.hlo.buffers import name_hits
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.model.findings import LaunchNumbers, MemoryOperation, OutsideAccess
 from tests.hlo.building import Builder

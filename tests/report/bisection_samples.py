@@ -1,6 +1,6 @@
 """Bisections made by hand, for the tests of what is printed."""
 
-from ligerdiag.judgement.bisection import Axis, Bisection, BisectionRow
+from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
 from ligerdiag.model.findings import Verdict
 
 FRESH, STALE, LATENT = Verdict.FRESH, Verdict.STALE, Verdict.LATENT

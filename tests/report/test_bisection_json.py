@@ -5,7 +5,7 @@ import json
 import jsonschema
 import pytest
 
-from ligerdiag.judgement.bisection import Bisection
+from ligerdiag.judgement.answers import Bisection
 from ligerdiag.render.json import load_schema, render_bisections_json
 from tests.report.bisection_samples import make_bisection
 

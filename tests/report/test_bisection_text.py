@@ -2,7 +2,7 @@
 
 import pytest
 
-from ligerdiag.judgement.bisection import BisectionRow
+from ligerdiag.judgement.answers import BisectionRow
 from ligerdiag.render.terminal.terminal import render_bisections
 from ligerdiag.text import compute_cells
 from tests.report.bisection_samples import make_bisection

@@ -7,8 +7,8 @@ import jsonschema
 import pytest
 
 from ligerdiag.analysis.explain.drift import ChangeKind
-from ligerdiag.judgement.difference import ComparedSide as Compile
-from ligerdiag.judgement.difference import Difference, DifferenceReport, compute_difference
+from ligerdiag.judgement.answers import ComparedSide as Compile
+from ligerdiag.judgement.answers import Difference, DifferenceReport, compute_difference
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Coverage, Status
 from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, ReadTime

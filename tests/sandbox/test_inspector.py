@@ -12,6 +12,7 @@ import pytest
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.dumps.find import ModuleFiles
 from ligerdiag.inspection.module import InspectionRequest, ModuleOutcome
+from ligerdiag.model.findings import ReplayState
 from ligerdiag.model.report import Refusal
 from ligerdiag.sandbox import inspector as inspector_module
 from ligerdiag.sandbox.inspector import SandboxedInspector
@@ -63,6 +64,29 @@ def test_a_process_that_dies_costs_one_module(inspector: SandboxedInspector, nam
     assert judged.result.exit_code == 3
     assert judged.identity.artifact == "missing.hlo.pb"
     assert read_pid(look(inspector, "b")) != before
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("abort in replay", r"was ended by signal 6 \(SIGABRT\)"),
+        ("spin in replay", r"was ended by signal 26 \(SIGVTALRM\)"),
+    ],
+)
+def test_a_process_that_dies_of_a_replay_costs_the_numbers_alone(
+    inspector: SandboxedInspector, name: str, how: str
+) -> None:
+    files = ModuleFiles(id=name, target="", optimized=(Path("missing.hlo.pb"),))
+    before = read_pid(inspector.inspect_module(files))
+    replay = inspector.replay(files, 0.5).replay
+    assert replay is not None
+    assert replay.state is ReplayState.FAILED
+    assert re.match(f"the process that replayed `{name}` {how}", replay.reason)
+    after = read_pid(look(inspector, "a"))
+    assert after != before
+    done = inspector.replay(ModuleFiles(id="a", target="", optimized=(Path("missing.hlo.pb"),)), 0.5).replay
+    assert done is not None
+    assert done.reason == after
 
 
 def test_what_the_process_starts_has_a_time_of_its_own(inspector: SandboxedInspector) -> None:

@@ -85,7 +85,7 @@ def compare_case(case: Case, artifact: Artifact) -> Comparison:
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")
-        runs = replay_programs(programs, artifact, leaves, KernelRunner())
+        runs = replay_programs(programs, leaves, KernelRunner())
         try:
             kept, unkept = (run_case(case, saved_values=saved_values) for saved_values in (True, False))
             if (

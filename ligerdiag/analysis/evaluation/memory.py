@@ -17,7 +17,7 @@ from typing import Final
 
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.analysis.evaluation.order import Order
-from ligerdiag.analysis.evaluation.parts import PartedValue, Parts, Region
+from ligerdiag.analysis.evaluation.parts import ArrayRegion, PartedValue, Parts
 from ligerdiag.analysis.writes import Frames
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.dataflow import Positions
@@ -110,7 +110,7 @@ class ActualWrite:
     """The kernel gets a part of the slice only (an address inside it)."""
     apart: bool = False
     """That part is another one in each iteration of the loop around the call (see `loop_slices`)."""
-    region: Region | None = None
+    region: ArrayRegion | None = None
     """That part, where it is one and known: `slices` is one array then."""
 
     def holds(self, number: int | None, reader: HloInstruction) -> bool:

@@ -48,7 +48,7 @@ type PartedValue = Labels | Parts
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class ArrayRegion:
     """The elements of an array between two limits along one dimension."""
 
     shape: tuple[int, ...]
@@ -82,7 +82,7 @@ class Region:
         return self.start <= bounds[self.dimension].start < bounds[self.dimension].limit <= self.limit
 
 
-def find_region(taken: HloInstruction) -> Region | None:
+def find_region(taken: HloInstruction) -> ArrayRegion | None:
     """Returns the region of its operand that a slice takes; None where it is none."""
     if taken.opcode != "slice":
         return None
@@ -94,7 +94,7 @@ def find_region(taken: HloInstruction) -> Region | None:
     if len(cut) != 1 or any(one.stride > 1 for one in bounds):
         return None
     start, limit = bounds[cut[0]].start, bounds[cut[0]].limit
-    return Region(shape, cut[0], start, limit) if 0 <= start < limit <= shape[cut[0]] else None
+    return ArrayRegion(shape, cut[0], start, limit) if 0 <= start < limit <= shape[cut[0]] else None
 
 
 def union_of(value: PartedValue) -> Labels:

@@ -75,6 +75,8 @@ class Intended:
     """Every operation that computes and has a tag."""
     operands: Mapping[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
     """Hidden write to what its kernel's operands hold when it is called, each in all iterations together."""
+    reads_before: bool = False
+    """Some derivative is taken to read a value from before a write, by (4)."""
 
 
 def compute_intended(
@@ -86,17 +88,28 @@ def compute_intended(
     *,
     marked: Mapping[TagPath, Labels] | None = None,
     folded: bool = False,
+    derived: Labels = 0,
     records: bool = True,
 ) -> Intended:
     """Evaluates the unoptimized module in program order.
 
     marked: marks that results of tagged operations get. folded: the module is not the program as written, (6).
-    records: `tagged` is wanted; without it, the evaluation is about its outputs.
+    derived: marks that what a derivative reads from before a write gets, by (4). records: `tagged` is wanted; without
+    it, the evaluation is about its outputs.
     """
     to_constants: frozenset[int] = frozenset()
     while True:
         evaluation = _Evaluation(
-            module, writes, carriers, effects_of, space, marked or {}, folded, to_constants, records=records
+            module,
+            writes,
+            carriers,
+            effects_of,
+            space,
+            marked or {},
+            folded,
+            to_constants,
+            derived=derived,
+            records=records,
         )
         intended = evaluation.run_entry()
         found = frozenset(evaluation.doubts.to_constants)
@@ -116,7 +129,9 @@ class _Evaluation:
     folded: bool
     to_constants: frozenset[int]
     """Indices of the hidden writes that overwrite what is computed from constants alone."""
+    derived: Labels = 0
     records: bool = True
+    reads_before: bool = False
     tagged: dict[TagPath, TaggedSet] = field(default_factory=dict[TagPath, TaggedSet])
     _storage: list[Labels] = field(default_factory=list[Labels])
     _upstream: dict[int, frozenset[TagPath]] = field(default_factory=dict[int, frozenset[TagPath]])
@@ -152,7 +167,8 @@ class _Evaluation:
             carried = self.carriers.parameters.get(parameter.proto.parameter_number, ())
             arguments.append(self.allocate(parameter.shape, unite(map(self.space.original, carried))))
         root = self.run(self.module.entry, arguments, (), 0)
-        return Intended(tuple(self.read_leaves(self.module.entry.root, root)), self.tagged, self._given)
+        outputs = tuple(self.read_leaves(self.module.entry.root, root))
+        return Intended(outputs, self.tagged, self._given, self.reads_before)
 
     def allocate(self, shape: ShapeProto, labels: Labels) -> StoredValue:
         """Makes new storage of this shape, every leaf with the same set."""
@@ -294,7 +310,8 @@ class _Evaluation:
                 if isinstance(value, int) and value in self._before:
                     write, before = self._before[value]
                     if location in self.doubts.lines[write].locations:
-                        sets[number] = before
+                        sets[number] = before | self.derived
+                        self.reads_before = True
         return sets
 
     def read_leaves(self, reader: HloInstruction, value: StoredValue) -> list[Labels]:

@@ -34,7 +34,7 @@ from ligerdiag.bisect.search.rows import (
 from ligerdiag.bisect.search.trial import BisectOptions, Draft, Outcome, Trial
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.judgement.agreement import render_figure
-from ligerdiag.judgement.bisection import Axis, Bisection, BisectionRow
+from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
 from ligerdiag.model.findings import DeviceRun, Replay
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.text import count_of, join_words

@@ -21,7 +21,7 @@ from ligerdiag.bisect.search.trial import BisectOptions, Draft, Outcome, Trial
 from ligerdiag.errors import ArtifactError, InputError, describe_error
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.text import compute_fingerprint
-from ligerdiag.judgement.bisection import Axis, Bisection
+from ligerdiag.judgement.answers import Axis, Bisection
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.text import join_words

@@ -12,7 +12,7 @@ from ligerdiag.bisect.search.trial import BisectOptions, Draft, Outcome, Trial
 from ligerdiag.effects.declared import parse_declared
 from ligerdiag.effects.isolated import CallEffectsReader
 from ligerdiag.errors import ArtifactError, describe_error
-from ligerdiag.judgement.bisection import Axis, Bisection, BisectionRow
+from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.model.report import Progress

@@ -29,7 +29,7 @@ from ligerdiag.compile.service import (
 from ligerdiag.effects.declared import DeclaredEffects, parse_declared
 from ligerdiag.errors import LigerdiagError, describe_error
 from ligerdiag.inspection.compilation import inspect_artifact, open_readers
-from ligerdiag.judgement.bisection import Axis, Bisection
+from ligerdiag.judgement.answers import Axis, Bisection
 from ligerdiag.model.findings import Replay, ReplayState
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import OnProgress, Progress

@@ -7,7 +7,7 @@ from ligerdiag.bisect.search.laboratory import Laboratory
 from ligerdiag.bisect.search.trial import BisectOptions, Draft, Outcome, Trial
 from ligerdiag.device.service import require_gpu, run_judged_cases
 from ligerdiag.judgement.agreement import Agreement, compute_replay_agreements
-from ligerdiag.judgement.bisection import BisectionRow
+from ligerdiag.judgement.answers import BisectionRow
 from ligerdiag.model.findings import VERDICT_ORDER, DeviceRun, Replay, Verdict
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.render.terminal.diagnostics import render_agreement_word

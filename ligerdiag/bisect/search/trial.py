@@ -9,7 +9,7 @@ from time import perf_counter
 
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.effects.declared import DeclaredEffects
-from ligerdiag.judgement.bisection import Axis, Bisection, BisectionRow
+from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
 from ligerdiag.model.findings import VERDICT_ORDER, Finding, Verdict
 from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.model.report import Coverage, WrittenOperand

@@ -179,12 +179,13 @@ def draw_array(number: int, arg: Arg) -> jax.Array:
             return _as_array(np.frombuffer(data, dtype).reshape(arg.shape))
         case Draw() as draw:
             seed = (draw.seed + number * NEXT_DRAW) % 2**64
-            return _as_array(_draw_values(draw, np.random.Generator(np.random.PCG64(seed)), arg.shape, dtype))
+            return _as_array(draw_values(draw, np.random.Generator(np.random.PCG64(seed)), arg.shape, dtype))
         case function:
             return _call(function, jax.random.key(number * NEXT_DRAW), arg.shape, dtype)
 
 
-def _draw_values(draw: Draw, random: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Any:
+def draw_values(draw: Draw, random: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Returns an array of NumPy's, drawn in f32 and cast to the dtype."""
     values: Any
     match _settle_kind(draw.kind, dtype):
         case "normal":

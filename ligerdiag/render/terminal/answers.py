@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from ligerdiag.analysis.explain.drift import describe_reader
 from ligerdiag.ending import Ending
-from ligerdiag.judgement.bisection import Bisection, BisectionRow
-from ligerdiag.judgement.difference import Difference, DifferenceReport
+from ligerdiag.judgement.answers import Bisection, BisectionRow, Difference, DifferenceReport
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Reader
 from ligerdiag.render.terminal.diagnostics import render_verdict

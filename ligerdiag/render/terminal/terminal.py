@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Self, TextIO
 
-from ligerdiag.judgement.bisection import Bisection
+from ligerdiag.judgement.answers import Bisection, DifferenceReport
 from ligerdiag.judgement.causes import FindingGroup, compute_shared_groups, compute_single_groups
-from ligerdiag.judgement.difference import DifferenceReport
 from ligerdiag.judgement.expectation import list_counted
 from ligerdiag.model.report import CheckReport, Progress, Status
 from ligerdiag.render.terminal.answers import render_bisection, render_differences

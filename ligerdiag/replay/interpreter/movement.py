@@ -42,12 +42,12 @@ def parse_literal(literal: LiteralProto) -> Value:
         flat = np.array(data, dtype)
     if flat.size != math.prod(dimensions):
         raise ArtifactError(f"a constant of {math.prod(dimensions)} elements holds {flat.size}")
-    return _order(flat, literal, dimensions)
+    return order_elements(flat, literal.shape, dimensions)
 
 
-def _order(flat: Array, literal: LiteralProto, dimensions: tuple[int, ...]) -> Array:
-    """Literal data is stored in the order of the literal's own layout."""
-    major_to_minor = list(reversed(literal.shape.layout.minor_to_major))
+def order_elements(flat: Array, shape: ShapeProto, dimensions: tuple[int, ...]) -> Array:
+    """Returns a literal's elements in logical shape: its data is stored in the order of its own layout."""
+    major_to_minor = list(reversed(shape.layout.minor_to_major))
     if len(major_to_minor) != len(dimensions):
         return flat.reshape(dimensions)
     stored = flat.reshape([dimensions[d] for d in major_to_minor])

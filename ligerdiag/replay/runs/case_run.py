@@ -16,11 +16,11 @@ import jax
 import numpy as np
 
 from ligerdiag.artifacts.artifact import Artifact
+from ligerdiag.artifacts.call_records import Placement
 from ligerdiag.compile.cases.arguments import compute_output_names, draw_arguments
 from ligerdiag.errors import ArtifactError, LigerdiagError
 from ligerdiag.hlo.aliasing import find_buffer_fault
-from ligerdiag.hlo.buffers import BufferAssignment
-from ligerdiag.hlo.hits import name_hits
+from ligerdiag.hlo.buffers import BufferAssignment, name_hits
 from ligerdiag.hlo.module import HloModule, is_tagged
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.shape import TOKEN, is_tuple
@@ -41,13 +41,26 @@ _MANY_ELEMENTS = 1 << 20
 """Of all arguments: from there on, a reference without LLVM's optimisation takes longer than it was compiled faster."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """What a program takes and returns, on how many devices."""
+
+    inputs: tuple[str, ...]
+    """Names, in order; so are the others."""
+    outputs: tuple[str, ...]
+    input_placements: tuple[Placement, ...]
+    output_placements: tuple[Placement, ...]
+    devices: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Programs:
-    """Both modules of an artifact."""
+    """Both modules of one compilation."""
 
     program: HloModule
     optimized: HloModule
     buffers: BufferAssignment
+    signature: Signature
 
 
 type Outputs = tuple[Array, ...]
@@ -100,10 +113,9 @@ def replay_case(artifact: Artifact, given: Given, *, rows: bool, modules: Mappin
     programs = load_programs(artifact)
     try:
         with np.errstate(all="ignore"):
-            replay = _replay(programs, artifact, given.arguments, KernelRunner(modules=modules), rows)
+            record, intended = compare_runs(programs, given.arguments, KernelRunner(modules=modules), rows=rows)
     except NotCoveredError as error:
         return Replay(state=ReplayState.NOT_COVERED, reason=str(error), seconds=perf_counter() - started)
-    record, intended = replay
     if given.reference is not None:
         record = _judge_reference(record, intended, given.reference)
     return replace(record, seconds=perf_counter() - started)
@@ -125,7 +137,15 @@ def load_programs(artifact: Artifact) -> Programs:
     for module in (program, optimized):
         if len(module.entry.parameters) != len(artifact.provenance.inputs):
             raise NotCoveredError("a program whose constants are hoisted to arguments")
-    return Programs(program=program, optimized=optimized, buffers=buffers)
+    where = artifact.provenance
+    signature = Signature(
+        inputs=where.inputs,
+        outputs=where.outputs,
+        input_placements=where.input_placements,
+        output_placements=where.output_placements,
+        devices=where.devices,
+    )
+    return Programs(program=program, optimized=optimized, buffers=buffers, signature=signature)
 
 
 def compute_reference(case: Case, draw: int = 0) -> Mapping[str, Array]:
@@ -146,27 +166,25 @@ def _run_reference(case: Case, arguments: tuple[Any, ...]) -> Mapping[str, Array
 
 
 def run_schedule(
-    schedule: ScheduleRunner, artifact: Artifact, given: Sequence[Sequence[Array]]
+    schedule: ScheduleRunner, signature: Signature, given: Sequence[Sequence[Array]]
 ) -> Mapping[str, Outputs]:
     """Returns every output by name: the whole array first, then once more for each device whose copy has other bits.
 
     given: each device's shards of the inputs.
     """
-    where = artifact.provenance
     results = schedule.execute(given)
     found: dict[str, Outputs] = {}
-    for number, name in enumerate(where.outputs):
-        shards, placement = [one[number] for one in results], where.output_placements[number]
+    for number, name in enumerate(signature.outputs):
+        shards, placement = [one[number] for one in results], signature.output_placements[number]
         found[name] = (join_shards(shards, placement), *find_other_copies(shards, placement))
     return found
 
 
-def split_arguments(artifact: Artifact, arguments: Sequence[Array]) -> list[tuple[Array, ...]]:
+def split_arguments(signature: Signature, arguments: Sequence[Array]) -> list[tuple[Array, ...]]:
     """Returns each device's shards of the inputs."""
-    where = artifact.provenance
     return [
-        tuple([take_shard(a, p, device) for a, p in zip(arguments, where.input_placements, strict=True)])
-        for device in range(where.devices)
+        tuple([take_shard(a, p, device) for a, p in zip(arguments, signature.input_placements, strict=True)])
+        for device in range(signature.devices)
     ]
 
 
@@ -181,13 +199,11 @@ def compute_tolerances(programs: Programs, outputs: Mapping[str, Array]) -> dict
     return {name: compute_tolerance([*dtypes, array.dtype]) for name, array in outputs.items()}
 
 
-def replay_programs(
-    programs: Programs, artifact: Artifact, arguments: Sequence[Array], runner: KernelRunner
-) -> CaseRuns:
+def replay_programs(programs: Programs, arguments: Sequence[Array], runner: KernelRunner) -> CaseRuns:
     """All three runs on the same arguments, which are the program's inputs in order. Raises NotCoveredError."""
-    names = artifact.provenance.outputs
+    signature = programs.signature
+    names, devices = signature.outputs, signature.devices
     kernels = RememberedKernels(runner, REMEMBERED_BYTES)
-    devices = artifact.provenance.devices
     intended, stale = (
         dict(
             zip(
@@ -199,12 +215,12 @@ def replay_programs(
         for isolated in (False, True)
     )
     schedule = ScheduleRunner(module=programs.optimized, buffers=programs.buffers, kernels=kernels, devices=devices)
-    constants, given = schedule.read_constants(), split_arguments(artifact, arguments)
-    actual = run_schedule(schedule, artifact, given)
-    changed = _find_changed_inputs(schedule, programs.optimized, artifact, given)
+    constants, given = schedule.read_constants(), split_arguments(signature, arguments)
+    actual = run_schedule(schedule, signature, given)
+    changed = _find_changed_inputs(schedule, programs.optimized, signature.inputs, given)
     again: Mapping[str, Outputs] = {}
     if count_changed(constants, schedule.read_constants())[0]:
-        again = run_schedule(schedule, artifact, given)
+        again = run_schedule(schedule, signature, given)
     return CaseRuns(
         intended=intended,
         stale=stale,
@@ -215,10 +231,11 @@ def replay_programs(
     )
 
 
-def _replay(
-    programs: Programs, artifact: Artifact, arguments: Sequence[Array], runner: KernelRunner, rows: bool
+def compare_runs(
+    programs: Programs, arguments: Sequence[Array], runner: KernelRunner, *, rows: bool
 ) -> tuple[Replay, Mapping[str, Array]]:
-    runs = replay_programs(programs, artifact, arguments, runner)
+    """Replays the programs; returns the record, and the outputs of program order by name. Raises NotCoveredError."""
+    runs = replay_programs(programs, arguments, runner)
     tolerances = compute_tolerances(programs, runs.intended)
     numbers = {
         name: max(
@@ -233,7 +250,7 @@ def _replay(
     launches = name_hits(runner.numbers(), programs.optimized, programs.buffers)
     record = Replay(
         state=ReplayState.DONE,
-        reason=_explain_nan(programs, artifact, arguments, runner) if needs_explanation(numbers, runs.intended) else "",
+        reason=_explain_nan(programs, arguments, runner) if needs_explanation(numbers, runs.intended) else "",
         outputs=numbers,
         changed_inputs=runs.changed_inputs,
         second_run=_find_differences(runs.actual, runs.again, tolerances),
@@ -243,20 +260,20 @@ def _replay(
     return record, runs.intended
 
 
-def _explain_nan(programs: Programs, artifact: Artifact, arguments: Sequence[Array], runner: KernelRunner) -> str:
+def _explain_nan(programs: Programs, arguments: Sequence[Array], runner: KernelRunner) -> str:
     """Runs the program once more and watches where the first NaN comes from."""
     watch = NanWatch()
-    run_program(programs.program, arguments, runner, devices=artifact.provenance.devices, watch=watch)
-    inputs = dict(zip(artifact.provenance.inputs, arguments, strict=True))
+    run_program(programs.program, arguments, runner, devices=programs.signature.devices, watch=watch)
+    inputs = dict(zip(programs.signature.inputs, arguments, strict=True))
     return describe_first_nan(programs.program, watch.first, inputs)
 
 
 def _find_changed_inputs(
-    schedule: ScheduleRunner, module: HloModule, artifact: Artifact, given: Sequence[Sequence[Array]]
+    schedule: ScheduleRunner, module: HloModule, inputs: Sequence[str], given: Sequence[Sequence[Array]]
 ) -> dict[str, float]:
     donated = {entry.parameter_number for entry in module.input_output_alias.entries}
     changed: dict[str, float] = {}
-    for number, name in enumerate(artifact.provenance.inputs):
+    for number, name in enumerate(inputs):
         if number in donated:
             continue
         after = [schedule.read_parameter(device, number) for device in range(len(given))]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.hlo.hits import find_hit
+from ligerdiag.hlo.buffers import find_hit
 from ligerdiag.model.findings import Finding, LaunchNumbers, MemoryOperation, OutsideAccess, Severity
 from ligerdiag.rules.rule import KERNEL, Example, Measured, Rule, Settled
 from ligerdiag.rules.wording import name_buffer

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ligerdiag.dumps.find import ModuleFiles
 from ligerdiag.inspection.module import ModuleInspector, ModuleOutcome
+from ligerdiag.model.findings import Replay, ReplayState
 from ligerdiag.sandbox import child
 from ligerdiag.sandbox.child import Done, render_message
 
@@ -59,7 +60,20 @@ def inspect_module(self: ModuleInspector, files: ModuleFiles) -> ModuleOutcome:
     return ModuleOutcome(notes=(str(os.getpid()),))
 
 
+def replay(self: ModuleInspector, subject: ModuleFiles, seconds: float) -> ModuleOutcome:
+    del self, seconds
+    match subject.id:
+        case "abort in replay":
+            os.abort()
+        case "spin in replay":
+            re.fullmatch(r"(a+)+b", "a" * 64)
+        case _:
+            pass
+    return ModuleOutcome(replay=Replay(state=ReplayState.DONE, reason=str(os.getpid())))
+
+
 ModuleInspector.inspect_module = inspect_module  # type: ignore[method-assign]
+ModuleInspector.replay = replay  # type: ignore[method-assign,assignment]
 answers = os.dup(1)
 
 if __name__ == "__main__":

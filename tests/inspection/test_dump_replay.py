@@ -1,0 +1,136 @@
+"""A dump on numbers: what the modules that XLA wrote give is what `check` finds for the same program."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ligerdiag.analysis.provenance import compute_tags
+from ligerdiag.effects.isolated import read_modules_isolated
+from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.parse import load_hlo
+from ligerdiag.inspection.compilation import analyse_compilation
+from ligerdiag.model.findings import Attribution, Replay, ReplayState, Verdict
+from ligerdiag.replay.interpreter.scope import NotCoveredError
+from ligerdiag.replay.runs.case_run import Given, Programs, replay_case
+from ligerdiag.replay.service.dump import (
+    draw_parameters,
+    join_programs,
+    plan_dump,
+    replay_dump,
+)
+from ligerdiag.replay.service.worker import Bounds
+from tests.inspection.conftest import Pair, Pairs
+
+
+def find_ambiguous(pair: Pair) -> set[str]:
+    """The outputs of which the dump does not tell what their author meant."""
+    _, dump = pair.load_dump()
+    return {name for name, verdict in pair.inspect(dump).outputs.items() if verdict is Verdict.UNKNOWN}
+
+
+def join_pair(pair: Pair) -> Programs:
+    program, dump = pair.load_dump()
+    assert dump.buffers is not None
+    retagged = compute_tags(program, dump.optimized)
+    return join_programs(retagged.program, retagged.optimized, dump.buffers, dump.output_names)
+
+
+def replay_pair(pair: Pair, *, bounds: Bounds | None = None, kernels: Path | None = None) -> Replay:
+    """kernels: a folder of which nothing is read and to which nothing is written; None for one that is kept."""
+    plan = plan_dump(join_pair(pair), bounds or Bounds(), find_ambiguous(pair))
+    if isinstance(plan, Replay):
+        return plan
+    sources = plan.sources if kernels is None else ()
+    modules = read_modules_isolated(sources, pair.effects)
+    return replay_dump(plan, draw_parameters(plan.programs.program, 0), modules)
+
+
+def replay_artifact(pair: Pair) -> Replay:
+    """By what `check` has, on the same arguments."""
+    program, _ = load_hlo(pair.tagged.unoptimized)
+    return replay_case(pair.tagged, Given(arguments=draw_parameters(program, 0), reference=None), rows=False)
+
+
+def test_a_dump_gives_the_numbers_of_a_check(pairs: Pairs) -> None:
+    launched, undecided = 0, set[str]()
+    for case, pair in pairs.items():
+        dumped, checked, ambiguous = replay_pair(pair), replay_artifact(pair), find_ambiguous(pair)
+        assert dumped.state is checked.state is ReplayState.DONE, (case, dumped.reason, checked.reason)
+        assert bool(dumped.reason) == bool(checked.reason), case
+        assert dumped.outputs.keys() == checked.outputs.keys(), case
+        for name, numbers in dumped.outputs.items():
+            wanted = Attribution.UNDECIDED if name in ambiguous else checked.outputs[name].attribution
+            assert numbers.attribution is wanted, (case, name)
+        assert len(dumped.launches) == len(checked.launches), case
+        launched += bool(dumped.launches)
+        undecided |= {case} if ambiguous else set()
+    assert launched > 30
+    assert "residual" in undecided
+    assert len(pairs) - len(undecided) > 30
+
+
+def test_what_a_dump_does_not_tell_is_not_called_fresh(pairs: Pairs) -> None:
+    """`check`, which has the program as written, calls this gradient wrong; program order of the dump would agree."""
+    pair = pairs["residual"]
+    assert replay_artifact(pair).outputs["gradient"].attribution is Attribution.NEITHER
+    assert replay_pair(pair).outputs["gradient"].attribution is Attribution.UNDECIDED
+
+
+def test_a_dump_above_the_bounds_is_too_large(pairs: Pairs) -> None:
+    record = replay_pair(next(iter(pairs.values())), bounds=Bounds(memory=1))
+    assert record.state is ReplayState.TOO_LARGE
+    assert "--full" in record.reason
+
+
+def test_the_seed_decides_what_is_drawn(pairs: Pairs) -> None:
+    program, _ = load_hlo(next(iter(pairs.values())).untagged.unoptimized)
+    one, same, other = (draw_parameters(program, seed) for seed in (3, 3, 4))
+    assert all(np.array_equal(a, b) for a, b in zip(one, same, strict=True))
+    assert not all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def test_a_program_without_an_order_is_not_covered(pairs: Pairs) -> None:
+    program, dump = next(iter(pairs.values())).load_dump()
+    assert dump.buffers is not None
+    with pytest.raises(NotCoveredError, match="not all tagged"):
+        join_programs(program, dump.optimized, dump.buffers, dump.output_names)
+
+
+def test_a_kernel_that_no_worker_could_read_is_not_read_here(pairs: Pairs, tmp_path: Path) -> None:
+    record = replay_pair(pairs["residual"], kernels=tmp_path)
+    assert record.state is ReplayState.NOT_COVERED
+    assert "could not be read" in record.reason
+
+
+def test_a_parameter_of_another_shape_is_not_covered(pairs: Pairs) -> None:
+    """Nothing is drawn for it, however large it says it is."""
+    program, dump = pairs["residual"].load_dump()
+    assert dump.buffers is not None
+    retagged = compute_tags(program, dump.optimized)
+    retagged.program.entry.parameters[0].shape.dimensions[0] = 1 << 40
+    with pytest.raises(NotCoveredError, match="other arrays"):
+        join_programs(retagged.program, retagged.optimized, dump.buffers, dump.output_names)
+
+
+def test_parameters_without_room_in_their_buffers_are_refused(pairs: Pairs) -> None:
+    program, dump = pairs["residual"].load_dump()
+    assert dump.buffers is not None
+    retagged = compute_tags(program, dump.optimized)
+    for module in (retagged.program, retagged.optimized):
+        module.entry.parameters[0].shape.dimensions[0] = 1 << 40
+    with pytest.raises(ArtifactError, match="does not hold"):
+        join_programs(retagged.program, retagged.optimized, dump.buffers, dump.output_names)
+
+
+def test_what_autodiff_derived_from_before_a_write_is_not_read_in_program_order(pairs: Pairs) -> None:
+    found: dict[str, frozenset[str]] = {}
+    for case in ("residual_beside_new", "own_backward_rule_missing", "residual"):
+        _, dump = pairs[case].load_dump()
+        found[case] = analyse_compilation(dump, effects_cache=pairs[case].effects).context.derived
+    meant_from_before = frozenset({"gradient"})
+    assert found == {
+        "residual_beside_new": meant_from_before,
+        "own_backward_rule_missing": meant_from_before,
+        "residual": frozenset(),
+    }
