@@ -18,6 +18,8 @@ from tests.compile.conftest import Compile
 
 PROGRAMS = Path(__file__).parent / "programs"
 IN_A_BRANCH = "the kernel is inside of a `stablehlo.case`: what it returns is not to be had outside"
+IN_A_LOOP = IN_A_BRANCH.replace("case", "while")
+EARLIER = "it reads, before the kernel, what an earlier iteration of the loop overwrote"
 TO_A_KERNEL = "the function `double` hands it to a kernel, which would get a copy"
 NO_OUTPUT = "the kernel returns no floating-point array to tie with"
 
@@ -47,7 +49,8 @@ def artifact_of(results: Results, name: str) -> Artifact:
         ),
         ("run_in_a_branch", [("14.0:16.0", "sine")]),
         ("read_in_a_branch", [("4.0:11.0", "cosine"), ("4.0:13.0", "sine")]),
-        ("run_in_a_loop", [("11.0:12.0", "sine"), ("11.0:17.0", "return")]),
+        ("run_in_a_loop", [("11.0:12.0", "sine"), ("11.0:17.0", "return"), ("11.0:18.0", "return")]),
+        ("close_over_in_a_loop", [("13.0:12.0", "cosine"), ("13.0:18.0", "return"), ("13.0:19.0", "sine")]),
         ("overwrite_integers", [("7.0:10.0", "add")]),
     ],
 )
@@ -69,6 +72,9 @@ def test_what_cannot_be_tied_is_listed_with_the_reason(results: Results) -> None
     assert troubles == {
         ("read_between_two_calls", "4/10.0:6.0"): TO_A_KERNEL,
         ("run_in_a_branch", "14.0:16.0"): IN_A_BRANCH,
+        ("run_in_a_loop", "11.0:18.0"): IN_A_LOOP,
+        ("close_over_in_a_loop", "13.0:12.0"): EARLIER,
+        ("close_over_in_a_loop", "13.0:19.0"): IN_A_LOOP,
         ("overwrite_integers", "7.0:10.0"): NO_OUTPUT,
     }
 

@@ -5,8 +5,9 @@ The rules are those of `analysis/program_order`, on StableHLO:
 
 1. Every operation that computes makes new storage: reshapes, casts, loops, branches and barriers, too. A function's
    arguments and results are other names for what is handed in and out.
-2. A value that a loop's region takes from outside is carried round the loop: storage of the loop, whose next iteration
-   sees what this one overwrote.
+2. An element of a loop's state that its body returns as it came is another name for what was handed in, and for what the
+   loop hands out: the next iteration, and who reads it behind the loop, sees what this one overwrote. So it is with a
+   value that a loop's region takes from outside. The other elements are storage of the loop.
 3. An operation that uses one of the names after the call reads it. If the call is in a function and the storage came
    from outside or goes there, the function's callers read it after their call of the function.
 """
@@ -96,10 +97,10 @@ class Program:
         function = self._tags[self.paths[at][:1]]
         escaping: list[Any] = []
         for value in dict.fromkeys(name for seed in seeds for name in self._names(seed)):
-            around = [self._tags[self.paths[at][:depth]] for depth in range(self._scopes[value], len(self.paths[at]))]
+            scope = min(self._scopes[name] for name in self._names(value))
+            around = [self._tags[self.paths[at][:depth]] for depth in range(scope, len(self.paths[at]))]
             loops = [tag for tag in around if self.operations[tag].name == LOOP]
-            if not loops:
-                escaping.append(value)
+            escaping.append(value)
             for tag, number in self._uses.get(value, ()):
                 if tag == at or self._is_inner_return(tag):
                     continue
@@ -119,15 +120,12 @@ class Program:
     def _relate(self, tag: int, at: int, loops: list[int]) -> str | None:
         """None: it does not read what the call leaves. Else why a tie cannot stand there; empty when it can."""
         path, call = self.paths[tag], self.paths[at]
-        if loops:
-            loop = self.paths[loops[-1]]
-            if path[: len(loop)] != loop or len(path) == len(loop):
-                return None  # 2: outside of the loop is other storage
+        is_inside = any(self.paths[loop] == path[: len(self.paths[loop])] and loop != tag for loop in loops)
         depth = next((d for d, (one, other) in enumerate(zip(path, call, strict=False)) if one != other), None)
         is_after = depth is not None and path[depth][:2] == call[depth][:2] and path[depth] > call[depth]
         if is_after:
             return "" if depth == len(call) - 1 else self._blame(at)
-        return "it reads, before the kernel, what an earlier iteration of the loop overwrote" if loops else None
+        return "it reads, before the kernel, what an earlier iteration of the loop overwrote" if is_inside else None
 
     def _blame(self, at: int) -> str:
         around = self.operations[self._tags[self.paths[at][:-1]]]
@@ -159,6 +157,15 @@ class Program:
                 found.setdefault(self._tags[self.paths[tag][:1]], []).append(tag)
         return found
 
+    @cached_property
+    def _loops_in(self) -> dict[int, list[int]]:
+        """Tag of a function to those of the loops inside of it."""
+        found: dict[int, list[int]] = {}
+        for tag, operation in self.operations.items():
+            if operation.name == LOOP:
+                found.setdefault(self._tags[self.paths[tag][:1]], []).append(tag)
+        return found
+
     def _join_names(self, function: int) -> None:
         """Makes the result of each call in the function, and what it is another name for, one."""
         if function in self._settled:
@@ -177,6 +184,20 @@ class Program:
                 same = first.setdefault(self._root(value), result)
                 if same is not result:
                     self._above[self._root(result)] = self._root(same)
+
+        for tag in sorted(self._loops_in.get(function, ()), reverse=True):  # the inner ones first
+            self._join_kept(self.operations[tag])
+
+    def _join_kept(self, loop: Any) -> None:
+        """Makes each element of the loop's state that its body returns as it came one with what is handed in and out, 2."""
+        condition, body = (region.blocks[0] for region in loop.regions)
+        returned = list(list(body.operations)[-1].operation.operands)
+        for number, argument in enumerate(body.arguments):
+            if self._root(returned[number]) == self._root(argument):
+                given = self._root(loop.operands[number])
+                for other in (argument, condition.arguments[number], loop.results[number]):
+                    if (name := self._root(other)) != given:
+                        self._above[name] = given
 
     def _root(self, value: Any) -> Any:
         while value in self._above:

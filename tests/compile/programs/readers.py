@@ -62,6 +62,19 @@ def run_in_a_loop(x, w):
     return {"last": last, "rows": rows}
 
 
+def close_over_in_a_loop(x, w):
+    y = x @ w
+    before = jnp.tan(y)
+
+    def body(carry, _):
+        earlier = jnp.cos(y)
+        was = doubling.double(y)
+        return carry + earlier * was, None
+
+    total, _ = jax.lax.scan(body, jnp.zeros_like(y), None, length=3)
+    return {"before": before, "total": total, "sine": jnp.sin(y)}
+
+
 def overwrite_integers(x, w):
     del w
     y = (x * 8).astype(jnp.int32)
@@ -73,6 +86,6 @@ CASES = tuple(
     Case(name=function.__name__, function=function, args=(X, X), about="a tiny program")
     for function in (
         read_beside, read_outside, read_at_two_levels, read_between_two_calls, run_in_a_branch, read_in_a_branch,
-        run_in_a_loop, overwrite_integers,
+        run_in_a_loop, close_over_in_a_loop, overwrite_integers,
     )
 )  # fmt: skip
