@@ -181,21 +181,5 @@ def find_scheduled_operand(module: HloModule, frames: Frames, operand: int) -> t
     return (value, index), partial
 
 
-def find_part(module: HloModule, frames: Frames, operand: int) -> HloInstruction | None:
-    """Returns the `slice` of a fusion's operand that the kernel gets as its own; None if it gets anything else."""
-    flow = Dataflow(module, _ADDRESSES)
-    value, index = flow.find_definition(frames[-1].instruction.operands[operand], ())
-    if index or value.opcode != "slice" or find_parameter(value.operands[0]) is None:
-        return None
-    return value
-
-
-def find_parameter(value: HloInstruction) -> int | None:
-    """Returns the number of the computation's parameter that the value is, by another shape perhaps."""
-    while value.opcode == "bitcast":
-        value = value.operands[0]
-    return value.proto.parameter_number if value.opcode == "parameter" else None
-
-
 def _list_callers(outer: Frames) -> tuple[HloInstruction, ...]:
     return tuple([frame.instruction for frame in outer[-1:]])
