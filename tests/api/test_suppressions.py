@@ -142,7 +142,7 @@ def test_inspect_allows_as_check_does(folder: Path, run: Any, run_cli: RunCli, t
     )
     outcome = run_cli("inspect", artifact, "--source-root", ".", cwd=folder)
     assert outcome.code == 0
-    assert "in_code  allowed  columns latent (allowed) · sums fresh" in outcome.out
+    assert "in_code  allowed  agrees  columns latent (allowed) · sums fresh" in outcome.out
     artifact = run("plain.py", "")[1]["cases"][0]["artifact"]
     config = tmp_path / "inspect.toml"
     config.write_text(LATENT + UNDECLARED)

@@ -71,10 +71,11 @@ def pick(dumps: Path, tmp_path: Path) -> Pick:
 
 @pytest.fixture(scope="session")
 def inspect(cache: Path) -> Inspect:
-    """Inspects the paths; keywords are those of InspectOptions."""
+    """Inspects the paths; keywords are those of InspectOptions. Without a replay, unless it is asked for."""
 
     def run(*paths: Path, **keywords: object) -> CheckReport:
-        return api.inspect(api.InspectOptions(paths=paths, cache_directory=cache, **keywords))  # type: ignore[arg-type]
+        options = {"replay": False, **keywords}
+        return api.inspect(api.InspectOptions(paths=paths, cache_directory=cache, **options))  # type: ignore[arg-type]
 
     return run
 

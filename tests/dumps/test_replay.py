@@ -65,6 +65,12 @@ SNAPSHOT = "module_0001.jit_compute.snapshot.-17.pb"
 UNOPTIMIZED = "module_0001.jit_compute.execution_0000.hlo_unoptimized_snapshot.pb"
 
 
+@pytest.fixture(scope="session")
+def inspect(inspect: Inspect) -> Inspect:
+    """Inspects, with a replay."""
+    return lambda *paths, **keywords: inspect(*paths, **{"replay": True, **keywords})
+
+
 @pytest.fixture(scope="module")
 def checked(cache: Path) -> dict[str, CaseReport]:
     selectors = tuple(f"{ROOT / 'cases'}/{case.partition('[')[0]}.py::{case}" for case in (*SAME, *UNTOLD, SHARDED))
