@@ -11,6 +11,7 @@ A page is run from top to bottom in a folder of its own, which has only the clon
 
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 
 from tools.running import Outcome, run_process
+from tools.warm_commands import run_warm_command
 
 ROOT = Path(__file__).parents[1]
 
@@ -38,6 +40,8 @@ REASONS = {
 
 _SHELLS = frozenset({"", "sh", "bash", "console"})
 _FILE = re.compile(r"^# (?P<name>[\w./-]+\.(?:py|toml))$")
+_SHELL_SIGNS = frozenset("|&;<>$`*?{}~!()\\")
+"""In a command that a shell has to run."""
 _NOT_A_READERS = ("CI", "BUILD_NUMBER", "FORCE_COLOR", "NO_COLOR", "PY_COLORS")
 """Variables that change the output and are unset for a reader: pytest writes whole messages into its summary in CI."""
 
@@ -133,6 +137,8 @@ def run_command(words: str, folder: Path, cache: Path, python: Path = Path(sys.e
         "PYTEST_ADDOPTS": "",
     }
     plain = re.sub(r"(^|&& )uv run ", r"\1", words)
+    if python == Path(sys.executable) and plain.startswith("ligerdiag ") and not _SHELL_SIGNS.intersection(plain):
+        return run_warm_command(shlex.split(plain, comments=True)[1:], cwd=folder, environment=environment)
     return run_process(["bash", "-c", plain], cwd=folder, environment=environment)
 
 

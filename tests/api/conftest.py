@@ -1,7 +1,6 @@
 """Real compiles, in the cache of the whole run: what one test has compiled, the next one reads."""
 
 import os
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -9,7 +8,8 @@ import pytest
 
 from ligerdiag import api
 from ligerdiag.model.report import CaseReport, CheckReport
-from tools.running import Outcome, run_process
+from tools.running import Outcome
+from tools.warm_commands import run_warm_command
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,8 +52,7 @@ def run_cli(cache: Path) -> RunCli:
     """Runs `ligerdiag` with these words in a process of its own."""
 
     def run(*words: str | Path, cwd: Path) -> Outcome:
-        command = [sys.executable, "-m", "ligerdiag.cli", *map(str, words)]
         environment = os.environ | {"LIGERDIAG_CACHE_DIR": str(cache)}
-        return run_process(command, cwd=cwd, environment=environment)
+        return run_warm_command([str(word) for word in words], cwd=cwd, environment=environment)
 
     return run

@@ -10,6 +10,7 @@ import pytest
 
 from ligerdiag.cli import init as command
 from tools.running import Outcome, run_process
+from tools.warm_commands import run_warm_command
 
 PROJECT = '[project]\nname = "mine"\nversion = "0"'
 WRITTEN = ["cases/starter.py", "pyproject.toml", "tests/test_schedule.py"]
@@ -24,6 +25,8 @@ def run(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
     def run_it(*words: str) -> Outcome:
         environment = os.environ | {"LIGERDIAG_CACHE_DIR": str(cache)}
+        if words[0] == "ligerdiag.cli":
+            return run_warm_command(words[1:], cwd=tmp_path, environment=environment)
         return run_process([sys.executable, "-m", *words], cwd=tmp_path, environment=environment)
 
     return run_it

@@ -15,6 +15,8 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.dumps.find import ModuleFiles, find_modules
 from ligerdiag.model.report import CheckReport
 from ligerdiag.toolchains.toolchain import current_toolchain, worker_environment
+from tools.running import Outcome
+from tools.warm_commands import run_warm_command
 
 ROOT = Path(__file__).parents[2]
 BOTH = {"xla_dump_hlo_as_proto": True, "xla_dump_hlo_as_text": True}
@@ -81,15 +83,12 @@ def inspect(cache: Path) -> Inspect:
 
 
 @pytest.fixture(scope="session")
-def run_cli(cache: Path) -> "Callable[..., subprocess.CompletedProcess[str]]":
+def run_cli(cache: Path) -> Callable[..., Outcome]:
     """Runs `ligerdiag` with these words in a process of its own."""
 
-    def run(*words: str | Path, cwd: Path = ROOT) -> "subprocess.CompletedProcess[str]":
-        command = [sys.executable, "-m", "ligerdiag.cli", *map(str, words)]
+    def run(*words: str | Path, cwd: Path = ROOT) -> Outcome:
         environment = os.environ | {"LIGERDIAG_CACHE_DIR": str(cache)}
-        return subprocess.run(
-            command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=600
-        )
+        return run_warm_command([str(word) for word in words], cwd=cwd, environment=environment)
 
     return run
 

@@ -155,30 +155,30 @@ def test_several_modules_are_one_report(dumps: Path, inspect: Inspect) -> None:
 
 def test_ordinary_programs_have_nothing_to_check(dumps: Path, run_cli: RunCli) -> None:
     done = run_cli("inspect", dumps / "ordinary", dumps / "ordinary-untagged")
-    assert done.returncode == 5
-    assert "nothing to check: 2 modules, none has an in-place kernel (2 without custom calls)" in done.stdout
+    assert done.code == 5
+    assert "nothing to check: 2 modules, none has an in-place kernel (2 without custom calls)" in done.out
     done = run_cli("inspect", dumps / "fresh", "--format", "json")
-    report = json.loads(done.stdout)
-    assert (done.returncode, report["exit_code"]) == (5, 5)
+    report = json.loads(done.out)
+    assert (done.code, report["exit_code"]) == (5, 5)
     assert report["notes"] == ["nothing to check: 1 module, it has no in-place kernel (0 without custom calls)"]
 
 
 def test_exit_codes_are_those_of_the_help(dumps: Path, pick: Pick, run_cli: RunCli, tmp_path: Path) -> None:
-    assert run_cli("inspect", dumps / "losses").returncode == 1
-    assert run_cli("inspect", dumps / "losses", "--fail-on", "never").returncode == 0
+    assert run_cli("inspect", dumps / "losses").code == 1
+    assert run_cli("inspect", dumps / "losses", "--fail-on", "never").code == 0
     missing = run_cli("inspect", tmp_path / "missing")
-    assert (missing.returncode, missing.stdout) == (2, "")
-    assert missing.stderr.startswith("error: no file or directory")
-    assert run_cli("inspect").returncode == 2
+    assert (missing.code, missing.out) == (2, "")
+    assert missing.err.startswith("error: no file or directory")
+    assert run_cli("inspect").code == 2
     folder = pick("losses", *PROTOS)
     (next(path for path in folder.iterdir() if "after" in path.name)).write_bytes(b"nothing")
-    assert run_cli("inspect", folder).returncode == 3
+    assert run_cli("inspect", folder).code == 3
 
 
 def test_a_report_goes_to_a_file_and_the_table_stays(dumps: Path, run_cli: RunCli, tmp_path: Path) -> None:
     done = run_cli("inspect", dumps / "losses", "--format", "json", "--output", tmp_path / "report.json")
-    assert done.returncode == 1
-    assert "STALE" in done.stdout
+    assert done.code == 1
+    assert "STALE" in done.out
     report = json.loads((tmp_path / "report.json").read_text())
     jsonschema.validate(report, load_schema())
     assert report["cases"][0]["target"] == "sm_9.0a"
@@ -186,7 +186,7 @@ def test_a_report_goes_to_a_file_and_the_table_stays(dumps: Path, run_cli: RunCl
 
 def test_a_module_is_chosen_by_its_name(dumps: Path, run_cli: RunCli) -> None:
     done = run_cli("inspect", dumps / "losses", "--module", "jit_comp*")
-    assert done.returncode == 1
+    assert done.code == 1
     done = run_cli("inspect", dumps / "losses", "--module", "*eval*")
-    assert done.returncode == 2
-    assert "no module matches `*eval*`" in done.stderr
+    assert done.code == 2
+    assert "no module matches `*eval*`" in done.err

@@ -373,11 +373,11 @@ def test_modules_of_two_programs_disagree(pick: Pick, run_cli: Callable[..., Any
     folder = pick("loop", "optimizations.hlo.pb")
     change_loop(folder, "GE", 1)
     done = run_cli("inspect", folder, "--format", "json")
-    (case,) = json.loads(done.stdout)["cases"]
+    (case,) = json.loads(done.out)["cases"]
     assert case["status"] == Status.DISAGREEMENT.value
-    assert done.returncode == ExitCode.NOT_ANALYSED
+    assert done.code == ExitCode.NOT_ANALYSED
     without = run_cli("inspect", folder, "--format", "json", "--no-replay")
-    assert without.returncode != ExitCode.NOT_ANALYSED
+    assert without.code != ExitCode.NOT_ANALYSED
 
 
 def test_memory_that_no_estimate_sees_is_bounded(dumps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

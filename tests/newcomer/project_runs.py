@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from tests.newcomer.answers import NEWER, OLDER, PROGRAMS, REMEDY, UNREADABLE, Answer, Program
 from tools.running import Outcome, run_process
+from tools.warm_commands import run_warm_command
 
 PROJECT = Path(__file__).parent / "project"
 SELECTED = {"cases_dp.py": "cases_dp.py::dp-*", "cases_deep.py": "cases_deep.py::deep4"}
@@ -34,8 +36,10 @@ class Surroundings:
             "COLUMNS": "150",
             "PYTEST_ADDOPTS": "",
         }
-        command = [str(self.python), *map(str, words)]
-        return run_process(command, cwd=self.folder / folder, environment=environment, timeout=1200)
+        cwd = self.folder / folder
+        if self.python == Path(sys.executable) and words[:2] == ("-m", "ligerdiag.cli"):
+            return run_warm_command([str(word) for word in words[2:]], cwd=cwd, environment=environment)
+        return run_process([str(self.python), *map(str, words)], cwd=cwd, environment=environment, timeout=1200)
 
     def check(self, *words: str) -> Outcome:
         """Runs `ligerdiag check`, without a replay."""

@@ -1,0 +1,9 @@
+"""Imports what commands of ligerdiag import, also what they import late; see `warm_commands`."""
+
+from contextlib import suppress
+from importlib import import_module
+
+for name in ("ligerdiag.api", "ligerdiag.cli.main", "ligerdiag.config", "ligerdiag.render.terminal.terminal"):
+    import_module(name)
+with suppress(ImportError):  # typer has it in newer versions, and pydantic with it
+    import_module("typer._adapters")

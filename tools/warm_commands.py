@@ -1,0 +1,53 @@
+"""Runs `ligerdiag` as a command, in a fork of a process that has imported it: nine tenths of a short command are imports.
+
+1. Python's own server of forks is used, one for each process that asks. What it has imported before its first fork is
+   `command_imports`; neither JAX nor Triton is among it, as in any process of the command line.
+2. A command gets its words, folder, environment and streams, and no interactive input; it answers with its exit code.
+3. What is read from the environment while Python starts or ligerdiag is imported is as it was where the server began.
+   A test of that, of signals, or of what becomes of processes, starts a real one: `running.run_process`.
+"""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tools.running import Outcome
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["tools.command_imports"])
+
+
+def run_warm_command(
+    words: Sequence[str], *, cwd: Path, environment: Mapping[str, str], timeout: float = 1200
+) -> Outcome:
+    """Runs `ligerdiag WORDS` until it ends, in any way. Raises TimeoutExpired."""
+    with TemporaryDirectory() as folder:
+        out, err = Path(folder, "out"), Path(folder, "err")
+        process = _CONTEXT.Process(target=_run, args=(tuple(words), str(cwd), dict(environment), str(out), str(err)))
+        process.start()
+        process.join(timeout)
+        if process.is_alive():
+            process.kill()
+            process.join()
+            raise subprocess.TimeoutExpired(words, timeout)
+        code = process.exitcode
+        assert code is not None
+        return Outcome(code, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8"))
+
+
+def _run(words: tuple[str, ...], cwd: str, environment: Mapping[str, str], out: str, err: str) -> None:
+    for descriptor, path in ((1, out), (2, err)):
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.dup2(file, descriptor)
+        os.close(file)
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = ["ligerdiag", *words]
+    from ligerdiag.cli.main import main
+
+    main()
