@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,14 +52,18 @@ def copy_project(python: Path, folder: Path, cache: Path) -> Surroundings:
     return Surroundings(python=python, folder=folder, cache=cache)
 
 
-def check_programs(surroundings: Surroundings) -> Mapping[Program, Any]:
-    """The reports of all programs, in JSON, by one run."""
-    selectors = [SELECTED.get(file, file) for file in dict.fromkeys(program.file for program in PROGRAMS)]
+def check_programs(surroundings: Surroundings, programs: Sequence[Program]) -> Mapping[Program, Any]:
+    """Their reports, in JSON, by one run."""
+    selectors: list[str] = []
+    for file in dict.fromkeys(program.file for program in programs):
+        chosen = [program.selector for program in programs if program.file == file]
+        is_whole = len(chosen) == sum(program.file == file for program in PROGRAMS)
+        selectors += [SELECTED.get(file, file)] if is_whole else chosen
     outcome = surroundings.check(*selectors, "--format", "json")
     assert outcome.out, outcome.err
     left = json.loads(outcome.out)["cases"]
     reports: dict[Program, Any] = {}
-    for program in PROGRAMS:  # files come in the order of the selectors, so that the first of an id is this one's
+    for program in programs:  # files come in the order of the selectors, so that the first of an id is this one's
         report = next((one for one in left if one["id"] == program.case), None)
         assert report is not None, f"{program.selector} is not in the report"
         left.remove(report)
