@@ -3,8 +3,9 @@
 were wrong).
 
 No kernel is in it. The subject is XLA's own behaviour: the copies that it inserts where an output may stand in the
-bytes of an argument. The schedule has them in the right order, and replay computes the right numbers. What the CUDA
-graph of these copies may do is not judged here: the wrong numbers of the report are a GPU's.
+bytes of an argument. Compiled for a GPU that is not there, the schedule has all of them, in the right order, and replay
+computes the right numbers. When XLA compiles on the machine with the GPU, it leaves some out and gives two donated
+arguments one buffer: an H200 returns the two wrong numbers of the report. So the outputs are unknown.
 """
 
 import itertools
@@ -35,8 +36,8 @@ CASES = tuple(
         function=partial(compute, order),
         args=make_args(donated=donated),
         params=("donated" if donated else "kept", order),
-        expected="fresh",
-        expected_rules=(),
+        expected={"*": "unknown"} if donated and order == "last" else "fresh",
+        expected_rules=("LD021",) if donated and order == "last" else (),
         reference=partial(compute, order),
         about="jax issue 39625: donation and the order of outputs",
     )

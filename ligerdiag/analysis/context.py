@@ -9,16 +9,16 @@ from ligerdiag.analysis.belief import Belief
 from ligerdiag.analysis.evaluation.carriers import Carriers, compute_carried, compute_carriers
 from ligerdiag.analysis.evaluation.fusions import FusionSummaries
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
-from ligerdiag.analysis.evaluation.lossy_workarounds import Rounding, find_roundings
 from ligerdiag.analysis.evaluation.memory import Actual, Places
 from ligerdiag.analysis.evaluation.memory_uses import Accesses, find_accesses
 from ligerdiag.analysis.evaluation.order import compute_logical_times
 from ligerdiag.analysis.evaluation.program_order import Intended
-from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations, find_unrelated
+from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations, Rounding, find_unrelated
 from ligerdiag.analysis.provenance import Retagged
 from ligerdiag.analysis.races import find_concurrency
 from ligerdiag.analysis.value_flow import FollowedWrites, follow_writes
 from ligerdiag.analysis.verdict.reads import judge_reads
+from ligerdiag.analysis.verdict.schedule_alone import MixedUp
 from ligerdiag.analysis.verdict.verdicts import ReadVerdict, Verdicts, judge, judge_alone
 from ligerdiag.analysis.write_correspondence import (
     Matching,
@@ -65,6 +65,7 @@ class Context(EvaluatedPair):
     """Ids of optimized instructions whose tags the operands contradict (see `belief`)."""
     sites: Mapping[int, SourceLine] = field(default_factory=dict[int, SourceLine])
     """Tag of a kernel's custom call to the line that makes the call, as the trace knows it."""
+    mixed_up: MixedUp | None = None
     derived: frozenset[str] = frozenset()
     """Names of the outputs of a folded program of which program order does not give what is meant, see `find_derived`."""
 
@@ -157,7 +158,7 @@ def compute_context(
         vanished=find_vanished(traced_calls, matching, intended, space),
         calls=tuple([(call, effects_of(call)) for _, call in iterate_kernel_calls(program)]),
         optimized_calls=tuple([(call, effects_of(call)) for call in calls]),
-        roundings=find_roundings(writes, output_names, run.run_intended, space.mark),
+        roundings=run.find_roundings(writes, output_names),
         refuted=frozenset() if belief is None else belief.refuted,
         derived=run.find_derived(intended, output_names),
     )

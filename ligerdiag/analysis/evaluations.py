@@ -1,7 +1,7 @@
 """Both evaluations of one compilation, and the means to evaluate either program once more."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ligerdiag.analysis.evaluation.carriers import Carriers
@@ -13,11 +13,29 @@ from ligerdiag.analysis.evaluation.program_order import Intended, compute_intend
 from ligerdiag.analysis.evaluation.schedule_order import ScheduleEvaluation
 from ligerdiag.analysis.provenance import Descent, Retagged
 from ligerdiag.analysis.races import Concurrency, Race, join_marks, mark_races
+from ligerdiag.analysis.reaching_definitions import number_values
 from ligerdiag.analysis.write_correspondence import Matching
-from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
+from ligerdiag.analysis.writes import EffectsOf, HiddenWrite, call_tags_of
 from ligerdiag.hlo.buffers import BufferAssignment
-from ligerdiag.hlo.dataflow import Positions
+from ligerdiag.hlo.dataflow import Positions, list_operands, look_through, look_through_forward, search
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
+from ligerdiag.hlo.opcodes import Trait, having
+
+_LOOKED_THROUGH = having(Trait.KEEPS_SCALAR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rounding:
+    """A workaround that orders and rounds: something is added to an overwritten value, and subtracted again."""
+
+    write: HiddenWrite
+    addition: HloInstruction
+    subtraction: HloInstruction
+    term: HloInstruction
+    """What is added and subtracted."""
+    path: TagPath
+    """Of the subtraction."""
+    outputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -114,6 +132,19 @@ class Evaluations:
         marked = compute_intended(*arguments, folded=self.folded, derived=mark, records=False)
         return frozenset(name for name, labels in zip(names, marked.outputs, strict=True) if labels & mark)
 
+    def find_roundings(self, writes: tuple[HiddenWrite, ...], names: tuple[str, ...]) -> tuple[Rounding, ...]:
+        """Returns each workaround of the program as written that orders and rounds, each subtraction once."""
+        pairs = {found.subtraction.id: found for write in writes for found in _find_pairs(write)}
+        if not pairs:
+            return ()
+        marks = {pair.path: self.space.mark(("rounding", pair.path)) for pair in pairs.values() if pair.path}
+        reached = self.run_intended(marks).outputs
+        return tuple(
+            replace(pair, outputs=tuple(name for name, labels in zip(names, reached, strict=True) if labels & mark_of))
+            for pair in pairs.values()
+            for mark_of in [marks.get(pair.path, 0)]
+        )
+
     def run_actual(
         self, wanted: frozenset[TagPath], marked: Mapping[int, Labels] | None = None, *, sights: bool = True
     ) -> Actual:
@@ -177,3 +208,38 @@ def is_named_after(path: TagPath, instruction: HloInstruction) -> bool:
             return True
         at = name.find(sought, at + 1)
     return False
+
+
+def _find_pairs(write: HiddenWrite) -> Iterator[Rounding]:
+    """Finds the pairs of one write, in the computation that holds its call.
+
+    `x + b` and then `(x + b) - b'`, where x is the operand that a kernel overwrites, and b and b' are one value, or twins of
+    each other, and depend on what the kernel returns. To a person it is x; to the scheduler it comes after the kernel; in
+    floating point it is x rounded to what b + x can hold. Barriers, broadcasts, reshapes and converts are looked through.
+    """
+    computation, call = write.frames[-1].computation, write.call
+    users = computation.users
+    value = call.operands[write.operand]
+    numbers = number_values(computation)
+    for addition in users[value.id]:
+        if addition.opcode != "add" or len(addition.operands) != 2:
+            continue
+        other = addition.operands[1] if addition.operands[0] is value else addition.operands[0]
+        term = look_through(other, _LOOKED_THROUGH)
+        if call not in search([term], list_operands):
+            continue
+        for subtraction in look_through_forward(addition, _LOOKED_THROUGH, users):
+            if subtraction.opcode != "subtract":
+                continue
+            if numbers[look_through(subtraction.operands[1], _LOOKED_THROUGH).id] != numbers[term.id]:
+                continue
+            if look_through(subtraction.operands[0], _LOOKED_THROUGH) is not addition:
+                continue
+            own = write.module.find_tag_path(subtraction)
+            yield Rounding(
+                write=write,
+                addition=addition,
+                subtraction=subtraction,
+                term=term,
+                path=(*call_tags_of(write.module, write.frames[:-1]), *own) if own else (),
+            )

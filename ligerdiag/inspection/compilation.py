@@ -15,6 +15,8 @@ from ligerdiag.analysis.context import Context, compute_context, compute_context
 from ligerdiag.analysis.explain.neighbours import compute_neighbourhoods
 from ligerdiag.analysis.explain.schedule_view import compute_schedule_view
 from ligerdiag.analysis.provenance import compute_tags
+from ligerdiag.analysis.verdict.schedule_alone import find_mixed_up
+from ligerdiag.analysis.verdict.verdicts import doubt_outputs
 from ligerdiag.analysis.write_correspondence import TracedKernel, find_hidden_accesses, find_sites
 from ligerdiag.analysis.writes import EffectsOf, find_hidden_operands
 from ligerdiag.artifacts.artifact import Artifact, KernelCall, LoneCall, Provenance
@@ -105,11 +107,15 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
         for call in compilation.kernel_calls
     )
     try:
+        mixed_up = find_mixed_up(optimized, compilation.buffers, is_described=compilation.is_described)
         compilation = _check_buffers(compilation)
         context = _compute_context(compilation, names, effects.find, traced_calls)
         context = replace(
             context, contradictions=_list_contradictions(context, effects), sites=find_sites(traced_calls)
         )
+        if mixed_up is not None:
+            doubted = doubt_outputs(context.verdicts, mixed_up.outputs)
+            context = replace(context, mixed_up=mixed_up, verdicts=doubted)
         around = compute_neighbourhoods(context) if words.get("neighbourhoods") else ()
         drawn = compute_schedule_view(context) if words.get("view") else None
     except (AssertionError, IndexError, KeyError, ValueError, RecursionError, StopIteration) as fault:
@@ -263,6 +269,7 @@ def analyse_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: U
         thunks=thunks,
         command_order=_find_command_order(artifact.provenance),
         is_foreign=is_foreign,
+        is_described=artifact.provenance.compute_capability > 0,
     )
     return analyse_compilation(compilation, **words)
 

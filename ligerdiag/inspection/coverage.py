@@ -51,6 +51,8 @@ class Compilation:
     """The ids of the program's instructions rise in the order in which they were written; HLO text has no ids."""
     is_foreign: bool = True
     """It came from elsewhere: tags count as far as the operands agree with them (see `belief`). Else our worker put them."""
+    is_described: bool = False
+    """XLA compiled it for a GPU that was not there, from its description."""
 
 
 def are_tags_used(compilation: Compilation, program: HloModule) -> bool:

@@ -29,6 +29,7 @@ GIVEN_AWAY = {
     "LD018": "contradicted-declaration",
     "LD019": "order-dependent-grid",
     "LD020": "out-of-bounds-access",
+    "LD021": "mixed-up-donations",
 }
 """Every id that was ever given away, whether its rule exists (still, already) or not. Lines are only added."""
 

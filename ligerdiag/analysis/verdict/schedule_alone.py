@@ -16,23 +16,34 @@ The parameters behind a value are found by a slice backwards, element by element
       them to all callers.
   (6) Of a conditional also what chooses the branch, of a loop also what its condition returns.
   (7) Every other operation: all of its operands. A kernel that overwrites a value adds all that it reads.
+
+Donated arguments that XLA mixes up (https://github.com/jax-ml/jax/issues/39625) make outputs wrong without any kernel:
+  (8) A buffer assignment that has an entry parameter in another one's allocation makes whoever reads the one get the other.
+      Unknown are the outputs behind which such a parameter stands, and those that are handed out in its place.
+  (9) A compile for a GPU that is not there never shows that, but for the GPU of the machine XLA leaves out copies that it
+      needs where one computed value of one element is returned in the place of three donated arguments or more, two of
+      which are returned as they are, too. Seen on an H200 with jaxlib 0.11.2: `tests/analysis/programs/donated.py`.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ligerdiag.analysis.evaluation.labels import Labels
 from ligerdiag.analysis.evaluations import EvaluatedPair
 from ligerdiag.analysis.races import RacedRead
 from ligerdiag.analysis.verdict.comparison import Cause, OutputVerdict
 from ligerdiag.analysis.writes import HiddenWrite
-from ligerdiag.hlo.dataflow import Dataflow, Position, Through, search
+from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.dataflow import Dataflow, Position, Positions, Through, search
 from ligerdiag.hlo.module import HloInstruction, HloModule
-from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
+from ligerdiag.hlo.shape import ShapeIndex, count_elements, iterate_leaf_shapes, iterate_leaves
 from ligerdiag.model.findings import Verdict
 
 _NAMES = Through(bitcasts=True, barriers=True, tuples=True)
+_COPIED_FROM = replace(_NAMES, fusions=True, arguments=True)
+_MIXED_UP = 3
+"""Arguments that have one value returned in their place."""
 _MADE_FROM = replace(_NAMES, calls=True, fusions=True, branches=True, loop_entry=True, loop_back=True, arguments=True)
 
 
@@ -68,6 +79,85 @@ class BackwardSlices:
         for leaf, call in self._overwritten.get(value.id, ()):
             if leaf[: len(index)] == index[: len(leaf)]:
                 yield from [(operand, ()) for operand in call.operands]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MixedUp:
+    """Donated arguments that XLA gives one buffer."""
+
+    parameters: frozenset[int]
+    """Their numbers."""
+    outputs: frozenset[int]
+    """Numbers of the outputs that may be wrong, (8)."""
+    is_seen: bool
+    """By the buffer assignment, (8); else by (9)."""
+    value: HloInstruction
+    """A parameter, or the value that is returned in their place."""
+
+
+def find_mixed_up(module: HloModule, buffers: BufferAssignment | None, *, is_described: bool) -> MixedUp | None:
+    """Finds donated arguments that XLA mixes up, or is known to when it compiles for a GPU that is there.
+
+    is_described: it compiled for one that was not.
+    """
+    if not module.input_output_alias.entries:
+        return None
+    found = _find_displaced(module, buffers) if buffers is not None else None
+    is_seen = found is not None
+    if found is None and is_described:
+        found = _find_likely(module)
+    if found is None:
+        return None
+    value, parameters = found
+    outputs = frozenset(_list_outputs_of(module, parameters))
+    return MixedUp(parameters=parameters, outputs=outputs, is_seen=is_seen, value=value)
+
+
+def _find_displaced(module: HloModule, buffers: BufferAssignment) -> tuple[HloInstruction, frozenset[int]] | None:
+    """Finds an entry parameter that lies in the allocation of others, and the numbers of all of these, (8)."""
+    positions = Positions(module, buffers)
+    found: set[int] = set()
+    displaced: HloInstruction | None = None
+    for parameter in module.entry.parameters:
+        number = parameter.proto.parameter_number
+        for index in iterate_leaves(parameter.shape):
+            place = positions.find(parameter, index)
+            given = None if place is None else buffers.parameters.get(buffers.slices[place].allocation)
+            if given is not None and given != (number, index):
+                displaced = parameter
+                found |= {number, given[0]}
+    return None if displaced is None else (displaced, frozenset(found))
+
+
+def _find_likely(module: HloModule) -> tuple[HloInstruction, frozenset[int]] | None:
+    """Finds a value that is returned in the place of donated arguments, and their numbers, (9)."""
+    root, flow = module.entry.root, Dataflow(module, _COPIED_FROM)
+    parameters = {one.id: one.proto.parameter_number for one in module.entry.parameters}
+    donated = {tuple(one.output_shape_index): one.parameter_number for one in module.input_output_alias.entries}
+    returned: set[int] = set()
+    instead: defaultdict[Position, set[int]] = defaultdict(set)
+    for index, shape in iterate_leaf_shapes(root.shape):
+        value, inner = flow.find_definition(root, index)
+        while value.opcode == "copy":
+            value, inner = flow.find_definition(value.operands[0])
+        if value.id in parameters:
+            returned.add(parameters[value.id])
+        elif index in donated and count_elements(shape) == 1 and value.opcode != "constant":
+            instead[value, inner].add(donated[index])
+    for (value, _), numbers in instead.items():
+        if len(numbers) >= _MIXED_UP and len(numbers & returned) > 1:
+            return value, frozenset(numbers)
+    return None
+
+
+def _list_outputs_of(module: HloModule, parameters: frozenset[int]) -> Iterator[int]:
+    """Lists the numbers of the outputs behind which one of the parameters stands, or which take its place, (8)."""
+    slices, root = BackwardSlices(module, ()), module.entry.root
+    entries = module.input_output_alias.entries
+    taken = {tuple(one.output_shape_index) for one in entries if one.parameter_number in parameters}
+    for number, index in enumerate(iterate_leaves(root.shape)):
+        if index in taken or parameters & slices.find_parameters(root, index):
+            yield number
 
 
 def judge_outputs_alone(pair: EvaluatedPair, output_names: tuple[str, ...]) -> Mapping[str, OutputVerdict]:

@@ -234,5 +234,16 @@ def judge_alone(pair: EvaluatedPair, output_names: tuple[str, ...]) -> Verdicts:
     return Verdicts(outputs=judge_outputs_alone(pair, output_names), comparison=_create_comparison(pair))
 
 
+def doubt_outputs(verdicts: Verdicts, numbers: frozenset[int]) -> Verdicts:
+    """Makes those outputs unknown that are right as far as the kernels go."""
+    outputs = {
+        name: replace(output, verdict=Verdict.UNKNOWN)
+        if number in numbers and VERDICT_ORDER.index(output.verdict) < VERDICT_ORDER.index(Verdict.UNKNOWN)
+        else output
+        for number, (name, output) in enumerate(verdicts.outputs.items())
+    }
+    return replace(verdicts, outputs=outputs)
+
+
 def _create_comparison(pair: EvaluatedPair) -> Comparison:
     return Comparison(pair.writes, pair.space, pair.matching.moved, pair.undecided, pair.actual.traced)

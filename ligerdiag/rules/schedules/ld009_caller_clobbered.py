@@ -181,23 +181,8 @@ array can donate it (`donate_argnums`).""",
     limits="""\
 An array that is donated but has the shape of no output is not taken over by XLA, stays the caller's, and counts as not
 donated. Whether the caller looks at the array again is not known.""",
-    references=(
-        "github.com/jax-ml/jax/issues/39625 (donation and the order of outputs)",
-        "github.com/pytorch/xla/issues/8422",
-    ),
+    references=("github.com/pytorch/xla/issues/8422",),
     reproduced=(
-        Reproduction(
-            report="jax-ml/jax#39625",
-            case="donated_outputs[donated-last]",
-            reproduced=(
-                "the program; XLA lets the zeros stand in the bytes of the state and copies the state first. "
-                "Schedule and replay are right"
-            ),
-            missing=(
-                "the wrong numbers, which are a GPU's. The copies are nodes of one CUDA graph, whose order is not "
-                "judged here"
-            ),
-        ),
         Reproduction(
             report="pytorch/xla#8422",
             case="undonated_parameter[kept-hidden]",
