@@ -1,8 +1,9 @@
 """What all processes of a run of tests share: one cache of what was compiled and computed, and templates of workers.
 
-1. The cache outlives the run: what is in it is found by content, so a change of a program or of ligerdiag is a miss. Of
-   kernels' effects, whose keys hold a version that people raise, none is kept after a change. It lies in .ligerdiag/ or
-   where LIGERDIAG_TEST_CACHE says; when it is a week old, it is made anew.
+1. The cache outlives the run, and serves the next fresh clone: what is in it is found by content, so a change of a program
+   or of ligerdiag is a miss. Of kernels' effects, whose keys hold a version that people raise, none is kept after a change.
+   It lies in the user's cache, or where LIGERDIAG_TEST_CACHE says; when it is a week old, it is made anew. While a run of
+   other code uses it, a run takes the clone's own, in .ligerdiag/.
 2. A test that is about the cache, or about what happens where it is empty, has one of its own. So has a test of a file that
    lies somewhere else in each run.
 3. A test that is about how workers begin and end takes `own_templates`.
@@ -10,6 +11,7 @@
    that imports jax two thirds of the time would go to compiling its sources once more.
 """
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -18,7 +20,9 @@ import tempfile
 import time
 from hashlib import sha256
 from pathlib import Path
+from typing import IO
 
+import platformdirs
 import pytest
 
 from ligerdiag.workers import shared_templates
@@ -40,6 +44,8 @@ class SharedRun:
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="ligerdiag-tests-"))
         self._server: subprocess.Popen[bytes] | None = None
+        self._lock: IO[str] | None = None
+        """Held while the run uses the user's cache."""
 
     def start(self) -> None:
         """Makes room for the cache and starts the server of templates."""
@@ -47,16 +53,8 @@ class SharedRun:
         sys.dont_write_bytecode = False
         for name, value in SET_BY_JAX.items():
             os.environ.setdefault(name, value)
-        cache = Path(os.environ.setdefault(CACHE_VARIABLE, str(ROOT / ".ligerdiag" / "test-cache")))
-        made, code = cache / "made", cache / "code"
-        if not made.exists() or time.time() - made.stat().st_mtime > KEPT_SECONDS:
-            shutil.rmtree(cache, ignore_errors=True)
-            cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-            made.touch()
-        digest = _compute_digest()
-        if not code.exists() or code.read_text(encoding="ascii") != digest:
-            shutil.rmtree(cache / "effects", ignore_errors=True)
-            code.write_text(digest, encoding="ascii")
+        if CACHE_VARIABLE not in os.environ:
+            os.environ[CACHE_VARIABLE] = str(self._choose_cache())
         path = self._folder / "templates"
         command = [sys.executable, "-m", shared_templates.__name__, str(path), str(TEMPLATES)]
         self._server = subprocess.Popen(command, stdin=subprocess.PIPE, cwd=ROOT, start_new_session=True)
@@ -67,8 +65,34 @@ class SharedRun:
             assert time.monotonic() < end
             time.sleep(0.02)
 
+    def _choose_cache(self) -> Path:
+        """Returns the folder that the run uses, by 1, and keeps others from emptying it meanwhile."""
+        folder = platformdirs.user_cache_path("ligerdiag") / "tests"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = (folder / "lock").open("a+")
+        cache, digest = folder / "cache", _compute_digest()
+        code, made = cache / "code", cache / "made"
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not made.exists() or time.time() - made.stat().st_mtime > KEPT_SECONDS:
+                shutil.rmtree(cache, ignore_errors=True)
+                cache.mkdir(mode=0o700)
+                made.touch()
+            if not code.exists() or code.read_text(encoding="ascii") != digest:
+                shutil.rmtree(cache / "effects", ignore_errors=True)
+                code.write_text(digest, encoding="ascii")
+            fcntl.flock(self._lock, fcntl.LOCK_SH)
+        except BlockingIOError:  # another run has it
+            fcntl.flock(self._lock, fcntl.LOCK_SH)
+            if not code.exists() or code.read_text(encoding="ascii") != digest:
+                self._lock.close()
+                return ROOT / ".ligerdiag" / "test-cache" / digest
+        return cache
+
     def pytest_unconfigure(self) -> None:
         """Ends the templates."""
+        if self._lock is not None:
+            self._lock.close()
         os.environ.pop(shared_templates.VARIABLE, None)
         if self._server is not None and self._server.stdin is not None:
             self._server.stdin.close()

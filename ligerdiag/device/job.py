@@ -14,15 +14,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
-
-import numpy as np
 
 from ligerdiag.codec import Json, decode_record, encode_record, read_record
 from ligerdiag.errors import ArtifactError
 from ligerdiag.model.findings import FAR, Attribution, DeviceOutput
 from ligerdiag.model.jobs import CompileRequest, Job, Source, parse_answer, render_request
+
+if TYPE_CHECKING:
+    import numpy as np  # a fifth of what a command imports, and only workers have arrays
 
 DEVICE_TOLERANCE = 2e-2
 """Relative error in norm: TF32 keeps 11 bits (2**-12 = 2.4e-4 per operand), and a few products in a row and sums that
@@ -61,6 +62,8 @@ type DeviceArray = np.ndarray[Any, Any]
 
 
 def write_results(directory: Path, draw: int, results: Mapping[str, DeviceArray]) -> None:
+    import numpy as np
+
     flat = {
         f"output{number}": np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         for number, array in enumerate(results.values())
@@ -73,6 +76,8 @@ def load_results(directory: Path, draw: int, like: Mapping[str, DeviceArray]) ->
 
     Raises ArtifactError when they do not fit.
     """
+    import numpy as np
+
     try:
         with np.load(directory / f"draw-{draw}.npz", allow_pickle=False) as file:
             found: dict[str, DeviceArray] = {}

@@ -236,6 +236,17 @@ def test_help_imports_neither_rich_nor_jax_nor_the_analysis() -> None:
     assert result.returncode == 0, result.stderr
 
 
+def test_a_command_imports_no_arrays_and_no_framework() -> None:
+    """They are the workers'; numpy alone was a fifth of what a command imported."""
+    script = (
+        "import sys, ligerdiag.api, ligerdiag.cli.main\n"
+        "heavy = {'jax', 'jaxlib', 'triton', 'numpy', 'scipy', 'cloudpickle'}\n"
+        "sys.exit(f'imported {heavy & set(sys.modules)}' if heavy & set(sys.modules) else 0)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
 def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
     script = "import ligerdiag.cli.main as m; m.main()"
     command = f"{sys.executable} -c '{script}' check --help | head -1"
