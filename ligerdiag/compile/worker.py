@@ -9,11 +9,13 @@ from ligerdiag.workers.loop import Answerer, serve
 
 def prepare() -> Answerer:
     """Imports jax and triton, before any file of the user's: see case_loader."""
+    from ligerdiag.compile.cases.backend_answers import import_as, install_answers
     from ligerdiag.compile.cases.loader import CaseLoader, describe_case, list_project_modules
     from ligerdiag.compile.lowering.compile_job import compile_case
     from ligerdiag.compile.lowering.lowering import configure_locations, import_kernel_libraries
 
     import_kernel_libraries()
+    install_answers()
     package = Path(__file__).parents[1]
     configure_locations(str(package / "compile"), str(package / "workers"))
     list_project_modules()  # each fork knows from here that none of these files is the project's
@@ -22,7 +24,9 @@ def prepare() -> Answerer:
     def answer(job: Json, log: Path) -> str:
         match parse_request(job):
             case DiscoverRequest(source=source):
-                cases = tuple(describe_case(case, source) for case in loader.load(source).values())
+                with import_as("", ()):
+                    loaded = loader.load(source)
+                cases = tuple(describe_case(case, source) for case in loaded.values())
                 return render_answer(DiscoverAnswer(cases=cases, dependencies=loader.compute_dependencies()))
             case CompileRequest() as request:
                 return render_answer(compile_case(request, loader, log))

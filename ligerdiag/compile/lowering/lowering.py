@@ -25,6 +25,7 @@ from ligerdiag.compile.cases.arguments import (
     compute_input_names,
     compute_output_names,
 )
+from ligerdiag.compile.cases.backend_answers import answer_as
 from ligerdiag.compile.lowering.binds import TracedCall, record_binds
 from ligerdiag.compile.lowering.call_forms import enter_mesh, explain_generation
 from ligerdiag.compile.lowering.intent import IntentTrace, convert_as_written, mark_intent
@@ -139,11 +140,15 @@ def lower_case(
     ties: ids of the readers that are tied to their kernel; only in a tagged module.
     mesh: of real devices; without one, of devices of the described target.
     """
-    mesh = mesh or build_mesh(case.mesh, description)
+    answers = nullcontext()
+    if mesh is None:
+        mesh = build_mesh(case.mesh, description)
+        answers = answer_as(mesh.devices.flat)
     specs = build_argument_specs(case, mesh)
     jax.clear_caches()  # a cached module would be tagged already, and may hold kernels for another GPU
     started = perf_counter()
     with (
+        answers,
         _assume_compute_capability(compute_capability),
         _assume_pallas_device(compute_capability),
         enter_mesh(mesh) if case.mesh else nullcontext(),

@@ -1,0 +1,185 @@
+"""Worker side: what a program hears that asks JAX which devices there are, while it is traced for a GPU that is not there.
+
+Programs choose their kernels by `jax.default_backend()` and `jax.devices()`. A worker has a CPU alone: with its answer they
+take their other branch, and the schedule of that one says nothing about the kernel.
+
+1. While a case is traced, JAX's public functions answer as on the target: platform `gpu`, the devices of the case's mesh
+   with their kind and compute capability. JAX itself asks inner functions, and computes constants on the CPU as before.
+2. While a module is imported the mesh is not known: one device of the target. What it keeps of that holds for no other
+   target: such a worker is for that one alone. While the cases of a file are listed there is no target: `gpu` is known all
+   the same, and whoever asks for more is imported once more, in a new worker.
+3. Who asks for the CPU's devices gets these. References, draws and replays run on the CPU and hear of it.
+4. The lowering of a host callback asks for the backend that would call, and uses it on TPUs alone: there is none.
+"""
+
+import importlib
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+from types import SimpleNamespace
+from typing import Any
+
+from ligerdiag.errors import UsedWorkerError
+
+PLATFORM = "gpu"
+_NAMES = frozenset({None, PLATFORM, "cuda"})
+"""Backends that mean the target."""
+
+
+@dataclass(slots=True)
+class _Target:
+    """What is answered at the moment."""
+
+    is_gpu: bool = False
+    devices: tuple[Any, ...] = ()
+    """Without any, the CPU's are handed out, and that is noted."""
+    was_asked: bool = False
+    """For more than the platform."""
+    imported_for: str | None = None
+    """Description of the target that a module has asked about while it was imported; "" for none."""
+
+
+_TARGET = _Target()
+_ASKED = (
+    "default_backend",
+    "devices",
+    "local_devices",
+    "device_count",
+    "local_device_count",
+    "process_count",
+    "make_mesh",
+)
+
+
+@contextmanager
+def answer_as(devices: Iterable[Any]) -> Generator[None]:
+    """Answers as where these devices are; without any, as on a GPU of which nothing else is known."""
+    before = _TARGET.is_gpu, _TARGET.devices
+    _TARGET.is_gpu, _TARGET.devices = True, tuple(devices)
+    try:
+        yield
+    finally:
+        _TARGET.is_gpu, _TARGET.devices = before
+
+
+@contextmanager
+def import_as(description: str, devices: Iterable[Any]) -> Generator[None]:
+    """Answers what modules ask while they are imported. Raises UsedWorkerError where they asked about another target."""
+    if _TARGET.imported_for not in (None, description):
+        raise UsedWorkerError("this worker has imported the file for another target")
+    _TARGET.was_asked = False
+    with answer_as(devices):
+        yield
+    if _TARGET.was_asked:
+        _TARGET.imported_for = description
+
+
+def install_answers() -> None:
+    """Puts functions that answer so in the place of JAX's public ones, for good; before any of the user's modules."""
+    jax: Any = importlib.import_module("jax")
+    backend: Any = importlib.import_module("jax.extend.backend")
+    original: Any = SimpleNamespace(**{name: getattr(jax, name, None) for name in _ASKED})
+    original.get_backend = backend.get_backend
+
+    def default_backend() -> str:
+        return PLATFORM if _TARGET.is_gpu else original.default_backend()
+
+    def devices(backend: Any = None) -> list[Any]:
+        found = _find_devices(backend)
+        return list(found) if found else original.devices(backend)
+
+    def local_devices(process_index: int | None = None, backend: Any = None, host_id: int | None = None) -> list[Any]:
+        found = _find_devices(backend)
+        if not found:
+            return original.local_devices(process_index, backend, host_id)
+        process = process_index if process_index is not None else host_id or 0
+        return [device for device in found if device.process_index == process]
+
+    def device_count(backend: Any = None) -> int:
+        found = _find_devices(backend)
+        return len(found) if found else original.device_count(backend)
+
+    def local_device_count(backend: Any = None) -> int:
+        found = _find_devices(backend)
+        return len(local_devices(backend=backend)) if found else original.local_device_count(backend)
+
+    def process_count(backend: Any = None) -> int:
+        found = _find_devices(backend)
+        return len({device.process_index for device in found}) if found else original.process_count(backend)
+
+    def make_mesh(*args: Any, **words: Any) -> Any:
+        found = () if words.get("devices") is not None else _find_devices(None)
+        needed = prod(args[0] if args else next(iter(words.values())))
+        if len(found) >= needed:
+            words["devices"] = list(found[:needed])
+        return original.make_mesh(*args, **words)
+
+    def get_backend(platform: Any = None) -> Any:
+        found = _find_devices(platform)
+        if not found:
+            return original.get_backend(platform)
+        return SimpleNamespace(
+            platform=PLATFORM,
+            platform_version="cuda",
+            devices=lambda: list(found),
+            local_devices=local_devices,
+            device_count=lambda: len(found),
+            local_device_count=local_device_count,
+            process_index=lambda: 0,
+        )
+
+    answers = default_backend, devices, local_devices, device_count, local_device_count, process_count, make_mesh
+    for answer in answers:
+        if getattr(original, answer.__name__) is not None:
+            _put(jax, getattr(original, answer.__name__), answer)
+    for module in (backend, _find_module("jax.lib.xla_bridge")):  # its old name, where this JAX has it
+        if module is not None:
+            _put(module, original.get_backend, get_backend)
+    _answer_callbacks()
+
+
+def _answer_callbacks() -> None:
+    """See 4."""
+    context: Any = getattr(_find_module("jax._src.interpreters.mlir"), "ModuleContext", None)
+    original = getattr(context, "get_backend", None)
+    if original is None:  # an older JAX keeps it as a field
+        return
+
+    def get_backend(self: Any, *args: Any, **words: Any) -> Any:
+        try:
+            return original(self, *args, **words)
+        except RuntimeError:
+            if _TARGET.is_gpu and "cuda" in self.platforms:
+                return None
+            raise
+
+    context.get_backend = get_backend
+
+
+def drop_host_callbacks(lowered: Any) -> None:
+    """Takes from a lowered program the functions of its host callbacks, which a client without devices does not take."""
+    given: Any = getattr(getattr(lowered, "_lowering", None), "compile_args", {})
+    if given.get("host_callbacks"):
+        given["host_callbacks"] = []
+
+
+def _put(module: Any, original: Callable[..., Any], answer: Callable[..., Any]) -> None:
+    name = answer.__name__
+    answer.__doc__, answer.__module__ = original.__doc__, original.__module__
+    setattr(module, name, answer)
+
+
+def _find_module(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+def _find_devices(backend: Any) -> tuple[Any, ...]:
+    """The target's, unless another backend is meant, or nobody knows them."""
+    if not _TARGET.is_gpu or not (backend is None or isinstance(backend, str)) or backend not in _NAMES:
+        return ()
+    _TARGET.was_asked = True
+    return _TARGET.devices
