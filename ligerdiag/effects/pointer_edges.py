@@ -105,6 +105,11 @@ def touches_memory(assembly: str) -> bool:
     return _ASSEMBLY_MEMORY.search(assembly) is not None
 
 
+def is_confined(assembly: str) -> bool:
+    """Returns whether inline PTX is known to reach no memory, as a fence: PTX has its addresses in brackets."""
+    return bool(assembly) and "[" not in assembly and not touches_memory(assembly)
+
+
 def find_address_integers(function: Function, returning: Collection[str]) -> frozenset[int]:
     """Returns the values, no pointers themselves. returning: names of functions that return one."""
     found: set[int] = set()

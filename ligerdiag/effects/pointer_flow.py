@@ -29,6 +29,7 @@ from ligerdiag.effects.pointer_edges import (
     TERMINATORS,
     compute_edges,
     find_address_integers,
+    is_confined,
     is_free,
     touches_memory,
 )
@@ -194,7 +195,7 @@ def _explain_unknown(op: Operation, function: Function, *, address_in_integer: b
     has_pointer = any(operand in function.pointers for operand in op.operands)
     where = f"`{op.name}` in `{function.name}`"
     if op.name in ("tt.elementwise_inline_asm", "tt.extern_elementwise"):
-        if not op.is_pure:
+        if not op.is_pure and not is_confined(op.assembly):
             return f"{where} has side effects that cannot be followed"
         if has_pointer:
             return f"{where} is given a pointer"

@@ -152,11 +152,23 @@ KERNELS: dict[str, tuple[str, dict[str, str], dict[str, Any], tuple[Access, ...]
         (UNKNOWN, UNKNOWN),
     ),
     "pure assembly on values is harmless": ("pure_assembly", {"x": "*i32", "o": "*i32"}, {}, (READ, WRITE)),
-    "impure assembly makes every pointer unknown": (
+    "impure assembly that names no address is harmless": (
         "impure_assembly",
         {"x": "*i32", "o": "*i32"},
         {},
-        (UNKNOWN, UNKNOWN),
+        (READ, WRITE),
+    ),
+    "a fence hides no store": (
+        "fence",
+        {"x": "*i32", "w": "*i32", "o": "*i32"},
+        {},
+        (WRITE, READ, WRITE),
+    ),
+    "impure assembly that stores makes every pointer unknown": (
+        "impure_store",
+        {"x": "*i32", "w": "*i32", "o": "*i32"},
+        {},
+        (UNKNOWN, UNKNOWN, UNKNOWN),
     ),
     "assembly that says pure and stores is not believed": (
         "assembly_that_lies",

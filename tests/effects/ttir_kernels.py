@@ -223,6 +223,28 @@ def impure_assembly(x, o):
 
 
 @triton.jit
+def fence(x, w, o):
+    i = tl.arange(0, 16)
+    tl.store(x + i, 3)
+    v = tl.inline_asm_elementwise("membar.gl; mov.b32 $0, $1;", "=r,r", [i], dtype=tl.int32, is_pure=False, pack=1)
+    tl.store(o + i, v + tl.load(w + i))
+
+
+@triton.jit
+def impure_store(x, w, o):
+    i = tl.arange(0, 16)
+    v = tl.inline_asm_elementwise(
+        "{ .reg .u64 a; mov.u64 a, 0; st.global.b32 [a], $1; mov.b32 $0, $1; }",
+        "=r,r",
+        [i],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+    tl.store(o + i, v + tl.load(w + i))
+
+
+@triton.jit
 def assembly_that_lies(x, o):
     i = tl.arange(0, 16)
     a = (x + i).to(tl.int64)
