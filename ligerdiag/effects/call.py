@@ -11,6 +11,7 @@ There are no targets of NCCL: XLA's collectives are instructions of their own. F
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 
 from ligerdiag.effects.access import Access, CallEffects, create_unknown_effects
 from ligerdiag.effects.payload import LaunchConfiguration, parse_pallas_call, parse_triton_call, parse_triton_ffi_call
@@ -103,7 +104,9 @@ _EXPLAINED = {
 """Notes on targets whose effects depend on their users."""
 
 # jax/experimental/mosaic/gpu/core.py names the kernel's host function so; in MLIR's bytecode strings end with a zero.
-_MOSAIC_NAME = re.compile(rb"(?:\x00|\\00|^)([A-Za-z_][\w.$-]*?)_mosaic_gpu(?:\x00|\\00)", re.ASCII)
+_MOSAIC_NAME = re.compile(rb"(?:\x00|\\00|^)([A-Za-z_][\w.$-]*?)_mosaic_gpu(?=\x00|\\00)", re.ASCII)
+_DIALECT, _UNNAMED = "stable", "anonymous"
+"""Of `stable_mosaic_gpu`, which every module names; and what JAX calls a kernel that has no name."""
 
 
 def compute_listed_effects(*, target: str, backend_config: bytes, operands: int, outputs: int) -> CallEffects:
@@ -130,8 +133,10 @@ def compute_listed_effects(*, target: str, backend_config: bytes, operands: int,
 
 def _find_mosaic_name(backend_config: bytes) -> str:
     """Returns the name of the Pallas kernel inside of a Mosaic GPU module; empty if it is unknown."""
-    match = _MOSAIC_NAME.search(backend_config)
-    return match[1].decode("ascii") if match else ""
+    found = (match[1].decode("ascii") for match in _MOSAIC_NAME.finditer(backend_config))
+    name = next((one for one in found if one != _DIALECT), "")
+    # what is declared of one kernel without a name must not hold for all of them
+    return f"{name}_{sha256(backend_config).hexdigest()[:8]}" if name == _UNNAMED else name
 
 
 _KERNEL_PARSERS: dict[str, Callable[[bytes], tuple[LaunchConfiguration, ...]]] = {

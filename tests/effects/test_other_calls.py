@@ -88,6 +88,23 @@ def test_a_mosaic_kernel_is_unknown_by_its_own_name(name: str, zero: bytes) -> N
     )
 
 
+def test_the_dialects_name_is_no_kernels() -> None:
+    """Every module of stable Mosaic names `stable_mosaic_gpu`: declared clean, all of them were."""
+    config = b'{module = "ML\\00stable_mosaic_gpu\\00kern_mosaic_gpu\\00stable_mosaic_gpu.version\\00"}'
+    assert compute_call_effects(target="mosaic_gpu_v2", backend_config=config, operands=1, outputs=1).kernel == "kern"
+
+
+def test_kernels_without_a_name_are_told_apart() -> None:
+    names = {
+        compute_call_effects(
+            target="mosaic_gpu_v2", backend_config=b"ML\x00anonymous_mosaic_gpu\x00" + body, operands=1, outputs=1
+        ).kernel
+        for body in (b"one", b"two")
+    }
+    assert len(names) == 2
+    assert all(name.startswith("anonymous_") for name in names)
+
+
 def test_a_mosaic_kernel_without_a_name_has_its_targets() -> None:
     effects = compute_call_effects(target="mosaic_gpu", backend_config=b"", operands=1, outputs=1)
     assert effects.kernel == "mosaic_gpu"

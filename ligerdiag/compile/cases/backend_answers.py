@@ -81,6 +81,7 @@ def install_answers() -> None:
     backend: Any = importlib.import_module("jax.extend.backend")
     original: Any = SimpleNamespace(**{name: getattr(jax, name, None) for name in _ASKED})
     original.get_backend = backend.get_backend
+    original.get_default_device = getattr(backend, "get_default_device", None)
 
     def default_backend() -> str:
         return PLATFORM if _TARGET.is_gpu else original.default_backend()
@@ -133,6 +134,13 @@ def install_answers() -> None:
     for answer in answers:
         if getattr(original, answer.__name__) is not None:
             _put(jax, getattr(original, answer.__name__), answer)
+
+    def get_default_device() -> Any:
+        found = _find_devices(None)
+        return found[0] if found else original.get_default_device()
+
+    if original.get_default_device is not None:
+        _put(backend, original.get_default_device, get_default_device)
     for module in (backend, _find_module("jax.lib.xla_bridge")):  # its old name, where this JAX has it
         if module is not None:
             _put(module, original.get_backend, get_backend)

@@ -64,7 +64,8 @@ RULE = Rule(
     summary="a kernel that could not be analysed: never clean",
     what_it_does="""\
 Reports every custom call whose payload could not be followed: pointers made from integers or loaded from memory, inline
-assembly that names an address, an operation that is not known, a payload of another kind, a target without a table entry.""",
+assembly that names an address, an operation that is not known, a payload of another kind, a target without a table
+entry.""",
     why="""\
 Such a call may overwrite any of its operands. Counting it as harmless is the one mistake that this tool must not make.""",
     what_to_do="""\
