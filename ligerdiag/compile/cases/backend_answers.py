@@ -81,6 +81,7 @@ def install_answers() -> None:
     backend: Any = importlib.import_module("jax.extend.backend")
     original: Any = SimpleNamespace(**{name: getattr(jax, name, None) for name in _ASKED})
     original.get_backend = backend.get_backend
+    original.get_default_device = getattr(backend, "get_default_device", None)
 
     def default_backend() -> str:
         return PLATFORM if _TARGET.is_gpu else original.default_backend()
@@ -129,6 +130,10 @@ def install_answers() -> None:
             process_index=lambda: 0,
         )
 
+    def get_default_device() -> Any:
+        found = _find_devices(None)
+        return found[0] if found else original.get_default_device()
+
     answers = default_backend, devices, local_devices, device_count, local_device_count, process_count, make_mesh
     for answer in answers:
         if getattr(original, answer.__name__) is not None:
@@ -136,6 +141,8 @@ def install_answers() -> None:
     for module in (backend, _find_module("jax.lib.xla_bridge")):  # its old name, where this JAX has it
         if module is not None:
             _put(module, original.get_backend, get_backend)
+    if original.get_default_device is not None:
+        _put(backend, original.get_default_device, get_default_device)
     _answer_callbacks()
 
 
