@@ -10,10 +10,10 @@ There are no targets of NCCL: XLA's collectives are instructions of their own. F
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from hashlib import sha256
+from dataclasses import dataclass, replace
 
 from ligerdiag.effects.access import Access, CallEffects, create_unknown_effects
+from ligerdiag.effects.mosaic.module import tell_apart
 from ligerdiag.effects.payload import LaunchConfiguration, parse_pallas_call, parse_triton_call, parse_triton_ffi_call
 from ligerdiag.errors import ArtifactError
 
@@ -94,7 +94,6 @@ _MOSAIC = "a Mosaic GPU kernel, whose IR is not followed"
 
 _EXPLAINED = {
     "mosaic_gpu": _MOSAIC,
-    "mosaic_gpu_v2": _MOSAIC,
     "__gpu$xla.gpu.ptx": "a kernel in PTX, which is not followed",
     # jax/_src/buffer_callback.py, jaxlib/gpu/py_client_gpu.cc
     "xla_buffer_python_gpu_callback": _BUFFER_CALLBACK,
@@ -104,9 +103,9 @@ _EXPLAINED = {
 """Notes on targets whose effects depend on their users."""
 
 # jax/experimental/mosaic/gpu/core.py names the kernel's host function so; in MLIR's bytecode strings end with a zero.
-_MOSAIC_NAME = re.compile(rb"(?:\x00|\\00|^)([A-Za-z_][\w.$-]*?)_mosaic_gpu(?=\x00|\\00)", re.ASCII)
-_DIALECT, _UNNAMED = "stable", "anonymous"
-"""Of `stable_mosaic_gpu`, which every module names; and what JAX calls a kernel that has no name."""
+# `stable_mosaic_gpu` is the dialect of every module.
+_MOSAIC_NAME = re.compile(rb"(?:\x00|\\00|^)(?!stable_)([A-Za-z_][\w.$-]*?)_mosaic_gpu(?=\x00|\\00)", re.ASCII)
+_FOLLOWED_MOSAIC = "mosaic_gpu_v2"
 
 
 def compute_listed_effects(*, target: str, backend_config: bytes, operands: int, outputs: int) -> CallEffects:
@@ -133,10 +132,8 @@ def compute_listed_effects(*, target: str, backend_config: bytes, operands: int,
 
 def _find_mosaic_name(backend_config: bytes) -> str:
     """Returns the name of the Pallas kernel inside of a Mosaic GPU module; empty if it is unknown."""
-    found = (match[1].decode("ascii") for match in _MOSAIC_NAME.finditer(backend_config))
-    name = next((one for one in found if one != _DIALECT), "")
-    # what is declared of one kernel without a name must not hold for all of them
-    return f"{name}_{sha256(backend_config).hexdigest()[:8]}" if name == _UNNAMED else name
+    match = _MOSAIC_NAME.search(backend_config)
+    return tell_apart(match[1].decode("ascii"), backend_config) if match else ""
 
 
 _KERNEL_PARSERS: dict[str, Callable[[bytes], tuple[LaunchConfiguration, ...]]] = {
@@ -161,8 +158,13 @@ class CustomCall:
 
 
 def carries_kernel(target: str) -> bool:
-    """Returns whether calls to `target` carry a kernel whose IR must be parsed."""
+    """Returns whether calls to `target` carry a kernel in Triton IR."""
     return target in _KERNEL_PARSERS
+
+
+def needs_parser(target: str) -> bool:
+    """Returns whether the effects of calls to `target` come from IR that a parser in C++ reads."""
+    return carries_kernel(target) or target == _FOLLOWED_MOSAIC
 
 
 def parse_configurations(target: str, backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
@@ -178,9 +180,11 @@ def compute_call_effects(
 
     sizes: see `CustomCall`. Without them it is not known whether a kernel writes all of a buffer.
 
-    For a target that carries a kernel this imports Triton and gives its MLIR parser the payload's bytes: a hostile
-    payload can kill the process. `isolated` does the same in another one.
+    For a target that carries a kernel this imports Triton, or JAX for a Mosaic GPU kernel, and gives its MLIR parser
+    the payload's bytes: a hostile payload can kill the process. `isolated` does the same in another one.
     """
+    if target == _FOLLOWED_MOSAIC:
+        return _compute_mosaic_effects(backend_config, operands, outputs)
     if not carries_kernel(target):
         return compute_listed_effects(target=target, backend_config=backend_config, operands=operands, outputs=outputs)
     try:
@@ -190,3 +194,14 @@ def compute_call_effects(
     from ligerdiag.effects.kernel_effects import compute_kernel_effects
 
     return compute_kernel_effects(calls, operands=operands, outputs=outputs, sizes=sizes)
+
+
+def _compute_mosaic_effects(backend_config: bytes, operands: int, outputs: int) -> CallEffects:
+    from ligerdiag.effects.mosaic.module import compute_mosaic_effects
+
+    effects = compute_mosaic_effects(
+        target=_FOLLOWED_MOSAIC, backend_config=backend_config, operands=operands, outputs=outputs
+    )
+    if effects.kernel != _FOLLOWED_MOSAIC:
+        return effects
+    return replace(effects, kernel=_find_mosaic_name(backend_config) or _FOLLOWED_MOSAIC)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from ligerdiag.codec import FieldError, encode_record, parse_object, read_str
 from ligerdiag.effects.access import CallEffects, create_unknown_effects
-from ligerdiag.effects.call import CustomCall, carries_kernel, compute_call_effects
+from ligerdiag.effects.call import CustomCall, compute_call_effects, needs_parser
 from ligerdiag.effects.declared import Contradiction, DeclaredEffects, apply_declarations
 from ligerdiag.effects.worker import EFFECTS_WORKER, make_effects_job, make_module_job, parse_effects, render_effects
 from ligerdiag.errors import ArtifactError, LigerdiagError, describe_error
@@ -56,7 +56,7 @@ def compute_effects_isolated(
     for key, call in zip(keys, calls, strict=True):
         if key in known or key in missing:
             continue
-        if not carries_kernel(call.target):
+        if not needs_parser(call.target):
             known[key] = compute_call_effects(
                 target=call.target,
                 backend_config=call.backend_config,

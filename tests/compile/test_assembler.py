@@ -62,3 +62,12 @@ def test_what_stands_in_can_be_run_and_is_part_of_the_wheel(tmp_path: Path) -> N
         output.unlink()
         assert subprocess.run([STAND_INS / name, "kernel.ptx"], check=False, capture_output=True).returncode == 1
     assert shutil.which("ptxas", path=str(STAND_INS))
+
+
+def test_the_stand_in_says_which_ptx_it_knows() -> None:
+    """Mosaic GPU gives ptxas a version that none knows, and looks for the one that it names."""
+    told = subprocess.run(
+        [STAND_INS / "ptxas", "--input-as-string", ".version 99.99"], capture_output=True, text=True, check=False
+    )
+    assert told.returncode != 0
+    assert "current version is '9.0'" in told.stderr

@@ -12,8 +12,9 @@ _PROGRAMS = _PACKAGE / "toolchains" / "probes"
 _SOURCES = sorted(path for path in _PACKAGE.rglob("*.py") if path.parent != _PROGRAMS)
 
 
-def test_there_are_fewer_than_300_modules() -> None:
-    assert len(_SOURCES) < 300
+def test_there_are_few_modules() -> None:
+    """See docs/adr/0012-rooms-by-question.md; a rule and a kind of payload may add theirs."""
+    assert len(_SOURCES) < 310
 
 
 def test_no_room_has_more_than_15_modules() -> None:

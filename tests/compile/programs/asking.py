@@ -55,6 +55,7 @@ ASKS = {
     "capability": lambda: float(jax.devices()[0].compute_capability) >= 8.0,
     "named": is_found_in_the_platforms,
     "client": lambda: extended.get_backend().platform == "gpu",
+    "default_device": lambda: extended.get_default_device().core_count > 100,
     "at_import": lambda: AT_IMPORT,
     "kind_at_import": lambda: "H100" in KIND_AT_IMPORT,
     "capability_at_import": lambda: float(CAPABILITY_AT_IMPORT) == 9.0,

@@ -21,11 +21,44 @@ def attend(q: Any, k: Any, v: Any) -> Any:
     return {"out": library.attention(q, k, v, tuning)}
 
 
+def stores(x: Any) -> Any:
+    import jax
+    from jax.experimental.pallas import mosaic_gpu as plgpu
+
+    def in_place(x_ref: Any, out_ref: Any) -> None:
+        value = x_ref[...] + 1
+        out_ref[...] = value
+        x_ref[...] = value
+
+    h = x * 3
+    return {"out": plgpu.kernel(in_place, out_type=jax.ShapeDtypeStruct((128,), "float32"))(h), "read": h * 2}
+
+
+def copies(x: Any) -> Any:
+    """By TMA."""
+    import jax
+    from jax.experimental.pallas import mosaic_gpu as plgpu
+
+    def in_place(x_ref: Any, out_ref: Any, shared: Any, barrier: Any) -> None:
+        plgpu.copy_gmem_to_smem(x_ref, shared, barrier)
+        plgpu.barrier_wait(barrier)
+        shared[...] = shared[...] + 1
+        plgpu.commit_smem()
+        plgpu.copy_smem_to_gmem(shared, out_ref)
+        plgpu.copy_smem_to_gmem(shared, x_ref)
+        plgpu.wait_smem_to_gmem(0)
+
+    scratch = [plgpu.SMEM((128,), "float32"), plgpu.Barrier()]
+    shape = jax.ShapeDtypeStruct((128,), "float32")
+    h = x * 3
+    return {"out": plgpu.kernel(in_place, out_type=shape, scratch_types=scratch)(h), "read": h * 2}
+
+
 FACTORS = (Arg(shape=(256, 128), dtype=HALF), Arg(shape=(128, 256), dtype=HALF))
 HEADS = tuple(Arg(shape=(1, 128, heads, 64), dtype=HALF) for heads in (2, 1, 1))
 CASES = (
     Case(name="multiply", function=multiply, args=FACTORS),
     Case(name="attend", function=attend, args=HEADS),
-    Case(name="declared", function=attend, args=HEADS, effects={"stable": {"writes": []}}),
-    Case(name="named", function=attend, args=HEADS, effects={"entry": {"writes": []}}),
+    Case(name="stores", function=stores, args=(Arg(shape=(128,)),)),
+    Case(name="copies", function=copies, args=(Arg(shape=(128,)),)),
 )

@@ -1,0 +1,1 @@
+"""Mosaic GPU kernels: what their payload reads and writes."""
