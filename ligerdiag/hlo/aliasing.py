@@ -227,9 +227,11 @@ class _Check:
         for parameter in entry.parameters:
             for index, shape in iterate_leaf_shapes(parameter.shape):
                 number = self._positions.find(parameter, index)
-                if number is None or shape.element_type == TOKEN:
+                if number is None:
                     continue
                 own.add(slices[number].allocation)
+                if shape.element_type == TOKEN:  # it has no bytes
+                    continue
                 if self._buffers.parameters.get(slices[number].allocation) != (parameter.proto.parameter_number, index):
                     raise _Fault(f"`{parameter.name}`{_render(index)} does not stand where the caller puts it")
         if self._buffers.parameters.keys() - own:

@@ -41,7 +41,7 @@ def test_another_target_gets_answers_of_its_own_also_at_import(judge: Judge) -> 
     for target in ("a100", "h100"):  # in one cache: neither takes what the other was told
         found = judge(target)
         told = {name for name, case in found.items() if case.coverage.hidden_writes}
-        own = {"kind", "kind_at_import", "capability_at_import"}
+        own = {"kind", "mesh", "kind_at_import", "capability_at_import"}
         assert told == (set(asking.ASKS) - own if target == "a100" else set(asking.ASKS))
 
 
@@ -69,7 +69,7 @@ def called(shared_cache: Path) -> dict[str, CaseReport]:
 def test_a_callback_that_gets_copies_makes_nothing_unknown(name: str, called: dict[str, CaseReport]) -> None:
     case = called[name]
     assert (case.error, case.status) == ("", Status.NOTHING)
-    assert case.coverage.kernels == 1
+    assert case.coverage.kernels
     assert set(case.outputs.values()) == {Verdict.FRESH}
 
 
@@ -79,3 +79,8 @@ def test_a_call_that_gets_the_buffers_makes_what_hangs_on_it_unknown(name: str, 
     assert (case.error, case.status) == ("", Status.INCONCLUSIVE)
     assert set(case.outputs.values()) == {Verdict.UNKNOWN}
     assert [finding.rule for finding in case.findings] == ["LD014"]
+
+
+def test_what_ordered_callbacks_were_given_has_a_verdict(called: dict[str, CaseReport]) -> None:
+    case = called["shown_early"]
+    assert case.outputs == {"ordered effects": Verdict.STALE, "total": Verdict.FRESH}

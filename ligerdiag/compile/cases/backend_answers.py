@@ -10,12 +10,16 @@ take their other branch, and the schedule of that one says nothing about the ker
    the same, and whoever asks for more is imported once more, in a new worker.
 3. Who asks for the CPU's devices gets these. References, draws and replays run on the CPU and hear of it.
 4. The lowering of a host callback asks for the backend that would call, and uses it on TPUs alone: there is none.
+5. Where JAX asks inner functions for the program's sake (how attention is lowered, which devices make a mesh), it hears the same;
+   so it does where it asks which cuDNN and cuSOLVER there are.
 """
 
 import importlib
+import re
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from types import SimpleNamespace
 from typing import Any
@@ -34,6 +38,8 @@ class _Target:
     is_gpu: bool = False
     devices: tuple[Any, ...] = ()
     """Without any, the CPU's are handed out, and that is noted."""
+    description: str = ""
+    """Of the target; empty where the libraries of this machine are meant."""
     was_asked: bool = False
     """For more than the platform."""
     imported_for: str | None = None
@@ -52,15 +58,28 @@ _ASKED = (
 )
 
 
+_INNER = (
+    "jax._src.cudnn.fused_attention_stablehlo",
+    "jax._src.mesh_utils",
+    "jax._src.pmap",
+    "jax._src.random",
+    "jax._src.random.core",
+)
+"""See 5."""
+
+
 @contextmanager
-def answer_as(devices: Iterable[Any]) -> Generator[None]:
-    """Answers as where these devices are; without any, as on a GPU of which nothing else is known."""
-    before = _TARGET.is_gpu, _TARGET.devices
-    _TARGET.is_gpu, _TARGET.devices = True, tuple(devices)
+def answer_as(devices: Iterable[Any], description: str) -> Generator[None]:
+    """Answers as where these devices are; without any, as on a GPU of which nothing else is known.
+
+    description: of the target; empty where its libraries are not to be answered for.
+    """
+    before = _TARGET.is_gpu, _TARGET.devices, _TARGET.description
+    _TARGET.is_gpu, _TARGET.devices, _TARGET.description = True, tuple(devices), description
     try:
         yield
     finally:
-        _TARGET.is_gpu, _TARGET.devices = before
+        _TARGET.is_gpu, _TARGET.devices, _TARGET.description = before
 
 
 @contextmanager
@@ -69,7 +88,7 @@ def import_as(description: str, devices: Iterable[Any]) -> Generator[None]:
     if _TARGET.imported_for not in (None, description):
         raise UsedWorkerError("this worker has imported the file for another target")
     _TARGET.was_asked = False
-    with answer_as(devices):
+    with answer_as(devices, description):
         yield
     if _TARGET.was_asked:
         _TARGET.imported_for = description
@@ -145,6 +164,51 @@ def install_answers() -> None:
         if module is not None:
             _put(module, original.get_backend, get_backend)
     _answer_callbacks()
+    _answer_inner_modules(devices, local_devices, device_count, default_backend, get_backend)
+    _answer_versions()
+
+
+def _answer_inner_modules(*answers: Callable[..., Any]) -> None:
+    """See 5: these modules get a view of their own of the module that they ask."""
+    named = {answer.__name__: answer for answer in answers}
+    for module in filter(None, map(_find_module, _INNER)):
+        for name in ("xla_bridge", "xb"):
+            asked = getattr(module, name, None)
+            if asked is not None:
+                setattr(module, name, SimpleNamespace(**(vars(asked) | named)))
+
+
+def _answer_versions() -> None:
+    """See 5. A library that is not there has no version to tell."""
+    library: Any = getattr(_find_module("jax._src.lib"), "cuda_versions", None)
+    for name, find in (("cudnn_get_version", _find_cudnn_version), ("cusolver_get_version", _find_cusolver_version)):
+        original = getattr(library, name, None)
+        if original is not None:
+            setattr(library, name, partial(_answer_version, original, find))
+
+
+def _answer_version(original: Callable[[], int], find: Callable[[], int]) -> int:
+    return (find() if _TARGET.is_gpu else 0) or original()
+
+
+def _find_cudnn_version() -> int:
+    """`CUDNN_VERSION` (cudnn_version.h): 91900 of 9.19.0; 0 where the description does not tell."""
+    major, minor, patch = _find_version("dnn_version")
+    return major * 10_000 + minor * 100 + patch
+
+
+def _find_cusolver_version() -> int:
+    """`CUSOLVER_VERSION` (cusolver_common.h), at least: the one of the CUDA that the description names; 0 where it names none.
+
+    CUDA 13.0 brings 12.0 (CUDA 13.0 release notes, table 1); of older ones it is not told.
+    """
+    major, _, _ = _find_version("runtime_version")
+    return (major - 1) * 1000 if major >= 13 else 0
+
+
+def _find_version(field: str) -> tuple[int, int, int]:
+    match = re.search(rf'\b{field}: "(\d+)\.(\d+)\.(\d+)"', _TARGET.description)
+    return (int(match[1]), int(match[2]), int(match[3])) if match else (0, 0, 0)
 
 
 def _answer_callbacks() -> None:

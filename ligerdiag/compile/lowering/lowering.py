@@ -143,7 +143,7 @@ def lower_case(
     answers = nullcontext()
     if mesh is None:
         mesh = build_mesh(case.mesh, description)
-        answers = answer_as(mesh.devices.flat)
+        answers = answer_as(mesh.devices.flat, description)
     specs = build_argument_specs(case, mesh)
     jax.clear_caches()  # a cached module would be tagged already, and may hold kernels for another GPU
     started = perf_counter()
@@ -179,7 +179,7 @@ def lower_case(
         text=module.operation.get_asm(enable_debug_info=True),
         as_written=_convert_as_written(module if marked is None else marked),
         tags=tags,
-        outputs=compute_output_names(traced.out_info),
+        outputs=_name_tokens(module) + compute_output_names(traced.out_info),
         inputs=inputs,
         parameters=tuple(range(parameters - len(inputs), parameters)),
         mesh={axis: int(size) for axis, size in case.mesh.items()},
@@ -243,14 +243,25 @@ def wrap_module(module: bytes) -> bytes:
     return b"\x0a" + bytes([*length, rest]) + module
 
 
-def _count_parameters(module: Any) -> int:
-    """Parameters of the entry function; constants that JAX hoists come before the arguments."""
-    main = next(
+def _find_main(module: Any) -> Any:
+    return next(
         view.operation
         for view in module.body
         if view.operation.name == "func.func" and ir.StringAttr(view.operation.attributes["sym_name"]).value == "main"
     )
-    return len(main.regions[0].blocks[0].arguments)
+
+
+def _count_parameters(module: Any) -> int:
+    """Parameters of the entry function; constants that JAX hoists come before the arguments."""
+    return len(_find_main(module).regions[0].blocks[0].arguments)
+
+
+def _name_tokens(module: Any) -> tuple[str, ...]:
+    """Names the tokens that the entry function returns before the outputs, one for each kind of ordered effect: what it
+    depends on is what its callbacks were given."""
+    results = ir.FunctionType(_find_main(module).attributes["function_type"].value).results
+    number = sum(str(result) == "!stablehlo.token" for result in results)
+    return ("ordered effects",) if number == 1 else tuple(f"ordered effects {n}" for n in range(number))
 
 
 def _kernel_primitives() -> list[Any]:

@@ -136,7 +136,7 @@ def load_programs(artifact: Artifact) -> Programs:
     check_replicas(optimized)
     for module in (program, optimized):
         if len(module.entry.parameters) != len(artifact.provenance.inputs):
-            raise NotCoveredError("a program whose constants are hoisted to arguments")
+            raise NotCoveredError("a program with ordered effects, or whose constants are hoisted to arguments")
     where = artifact.provenance
     signature = Signature(
         inputs=where.inputs,

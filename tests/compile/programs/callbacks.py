@@ -3,10 +3,12 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.experimental import io_callback
 
 from ligerdiag import Arg, Case
+from tests.compile.programs import asking
 
 ARGS = (Arg(shape=(16, 16)),)
 
@@ -36,8 +38,35 @@ def foreign(x: Any) -> Any:
     return {"y": jax.ffi.ffi_call("somebody_s_target", jax.ShapeDtypeStruct(x.shape, x.dtype))(x), "z": x * 2}
 
 
-READ = (printed, pure, impure)
-"""Operands are copied for them: nothing is overwritten."""
+def ordered(x: Any) -> Any:
+    jax.debug.print("sum {total}", total=x.sum(), ordered=True)
+    y = io_callback(lambda a: np.asarray(a), jax.ShapeDtypeStruct(x.shape, x.dtype), x, ordered=True)
+    return {"y": y + x}
+
+
+def eigenvalues(x: Any) -> Any:
+    return {"w": jnp.linalg.eigvals(x)}
+
+
+def attention(x: Any) -> Any:
+    q = jnp.broadcast_to(x[0], (1, 64, 2, 16)).astype(jnp.float16)
+
+    def attend(q: Any) -> Any:
+        return jax.nn.dot_product_attention(q, q, q, is_causal=True, implementation="cudnn").astype(jnp.float32).sum()
+
+    loss, gradient = jax.value_and_grad(attend)(q)
+    return {"loss": loss, "gradient": gradient}
+
+
+def shown_early(x: Any) -> Any:
+    logits = x.reshape(asking.SIZE) + 1
+    total = asking.by_kernel(logits)
+    jax.debug.print("{shown}", shown=logits * 3, ordered=True)
+    return {"total": total}
+
+
+READ = (printed, pure, impure, ordered, eigenvalues, attention)
+"""Operands are copied for them, or only read: nothing is overwritten."""
 UNKNOWN = (buffers, foreign)
 
-CASES = tuple(Case(name=function.__name__, function=function, args=ARGS) for function in (*READ, *UNKNOWN))
+CASES = tuple(Case(name=function.__name__, function=function, args=ARGS) for function in (*READ, *UNKNOWN, shown_early))
