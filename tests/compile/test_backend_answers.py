@@ -41,7 +41,7 @@ def test_another_target_gets_answers_of_its_own_also_at_import(judge: Judge) -> 
     for target in ("a100", "h100"):  # in one cache: neither takes what the other was told
         found = judge(target)
         told = {name for name, case in found.items() if case.coverage.hidden_writes}
-        own = {"kind", "mesh", "kind_at_import", "capability_at_import"}
+        own = {"kind", "inner_devices", "mesh", "kind_at_import", "capability_at_import"}
         assert told == (set(asking.ASKS) - own if target == "a100" else set(asking.ASKS))
 
 

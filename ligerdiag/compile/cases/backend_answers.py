@@ -10,12 +10,13 @@ take their other branch, and the schedule of that one says nothing about the ker
    the same, and whoever asks for more is imported once more, in a new worker.
 3. Who asks for the CPU's devices gets these. References, draws and replays run on the CPU and hear of it.
 4. The lowering of a host callback asks for the backend that would call, and uses it on TPUs alone: there is none.
-5. Where JAX asks inner functions for the program's sake (how attention is lowered, which devices make a mesh), it hears the same;
-   so it does where it asks which cuDNN and cuSOLVER there are.
+5. JAX's inner functions tell JAX itself of the CPU, unless it asks for the program's sake (how attention is lowered, which
+   devices make a mesh). The versions of cuDNN and cuSOLVER are those of the target.
 """
 
 import importlib
 import re
+import sys
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -58,6 +59,7 @@ _ASKED = (
 )
 
 
+_OF_JAX = ("jax", "jaxlib", "ligerdiag")
 _INNER = (
     "jax._src.cudnn.fused_attention_stablehlo",
     "jax._src.mesh_utils",
@@ -164,18 +166,33 @@ def install_answers() -> None:
         if module is not None:
             _put(module, original.get_backend, get_backend)
     _answer_callbacks()
-    _answer_inner_modules(devices, local_devices, device_count, default_backend, get_backend)
+    _answer_by_caller(*answers, get_backend)
     _answer_versions()
 
 
-def _answer_inner_modules(*answers: Callable[..., Any]) -> None:
-    """See 5: these modules get a view of their own of the module that they ask."""
-    named = {answer.__name__: answer for answer in answers}
-    for module in filter(None, map(_find_module, _INNER)):
-        for name in ("xla_bridge", "xb"):
-            asked = getattr(module, name, None)
-            if asked is not None:
-                setattr(module, name, SimpleNamespace(**(vars(asked) | named)))
+def _answer_by_caller(*answers: Callable[..., Any]) -> None:
+    """See 5: the inner functions answer whoever is not JAX, and what JAX asks for the program's sake, in the same way."""
+    bridge: Any = _find_module("jax._src.xla_bridge")
+    for answer in answers:
+        original = getattr(bridge, answer.__name__, None)
+        if original is not None:
+            setattr(bridge, answer.__name__, _Chosen(original, answer))
+
+
+class _Chosen:
+    """A function that answers in one way or another, by the module that calls it."""
+
+    def __init__(self, original: Any, answer: Callable[..., Any]) -> None:
+        self._original = original
+        self._answer = answer
+
+    def __call__(self, *args: Any, **words: Any) -> Any:
+        caller = str(sys._getframe(1).f_globals.get("__name__", ""))  # pyright: ignore[reportPrivateUsage]
+        is_meant = caller.partition(".")[0] in _OF_JAX and caller not in _INNER
+        return (self._original if is_meant else self._answer)(*args, **words)
+
+    def __getattr__(self, name: str) -> Any:  # such as `cache_clear`
+        return getattr(self._original, name)
 
 
 def _answer_versions() -> None:
@@ -198,7 +215,7 @@ def _find_cudnn_version() -> int:
 
 
 def _find_cusolver_version() -> int:
-    """`CUSOLVER_VERSION` (cusolver_common.h), at least: the one of the CUDA that the description names; 0 where it names none.
+    """`CUSOLVER_VERSION` (cusolver_common.h), at least, of the CUDA that the description names; 0 where it names none.
 
     CUDA 13.0 brings 12.0 (CUDA 13.0 release notes, table 1); of older ones it is not told.
     """

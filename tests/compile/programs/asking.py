@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 from jax import default_backend as asked_by_name
 from jax import devices as listed_by_name
+from jax._src import xla_bridge
 from jax.experimental import mesh_utils
 from jax.extend import backend as extended
 
@@ -56,6 +57,8 @@ ASKS = {
     "capability": lambda: float(jax.devices()[0].compute_capability) >= 8.0,
     "named": is_found_in_the_platforms,
     "client": lambda: extended.get_backend().platform == "gpu",
+    "inner": lambda: xla_bridge.default_backend() == "gpu" and xla_bridge.get_backend().platform == "gpu",
+    "inner_devices": lambda: "H100" in xla_bridge.devices()[0].device_kind,
     "mesh": lambda: "H100" in mesh_utils.create_device_mesh((1,)).flat[0].device_kind,
     "default_device": lambda: extended.get_default_device().core_count > 100,
     "at_import": lambda: AT_IMPORT,
