@@ -55,6 +55,8 @@ def test_what_is_not_run_has_a_reason_that_is_known(page: Path) -> None:
 def test_an_ellipsis_stands_for_anything_and_nothing_else_does() -> None:
     assert matches("a … d\n", "a b\nc d\n")
     assert matches("a\n…\n", "a\n")
+    assert matches("right  3.5e-07 input\n", "right  4e-07 input\n")
+    assert not matches("right  3.5e-07 input\n", "right  4e-05 input\n")
     assert not matches("a d\n", "a b d\n")
     assert not matches("a … d\n", "a b d e\n")
 
