@@ -16,7 +16,7 @@ from ligerdiag.replay.triton_ir.operations.conversions import CONVERSIONS
 from ligerdiag.replay.triton_ir.operations.floats import FLOATS
 from ligerdiag.replay.triton_ir.operations.integers import INTEGERS, Compute, Prepare
 from ligerdiag.replay.triton_ir.operations.mathematics import FUNCTIONS
-from ligerdiag.replay.triton_ir.operations.reductions import PRODUCTS
+from ligerdiag.replay.triton_ir.operations.products import PRODUCTS
 from ligerdiag.replay.triton_ir.operations.shaping import CONSTANTS, SHAPING
 from ligerdiag.replay.triton_ir.values import Active, Value, select_programs, to_array
 

@@ -71,6 +71,40 @@ def product(x, y, o, M: tl.constexpr, PRECISION: tl.constexpr):
 
 
 @triton.jit
+def scaled_product(
+    x,
+    sx,
+    y,
+    sy,
+    o,
+    FX: tl.constexpr,
+    FY: tl.constexpr,
+    M: tl.constexpr,
+    K: tl.constexpr,
+    X: tl.constexpr,
+    Y: tl.constexpr,
+):
+    """X and Y: elements in a byte along the inner axis."""
+    i, s = tl.arange(0, M), tl.arange(0, K // 32)
+    a = tl.load(x + i[:, None] * (K // X) + tl.arange(0, K // X)[None, :])
+    b = tl.load(y + tl.arange(0, K // Y)[:, None] * M + i[None, :])
+    p, q = tl.load(sx + i[:, None] * (K // 32) + s[None, :]), tl.load(sy + i[:, None] * (K // 32) + s[None, :])
+    at = i[:, None] * M + i[None, :]
+    tl.store(o + at, tl.dot_scaled(a, p, FX, b, q, FY, tl.full((M, M), 1.0, tl.float32)))
+    tl.store(o + M * M + at, tl.dot_scaled(a, None, FX, b, q, FY))
+    tl.store(o + 2 * M * M + at, tl.dot_scaled(a, p, FX, b, None, FY))
+
+
+@triton.jit
+def product_of_packed_rows(x, y, o, M: tl.constexpr, K: tl.constexpr):
+    i, k = tl.arange(0, M), tl.arange(0, K)
+    half = tl.arange(0, M // 2)
+    a, b = tl.load(x + half[:, None] * K + k[None, :]), tl.load(y + k[:, None] * (M // 2) + half[None, :])
+    found = tl.dot_scaled(a, None, "e2m1", b, None, "e2m1", lhs_k_pack=False, rhs_k_pack=False)
+    tl.store(o + i[:, None] * M + i[None, :], found)
+
+
+@triton.jit
 def narrow_reductions(x, o, N: tl.constexpr):
     a = tl.load(x + tl.arange(0, N))
     tl.store(o, tl.sum(a))

@@ -274,3 +274,65 @@ def test_one_address_for_all_lanes(optimized: bool) -> None:
     found = run_launch(FILE, launch, optimized=optimized)[0]["o"]
     assert found.reshape(2, 3, 4)[0].tolist() == [[3, 3, 3, 3], [3, 3, 0.5, 0.5], [3, 0.5, 0.5, 0.5]]
     assert found.reshape(2, 3, 4)[1].tolist() == [[4, 4, 4, 4], [4, 4, 0.5, 0.5], [4, 0.5, 0.5, 0.5]]
+
+
+F4 = np.dtype(ml_dtypes.float4_e2m1fn)
+SCALED = {"e2m1": F4, "e4m3": F8[1], "e5m2": F8[0], "bf16": BF16, "fp16": np.dtype(np.float16)}
+
+
+def pack(values: Any, axis: int) -> Any:
+    """The bytes of f4 values, two along the axis in one, the first one low."""
+    bits = values.view(np.uint8)
+    low, high = (bits.take(range(start, bits.shape[axis], 2), axis) for start in (0, 1))
+    return low | high << 4
+
+
+@pytest.mark.parametrize("left", SCALED)
+@pytest.mark.parametrize("right", SCALED)
+def test_product_of_scaled_factors(left: str, right: str) -> None:
+    random, rows, inner = np.random.default_rng(6), 32, 64
+    x, y = (
+        random.normal(0, 2, shape).astype(SCALED[kind])
+        for kind, shape in ((left, (rows, inner)), (right, (inner, rows)))
+    )
+    sx, sy = (random.integers(120, 132, (rows, inner // 32)).astype(np.uint8) for _ in range(2))
+    found = run(
+        "scaled_product",
+        x=pack(x, 1) if left == "e2m1" else x,
+        sx=sx,
+        y=pack(y, 0) if right == "e2m1" else y,
+        sy=sy,
+        o=np.zeros((3, rows, rows), np.float32),
+        constants={
+            "FX": left, "FY": right, "M": rows, "K": inner, "X": 1 + (left == "e2m1"), "Y": 1 + (right == "e2m1")
+        },
+    )["o"]  # fmt: skip
+    a, b = x.astype(np.float64), y.astype(np.float64)
+    p = np.repeat(2.0 ** (sx.astype(int) - 127), 32, axis=1)
+    q = np.repeat(2.0 ** (sy.astype(int) - 127), 32, axis=1).T
+    wanted = np.stack([(a * p) @ (b * q) + 1, a @ (b * q), (a * p) @ b])
+    size = np.stack([abs(a * p) @ abs(b * q) + 1, abs(a) @ abs(b * q), abs(a * p) @ abs(b)])
+    assert (abs(found - wanted) / size).max() < inner * 2.0**-24  # a sum of `inner` products in f32
+
+
+def test_scale_that_is_no_number_and_f4_packed_along_the_rows() -> None:
+    ones = np.ones((32, 64), np.float32).astype(F8[1])
+    scales = np.full((32, 2), 127, np.uint8)
+    scales[3, 1] = 255
+    words = {"FX": "e4m3", "FY": "e4m3", "M": 32, "K": 64, "X": 1, "Y": 1}
+    found = run(
+        "scaled_product",
+        x=ones,
+        sx=scales,
+        y=ones.T.copy(),
+        sy=scales,
+        o=np.zeros((3, 32, 32), np.float32),
+        constants=words,
+    )
+    assert np.isnan(found["o"][0]).sum() == 63  # a row and a column
+    x, y = (np.random.default_rng(7).normal(0, 2, shape).astype(F4) for shape in ((32, 64), (64, 32)))
+    o = np.zeros((32, 32), np.float32)
+    found = run("product_of_packed_rows", x=pack(x, 0), y=pack(y, 1), o=o, constants={"M": 32, "K": 64})
+    np.testing.assert_array_equal(
+        found["o"], x.astype(np.float32) @ y.astype(np.float32)
+    )  # exact: quarters below 2**12
