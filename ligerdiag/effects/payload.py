@@ -97,6 +97,7 @@ class LaunchConfiguration:
     parameters: tuple[Parameter, ...] | None
     """None where the payload does not say: then every buffer is a parameter."""
     grid: tuple[int, int, int]
+    """Programs along each axis; -1 where the payload does not say."""
     saved: tuple[tuple[int, int], ...] = ()
     """Pairs of the call's buffers, operands before outputs: a launcher that autotunes puts the first one back when both
     have one address."""
@@ -140,7 +141,7 @@ def parse_pallas_call(backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
 
 def _parse_grid_size(backend_config: bytes, axis: bytes) -> int:
     match = re.search(rb"[{,]\s*" + axis + rb"\s*=\s*(\d{1,10})\s*:", backend_config)
-    return int(match[1]) if match else 0
+    return int(match[1]) if match else -1
 
 
 def _decompress(data: bytes) -> bytes:

@@ -66,6 +66,12 @@ FILL = """scf.for %i = %zero to %n step %one : i32 {
 }"""
 
 
+def test_an_empty_grid_writes_nothing() -> None:
+    assert follow(FILL, grid=(0, 1, 1))[0] == render(UNUSED)
+    assert follow(FILL, grid=(0, 1, 1), zeroed=16)[0] != render(UNUSED)
+    assert follow(FILL, grid=(-1, 1, 1))[0] != render(UNUSED)  # the payload does not say
+
+
 @pytest.mark.parametrize(
     ("n", "elements", "expected"),
     [(4, 4, "ncd"), (3, 4, "npd"), (5, 4, "ncd"), (0, 4, "n-d"), (-3, 4, "n-d"), (4, None, "n?d"), (None, 4, "n?d")],

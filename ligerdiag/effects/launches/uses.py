@@ -88,8 +88,10 @@ def compute_launch_uses(
     followed = {number for number in buffers if accesses[number] is not Access.UNKNOWN}
     if not followed:
         return _explain(arguments, accesses, "what is done to it could not be told")
-    if min(grid) <= 0:
+    if min(grid) < 0:
         return _explain(arguments, accesses, "the size of the grid is not known")
+    if min(grid) == 0 and not any(argument.zeroed for argument in arguments):  # no program runs
+        return tuple([UNUSED] * len(arguments))
     if not module.has_lines:
         return _explain(arguments, accesses, "the text of the kernel's IR could not be followed")
     budget = Budget(elements=ELEMENTS, operations=OPERATIONS, array=ARRAY)

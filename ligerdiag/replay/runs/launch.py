@@ -131,8 +131,8 @@ def _read_launch(
     parameters = configuration.parameters or tuple([Parameter(is_buffer=True)] * len(types))
     if len(parameters) != len(types):
         raise NotCoveredError(f"kernel `{kernel}`: {len(types)} arguments for {len(parameters)} parameters")
-    if not all(configuration.grid):
-        raise NotCoveredError(f"kernel `{kernel}`: an empty grid")
+    if min(configuration.grid) < 0:
+        raise NotCoveredError(f"kernel `{kernel}`: a grid whose size is not known")
     arguments: list[int | Any] = []
     zeroed: list[tuple[int, int]] = []
     taken = 0

@@ -116,7 +116,7 @@ class _Launch:
             raise NotCoveredError(f"a kernel `{entry}` that its module does not hold")
         if len(arguments) != len(function.arguments):
             raise NotCoveredError(f"kernel `{entry}`: {len(arguments)} arguments for {len(function.arguments)}")
-        if min(grid) < 1 or prod(grid) > MOST_PROGRAMS:
+        if min(grid) < 0 or prod(grid) > MOST_PROGRAMS:
             raise NotCoveredError(f"a grid of {grid[0]} x {grid[1]} x {grid[2]} programs")
         self._entry, self._grid, self._options = entry, grid, options
         self._buffers = [_find_buffer(argument) for argument in arguments]

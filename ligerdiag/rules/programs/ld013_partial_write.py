@@ -19,9 +19,11 @@ def check(context: Context) -> Iterator[Finding]:
         aliased = set(call.operand_output_aliases.values())
         leaves = iterate_leaves(call.shape)
         for output, (leaf, use) in enumerate(zip(leaves, effects.output_uses, strict=False)):
-            if use.coverage is not WriteCoverage.PARTIAL or leaf in aliased:
+            is_empty = min(effects.grid) == 0 and use.coverage is WriteCoverage.NONE
+            if not (is_empty or use.coverage is WriteCoverage.PARTIAL) or leaf in aliased:
                 continue
             grid = " x ".join(map(str, effects.grid))
+            why = f"no program of the grid {grid} stores to all of output {output}, whatever the data"
             yield Finding(
                 rule=RULE.id,
                 severity=RULE.severity,
@@ -29,9 +31,7 @@ def check(context: Context) -> Iterator[Finding]:
                 source=find_user_line(context.program, call),
                 kernel=effects.kernel,
                 instructions=(call.name,),
-                evidence=(
-                    ("kernel", f"no program of the grid {grid} stores to all of output {output}, whatever the data"),
-                ),
+                evidence=(("kernel", f"the grid is {grid}: no program runs" if is_empty else why),),
                 help=HELP,
             )
 
@@ -96,6 +96,11 @@ CASE = Case(name="half_written", function=step, args=(Arg(shape=(8, 32)),))
 """,
 )
 
+NO_PROGRAM = make_example(
+    about="The grid is rounded down to no program at all.",
+    code=HALF_WRITTEN.code.replace("// 2,", "// 16,").replace("half_written", "no_program"),
+)
+
 RULE = Rule(
     id="LD013",
     name="partial-write",
@@ -135,7 +140,7 @@ not asked: padding that is cut off later is reported all the same. That is why i
             missing="the zeros, which are a TPU's",
         ),
     ),
-    bad=(HALF_WRITTEN,),
+    bad=(HALF_WRITTEN, NO_PROGRAM),
     good=(ALIASED,),
     check=check,
     measure=measure,

@@ -146,12 +146,20 @@ def test_unsigned_bounds_of_a_loop() -> None:
     assert found["o"][0] == 3
 
 
-@pytest.mark.parametrize("grid", [(0, 1, 1), (2**30, 2**10, 1)])
+@pytest.mark.parametrize("grid", [(-1, 1, 1), (2**30, 2**10, 1)])
 def test_absurd_grids(grid: tuple[int, int, int]) -> None:
     launch = Launch(kernel="everybody", arguments={"o": np.zeros(1, np.int32)})
     module, entry = build_launch(FILE, launch)
     with pytest.raises(NotCoveredError, match="grid"):
         run_grid(module, entry, [np.zeros(1, np.int32)], grid)
+
+
+def test_an_empty_grid_runs_no_program() -> None:
+    launch = Launch(kernel="everybody", arguments={"o": np.zeros(1, np.int32)})
+    module, entry = build_launch(FILE, launch)
+    o = np.full(1, 7, np.int32)
+    run_grid(module, entry, [o], (4, 0, 1))
+    assert o[0] == 7
 
 
 def test_a_lock_is_taken_in_turn_where_meetings_are_not_looked_for() -> None:
