@@ -36,6 +36,8 @@ SMALL_UNPACKED_BYTES = 16 << 20
 """The most that any gzip file may unpack to."""
 MAXIMUM_GZIP_MEMBERS = 1 << 16
 """bgzip, which makes the most, makes one of each 64 KiB: 4 GiB. An empty one has 20 bytes and costs a decompressor."""
+MAXIMUM_MODULES_IN_FILE = 1000
+"""Modules of one text that are inspected one by one; the file is read for each."""
 
 MAXIMUM_FOLDER_FILES = 500_000
 """Below one path. A large job's dump with all its passes has a tenth."""

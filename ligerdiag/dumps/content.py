@@ -19,6 +19,7 @@ import zlib
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from enum import StrEnum
+from itertools import pairwise
 from pathlib import Path
 
 from google.protobuf.empty_pb2 import Empty
@@ -30,6 +31,7 @@ from ligerdiag.untrusted_files import (
     BASE_SECONDS,
     MAXIMUM_FILE_BYTES,
     MAXIMUM_GZIP_MEMBERS,
+    MAXIMUM_MODULES_IN_FILE,
     MAXIMUM_UNPACKED_RATIO,
     MEMORY_PER_BYTE,
     SECONDS_PER_BYTE,
@@ -206,11 +208,22 @@ def strip_paste(data: bytes) -> bytes:
     if found is None or _UNPRINTABLE.search(before) or before.lstrip(b"> \t\r\n").startswith(b"BufferAssignment"):
         return data
     text = bare[found.start() :]
-    if b">" in found[0]:
-        text = _QUOTED.sub(b"", text)
+    return _strip_end(_QUOTED.sub(b"", text) if b">" in found[0] else text)
+
+
+def _strip_end(text: bytes) -> bytes:
     end = max(text.rfind(b"\n}"), text.rfind(b"\n }"))
     rest = text[end + 1 :].partition(b"\n")[2] if end >= 0 else b""
     return text[: len(text) - len(rest)] if rest.strip() and not _HLO_LINE.search(rest) else text
+
+
+def split_modules(data: bytes) -> tuple[bytes, ...]:
+    """Returns the modules of a text that holds several, one behind another, as compilers' tests do; else the data as it
+    is."""
+    starts = [match.start() for match in _MODULE_LINE.finditer(data)] if _MODULE_LINE.match(data) else []
+    if not 1 < len(starts) <= MAXIMUM_MODULES_IN_FILE:
+        return (data,)
+    return tuple([_strip_end(data[start:end]) for start, end in pairwise((*starts, len(data)))])
 
 
 def has_entry(text: bytes) -> bool:

@@ -22,16 +22,18 @@ Finds the compilations under a path: files of one module belong together, and th
 3. A file that the user names is read whatever its name is. If its name is one of XLA's, the rest of its module is taken
    from the files beside it.
 4. Modules without custom calls hold no kernel: they are counted, not read (`load`).
+5. A text whose name is not one of XLA's may hold several modules, one behind another: each is inspected, as `name#1`.
 """
 
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
-from ligerdiag.errors import InputError
+from ligerdiag.dumps.content import read_content, split_modules
+from ligerdiag.errors import ArtifactError, InputError
 from ligerdiag.untrusted_files import MAXIMUM_FOLDER_DEPTH, MAXIMUM_FOLDER_FILES
 
 
@@ -71,7 +73,8 @@ class DumpName:
 
 _HEAD = re.compile(r"(?:(?P<stamp>\d+)\.)?(?P<number>module_\d+)\.(?P<rest>.+)", re.DOTALL)
 _FORM = re.compile(r"(?P<stem>.+?)\.(?P<form>hlo\.pb|pb|txt|hlo)(?:\.gz)?")
-_SNAPSHOT = re.compile(r"(?:(?P<module>.*?)\.)?\d{4}\..*(?:after|before)_.*", re.DOTALL)
+_SNAPSHOT = re.compile(r"(?:(?P<module>.*?)\.)?\d{4}\..+\.(?:after|before)_.*", re.DOTALL)
+"""A pipeline's name stands before the passes; else digits are the module's: `IrToHlo.3979.before_optimizations`."""
 _ARGUMENTS = re.compile(
     r"(?:(?P<module>.*)\.)?(?:execution_\d+\.hlo_(?:unoptimized_)?snapshot|snapshot\.-?\d+)", re.DOTALL
 )
@@ -136,6 +139,8 @@ class ModuleFiles:
     buffers: tuple[Path, ...] = ()
     arguments: tuple[Path, ...] = ()
     """Of one run each, in the order of the runs where the names tell it."""
+    part: int = 0
+    """Number of the module in a file that holds several, from 1; 0 where the file holds one."""
     is_guess: bool = False
     """Found in a directory, by its ending alone: it may not be the optimized module."""
 
@@ -218,10 +223,8 @@ def _find_in_directory(root: Path) -> Dump:
                 others.append(path)
     groups = _group(named)
     modules = [_make_module(key, group, root) for key, group in groups if group.list_files(Role.OPTIMIZED)]
-    modules += [
-        ModuleFiles(id=path.relative_to(root).as_posix(), target="", optimized=(path,), is_guess=True)
-        for path in others
-    ]
+    for path in others:
+        modules += _list_in_file(path, path.relative_to(root).as_posix(), is_guess=True)
     return Dump(
         modules=tuple(modules),
         artifacts=tuple(artifacts),
@@ -236,7 +239,7 @@ def _find_beside(path: Path) -> Dump:
     """Returns the module that one file belongs to, this file before all others."""
     parsed = parse_dump_name(path.name)
     if parsed is None or parsed.role in (Role.SNAPSHOT, Role.OTHER, Role.BUFFERS, Role.ARGUMENTS):
-        return Dump(modules=(ModuleFiles(id=path.name, target="", optimized=(path,)),))
+        return Dump(modules=_list_in_file(path, path.name))
     siblings = [
         (sibling, other)
         for sibling in sorted(path.parent.iterdir())
@@ -251,6 +254,18 @@ def _find_beside(path: Path) -> Dump:
         if path in group.list_files(parsed.role) and group.list_files(Role.OPTIMIZED):
             return Dump(modules=(_make_module(key, group, path.parent),))
     return Dump(modules=(ModuleFiles(id=path.name, target="", optimized=(path,)),))
+
+
+def _list_in_file(path: Path, name: str, *, is_guess: bool = False) -> tuple[ModuleFiles, ...]:
+    """Returns the modules of a file whose name is not one of XLA's; one where it cannot be read, which says so then."""
+    try:
+        number = len(split_modules(read_content(path)))
+    except (ArtifactError, OSError):
+        number = 1
+    whole = ModuleFiles(id=name, target="", optimized=(path,), is_guess=is_guess)
+    if number == 1:
+        return (whole,)
+    return tuple([replace(whole, id=f"{name}#{part}", part=part) for part in range(1, number + 1)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ligerdiag.dumps.content import Form, compute_form, is_whole, read_content
+from ligerdiag.dumps.content import Form, compute_form, is_whole, read_content, split_modules
 from ligerdiag.dumps.find import ModuleFiles, parse_dump_name
 from ligerdiag.dumps.text_details import make_program_orders, parse_buffer_text
 from ligerdiag.errors import ArtifactError
@@ -57,7 +57,7 @@ def may_hold_kernels(files: ModuleFiles) -> bool:
     end."""
     try:
         forms = (files.optimized, files.program)
-        contents = [_read_first(paths, read_content, [])[0] for paths in forms if paths]
+        contents = [_read_first(paths, lambda path: _read(files, path), [])[0] for paths in forms if paths]
         return any(CUSTOM_CALL in data or not is_whole(data) for data in contents)
     except ArtifactError:
         return True
@@ -68,7 +68,7 @@ def load_module(files: ModuleFiles, translate: Translate) -> LoadedModule:
     holds no schedule."""
     notes: list[str] = []
     with pause_collector(keep=True):
-        (optimized, buffers), path = _read_first(files.optimized, lambda path: _parse(path, translate), notes)
+        (optimized, buffers), path = _read_first(files.optimized, lambda path: _parse(files, path, translate), notes)
         if not optimized.is_scheduled:
             raise NoScheduleError(f"`{path.name}` holds no schedule: expected the module after optimizations")
         if buffers is None and files.buffers:
@@ -78,7 +78,7 @@ def load_module(files: ModuleFiles, translate: Translate) -> LoadedModule:
         if files.program:
             try:
                 (programs, is_numbered), _ = _read_first(
-                    files.program, lambda path: _parse_programs(path, translate), notes
+                    files.program, lambda path: _parse_programs(files, path, translate), notes
                 )
             except ArtifactError as error:
                 notes.append(str(error))
@@ -92,8 +92,19 @@ def load_module(files: ModuleFiles, translate: Translate) -> LoadedModule:
     )
 
 
-def _parse(path: Path, translate: Translate) -> tuple[HloModule, BufferAssignment | None]:
+def _read(files: ModuleFiles, path: Path) -> bytes:
+    """Returns the module's bytes, unpacked. Raises ArtifactError."""
     data = read_content(path)
+    if not files.part:
+        return data
+    parts = split_modules(data)
+    if files.part > len(parts):
+        raise ArtifactError(f"`{path.name}` was changed: it holds fewer modules than before")
+    return parts[files.part - 1]
+
+
+def _parse(files: ModuleFiles, path: Path, translate: Translate) -> tuple[HloModule, BufferAssignment | None]:
+    data = _read(files, path)
     if _require_module(path, data) is Form.TEXT:
         return parse_hlo_module(translate(data, path.name)), None
     try:
@@ -102,11 +113,11 @@ def _parse(path: Path, translate: Translate) -> tuple[HloModule, BufferAssignmen
         raise ArtifactError(f"`{path.name}`: {error}") from error
 
 
-def _parse_programs(path: Path, translate: Translate) -> tuple[tuple[HloModule, ...], bool]:
+def _parse_programs(files: ModuleFiles, path: Path, translate: Translate) -> tuple[tuple[HloModule, ...], bool]:
     """Returns the programs that the file may stand for, and `LoadedModule.is_numbered`."""
-    data = read_content(path)
+    data = _read(files, path)
     if _require_module(path, data) is not Form.TEXT:
-        return (_parse(path, translate)[0],), True
+        return (_parse(files, path, translate)[0],), True
     translated = translate(data, path.name)
     module = parse_hlo_module(translated)
     if is_tagged(module):

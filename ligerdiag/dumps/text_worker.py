@@ -3,10 +3,14 @@
 The parser is private to jaxlib, aborts the process for some inputs and has no bounds: so it runs in a process of its
 own. The schedule is kept: with `is_scheduled=true` the order of the lines is the order of the protobuf's sequences.
 A worker is started when the first text comes.
+
+A text leaves out the values of large constants: `constant({...})`. The parser would make arrays of zeros of them, of any
+size. They are handed to it as calls of a target of ours, and come back as constants without a literal.
 """
 
 import importlib
 import json
+import re
 import signal
 import traceback
 from collections.abc import Callable, Generator
@@ -20,6 +24,7 @@ from ligerdiag.artifacts.store import ScratchFolder
 from ligerdiag.codec import FieldError, Json, encode_record, read_record, read_str
 from ligerdiag.dumps.content import has_entry
 from ligerdiag.errors import ArtifactError, CompileError, LigerdiagError
+from ligerdiag.hlo.xla_pb2 import HloModuleProto
 from ligerdiag.model.jobs import Job, Source, parse_answer, render_request
 from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.untrusted_files import (
@@ -140,6 +145,29 @@ if __name__ == "__main__":
 TEXT_WORKER = "ligerdiag.dumps.text_worker"
 
 
+_ELIDED = re.compile(rb"\bconstant\(\{\.\.\.\}\)")
+_ELIDED_TARGET = "ligerdiag_elided_constant"
+
+
+def _hide_elided(data: bytes) -> tuple[bytes, int]:
+    """Returns the text with calls in the place of constants without values, and their number."""
+    call = f'custom-call(), custom_call_target="{_ELIDED_TARGET}"'.encode()
+    return _ELIDED.subn(call, data)
+
+
+def _restore_elided(serialized: bytes) -> bytes:
+    """Returns the module with constants in the place of these calls; no two of them are alike, though their values are not
+    there."""
+    module = HloModuleProto.FromString(serialized)
+    for computation in module.computations:
+        for instruction in computation.instructions:
+            if instruction.custom_call_target == _ELIDED_TARGET:
+                instruction.opcode = "constant"
+                instruction.ClearField("custom_call_target")
+                instruction.backend_config = f"left out: {instruction.name}".encode()
+    return module.SerializeToString()
+
+
 class Translator:
     """Turns HLO text into protobuf; a context manager."""
 
@@ -177,10 +205,12 @@ class Translator:
         text, proto = scratch / "module.txt", scratch / "module.pb"
         seconds = self._timeout or TEXT_BASE_SECONDS + TEXT_SECONDS_PER_BYTE * len(data)
         try:
-            text.write_bytes(data)
+            hidden, elided = _hide_elided(data)
+            text.write_bytes(hidden)
             job = make_text_job(TextRequest(text=str(text), proto=str(proto), seconds=seconds), "this text")
             pool.submit(job).result()
-            return read_untrusted(proto, MAXIMUM_FILE_BYTES)
+            translated = read_untrusted(proto, MAXIMUM_FILE_BYTES)
+            return _restore_elided(translated) if elided else translated
         except CompileError as error:
             if isinstance(error.__cause__, WorkerDied) and "SIGPROF" in str(error.__cause__):
                 raise ArtifactError(f"`{name}`: parsing it was ended after {seconds:.3g} s of a processor") from error

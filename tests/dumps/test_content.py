@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.dumps import content
-from ligerdiag.dumps.content import Form, compute_form, is_whole, read_content, strip_paste, unpack
+from ligerdiag.dumps.content import Form, compute_form, is_whole, read_content, split_modules, strip_paste, unpack
 from ligerdiag.errors import ArtifactError
 from ligerdiag.untrusted_files import SMALL_UNPACKED_BYTES
 
@@ -156,3 +156,10 @@ def test_what_a_paste_adds_to_hlo_text_is_taken_away(pasted: bytes, tmp_path: Pa
 def test_what_is_no_paste_says_the_same(data: bytes) -> None:
     stripped = strip_paste(data)
     assert stripped == data or (data.startswith(b"//") and stripped == data[len(b"// a > b\n") :])
+
+
+def test_a_text_of_several_modules_is_split_at_their_first_lines() -> None:
+    noise = b"\n// -----\n// CHECK: HloModule n\n\n"
+    assert split_modules(strip_paste(b"// RUN: x\n" + TEXT + noise + CALLED + ENTRY + noise)) == (TEXT, CALLED + ENTRY)
+    assert split_modules(TEXT) == (TEXT,)
+    assert split_modules(b"\x0a" + TEXT + TEXT) == (b"\x0a" + TEXT + TEXT,)  # no text: may be a protobuf

@@ -190,3 +190,26 @@ def test_a_module_is_chosen_by_its_name(dumps: Path, run_cli: RunCli) -> None:
     done = run_cli("inspect", dumps / "losses", "--module", "*eval*")
     assert done.code == 2
     assert "no module matches `*eval*`" in done.err
+
+
+MODULE = """HloModule {name}, is_scheduled=true
+
+ENTRY e {{
+  p = f32[4]{{0}} parameter(0)
+  ROOT called = f32[4]{{0}} custom-call(p), custom_call_target="{name}_target"
+}}
+"""
+
+
+def test_each_module_of_a_text_is_inspected(tmp_path: Path, inspect: Inspect) -> None:
+    file = tmp_path / "several.hlo"
+    modules = [MODULE.format(name=name) for name in ("one", "other")]
+    file.write_text(
+        "// RUN: opt %s | FileCheck %s\n" + "\n// -----\n\n".join([*modules, MODULE.format(name="bad")[:-9]])
+    )
+    for path in (file, tmp_path):
+        cases = inspect(path).cases
+        assert [case.id for case in cases] == [f"several.hlo#{number}" for number in (1, 2, 3)]
+        assert [case.status for case in cases] == [Status.INCONCLUSIVE, Status.INCONCLUSIVE, Status.ERROR]
+        said = [finding.message for case in cases for finding in case.findings]
+        assert [message.split("`")[1] for message in said] == ["one_target", "other_target"]

@@ -10,6 +10,15 @@ from ligerdiag.dumps.find import Role, parse_dump_name
     [
         ("module_0003.jit_step.before_optimizations.hlo.pb", "module_0003", "jit_step", Role.PROGRAM, ""),
         ("module_0003.before_optimizations.txt", "module_0003", "", Role.PROGRAM, ""),
+        ("module_0003.IrToHlo.3979.before_optimizations.txt", "module_0003", "IrToHlo.3979", Role.PROGRAM, ""),
+        (
+            "module_0003.IrToHlo.3979.sm_9.0_gpu_after_optimizations.txt",
+            "module_0003",
+            "IrToHlo.3979",
+            Role.OPTIMIZED,
+            "sm_9.0",
+        ),
+        ("module_0003.IrToHlo.3979.0042.fusion.after_x.before_y.txt", "module_0003", "", Role.SNAPSHOT, ""),
         (
             "module_0003.jit_step.sm_9.0a_gpu_after_optimizations.hlo.pb",
             "module_0003",

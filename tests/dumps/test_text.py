@@ -5,14 +5,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
 
+import numpy as np
 import pytest
 
+from ligerdiag.analysis.reaching_definitions import find_same_elements, number_values
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.dumps import text_worker
 from ligerdiag.dumps.text_worker import Translator
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloInstruction, HloModule, iterate_frames
 from ligerdiag.hlo.parse import load_hlo, parse_hlo_module
+from ligerdiag.replay.interpreter.movement import load_constant
+from ligerdiag.replay.interpreter.scope import NotCoveredError
 from ligerdiag.workers import starts as worker_process
 from tests.dumps.conftest import CASES, Inspect, Pick, only, outputs
 
@@ -121,6 +125,31 @@ def test_what_cannot_be_parsed_is_one_line_and_the_next_text_is_parsed(
     assert "\n" not in str(error.value)
     good = only(dumps / "losses").optimized[1]
     assert translator.translate(good.read_bytes(), good.name)
+
+
+ELIDED = b"""HloModule m, is_scheduled=true
+
+ENTRY e {
+  x = f32[400000,400000] parameter(0)
+  one = f32[400000,400000] constant({...}), metadata={op_name="one"}
+  other = f32[400000,400000] constant({...}), metadata={op_name="one"}
+  zero = f32[2] constant({0, 0})
+  sum = f32[400000,400000] add(x, one)
+  ROOT r = (f32[400000,400000], f32[400000,400000], f32[2]) tuple(sum, other, zero)
+}
+"""
+
+
+def test_constants_whose_values_are_left_out_are_no_zeros_and_not_each_other(translator: Translator) -> None:
+    module = parse_hlo_module(translator.translate(ELIDED, "x.txt"))  # 640 GB each
+    named = {instruction.name: instruction for instruction in module.instructions}
+    assert [named[name].opcode for name in ("one", "other", "zero")] == ["constant"] * 3
+    assert find_same_elements(named["sum"]) is None
+    numbers = number_values(module.entry)
+    assert numbers[named["one"].id] != numbers[named["other"].id]
+    with pytest.raises(NotCoveredError, match="leaves out"):
+        load_constant(named["one"])
+    assert np.array_equal(load_constant(named["zero"]), [0, 0])
 
 
 LONG_TEXT = b"HloModule m\n\nENTRY e {\n  a0 = f32[] parameter(0)\n%s\n  ROOT r = f32[] negate(a0)\n}\n" % b"\n".join(

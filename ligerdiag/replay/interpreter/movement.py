@@ -95,7 +95,10 @@ DYNAMIC: Mapping[str, Evaluate] = {"dynamic-slice": _dynamic_slice, "dynamic-upd
 
 
 @lru_cache(maxsize=64)  # a loop's body asks for its constants again and again
-def _load_constant(instruction: HloInstruction) -> Value:
+def load_constant(instruction: HloInstruction) -> Value:
+    """Returns the value of a `constant`, not to be written to. Raises NotCoveredError and ArtifactError."""
+    if not instruction.proto.HasField("literal"):
+        raise NotCoveredError("a constant whose values the text leaves out")
     value = parse_literal(instruction.proto.literal)
     if not isinstance(value, tuple):
         value.flags.writeable = False
@@ -103,7 +106,7 @@ def _load_constant(instruction: HloInstruction) -> Value:
 
 
 def _constant(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    return _load_constant(instruction)
+    return load_constant(instruction)
 
 
 def _iota(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
