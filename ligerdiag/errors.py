@@ -79,18 +79,29 @@ class UsedWorkerError(LigerdiagError):
 CASE_PATH = "LIGERDIAG_CASE_PATH"
 """Environment variable of a worker: the user's PYTHONPATH, in absolute paths; see `toolchain`, 5."""
 MAXIMUM_MESSAGE = 400
+_MOST_PARTS = 5
+"""Of a group of exceptions that are shown."""
 _PACKAGE = Path(__file__).resolve().parent
 
 
 def describe_fault(fault: BaseException) -> str:
-    """`mine.py:12: ValueError: what it said`, with the innermost line of the user's own code."""
+    """`mine.py:12: ValueError: what it said`, with the innermost line of the user's own code; of a group also its parts."""
     message = " ".join(str(fault).split("\n\n")[0].split())[:MAXIMUM_MESSAGE]
+    parts: tuple[BaseException, ...] = getattr(fault, "exceptions", ()) if _is_group(fault) else ()
+    if parts:
+        message = f"{message}: {' · '.join([describe_fault(part) for part in parts[:_MOST_PARTS]])}"[
+            : 2 * MAXIMUM_MESSAGE
+        ]
     kind = type(fault).__name__
     text = f"{kind}: {message}" if message else kind
     if isinstance(fault, SyntaxError) and fault.filename:
         return f"{fault.filename}:{fault.lineno}: {kind}: {fault.msg}"
     place = find_place(fault)
     return f"{place}: {text}" if place else text
+
+
+def _is_group(fault: BaseException) -> bool:
+    return isinstance(fault, BaseExceptionGroup)
 
 
 def find_place(fault: BaseException) -> str:

@@ -97,7 +97,8 @@ def describe_interpreter() -> Toolchain:
 def worker_environment(toolchain: Toolchain, cache_root: Path) -> dict[str, str]:
     """Returns the environment variables of a worker: the user's, without what would change or hide the compilation."""
     environment = {name: value for name, value in os.environ.items() if name not in _DROPPED} | _SETTLED
-    environment.setdefault("TRITON_CACHE_DIR", str(cache_root / "triton"))
+    if not environment.get("TRITON_CACHE_DIR"):  # an import of jax-triton leaves it empty
+        environment["TRITON_CACHE_DIR"] = str(cache_root / "triton")
     package = Path(__file__).resolve().parents[1]
     folder = package.parent
     if not toolchain.is_own:

@@ -65,6 +65,13 @@ def test_an_exception_is_told_with_the_users_line(results: dict[str, CompileResu
     assert str(error) == (f"the function of case `fail` raises: {PROGRAMS / 'troubles.py'}:{line}: KeyError: 'missing'")
 
 
+def test_a_group_of_exceptions_is_told_with_its_parts(results: dict[str, CompileResult]) -> None:
+    said = str(error_of(results, "fail_twice"))
+    assert said.endswith(
+        "ExceptionGroup: two things (2 sub-exceptions): ValueError: the first · KeyError: 'the second'"
+    )
+
+
 def test_memory_that_is_not_there_costs_the_case_alone(results: dict[str, CompileResult]) -> None:
     assert "MemoryError" in str(error_of(results, "run_out_of_memory"))
 

@@ -77,3 +77,15 @@ def test_a_worker_starts_with_what_is_installed_alone(given: tuple[Path, Path], 
 def test_another_interpreter_gets_no_packages_of_ours(given: tuple[Path, Path], tmp_path: Path) -> None:
     environment = worker_environment(make_toolchain("/other/python"), tmp_path)
     assert str(given[1]) not in environment["PYTHONPATH"].split(os.pathsep)
+
+
+@pytest.mark.parametrize("given", ["", None, "/mine"])
+def test_an_import_of_jax_triton_in_the_users_process_does_not_send_tritons_files_anywhere(
+    given: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if given is None:
+        monkeypatch.delenv("TRITON_CACHE_DIR", raising=False)
+    else:
+        monkeypatch.setenv("TRITON_CACHE_DIR", given)
+    environment = worker_environment(make_toolchain(sys.executable), tmp_path)
+    assert environment["TRITON_CACHE_DIR"] == (given or str(tmp_path / "triton"))

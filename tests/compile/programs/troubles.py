@@ -24,6 +24,10 @@ def fail(x):
     return {}["missing"]
 
 
+def fail_twice(x):
+    raise ExceptionGroup("two things", [ValueError("the first"), KeyError("the second")])
+
+
 def run_out_of_memory(x):
     bytearray(1 << 46)
     return x
@@ -34,7 +38,7 @@ def keep(x):
 
 
 CASES = (
-    *(Case(name=f.__name__, function=f, args=(X,)) for f in (abort, hang, fail, run_out_of_memory, keep)),
+    *(Case(name=f.__name__, function=f, args=(X,)) for f in (abort, hang, fail, fail_twice, run_out_of_memory, keep)),
     Case(name="axis", function=keep, args=(Arg(shape=(12, 8), partition=("y",)),), mesh={"x": 2}),
     Case(name="indivisible", function=keep, args=(Arg(shape=(12, 8), partition=("x",)),), mesh={"x": 8}),
     Case(name="devices", function=keep, args=(X,), mesh={"x": 1024}),
