@@ -1,92 +1,40 @@
 """Computes the effects of one custom call, whatever its target.
 
-Custom calls that carry no kernel to read: which targets only read their operands and write their outputs.
-
-If such a call overwrites an operand, XLA knows: the instruction's `output_to_operand_aliasing` says so, and the output
-is written. A target that is in no table is UNKNOWN, unless the user declares it (`declared`).
-
-There are no targets of NCCL: XLA's collectives are instructions of their own. Files without a repository are XLA's.
+Of calls that carry no kernel to read, `known_targets.toml` lists those that only read their operands and write their
+outputs. A target that is not in it is UNKNOWN, unless the user declares it (`declared`). There are no targets of NCCL:
+XLA's collectives are instructions of their own.
 """
 
 import re
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 
 from ligerdiag.effects.access import Access, CallEffects, create_unknown_effects
 from ligerdiag.effects.mosaic.module import tell_apart
-from ligerdiag.effects.payload import LaunchConfiguration, parse_pallas_call, parse_triton_call, parse_triton_ffi_call
+from ligerdiag.effects.payload import (
+    LaunchConfiguration,
+    NoIrError,
+    parse_pallas_call,
+    parse_triton_call,
+    parse_triton_ffi_call,
+)
 from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.module import HloInstruction
 
-_EXACT = frozenset(
-    {
-        # XLA's rewrites to cuBLAS: xla/service/gpu/cublas_cudnn.cc. An accumulated C operand is aliased by the rewriter.
-        "__cublas$gemm",
-        "__cublas$lt$matmul",
-        "__cublas$lt$matmul$f8",
-        "__cublas$lt$groupedMatmul",
-        "__cublas$triangularSolve",
-        # XLA's own kernels: xla/service/gpu/ir_emission_utils.h, xla/backends/gpu/runtime/select_k_thunk.
-        "__gpu$TopK",
-        "TopK",
-        "SliceToDynamic",
-        "PadToStatic",
-        "__op$block_scaled_dot",
-        # Markers, identities by the time they run: xla/service/spmd/shardy/constants.h,
-        # xla/hlo/ir/hlo_sharding_metadata, xla/service/memory_annotations.h, jax/_src/interpreters/mlir.py.
-        "Sharding",
-        "SPMDFullToShardShape",
-        "SPMDShardToFullShape",
-        "LayoutConstraint",
-        "annotate_device_placement",
-        "MoveToHost",
-        "MoveToDevice",
-        "AllocateBuffer",
-        "dce_sink_gpu_ffi",
-        "dce_sink",
-        # JAX's FFI kernels for linear algebra and random bits: jaxlib/gpu/{solver,linalg,prng,rnn,sparse}_kernels_ffi.cc,
-        # jaxlib/gpu/hybrid_kernels.cc. An input that is not aliased to its output is copied before it is overwritten.
-        "cu_threefry2x32_ffi",
-        "cu_cholesky_update_ffi",
-        "cu_lu_pivots_to_permutation",
-        "cu_tridiagonal_solve_perturbed",
-        "cudnn_rnn_ffi",
-        "cudnn_rnn_bwd_ffi",
-        "cuhybrid_eig_real",
-        "cuhybrid_eig_comp",
-        "cuhybrid_geqp3",
-        # The same on the CPU: jaxlib/cpu/{lapack,sparse}_kernels.cc.
-        "tridiagonal_solve_perturbed_ffi",
-        "cpu_csr_sparse_dense_ffi",
-        # Host callbacks: operands are copied to NumPy arrays, on the CPU read-only views of them
-        # (jax/_src/callback.py, jaxlib/gpu/py_client_gpu.cc, jaxlib/py_client_cpu.cc).
-        "xla_ffi_python_gpu_callback",
-        "xla_ffi_partitioned_python_gpu_callback",
-        "xla_python_gpu_callback",
-        "xla_ffi_python_cpu_callback",
-        "xla_ffi_partitioned_python_cpu_callback",
-        "xla_python_cpu_callback",
-    }
-)
+KNOWN_TARGETS = Path(__file__).with_name("known_targets.toml")
 
-_FAMILIES = re.compile(
-    "|".join(
-        (
-            # xla/service/gpu/cublas_cudnn.cc: convolutions, norm, flash attention forward and backward, fusions.
-            r"__cudnn\$(?:conv\w+|norm|fhma\w+|fmha\w+|fusion|blockScaledDot)",
-            # xla/service/gpu/transforms/{sort,scan}_rewriter.cc: CUB.
-            r"xla\.gpu\.ext\.cub_\w+",
-            r"__cub\$\w+",
-            # xla/service/spmd/shardy/constants.h: gone before scheduling.
-            r"xla\.sdy\.\w+",
-            # jaxlib/gpu/solver_kernels_ffi.cc, jaxlib/gpu/sparse_kernels.cc.
-            r"cusolver_\w+_ffi",
-            r"cusparse_\w+_ffi",
-            # jaxlib/cpu/lapack_kernels.cc.
-            r"lapack_[sdcz]\w+_ffi",
-        )
-    ),
-    re.ASCII,
-)
+
+@cache
+def load_known_targets() -> re.Pattern[str]:
+    """Returns what matches the targets of libraries whose calls only read their operands and write their outputs."""
+    groups = tomllib.loads(KNOWN_TARGETS.read_text(encoding="utf-8"))["group"]
+    exact = [re.escape(target) for group in groups for target in group.get("targets", ())]
+    return re.compile(
+        "|".join([*exact, *(pattern for group in groups for pattern in group.get("patterns", ()))]), re.ASCII
+    )
 
 
 _BUFFER_CALLBACK = "it hands the operands' own buffers to a Python function"
@@ -110,7 +58,7 @@ _FOLLOWED_MOSAIC = "mosaic_gpu_v2"
 
 def compute_listed_effects(*, target: str, backend_config: bytes, operands: int, outputs: int) -> CallEffects:
     """Effects of a call to a known target; UNKNOWN for any other."""
-    if target in _EXACT or _FAMILIES.fullmatch(target):
+    if load_known_targets().fullmatch(target):
         return CallEffects(
             kernel=target,
             operands=(Access.READ,) * operands,
@@ -162,6 +110,17 @@ def carries_kernel(target: str) -> bool:
     return target in _KERNEL_PARSERS
 
 
+def find_aliased(call: HloInstruction) -> frozenset[int] | None:
+    """Returns the operands that the call of a library's function declares to overwrite: those that an output aliases.
+
+    None where that says nothing of the others: the call has side effects, hands out the operands' own buffers, or brings
+    a kernel, whose code tells.
+    """
+    target = call.proto.custom_call_target
+    brings_code = carries_kernel(target) or target in _EXPLAINED or target == _FOLLOWED_MOSAIC
+    return None if brings_code or call.proto.custom_call_has_side_effect else frozenset(call.operand_output_aliases)
+
+
 def needs_parser(target: str) -> bool:
     """Returns whether the effects of calls to `target` come from IR that a parser in C++ reads."""
     return carries_kernel(target) or target == _FOLLOWED_MOSAIC
@@ -190,7 +149,8 @@ def compute_call_effects(
     try:
         calls = parse_configurations(target, backend_config)
     except ArtifactError as error:
-        return create_unknown_effects(kernel=target, operands=operands, outputs=outputs, reason=str(error))
+        kernel = (error.kernel if isinstance(error, NoIrError) else "") or target
+        return create_unknown_effects(kernel=kernel, operands=operands, outputs=outputs, reason=str(error))
     from ligerdiag.effects.kernel_effects import compute_kernel_effects
 
     return compute_kernel_effects(calls, operands=operands, outputs=outputs, sizes=sizes)

@@ -4,18 +4,25 @@
 [tool.ligerdiag.effects.my_ffi_target]
 writes = [0]        # numbers of the operands that the call overwrites
 reads = [1, 2]      # optional; all operands where it is left out
+
+[tool.ligerdiag.effects."my_library_*"]
+writes = "aliased"  # no operand but those that an output of the call aliases
 ```
 
-1. The name is a custom call's target or its kernel's name; where both are declared, the kernel's own counts.
+1. The name is a custom call's target or its kernel's name; where both are declared, the kernel's own counts. Where neither
+   is, a pattern of targets (`*`, `?`) that says `writes = "aliased"`; the first one counts.
 2. A declaration applies to an operand that is UNKNOWN. An operand whose effects are known stays as it was found, and if
    that contradicts the declaration, the contradiction is reported.
 3. A declared write promises neither that every element is overwritten nor that the old content does not matter. Outputs
    of a declared call count as written.
+4. `"aliased"` trusts what the call itself declares. It holds for calls of a library's function that have no side effects;
+   never for a kernel whose code could not be followed, or for a callback that is handed the operands' own buffers.
 """
 
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import cast
 
 from ligerdiag.effects.access import Access, CallEffects, OperandUse, WriteCoverage, compute_plain_use
@@ -23,6 +30,7 @@ from ligerdiag.errors import InputError
 from ligerdiag.model.jobs import CaseSpec
 
 _KEYS = ("writes", "reads")
+_ALIASED = "aliased"
 _NOT_FOLLOWED = "is declared, and its kernel was not followed"
 _LARGEST = 10_000
 """An operand number above it is a slip of the keyboard."""
@@ -34,8 +42,8 @@ class DeclaredEffects:
 
     name: str
     """Custom-call target, or name of the kernel."""
-    writes: frozenset[int]
-    """Numbers of the operands that it may overwrite; it overwrites no others."""
+    writes: frozenset[int] | None
+    """Numbers of the operands that it may overwrite; it overwrites no others. None: those that an output aliases."""
     reads: frozenset[int] | None = None
     """Numbers of the operands that it may read; None for all."""
 
@@ -83,16 +91,21 @@ def _parse_declaration(name: str, value: object, where: str) -> DeclaredEffects:
             raise InputError(f"expected `writes` or `reads` in {where} but got `{key}`{hint}")
     if "writes" not in fields:
         raise InputError(f"expected `writes` in {where}: the operands that are overwritten, [] for none")
+    is_trusted = fields["writes"] == _ALIASED
+    if not is_trusted and _is_pattern(name):
+        raise InputError(f'expected `writes = "{_ALIASED}"` in {where}: a pattern has no operands of its own')
     return DeclaredEffects(
         name=name,
-        writes=_parse_numbers(where, "writes", fields["writes"]),
+        writes=None if is_trusted else _parse_numbers(where, "writes", fields["writes"]),
         reads=_parse_numbers(where, "reads", fields["reads"]) if "reads" in fields else None,
     )
 
 
 def _parse_numbers(where: str, key: str, value: object) -> frozenset[int]:
     if not isinstance(value, list | tuple):
-        raise InputError(f"expected a list of operand numbers for `{key}` in {where} but got {value!r:.60}")
+        raise InputError(
+            f"expected a list of operand numbers{_describe_other(key)} for `{key}` in {where} but got {value!r:.60}"
+        )
     numbers: list[int] = []
     for item in cast(Sequence[object], value):
         if type(item) is not int or not 0 <= item <= _LARGEST:
@@ -104,24 +117,43 @@ def _parse_numbers(where: str, key: str, value: object) -> frozenset[int]:
     return frozenset(numbers)
 
 
+def _describe_other(key: str) -> str:
+    return f' or "{_ALIASED}"' if key == "writes" else ""
+
+
+def _is_pattern(name: str) -> bool:
+    return any(letter in name for letter in "*?[")
+
+
 def find_declaration(declarations: Sequence[DeclaredEffects], *, target: str, kernel: str) -> DeclaredEffects | None:
     """Returns the declaration for a call of this target with this kernel; see 1 above."""
     by_name = {declaration.name: declaration for declaration in declarations}
-    return by_name.get(kernel) or by_name.get(target)
+    patterns = (one for one in declarations if _is_pattern(one.name) and fnmatchcase(target, one.name))
+    return by_name.get(kernel) or by_name.get(target) or next(patterns, None)
 
 
 def apply_declarations(
-    effects: CallEffects, *, target: str, declarations: Sequence[DeclaredEffects]
+    effects: CallEffects,
+    *,
+    target: str,
+    declarations: Sequence[DeclaredEffects],
+    aliased: frozenset[int] | None = None,
 ) -> tuple[CallEffects, tuple[Contradiction, ...]]:
-    """The effects of a call of `target` with what is declared of it, and where that contradicts what was found."""
+    """The effects of a call of `target` with what is declared of it, and where that contradicts what was found.
+
+    aliased: the operands that an output of the call aliases; None where it is not to be trusted in that, see 4.
+    """
     declared = find_declaration(declarations, target=target, kernel=effects.kernel)
     if declared is None:
         return effects, ()
+    if declared.writes is None:
+        if aliased is None or Access.UNKNOWN not in effects.operands:
+            return effects, ()
+        declared = replace(declared, writes=aliased)
     count = len(effects.operands)
+    named = (declared.writes or frozenset()) | (declared.reads or frozenset())
     contradictions = [
-        _contradict(declared, effects, number, Access.NONE)
-        for number in sorted(declared.writes | (declared.reads or frozenset()))
-        if number >= count
+        _contradict(declared, effects, number, Access.NONE) for number in sorted(named) if number >= count
     ]
     operands = list(effects.operands)
     uses = list(effects.operand_uses)
@@ -163,7 +195,7 @@ def is_declared(use: OperandUse) -> bool:
 def _get_declared(declared: DeclaredEffects, number: int) -> Access:
     reads = declared.reads is None or number in declared.reads
     access = Access.READ if reads else Access.NONE
-    return access.cover(Access.WRITE) if number in declared.writes else access
+    return access.cover(Access.WRITE) if number in (declared.writes or ()) else access
 
 
 def _contradicts(declared: DeclaredEffects, said: Access, found: Access, use: OperandUse) -> bool:

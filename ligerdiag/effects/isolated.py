@@ -20,7 +20,7 @@ from pathlib import Path
 
 from ligerdiag.codec import FieldError, encode_record, parse_object, read_str
 from ligerdiag.effects.access import CallEffects, create_unknown_effects
-from ligerdiag.effects.call import CustomCall, compute_call_effects, needs_parser
+from ligerdiag.effects.call import CustomCall, compute_call_effects, find_aliased, needs_parser
 from ligerdiag.effects.declared import Contradiction, DeclaredEffects, apply_declarations
 from ligerdiag.effects.worker import EFFECTS_WORKER, make_effects_job, make_module_job, parse_effects, render_effects
 from ligerdiag.errors import ArtifactError, LigerdiagError, describe_error
@@ -31,7 +31,7 @@ from ligerdiag.untrusted_files import MAXIMUM_JSON_BYTES, read_untrusted
 from ligerdiag.workers.pool import Pool, count_cores
 from ligerdiag.workers.starts import WorkerDied, WorkerTimeout
 
-ANALYSIS_VERSION = 10
+ANALYSIS_VERSION = 11
 """Part of every cache key; raise it with every change that can change an answer."""
 
 WORKER_MEMORY = 16 * 2**30
@@ -218,6 +218,10 @@ TIMEOUT = 60.0
 """Seconds that following one kernel's IR may take."""
 
 
+type _Question = tuple[CustomCall, frozenset[int] | None]
+"""A call, and the operands that it declares to overwrite."""
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class CallEffectsReader:
     """Effects of custom calls with what is declared of them, kept: the same ones are asked about again and again."""
@@ -227,8 +231,9 @@ class CallEffectsReader:
     """What is believed of operands whose effects are unknown."""
     readers: Pool | None = None
     """Workers that read kernels with the Triton that made them, where that is not ours."""
-    _known: dict[CustomCall, tuple[CallEffects, tuple[Contradiction, ...]]] = field(
-        default_factory=dict[CustomCall, tuple[CallEffects, tuple[Contradiction, ...]]]
+    _found: dict[CustomCall, CallEffects] = field(default_factory=dict[CustomCall, CallEffects])
+    _settled: dict[_Question, tuple[CallEffects, tuple[Contradiction, ...]]] = field(
+        default_factory=dict[_Question, tuple[CallEffects, tuple[Contradiction, ...]]]
     )
     _described: dict[int, tuple[HloInstruction, CustomCall]] = field(
         default_factory=dict[int, tuple[HloInstruction, CustomCall]]
@@ -240,24 +245,33 @@ class CallEffectsReader:
         self._described.clear()  # an instruction holds its operands, and so the whole of an earlier module
         own = [self._describe(call) for module in modules for _, call in module.iterate_custom_calls()]
         calls = dict.fromkeys((*own, *others))
-        missing = [call for call in calls if call not in self._known]
+        missing = [call for call in calls if call not in self._found]
         if not missing:
             return
         found = compute_effects_isolated(missing, cache_directory=self.cache, timeout=TIMEOUT, readers=self.readers)
-        for call, effects in zip(missing, found, strict=True):
-            self._known[call] = apply_declarations(effects, target=call.target, declarations=self.declared)
+        self._found.update(zip(missing, found, strict=True))
 
     def find(self, call: HloInstruction) -> CallEffects:
         """The effects of a custom call of a module that was read."""
-        return self._known[self._describe(call)][0]
+        return self._settle(self._describe(call), find_aliased(call))[0]
 
     def find_other(self, call: CustomCall) -> CallEffects:
         """The effects of one of the others that were read."""
-        return self._known[call][0]
+        return self._settle(call, None)[0]
 
     def find_contradictions(self, call: HloInstruction) -> tuple[Contradiction, ...]:
         """What is declared of a custom call of a module that was read, and is not so."""
-        return self._known[self._describe(call)][1]
+        return self._settle(self._describe(call), find_aliased(call))[1]
+
+    def _settle(
+        self, call: CustomCall, aliased: frozenset[int] | None
+    ) -> tuple[CallEffects, tuple[Contradiction, ...]]:
+        known = self._settled.get((call, aliased))
+        if known is None:
+            known = self._settled[call, aliased] = apply_declarations(
+                self._found[call], target=call.target, declarations=self.declared, aliased=aliased
+            )
+        return known
 
     def _describe(self, call: HloInstruction) -> CustomCall:
         known = self._described.get(id(call))

@@ -103,6 +103,16 @@ class LaunchConfiguration:
     have one address."""
 
 
+class NoIrError(ArtifactError):
+    """The payload names a kernel and holds machine code alone, as some libraries serialize it."""
+
+    def __init__(self, kernel: str) -> None:
+        super().__init__(
+            f"the payload of `{kernel}` holds no Triton IR: say what it writes under [tool.ligerdiag.effects]"
+        )
+        self.kernel = kernel
+
+
 def parse_triton_call(backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
     """Returns the configurations of a `triton_kernel_call`, at least one; raises ArtifactError."""
     try:
@@ -159,7 +169,7 @@ def _decompress(data: bytes) -> bytes:
 
 def _read_kernel_call(call: triton_call_pb2.TritonKernelCall) -> LaunchConfiguration:
     if not call.kernel.ttir:
-        raise ArtifactError(f"the payload of `{call.kernel.kernel_name}` holds no Triton IR")
+        raise NoIrError(call.kernel.kernel_name)
     return LaunchConfiguration(
         function=call.kernel.kernel_name,
         mlir=call.kernel.ttir.encode(),

@@ -76,3 +76,53 @@ def test_the_command_line_hands_the_declarations_of_the_file_on(folder: Path, ru
     outcome = run_cli("check", *words, "--config", config, cwd=folder)
     assert outcome.code == 5
     assert "note: what `forging_kernel` does is declared" in outcome.out
+
+
+LIBRARY = """
+import jax
+from ligerdiag import Arg, Case
+
+
+def call(target, x, *others, aliases, effect=False):
+    shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    return jax.ffi.ffi_call(target, shape, input_output_aliases=aliases, has_side_effect=effect)(x, *others)
+
+
+def all_aliased(x):
+    h = x * 3
+    return {"y": call("lib_scale", h, aliases={0: 0}), "h": h + 1}
+
+
+def partly_aliased(x):
+    h, k = x * 3, x * 5
+    return {"y": call("lib_add", h, k, aliases={0: 0}), "h": h + 1, "k": k * 2, "x": x + 1}
+
+
+def with_effects(x):
+    h, k = x * 3, x * 5
+    return {"y": call("lib_log", h, k, aliases={0: 0}, effect=True), "k": k * 2}
+
+
+FUNCTIONS = (all_aliased, partly_aliased, with_effects)
+CASES = tuple(Case(name=f.__name__, function=f, args=(Arg(shape=(16, 16)),)) for f in FUNCTIONS)
+"""
+
+
+@pytest.mark.parametrize("is_trusted", [False, True])
+def test_what_a_librarys_call_aliases_is_known_and_the_rest_where_it_is_trusted(
+    is_trusted: bool, folder: Path, cache: Path
+) -> None:
+    file = folder / "library.py"
+    file.write_text(LIBRARY)
+    report = check(file, cache, {"lib_*": {"writes": "aliased"}} if is_trusted else {})
+    whole, partly, effects = report.cases
+    assert (whole.status, set(whole.outputs.values()), whole.findings) == (Status.NOTHING, {Verdict.FRESH}, ())
+    unknown = {name for name, verdict in partly.outputs.items() if verdict is Verdict.UNKNOWN}
+    assert unknown == (set() if is_trusted else {"y", "k"})  # `h` and `x` hang on nothing that may be overwritten
+    assert partly.status is (Status.NOTHING if is_trusted else Status.INCONCLUSIVE)
+    assert Verdict.UNKNOWN in effects.outputs.values()
+    assert all(finding.rule == "LD014" for case in report.cases for finding in case.findings)
+    if not is_trusted:
+        (finding,) = partly.findings
+        assert (finding.operand, 'writes = "aliased"' in finding.help) == (1, True)
+        assert 'writes = "aliased"' not in effects.findings[0].help

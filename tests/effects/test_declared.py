@@ -1,9 +1,11 @@
 """Declarations: what they look like, what they settle, and where the IR knows better."""
 
 import tomllib
+import zlib
 
 import pytest
 
+from ligerdiag.effects import triton_call_pb2
 from ligerdiag.effects.access import (
     UNUSED,
     Access,
@@ -13,6 +15,7 @@ from ligerdiag.effects.access import (
     WriteCoverage,
     create_unknown_effects,
 )
+from ligerdiag.effects.call import compute_call_effects
 from ligerdiag.effects.declared import Contradiction, DeclaredEffects, apply_declarations, parse_declarations
 from ligerdiag.errors import InputError
 
@@ -43,7 +46,9 @@ def test_a_table_of_a_project_file_is_read() -> None:
         ({"f": {"reads": [0]}}, "expected `writes` in"),
         ({"f": {"write": [0]}}, "got `write`, did you mean `writes`"),
         ({"f": {"writes": [0], "colour": 1}}, "got `colour`$"),
-        ({"f": {"writes": 0}}, "expected a list of operand numbers for `writes` in .* but got 0"),
+        ({"f": {"writes": 0}}, 'expected a list of operand numbers or "aliased" for `writes` in .* but got 0'),
+        ({"f": {"writes": [], "reads": "aliased"}}, "expected a list of operand numbers for `reads` in .* but got 'al"),
+        ({"f_*": {"writes": [0]}}, 'expected `writes = "aliased"` in .*: a pattern has no operands of its own'),
         ({"f": {"writes": "01"}}, "but got '01'"),
         ({"f": {"writes": [-1]}}, "expected operand numbers from 0 on for `writes` in .* but got -1"),
         ({"f": {"writes": [True]}}, "but got True"),
@@ -125,3 +130,48 @@ def test_a_read_that_is_not_declared_is_a_contradiction_only_where_reads_are_dec
     assert apply_declarations(found, target="t", declarations=(some,))[1] == (
         Contradiction(target="k", kernel="k", operand=0, declared=NONE, found=READ),
     )
+
+
+TRUSTED = parse_declarations(
+    {"lib_*": {"writes": "aliased"}, "lib_known": {"writes": [1]}, "own": {"writes": "aliased"}}
+)
+
+
+@pytest.mark.parametrize(
+    ("target", "aliased", "expected"),
+    [
+        ("lib_f", frozenset({1}), (READ, BOTH)),
+        ("lib_f", frozenset[int](), (READ, READ)),
+        ("own", frozenset({0}), (BOTH, READ)),
+        ("lib_known", frozenset({0}), (READ, BOTH)),  # its own entry counts before a pattern
+        ("other", frozenset({0}), (UNKNOWN, UNKNOWN)),
+        ("lib_f", None, (UNKNOWN, UNKNOWN)),  # side effects, or code that could not be followed
+        ("own", None, (UNKNOWN, UNKNOWN)),
+    ],
+)
+def test_what_a_call_aliases_is_believed_where_that_is_declared(
+    target: str, aliased: frozenset[int] | None, expected: tuple[Access, ...]
+) -> None:
+    found = create_unknown_effects(kernel=target, operands=2, outputs=1, reason="nothing is known")
+    effects, contradictions = apply_declarations(found, target=target, declarations=TRUSTED, aliased=aliased)
+    assert effects.operands == expected
+    assert contradictions == ()
+    assert bool(effects.reasons) == (UNKNOWN in expected)
+
+
+def test_a_pattern_is_of_targets_and_not_of_kernels() -> None:
+    found = create_unknown_effects(kernel="lib_kernel", operands=1, outputs=1, reason="not followed")
+    effects, _ = apply_declarations(found, target="triton_kernel_call", declarations=TRUSTED, aliased=None)
+    assert effects == found
+
+
+def test_a_kernel_without_ir_is_declared_by_its_name() -> None:
+    call = triton_call_pb2.TritonAnyKernelCall()
+    call.kernel_call.kernel.kernel_name = "permute_kernel"
+    payload = zlib.compress(call.SerializeToString())
+    found = compute_call_effects(target="triton_kernel_call", backend_config=payload, operands=2, outputs=1)
+    assert (found.kernel, found.operands) == ("permute_kernel", (UNKNOWN, UNKNOWN))
+    assert found.reasons[0].startswith("the payload of `permute_kernel` holds no Triton IR: say what it writes")
+    declarations = parse_declarations({"permute_kernel": {"writes": [1]}})
+    effects, _ = apply_declarations(found, target="triton_kernel_call", declarations=declarations)
+    assert effects.operands == (READ, BOTH)

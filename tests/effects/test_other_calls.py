@@ -1,6 +1,8 @@
 """Calls of other frameworks: Pallas as JAX lowers it here, Mosaic's names, and every target that jaxlib registers."""
 
 import importlib
+import re
+import tomllib
 from typing import Any
 
 import jax
@@ -10,7 +12,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as pallas_triton
 
 from ligerdiag.effects.access import Access, CallEffects, Neighbours, WriteCoverage
-from ligerdiag.effects.call import compute_call_effects
+from ligerdiag.effects.call import KNOWN_TARGETS, compute_call_effects
 from ligerdiag.hlo.parse import parse_hlo_module
 
 pytestmark = pytest.mark.filterwarnings("ignore:The Pallas Triton backend is deprecated")
@@ -135,3 +137,17 @@ def test_every_library_call_that_jaxlib_registers_is_in_the_table(module: str, t
     for target in targets:
         effects = compute_call_effects(target=target, backend_config=b"", operands=2, outputs=1)
         assert (effects.operands, effects.outputs) == ((READ, READ), (WRITE,)), target
+
+
+def test_each_group_of_known_targets_names_its_source() -> None:
+    groups = tomllib.loads(KNOWN_TARGETS.read_text(encoding="utf-8"))["group"]
+    for group in groups:
+        assert set(group) <= {"about", "source", "targets", "patterns"}
+        assert re.match(r"[\w.-]+/[\w.-]+: \w+", group["source"])
+        assert group.get("targets") or group.get("patterns")
+    targets = [target for group in groups for target in group.get("targets", ())]
+    assert len(set(targets)) == len(targets)
+    assert compute_call_effects(target="__cudnn$norm", backend_config=b"", operands=1, outputs=1).operands == (READ,)
+    assert compute_call_effects(target="__cudnn$normal", backend_config=b"", operands=1, outputs=1).operands == (
+        UNKNOWN,
+    )

@@ -3,17 +3,28 @@
 from collections.abc import Iterator
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.effects.access import Access
-from ligerdiag.hlo.module import find_user_line
+from ligerdiag.effects.access import Access, CallEffects
+from ligerdiag.effects.call import carries_kernel, find_aliased
+from ligerdiag.hlo.module import HloInstruction, find_user_line
 from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, make_example
 
+HELP = "outputs that hang on it are unknown, not clean; "
+IN_THE_KERNEL = "write through the operands' own pointers in the kernel"
+BY_DECLARATION = "say under `[tool.ligerdiag.effects.{}]` what it overwrites: `writes = []` for nothing"
+OR_TRUSTED = ', `writes = "aliased"` for what its outputs alias alone'
+
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each call with an operand of unknown access."""
+    """Reports each call with an operand of unknown access; not one that an output of a library's call aliases: XLA knows."""
     unknown_by_call = {w.call.id: w.index for w in context.writes if w.unknown}
     for call, effects in context.calls:
-        operands = [number for number, access in enumerate(effects.operands) if access is Access.UNKNOWN]
+        declared = find_aliased(call)
+        operands = [
+            number
+            for number, access in enumerate(effects.operands)
+            if access is Access.UNKNOWN and number not in (declared or ())
+        ]
         if not operands:
             continue
         write = unknown_by_call.get(call.id)
@@ -32,8 +43,14 @@ def check(context: Context) -> Iterator[Finding]:
             operand=operands[0],
             instructions=(call.name,),
             evidence=tuple(("reason", reason) for reason in effects.reasons),
-            help="outputs that hang on it are unknown, not clean; write through the operands' own pointers in the kernel",
+            help=HELP + _advise(call, effects, is_trusted=declared is not None),
         )
+
+
+def _advise(call: HloInstruction, effects: CallEffects, *, is_trusted: bool) -> str:
+    if carries_kernel(call.proto.custom_call_target):
+        return IN_THE_KERNEL
+    return BY_DECLARATION.format(effects.kernel) + (OR_TRUSTED if is_trusted else "")
 
 
 FORGED_POINTER = make_example(
@@ -69,7 +86,8 @@ entry.""",
     why="""\
 Such a call may overwrite any of its operands. Counting it as harmless is the one mistake that this tool must not make.""",
     what_to_do="""\
-Write through pointers that are derived from the operand's own pointer. For a library call, say what it does.""",
+Write through pointers that are derived from the operand's own pointer. For a call of a library's function, say what it
+overwrites: `writes = "aliased"` under `[tool.ligerdiag.effects.my_target]` trusts what the call declares.""",
     limits="""\
 The verdict `unknown` is given to every output that hangs on the call in either program.""",
     references=("github.com/pytorch/pytorch/issues/129372 (users ask for a pessimistic mode)",),
