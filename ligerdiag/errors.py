@@ -81,6 +81,8 @@ CASE_PATH = "LIGERDIAG_CASE_PATH"
 MAXIMUM_MESSAGE = 400
 _MOST_PARTS = 5
 """Of a group of exceptions that are shown."""
+_EXTRAS = {"jax_triton": "jax-triton"}
+"""Modules of packages that only some programs need, with the name of the extra that installs them."""
 _PACKAGE = Path(__file__).resolve().parent
 
 
@@ -93,11 +95,16 @@ def describe_fault(fault: BaseException) -> str:
             : 2 * MAXIMUM_MESSAGE
         ]
     kind = type(fault).__name__
-    text = f"{kind}: {message}" if message else kind
+    text = (f"{kind}: {message}" if message else kind) + _name_extra(fault)
     if isinstance(fault, SyntaxError) and fault.filename:
         return f"{fault.filename}:{fault.lineno}: {kind}: {fault.msg}"
     place = find_place(fault)
     return f"{place}: {text}" if place else text
+
+
+def _name_extra(fault: BaseException) -> str:
+    module = (fault.name or "").partition(".")[0] if isinstance(fault, ModuleNotFoundError) else ""
+    return f": `pip install 'ligerdiag[{_EXTRAS[module]}]'` brings it" if module in _EXTRAS else ""
 
 
 def _is_group(fault: BaseException) -> bool:

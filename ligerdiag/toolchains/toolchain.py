@@ -23,7 +23,9 @@ from ligerdiag.errors import CASE_PATH, LigerdiagError, holds_installed
 from ligerdiag.model.jobs import Flag
 
 ONE_VERSION = ("jax", "jaxlib", "jax-cuda13-plugin", "jax-cuda13-pjrt")
-PACKAGES = (*ONE_VERSION, "jax-triton", "triton")
+PACKAGES = (*ONE_VERSION, "triton")
+OPTIONAL = ("jax-triton",)
+"""What only a program that calls it needs."""
 
 _DROPPED = ("JAX_COMPILATION_CACHE_DIR", "JAX_DISABLE_JIT", "TRITON_INTERPRET", "PYTHONSAFEPATH")
 _SETTLED = {
@@ -73,6 +75,9 @@ def current_toolchain() -> Toolchain:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             missing.append(package)
+    for package in OPTIONAL:
+        with suppress(metadata.PackageNotFoundError):
+            versions[package] = metadata.version(package)
     if missing:
         raise LigerdiagError(
             f"cannot compile for a GPU without {', '.join(f'`{package}`' for package in missing)}:"

@@ -19,7 +19,7 @@ from tests.report.samples import make_case
 
 def test_none_but_the_default_one_is_there_at_first(tmp_path: Path) -> None:
     statuses = {status.name: status for status in api.list_toolchains(tmp_path)}
-    assert list(statuses) == ["default", "seed", "0.6", "0.9", "0.10"]
+    assert list(statuses) == ["default", "seed", "0.6", "0.9", "0.10", "0.11", "0.12"]
     assert [name for name, status in statuses.items() if status.state.value == "works"] == ["default"]
     seed = statuses["seed"]
     assert (seed.state.value, seed.steps[0].detail) == (

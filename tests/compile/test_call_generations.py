@@ -40,3 +40,10 @@ def test_a_pointer_too_many_is_of_an_older_version_only_where_an_output_is_alias
 
 def test_any_other_fault_is_left_as_it_is() -> None:
     assert explain_generation(catch(TypeError("unsupported operand"))) == ""
+
+
+def test_a_jax_triton_that_does_not_fit_this_jax_says_so() -> None:
+    fault = TypeError("_triton_kernel_call_dce_rule() takes 2 positional arguments but 3 were given")
+    said = explain_generation(catch(fault))
+    assert said.startswith("(jax-triton 0.3.1 does not fit JAX 0.11.2: ")
+    assert explain_generation(catch(TypeError("mine() takes 2 positional arguments but 3 were given"))) == ""

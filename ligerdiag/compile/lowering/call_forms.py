@@ -76,6 +76,7 @@ _NEWER = (
     f"(since jax-triton 0.4 an aliased output is no parameter of the kernel; {{version}} is installed: pass a Ref of the"
     f" operand and drop the parameter; {_EVERY})"
 )
+_UNFIT = "(jax-triton {version} does not fit JAX {jax}: `pip install 'ligerdiag[jax-triton]'` gets what does)"
 _REFUSALS = (
     "missing 1 required keyword-only argument: 'out_shape'",
     "rule implemented for primitive: triton_kernel_call",
@@ -87,6 +88,8 @@ def explain_generation(fault: BaseException) -> str:
     message = str(fault)
     if isinstance(fault, TypeError | NotImplementedError) and any(refusal in message for refusal in _REFUSALS):
         return _OLDER.format(version=_read_version())
+    if isinstance(fault, TypeError) and re.search(r"_triton_kernel_call_\w+rule\(\) takes", message):
+        return _UNFIT.format(version=_read_version(), jax=jax.__version__)
     if isinstance(fault, ValueError) and "kernel parameters are missing an argument" in message:
         aliased = any(frame.f_locals.get("input_output_aliases") for frame in _iterate_calls(fault))
         return _NEWER.format(version=_read_version()) if aliased else ""

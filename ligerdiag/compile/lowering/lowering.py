@@ -274,7 +274,12 @@ def _kernel_primitives() -> list[Any]:
 
 
 def _triton_library() -> Any:
-    return importlib.import_module("jax_triton.triton_lib")
+    """Returns jax-triton; None where it is not installed, or does not fit this JAX: programs without it compile all the
+    same."""
+    try:
+        return importlib.import_module("jax_triton.triton_lib")
+    except Exception:
+        return None
 
 
 def _pallas_library() -> Any:
@@ -287,7 +292,10 @@ def _pallas_library() -> Any:
 @contextmanager
 def _assume_compute_capability(compute_capability: int) -> Generator[None]:
     """Sets the compute capability, which jax-triton would ask of device 0: there is no device here."""
-    library = _triton_library().triton_kernel_call_lib
+    library: Any = getattr(_triton_library(), "triton_kernel_call_lib", None)
+    if library is None:
+        yield
+        return
     original = library.get_compute_capability
 
     def get_compute_capability(device: int) -> int:
