@@ -1,4 +1,4 @@
-"""What a plain `pip install 'ligerdiag[jax-triton]'` gets: the newest JAX, jax-triton and Triton, not those that are pinned here."""
+"""What a plain `pip install 'ligerdiag[jax-triton]'` gets: newer versions than those that are pinned here."""
 
 import fcntl
 import os
@@ -40,7 +40,8 @@ def _make_environment(folder: Path) -> None:
     (wheel,) = folder.glob("ligerdiag-*.whl")
     _run_uv("venv", "-q", "--no-config", "--python", sys.executable, "venv", cwd=folder)
     python = folder / "venv" / "bin" / "python"
-    _run_uv("pip", "install", "-q", "--no-config", "--python", str(python), f"{wheel}[jax-triton]", "pytest", "optax", cwd=folder)
+    packages = (f"{wheel}[jax-triton]", "pytest", "optax")
+    _run_uv("pip", "install", "-q", "--no-config", "--python", str(python), *packages, cwd=folder)
 
 
 def _run_uv(*words: str, cwd: Path) -> None:
