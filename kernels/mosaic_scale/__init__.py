@@ -1,0 +1,1 @@
+"""A Mosaic GPU kernel that overwrites its operand, by plain stores or by TMA."""
