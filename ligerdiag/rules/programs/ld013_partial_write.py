@@ -31,7 +31,12 @@ def check(context: Context) -> Iterator[Finding]:
                 source=find_user_line(context.program, call),
                 kernel=effects.kernel,
                 instructions=(call.name,),
-                evidence=(("kernel", f"the grid is {grid}: no program runs" if is_empty else why),),
+                evidence=(
+                    (
+                        "kernel",
+                        f"the grid is {grid}: no program runs, and CUDA refuses the launch" if is_empty else why,
+                    ),
+                ),
                 help=HELP,
             )
 
