@@ -88,7 +88,7 @@ def test_the_newest_jax_judges_what_needs_no_jax_triton() -> None:
     require("0.12")
     programs = CASES.parent / "tests" / "compile" / "programs"
     options = CheckOptions(
-        selectors=(f"{programs / 'mosaic.py'}", f"{programs / 'callbacks.py'}", f"{CASES / 'pallas_cross_entropy.py'}"),
+        selectors=(f"{CASES / 'mosaic.py'}", f"{programs / 'callbacks.py'}", f"{CASES / 'pallas_cross_entropy.py'}"),
         toolchain="0.12",
         replay=False,
     )
@@ -96,9 +96,7 @@ def test_the_newest_jax_judges_what_needs_no_jax_triton() -> None:
     assert report.versions["jax"].startswith("0.12.")
     assert [case.error for case in report.cases if case.error] == []
     found = {case.id: case.outputs for case in report.cases}
-    assert found["stores"] == found["copies"] == {"out": Verdict.FRESH, "read": STALE}
-    assert set(found["attend"].values()) | set(found["multiply"].values()) == {Verdict.FRESH}
     assert found["shown_early"] == {"ordered effects": STALE, "total": Verdict.FRESH}
     assert set(found["attention"].values()) | set(found["eigenvalues"].values()) == {Verdict.FRESH}
-    pallas = [case for case in report.cases if case.id.startswith("pallas_cross_entropy")]
-    assert {case.status for case in pallas} == {Status.EXPECTED}
+    own = [case for case in report.cases if case.id.startswith(("pallas_cross_entropy", "mosaic"))]
+    assert {case.status for case in own} == {Status.EXPECTED}
