@@ -26,6 +26,7 @@ from ligerdiag.effects.access import (
 from ligerdiag.effects.launches.uses import Argument, compute_in_place, compute_launch_uses
 from ligerdiag.effects.payload import LaunchConfiguration, Parameter
 from ligerdiag.effects.pointer_flow import ArgumentEffects, compute_argument_effects, find_store_lines
+from ligerdiag.effects.ptx import find_ptx_writes
 from ligerdiag.effects.ttir_module import TtirModule, parse_ttir
 from ligerdiag.errors import ArtifactError
 from ligerdiag.model.findings import SourceLine
@@ -70,6 +71,8 @@ def _compute_configuration(
     sizes: Sequence[int | None],
     modules: dict[bytes, TtirModule | str],
 ) -> CallEffects:
+    if call.ptx:
+        return _compute_by_ptx(call, operands, outputs)
     if call.mlir not in modules:
         try:
             modules[call.mlir] = parse_ttir(call.mlir)
@@ -104,6 +107,34 @@ def _compute_configuration(
         output_uses=tuple(uses[operands:]),
         in_place=_compute_in_place(call, effects, numbers, arguments, module),
         operand_stores=_find_operand_stores(module, call.function, numbers, operands),
+    )
+
+
+def _compute_by_ptx(call: LaunchConfiguration, operands: int, outputs: int) -> CallEffects:
+    """What the kernel may write; that it reads all operands is assumed."""
+    parameters = call.parameters or ()
+    buffers = [number for number, parameter in enumerate(parameters) if parameter.is_buffer]
+    if len(buffers) > operands + outputs:
+        reason = f"`{call.function}` takes {len(buffers)} buffers where the call has {operands + outputs}"
+        return _create_unknown(call, operands, outputs, reason)
+    found = find_ptx_writes(call.ptx, call.function, [parameter.is_buffer for parameter in parameters])
+    if found.reason or any(parameter.is_descriptor for parameter in parameters):
+        reason = found.reason or "it is given a tensor descriptor"
+        return _create_unknown(
+            call, operands, outputs, f"the payload of `{call.function}` holds no Triton IR, and {reason}"
+        )
+    accesses = [Access.READ] * len(buffers) + [Access.NONE] * (operands + outputs - len(buffers))
+    for number, parameter in enumerate(buffers):
+        if parameter in found.parameters or parameters[parameter].bytes_to_zero:
+            accesses[number] = Access.READ_WRITE
+    uses = [compute_plain_use(access, f"`{call.function}` is followed in its PTX alone") for access in accesses]
+    return CallEffects(
+        kernel=call.function,
+        operands=tuple(accesses[:operands]),
+        outputs=tuple(accesses[operands:]),
+        grid=call.grid,
+        operand_uses=tuple(uses[:operands]),
+        output_uses=tuple(uses[operands:]),
     )
 
 

@@ -93,11 +93,13 @@ class LaunchConfiguration:
 
     function: str
     mlir: bytes
-    """The kernel's Triton IR before any of Triton's passes: MLIR text or bytecode."""
+    """The kernel's Triton IR before any of Triton's passes: MLIR text or bytecode; empty where there is `ptx` alone."""
     parameters: tuple[Parameter, ...] | None
     """None where the payload does not say: then every buffer is a parameter."""
     grid: tuple[int, int, int]
     """Programs along each axis; -1 where the payload does not say."""
+    ptx: str = ""
+    """The kernel's PTX, where the payload holds no IR."""
     saved: tuple[tuple[int, int], ...] = ()
     """Pairs of the call's buffers, operands before outputs: a launcher that autotunes puts the first one back when both
     have one address."""
@@ -168,11 +170,12 @@ def _decompress(data: bytes) -> bytes:
 
 
 def _read_kernel_call(call: triton_call_pb2.TritonKernelCall) -> LaunchConfiguration:
-    if not call.kernel.ttir:
+    if not call.kernel.ttir and not call.kernel.ptx:
         raise NoIrError(call.kernel.kernel_name)
     return LaunchConfiguration(
         function=call.kernel.kernel_name,
         mlir=call.kernel.ttir.encode(),
+        ptx="" if call.kernel.ttir else call.kernel.ptx,
         parameters=tuple(_read_parameter(parameter) for parameter in call.parameters),
         grid=(call.grid_0, call.grid_1, call.grid_2),
     )

@@ -55,7 +55,7 @@ def test_the_name_of_our_own_toolchain_is_taken() -> None:
 
 
 def test_an_unknown_toolchain_names_the_known_ones() -> None:
-    with pytest.raises(InputError, match=r"expected a toolchain of default, seed, .*0\.10 but got `sed`"):
+    with pytest.raises(InputError, match=r"expected a toolchain of default, seed, .*0\.12 but got `sed`"):
         find_spec("sed")
 
 

@@ -1,0 +1,143 @@
+"""Follows the pointers of a kernel's PTX, where its payload holds no IR: the parameters through which it may write.
+
+1. A statement is an opcode and its operands; it sets the registers of the first operand, or of the first group in braces.
+   Guards, labels and order are ignored: what a register may hold anywhere, it may hold everywhere.
+2. A register holds the pointers that went into it: by `ld.param`, and from register to register through any operation.
+   What is loaded from memory, and parameters that are numbers, hold none.
+3. `st`, `red`, `atom`, and bulk copies to global memory write through the pointers that their address holds. An address
+   that holds none, a tensor map, a call of a function, and an operation on memory that is not known here could write
+   anywhere.
+4. An access to shared or local memory, or to a parameter of a call, writes through none.
+Names of opcodes and state spaces: PTX ISA 9.0, chapters 5 and 9.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*\.(?:loc|file|pragma)\b[^\n]*", re.DOTALL | re.MULTILINE)
+"""And directives about lines, which end with the line."""
+_ENTRY = re.compile(r"\.entry\s+(?P<name>[\w$]+)\s*\((?P<parameters>[^)]*)\)")
+_PARAMETER = re.compile(r"([\w$]+)\s*(?:\[\d+\])?\s*$")
+_STATEMENT = re.compile(r"^(?:[\s{}]|[\w$]+:|@!?%?[\w$]+)*(?P<opcode>[a-z][\w.:]*)\s*(?P<operands>.*)$", re.DOTALL)
+_NAME = re.compile(r"[%A-Za-z_$][\w$]*")
+_ADDRESS = re.compile(r"\[([^\[\]]*)\]")
+_WRITES = ("st", "red", "atom")
+_ELSEWHERE = frozenset({"shared", "shared::cta", "shared::cluster", "local", "param"})
+_ONLY_READS = (
+    "ld", "ldu", "prefetch", "prefetchu", "ldmatrix", "stmatrix", "mbarrier", "applypriority", "wgmma", "tcgen05",
+)  # fmt: skip
+"""Operations that write to no global memory, whatever their addresses; those of the tensor cores have shared memory."""
+_HARMLESS_CALLS = re.compile(r"\b(?:vprintf|__assertfail)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class PtxWrites:
+    """What a kernel may write through."""
+
+    parameters: frozenset[int]
+    """Numbers of the kernel's parameters."""
+    reason: str = ""
+    """Why it may write anywhere; empty where it may not."""
+
+
+def find_ptx_writes(ptx: str, entry: str, parameters: Sequence[bool]) -> PtxWrites:
+    """Returns the parameters of the entry function through which it may write.
+
+    parameters: whether each is a pointer, as the payload says; those that the compiler adds behind them may be.
+    """
+    text = _COMMENT.sub(" ", ptx)
+    head = next((match for match in _ENTRY.finditer(text) if match["name"] == entry), None)
+    if head is None:
+        return PtxWrites(frozenset(), f"its PTX holds no entry function `{entry}`")
+    names = [match[1] for part in head["parameters"].split(",") if (match := _PARAMETER.search(part.strip()))]
+    statements = tuple(_iterate_statements(_cut_body(text[head.end() :])))
+    if len(names) < len(parameters):
+        return PtxWrites(
+            frozenset(), f"`{entry}` takes {len(names)} parameters in its PTX, the call gives {len(parameters)}"
+        )
+    numbers = range(len(names))
+    pointers = {names[number]: number for number in numbers if number >= len(parameters) or parameters[number]}
+    held = _follow(statements, pointers)
+    written: set[int] = set()
+    for opcode, operands in statements:
+        through, reason = _find_written(opcode, operands, held)
+        if reason:
+            return PtxWrites(frozenset(), f"`{opcode}` in its PTX {reason}")
+        written |= through
+    return PtxWrites(frozenset(written))
+
+
+def _cut_body(text: str) -> str:
+    """Returns what stands in the first pair of braces."""
+    depth, start = 0, text.find("{")
+    for position in range(max(start, 0), len(text)):
+        depth += (text[position] == "{") - (text[position] == "}")
+        if depth == 0:
+            return text[start + 1 : position]
+    return text[start + 1 :]
+
+
+def _iterate_statements(body: str) -> Iterator[tuple[str, str]]:
+    for text in body.split(";"):
+        match = _STATEMENT.match(text)
+        if match is not None:
+            yield match["opcode"], match["operands"].strip()
+        elif "[" in text:
+            yield "?", text
+
+
+def _follow(statements: tuple[tuple[str, str], ...], parameters: dict[str, int]) -> dict[str, frozenset[int]]:
+    """Maps each register to the parameters whose addresses it may hold, (2)."""
+    held: dict[str, frozenset[int]] = {}
+    moves: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
+    for opcode, operands in statements:
+        target, sources = _split(operands)
+        if opcode.startswith("ld.param"):
+            address = _ADDRESS.search(sources)
+            number = parameters.get(_NAME.findall(address[1])[0]) if address and _NAME.search(address[1]) else None
+            for name in _NAME.findall(target):
+                held[name] = held.get(name, frozenset()) | ({number} if number is not None else frozenset())
+        elif not opcode.startswith(("ld", "atom", "call", "st", "red")):
+            moves.append((tuple(_NAME.findall(target)), tuple(_NAME.findall(sources))))
+    while True:
+        before = sum(map(len, held.values()))
+        for targets, sources in moves:
+            found = frozenset[int]().union(*(held.get(name, frozenset()) for name in sources))
+            if found:
+                for name in targets:
+                    held[name] = held.get(name, frozenset()) | found
+        if sum(map(len, held.values())) == before:
+            return held
+
+
+def _split(operands: str) -> tuple[str, str]:
+    """Returns the first operand, or group in braces, and the rest."""
+    if operands.startswith("{"):
+        group, _, rest = operands[1:].partition("}")
+        return group, rest
+    target, _, rest = operands.partition(",")
+    return target, rest
+
+
+def _find_written(opcode: str, operands: str, held: dict[str, frozenset[int]]) -> tuple[frozenset[int], str]:
+    """Returns what the statement may write through, and why that is anywhere."""
+    parts = opcode.split(".")
+    if parts[0] == "call":
+        return frozenset(), "" if _HARMLESS_CALLS.search(operands) else "calls a function"
+    address = _ADDRESS.search(operands)
+    if parts[0] in _ONLY_READS or address is None:
+        return frozenset(), ""
+    if parts[0] == "cp" or opcode.startswith("cp.reduce"):
+        space = next((part for part in parts if part == "global" or part in _ELSEWHERE), "")
+        if space != "global":  # the first space is where it copies to
+            return frozenset(), "" if space else "copies to a place that is not known"
+        if "tensor" in parts:
+            return frozenset(), "stores through a tensor map"
+    elif parts[0] in _WRITES:
+        if _ELSEWHERE & set(parts):
+            return frozenset(), ""
+    else:
+        return frozenset(), "is not known"
+    through = frozenset[int]().union(*(held.get(name, frozenset()) for name in _NAME.findall(address[1])))
+    return through, "" if through else "stores to an address that no parameter gives"
