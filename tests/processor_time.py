@@ -16,10 +16,10 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 def read_processor_seconds() -> float:
     """Returns the seconds of this process, its descendants, and those of them that have ended."""
-    return sum(_read_ticks(pid) for pid in _walk(os.getpid())) / _TICKS
+    return sum(_read_ticks(pid) for pid in walk_processes(os.getpid())) / _TICKS
 
 
-def _walk(pid: int) -> Iterator[int]:
+def walk_processes(pid: int) -> Iterator[int]:
     yield pid
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
@@ -27,7 +27,7 @@ def _walk(pid: int) -> Iterator[int]:
         except OSError:  # it has just ended
             continue
         for number in numbers:
-            yield from _walk(int(number))
+            yield from walk_processes(int(number))
 
 
 def _read_ticks(pid: int) -> int:

@@ -19,12 +19,11 @@ from ligerdiag.analysis.def_use import Overwritten, ValueReaders
 from ligerdiag.analysis.evaluation.memory import ActualWrite
 from ligerdiag.analysis.evaluations import EvaluatedPair
 from ligerdiag.analysis.writes import HiddenWrite
-from ligerdiag.hlo.dataflow import Definition, find_way, list_operands, search
+from ligerdiag.hlo.dataflow import Definition, find_way, list_operands, search, takes_operands_apart
 from ligerdiag.hlo.module import HloComputation, HloInstruction
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, is_tuple, iterate_leaves
 
-_OPERANDWISE = having(Trait.OPERANDWISE)
 _STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
 
 
@@ -149,7 +148,7 @@ class ValueFlow:
         elif instruction.opcode == "fusion":
             operands = self._find_fused(instruction).get(index)
             yield from self._list_read(instruction, operands or range(len(instruction.operands)))
-        elif instruction.opcode in _OPERANDWISE and len(instruction.operands) > 1 and index:
+        elif index and takes_operands_apart(instruction):
             yield from self._list_read(instruction, (index[-1],))
         elif instruction.opcode != "parameter":
             yield from self._list_read(instruction, range(len(instruction.operands)))

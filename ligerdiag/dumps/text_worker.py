@@ -146,6 +146,8 @@ TEXT_WORKER = "ligerdiag.dumps.text_worker"
 
 
 _ELIDED = re.compile(rb"\bconstant\(\{\.\.\.\}\)")
+_ELIDED_OPERAND = re.compile(rb"[(,]\s*\w+\[[^\]()]*\](?:\{[^{}()]*\})?\s+constant\(\{\.\.\.\}\)")
+"""No compiler writes a constant there, and it has no name there."""
 _ELIDED_TARGET = "ligerdiag_elided_constant"
 
 
@@ -201,6 +203,8 @@ class Translator:
             raise ArtifactError(f"`{name}` is no HLO text: {error.reason} at byte {error.start}") from error
         if not has_entry(data):
             raise ArtifactError(f"`{name}` has no ENTRY computation: it is cut off, or a part of a module")
+        if _ELIDED_OPERAND.search(data):
+            raise ArtifactError(f"`{name}` leaves out the values of a constant in a list of operands: give a protobuf")
         pool, scratch = self._start(len(data))
         text, proto = scratch / "module.txt", scratch / "module.pb"
         seconds = self._timeout or TEXT_BASE_SECONDS + TEXT_SECONDS_PER_BYTE * len(data)

@@ -58,7 +58,7 @@ def build_must_alias_buffers(module: HloModule) -> BufferAssignment:
         definitions={key: tuple(value) for key, value in definitions.items()},
         overlapping={number: (number,) for number in range(len(numbers))},
         parameters=parameters,
-        constants=frozenset(numbers[sharing.find((constant, ()))] for constant in sharing.constants),
+        constants=frozenset(numbers[sharing.find(key)] for key in sharing.constants),
     )
 
 
@@ -70,7 +70,7 @@ class _Sharing:
         self._flow = Dataflow(module, _SHARED)
         self._parent: dict[_Key, _Key] = {}
         self.defined: list[_Key] = []
-        self.constants: list[int] = []
+        self.constants: list[_Key] = []
 
     def find(self, key: _Key) -> _Key:
         root = key
@@ -83,10 +83,10 @@ class _Sharing:
     def run(self) -> None:
         for computation in self._find_flow():
             for instruction in computation.instructions:
-                if instruction.opcode == "constant":
-                    self.constants.append(instruction.id)
                 for index in iterate_leaves(instruction.shape):
                     self._place(instruction, index)
+                    if instruction.opcode == "constant":
+                        self.constants.append((instruction.id, index))
                 for index, operand in _find_in_place(self._module, instruction):
                     self._join((instruction, index), operand)
         for entry in self._module.input_output_alias.entries:

@@ -32,6 +32,7 @@ type Position = tuple[HloInstruction, ShapeIndex]
 _BARRIERS = having(Trait.BARRIER)
 _TAKES_OPERANDS = having(Trait.CALLEE_TAKES_OPERANDS)
 _RESULT_FIRST = having(Trait.RESULT_FIRST)
+_OPERANDWISE, _STARTS_WITH_OPERANDS = having(Trait.OPERANDWISE), having(Trait.STARTS_WITH_OPERANDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,6 +289,20 @@ class Positions:
         if by_index is None:
             by_index = self._definitions[instruction] = dict(defined)
         return by_index.get(index)
+
+
+def takes_operands_apart(instruction: HloInstruction) -> bool:
+    """Returns whether the last number of a leaf's ShapeIndex names the one operand that it comes from: of a collective of
+    several operands, as the combiners make them.
+
+    A collective-permute may have operands of another kind: the array to write into, and where.
+    """
+    if instruction.opcode not in _OPERANDWISE or len(instruction.operands) < 2:
+        return False
+    shapes = instruction.shape.tuple_shapes
+    if instruction.opcode in _STARTS_WITH_OPERANDS and len(shapes) > 1:
+        shapes = shapes[1].tuple_shapes
+    return len(shapes) == len(instruction.operands)
 
 
 def take_unplaced_aliases(module: HloModule, buffers: BufferAssignment) -> None:

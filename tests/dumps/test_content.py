@@ -63,6 +63,9 @@ def test_a_damaged_gzip_file_is_told_so(data: bytes, said: str) -> None:
         (TEXT, Form.TEXT),
         (b"// by hand\n\n  " + TEXT, Form.TEXT),
         (b"\xef\xbb\xbf" + TEXT, Form.TEXT),
+        (ENTRY, Form.TEXT),
+        (b"// CHECK: a {\n" + CALLED.partition(b"\n")[2] + ENTRY, Form.TEXT),
+        (b"\x0a\x02\x12\x05\nENTRY e {\n}\n", Form.PROTO),
         (b"BufferAssignment:\nallocation 0: size 4:\n", Form.BUFFERS),
         (b"\x0a\x03abc", Form.PROTO),
     ],
@@ -80,6 +83,7 @@ def test_the_beginning_tells_the_form(data: bytes, form: Form) -> None:
         (b"ML\xefR\x01", "MLIR bytecode"),
         (b"\xfd7zXZ\x00...", "xz file"),
         (b"PK\x03\x04", "zip file"),
+        (b"int main() {\n  return 0;\n}\n" * 9, "text in which no line begins with `HloModule` or `ENTRY`"),
     ],
 )
 def test_what_is_known_to_be_something_else_is_named(data: bytes, said: str) -> None:
@@ -163,3 +167,17 @@ def test_a_text_of_several_modules_is_split_at_their_first_lines() -> None:
     assert split_modules(strip_paste(b"// RUN: x\n" + TEXT + noise + CALLED + ENTRY + noise)) == (TEXT, CALLED + ENTRY)
     assert split_modules(TEXT) == (TEXT,)
     assert split_modules(b"\x0a" + TEXT + TEXT) == (b"\x0a" + TEXT + TEXT,)  # no text: may be a protobuf
+
+
+def test_modules_in_quotes_are_a_part_of_the_head_of_one() -> None:
+    head = b'HloModule m, origin_recovery_table={\n  {"x \\"y"} : {"x__ovp0"},\n  "\n    ' + TEXT + b'"\n}\n'
+    module = head + TEXT.partition(b"\n")[2]
+    assert split_modules(strip_paste(module)) == (module,)
+    assert split_modules(module + TEXT) == (module, TEXT)
+
+
+def test_comments_behind_a_text_are_no_part_of_it_that_was_cut_off() -> None:
+    checks = b"// CHECK: scf.for {\n// CHECK:   ENTRY e {\n// CHECK: }\n"
+    for text in (TEXT, ENTRY):
+        assert strip_paste(text + checks) == text
+        assert is_whole(strip_paste(text + checks))

@@ -114,8 +114,12 @@ def test_text_without_tags_says_nothing_that_the_order_could_change(
         (b"HloModule m, " + b"{" * 200_000, "x.txt"),
         (b"HloModule m\n\nENTRY e {\n  ROOT p = " + b"(" * 300_000 + b"\n}\n", "x.txt"),
         (b"HloModule m \xff\xfe", "no HLO text"),
+        (
+            b"HloModule m\n\nENTRY e {\n  ROOT p = f32[2] negate(f32[2]{0} constant({...}))\n}\n",
+            r"`x\.txt` leaves out the values of a constant in a list of operands",
+        ),
     ],
-    ids=("cut off", "no opcode", "no entry", "braces", "deep", "no UTF-8"),
+    ids=("cut off", "no opcode", "no entry", "braces", "deep", "no UTF-8", "operand without values"),
 )
 def test_what_cannot_be_parsed_is_one_line_and_the_next_text_is_parsed(
     text: bytes, said: str, dumps: Path, translator: Translator

@@ -7,11 +7,12 @@ import pytest
 
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import compile_cases, discover_cases
-from ligerdiag.hlo.aliasing import find_buffer_fault
+from ligerdiag.hlo.aliasing import build_must_alias_buffers, find_buffer_fault
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.hlo.xla_pb2 import BufferAssignmentProto, HloProto
 from ligerdiag.toolchains.catalogue import load_target
 from ligerdiag.workers.pool import Pool
+from tests.hlo.building import Builder, array, tuple_of
 
 PROGRAMS = Path(__file__).parents[1] / "compile" / "programs"
 
@@ -90,3 +91,13 @@ def test_a_tuple_has_no_place_for_an_element(compiled: bytes) -> None:
     assert [tuple(one.defined_at.shape_index) for one in tables] == [()]
     tables[0].defined_at.shape_index.append(0)
     assert find_fault(proto).endswith("has a place of its own and only passes a value on")
+
+
+def test_a_constant_of_several_arrays_has_a_place_for_each() -> None:
+    builder = Builder()
+    entry = builder.computation("entry")
+    constant = builder.add(entry, "constant", shape=tuple_of(array(), tuple_of(array(4))))
+    builder.add(entry, "get-tuple-element", [constant], shape=array(), tuple_index=0)
+    buffers = build_must_alias_buffers(parse_hlo(builder.bytes())[0])
+    assert [index for index, _ in buffers.definitions[constant.id]] == [(0,), (1, 0)]
+    assert buffers.constants == {number for _, number in buffers.definitions[constant.id]}

@@ -12,6 +12,11 @@
   (5) Loops run to a fixpoint; what a loop's predicate depends on, its results depend on.
   (6) In a program that MLIR has folded, what cannot be told is marked (see `ambiguities`).
   (7) The edges of a shard_map take and return all its values at once; each result is its own operand's.
+  (8) So is each result of a collective of several operands.
+  (9) A slice of a concatenation, or of a slice of one, depends on the pieces that it takes elements of: XLA takes these
+      alone.
+ (10) A program that was read from HLO may hold fusions: what is fused is computed one by one, and the results have storage
+      of their own.
 Not modelled: infeed, send and recv are taken for operations on their operands alone.
 """
 
@@ -29,7 +34,9 @@ from ligerdiag.analysis.evaluation.ambiguities import (
 )
 from ligerdiag.analysis.evaluation.carriers import Carriers
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, transfer_call, unite
+from ligerdiag.analysis.evaluation.parts import PartedValue, Parts, follow_parts, union_of
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
+from ligerdiag.hlo.dataflow import takes_operands_apart
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import is_tuple
@@ -42,9 +49,11 @@ CARRIED: TagPath = (-1,)
 """Stands for the tag path of an operand that is an element of a loop's state."""
 
 _NOTHING = frozenset[TagPath]()
-_STRUCTURE = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CONTROL_FLOW)
+_STRUCTURE = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CONTROL_FLOW) | {"fusion"}
 _ONE_ARRAY = having(Trait.ONE_ARRAY)
 _BARRIERS = having(Trait.BARRIER)
+_PIECEWISE = frozenset({"concatenate", "slice"})
+_OPERANDWISE = having(Trait.OPERANDWISE) - having(Trait.START)
 
 
 @dataclass(slots=True)
@@ -136,6 +145,8 @@ class _Evaluation:
     _storage: list[Labels] = field(default_factory=list[Labels])
     _upstream: dict[int, frozenset[TagPath]] = field(default_factory=dict[int, frozenset[TagPath]])
     """Storage index to the nearest tagged operations that it comes from."""
+    _pieces: dict[int, Parts] = field(default_factory=dict[int, Parts])
+    """Storage index to the sets of a concatenation's pieces, (9)."""
     _by_call: dict[tuple[TagPath, int], tuple[HiddenWrite, ...]] = field(
         default_factory=dict[tuple[TagPath, int], tuple[HiddenWrite, ...]]
     )
@@ -206,6 +217,9 @@ class _Evaluation:
                 whole = operands[0]
                 assert isinstance(whole, tuple)
                 return whole[instruction.proto.tuple_index]
+            case "fusion":  # (10)
+                callee = self.module.computations[instruction.called_computations[0]]
+                return self._copy(self.run(callee, operands, prefix, level))
             case "call":
                 callee = self.module.computations[instruction.called_computations[0]]
                 return self.run(callee, operands, (*prefix, *self.module.find_tag_path(instruction)), level)
@@ -215,7 +229,7 @@ class _Evaluation:
                 return self._run_branches(instruction, operands, prefix, level)
 
     def _compute(self, instruction: HloInstruction, operands: list[StoredValue], prefix: TagPath) -> StoredValue:
-        opcode = instruction.opcode
+        opcode, pieces = instruction.opcode, None
         doubts = self.doubts.find(instruction, operands) if self.doubts.overwritten else 0
         if opcode in _BARRIERS:
             return self._add(self._copy(operands[0]), doubts)
@@ -234,15 +248,26 @@ class _Evaluation:
             storage = self._storage
             for value in operands:
                 labels |= storage[value] if isinstance(value, int) else self._union(value)
+            if opcode in _PIECEWISE and labels:
+                pieces = self._follow_pieces(instruction, operands)
+                labels = doubts | union_of(pieces)
+        started = doubts
         if instruction.id in self._carrying:
-            labels |= unite(map(self.space.original, self.carriers.instructions.get((path, instruction.id), ())))
+            started |= unite(map(self.space.original, self.carriers.instructions.get((path, instruction.id), ())))
         if self.marked:
-            labels |= self.marked.get(path, 0)
+            started |= self.marked.get(path, 0)
         if self.to_constants and opcode in CONSTANTS:
-            labels |= self.doubts.mark_constants(self.to_constants)
+            started |= self.doubts.mark_constants(self.to_constants)
+        labels |= started
         if opcode in _ONE_ARRAY:
             value = len(self._storage)
             self._storage.append(labels)
+            if isinstance(pieces, Parts):
+                self._pieces[value] = pieces.add(started)
+        elif opcode in _OPERANDWISE and takes_operands_apart(instruction):  # (8)
+            sets = self._read_as_it_was(instruction, operands)
+            shapes = instruction.shape.tuple_shapes
+            value = tuple([self.allocate(shape, one | started) for shape, one in zip(shapes, sets, strict=True)])
         else:
             value = self.allocate(instruction.shape, labels)
         if self.folded:
@@ -250,6 +275,12 @@ class _Evaluation:
         if self.records and (labels or tags):
             self._record(opcode, path if tags else (), labels, operands, value)
         return value
+
+    def _follow_pieces(self, instruction: HloInstruction, operands: list[StoredValue]) -> PartedValue:
+        """Returns the set of a concatenation or a slice, in pieces where these are known, (9)."""
+        known = [self._pieces.get(value, self._storage[value]) for value in operands if isinstance(value, int)]
+        found = follow_parts(instruction, known)
+        return unite(map(union_of, known)) if found is None else found
 
     def _call_kernel(self, call: HloInstruction, operands: list[StoredValue], path: TagPath, doubts: Labels) -> Labels:
         """Calls a kernel: hidden writes change storage, (3). Returns the set of the call's results."""
@@ -267,6 +298,7 @@ class _Evaluation:
                 self._before[index] = (write.index, self._storage[index])
                 if self.folded:
                     self.doubts.overwrite(write.index, index, len(self._storage))
+                self._pieces.pop(index, None)
                 self._storage[index] = self._storage[index] & ~dropped | added | self.marked.get(path, 0)
                 self._upstream[index] = self._upstream.get(index, frozenset()) | {path}
         self._seen.update(write.index for write in own)
@@ -321,11 +353,13 @@ class _Evaluation:
     def _add(self, value: StoredValue, labels: Labels) -> StoredValue:
         """Adds labels to each leaf of the value."""
         for index in list_leaves(value) if labels else ():
+            self._pieces.pop(index, None)
             self._storage[index] |= labels
         return value
 
     def _put(self, value: StoredValue, sets: list[Labels]) -> None:
         for index, labels in zip(list_leaves(value), sets, strict=True):
+            self._pieces.pop(index, None)
             self._storage[index] = labels
 
     def _copy(self, value: StoredValue) -> StoredValue:
@@ -335,6 +369,8 @@ class _Evaluation:
         copied = len(self._storage) - 1
         if value in self._upstream:
             self._upstream[copied] = self._upstream[value]
+        if value in self._pieces:
+            self._pieces[copied] = self._pieces[value]
         return copied
 
     def _copy_but(self, state: StoredValue, kept: frozenset[int]) -> StoredValue:
@@ -393,7 +429,7 @@ class _Evaluation:
             merged = [a | b for a, b in zip(merged, leaves, strict=True)] if merged else leaves
             ends.append(self._storage[: len(before)])
         for index, labels in enumerate(zip(*ends, strict=True)):
-            self._storage[index] = unite(labels)
+            self._storage[index] = unite(labels)  # what a branch has overwritten has no pieces any more
         value = self.allocate(instruction.shape, 0)
         self._put(value, [labels | predicate for labels in merged])
         return value

@@ -32,14 +32,13 @@ from ligerdiag.analysis.evaluation.memory import (
 from ligerdiag.analysis.evaluation.order import Order
 from ligerdiag.analysis.evaluation.parts import PartedValue, Parts, follow_parts, union_of
 from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite
-from ligerdiag.hlo.dataflow import look_through
+from ligerdiag.hlo.dataflow import look_through, takes_operands_apart
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 
 _SILENT = having(Trait.LAUNCHES_NOTHING) - having(Trait.FROM_NOTHING)
 """Opcodes that move no bytes; labels may start at a constant."""
 
-_OPERANDWISE = having(Trait.OPERANDWISE)
 _UPDATES = having(Trait.UPDATE)
 
 
@@ -182,7 +181,7 @@ class ScheduleEvaluation:
             extra = (labels | self.marked.get(instruction.id, 0)) & ~union_of(value)
             for number in self.places.list_defined(instruction):
                 self.memory.put(number, value | extra if isinstance(value, int) else value.add(extra))
-        elif instruction.opcode in _OPERANDWISE and len(instruction.operands) > 1:
+        elif takes_operands_apart(instruction):
             self._define_elements(instruction, reads)
         else:
             self._define(instruction, labels)
