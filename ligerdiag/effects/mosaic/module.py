@@ -11,7 +11,8 @@ from hashlib import sha256
 from typing import Any
 
 from ligerdiag.effects.access import Access, CallEffects, OperandUse, compute_plain_use, create_unknown_effects
-from ligerdiag.effects.mosaic.flow import ARGUMENT, ModuleFlow
+from ligerdiag.effects.mosaic.flow import ARGUMENT, follow_function
+from ligerdiag.effects.mosaic.places import PlaceFacts
 from ligerdiag.effects.payload import parse_string_attributes
 from ligerdiag.errors import ArtifactError
 
@@ -48,7 +49,7 @@ def compute_mosaic_effects(*, target: str, backend_config: bytes, operands: int,
         attributes = parse_string_attributes(backend_config)
         if "module" not in attributes:
             raise ArtifactError("the backend config has no string attribute `module`")
-        name, flow = _follow(attributes["module"], operands + outputs)
+        name, facts = _follow(attributes["module"], operands + outputs)
         kernel = tell_apart(name, backend_config)
     except ArtifactError as error:
         return create_unknown_effects(kernel=target, operands=operands, outputs=outputs, reason=f"{error}; {_REMEDY}")
@@ -58,12 +59,12 @@ def compute_mosaic_effects(*, target: str, backend_config: bytes, operands: int,
     if _PEERS.search(backend_config) or "xla_replica_ids" in attributes:
         reason = "a Mosaic GPU kernel that reaches memory of other devices, which is not followed"
         return create_unknown_effects(kernel=kernel, operands=operands, outputs=outputs, reason=reason)
-    uses = tuple(_describe(access, flow.reasons) for access in flow.accesses)
+    uses = tuple(_describe(access, facts.reasons) for access in facts.accesses)
     return CallEffects(
         kernel=kernel,
-        operands=tuple(flow.accesses[:operands]),
-        outputs=tuple(flow.accesses[operands:]),
-        reasons=tuple(flow.reasons),
+        operands=tuple(facts.accesses[:operands]),
+        outputs=tuple(facts.accesses[operands:]),
+        reasons=tuple(facts.reasons),
         operand_uses=uses[:operands],
         output_uses=uses[operands:],
     )
@@ -73,7 +74,7 @@ def _describe(access: Access, reasons: list[str]) -> OperandUse:
     return compute_plain_use(access, "; ".join(reasons) if access is Access.UNKNOWN else _MAY)
 
 
-def _follow(source: bytes, count: int) -> tuple[str, ModuleFlow]:
+def _follow(source: bytes, count: int) -> tuple[str, PlaceFacts]:
     try:
         ir: Any = importlib.import_module("jaxlib.mlir.ir")
         passmanager: Any = importlib.import_module("jaxlib.mlir.passmanager")
@@ -94,21 +95,20 @@ def _follow(source: bytes, count: int) -> tuple[str, ModuleFlow]:
         return _follow_module(module.operation, count)
 
 
-def _follow_module(module: Any, count: int) -> tuple[str, ModuleFlow]:
+def _follow_module(module: Any, count: int) -> tuple[str, PlaceFacts]:
     functions = [one.operation for one in module.regions[0].blocks[0].operations if one.operation.name == "func.func"]
     named = {str(one.attributes["sym_name"].value): one for one in functions}
     entries = [name for name, one in named.items() if list(one.regions[0].blocks)]
     if len(entries) != 1 or not entries[0].endswith(_SUFFIX):
         raise ArtifactError("the Mosaic GPU module has not one host function")
-    flow = ModuleFlow(count=count, accesses=[Access.NONE] * count)
     _require_arguments(named[entries[0]])
-    flow.follow(named[entries[0]])
+    facts = follow_function(named[entries[0]], count)
     for name in named:
         if "nvshmem" in name:
             reason = f"the Mosaic GPU kernel uses `{name}`, which reaches memory of other devices"
-            flow.accesses = [Access.UNKNOWN] * count
-            flow.reasons.append(reason)
-    return entries[0].removesuffix(_SUFFIX), flow
+            facts.accesses = [Access.UNKNOWN] * count
+            facts.reasons.append(reason)
+    return entries[0].removesuffix(_SUFFIX), facts
 
 
 def _require_arguments(entry: Any) -> None:

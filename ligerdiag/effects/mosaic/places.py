@@ -1,0 +1,171 @@
+"""The places that values of a Mosaic GPU module point to, and what was seen of the buffers through them."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from ligerdiag.effects.access import Access
+
+_OWN_MEMORY = re.compile(r"!llvm\.ptr<(?:3|6|7)>|memref<.*(?:workgroup|private|tmem|smem).*>", re.ASCII | re.DOTALL)
+_ADDRESS = re.compile(r"!llvm\.ptr|memref<|index$|i64$", re.ASCII)
+_POINTER = re.compile(r"!llvm\.ptr|memref<", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Inside of one of the call's buffers."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """An entry of the table of addresses."""
+
+    entry: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Bytes of the host's stack frame, or their copy by value. `offset` is None where it is not known."""
+
+    allocation: int
+    offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """Memory that is no buffer's: the thread's, or a constant of the module."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """Anywhere: an address that was loaded from memory or made of a number."""
+
+
+type Place = Buffer | Table | Slot | Own | Foreign
+type Places = frozenset[Place]
+NOWHERE: Places = frozenset()
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class PlaceFacts:
+    """What is known so far: where values point to, what lies in the host's stack frame, how buffers are accessed."""
+
+    count: int
+    """Number of buffers."""
+    accesses: list[Access]
+    reasons: list[str] = field(default_factory=list[str])
+    changed: bool = False
+    """Whether a place was added since this was last cleared."""
+    _points: dict[Any, Places] = field(default_factory=dict[Any, Places])
+    _contents: dict[Slot, Places] = field(default_factory=dict[Slot, Places])
+    _slots: dict[Any, int] = field(default_factory=dict[Any, int])
+
+    def start_round(self) -> None:
+        """Forgets the accesses: what a round finds with half of the places is no answer."""
+        self.changed = False
+        self.accesses = [Access.NONE] * self.count
+        self.reasons.clear()
+
+    def number_slot(self, value: Any) -> Slot:
+        """The bytes of the stack frame that the value's operation allocates."""
+        return Slot(self._slots.setdefault(value, len(self._slots)), 0)
+
+    def get(self, value: Any) -> Places:
+        return self._points.get(value, NOWHERE)
+
+    def add(self, value: Any, places: Places) -> None:
+        known = self.get(value)
+        if not places <= known:
+            self._points[value] = known | places
+            self.changed = True
+
+    def record(self, number: int, access: Access) -> None:
+        if not 0 <= number < self.count:
+            self.lose(range(self.count), "an address of no buffer of the call is used")
+        else:
+            self.accesses[number] = self.accesses[number].cover(access)
+
+    def lose(self, numbers: Any, reason: str) -> None:
+        for number in numbers:
+            if 0 <= number < self.count:
+                self.accesses[number] = Access.UNKNOWN
+        if reason not in self.reasons:
+            self.reasons.append(reason)
+
+    def lose_all(self, reason: str) -> None:
+        self.lose(range(self.count), reason)
+
+    def find_buffers(self, places: Places) -> frozenset[int]:
+        """Buffers that can be reached from the places: directly, and through descriptors and the table."""
+        found = {place.number for place in places if isinstance(place, Buffer)}
+        for place in places:
+            if isinstance(place, Table | Foreign):
+                found |= set(range(self.count))
+            elif isinstance(place, Slot):
+                found |= {one.number for one in self.load(place) if isinstance(one, Buffer)}
+        return frozenset(found)
+
+    def load(self, slot: Slot) -> Places:
+        """What a descriptor in the slot describes, or an address that was put there points to."""
+        return NOWHERE.union(
+            *(
+                places
+                for other, places in self._contents.items()
+                if other.allocation == slot.allocation
+                and (slot.offset is None or other.offset is None or other.offset == slot.offset)
+            )
+        )
+
+    def put(self, slot: Slot, places: Places) -> None:
+        known = self._contents.get(slot, NOWHERE)
+        if not places <= known:
+            self._contents[slot] = known | places
+            self.changed = True
+
+    def is_strange(self, value: Any) -> bool:
+        """Whether the value is memory that may be a buffer's, and comes from no place that was followed."""
+        return not self.get(value) and not _OWN_MEMORY.match(str(value.type))
+
+    def find_addresses(self, values: list[Any]) -> list[Any]:
+        """Those that are addresses, or numbers as wide as one."""
+        return [value for value in values if _ADDRESS.search(str(value.type))]
+
+    def lose_operands(self, operands: list[Any], places: Places, reason: str) -> None:
+        if reached := self.find_buffers(places):
+            self.lose(reached, reason)
+        for value in operands:
+            if self.is_strange(value) and _POINTER.search(str(value.type)):
+                self.lose_all(reason)
+
+
+def make_foreign(value: Any) -> Places:
+    """Of an address that came from nowhere; nothing for what is no address, or one of shared memory."""
+    kind = str(value.type)
+    return frozenset({Foreign()}) if _POINTER.search(kind) and not _OWN_MEMORY.match(kind) else NOWHERE
+
+
+def pass_through_regions(operation: Any, facts: PlaceFacts) -> None:
+    """Hands what an operation with regions is given to their arguments, and what they yield to its results."""
+    name: str = operation.name
+    if not operation.regions or name in ("builtin.module", "func.func", "gpu.launch"):
+        return
+    operands = list(operation.operands)
+    blocks = [block for region in operation.regions for block in region.blocks]
+    yields = [list(list(block.operations)[-1].operation.operands) for block in blocks if list(block.operations)]
+    results = list(operation.results)
+    if name == "scf.for" and len(operands) == len(results) + 3 and len(blocks) == 1:
+        carried = list(blocks[0].arguments)[1:]
+        for argument, first, result, last in zip(carried, operands[3:], results, yields[0], strict=True):
+            places = facts.get(first) | facts.get(last)
+            facts.add(argument, places)
+            facts.add(result, places)
+        return
+    if name in ("scf.if", "scf.index_switch") and all(len(one) == len(results) for one in yields):
+        for number, result in enumerate(results):
+            facts.add(result, NOWHERE.union(*(facts.get(one[number]) for one in yields)))
+        return
+    places = NOWHERE.union(*(facts.get(value) for value in (*operands, *(one for some in yields for one in some))))
+    for value in (*results, *(argument for block in blocks for argument in block.arguments)):
+        facts.add(value, places)
