@@ -27,8 +27,8 @@ from ligerdiag.effects.mosaic.operations import (
 )
 from ligerdiag.effects.mosaic.places import (
     NOWHERE,
-    Buffer,
     Foreign,
+    InBuffer,
     Own,
     Place,
     PlaceFacts,
@@ -131,7 +131,7 @@ class _Flow:
                 self.facts.lose_all(f"`{name}` uses an address that was not followed")
             for place in places:
                 match place:
-                    case Buffer(number):
+                    case InBuffer(number):
                         self.facts.record(number, access)
                     case Foreign():
                         self.facts.lose_all(f"`{name}` uses an address that was not followed")
@@ -163,7 +163,7 @@ class _Flow:
         for place in self.facts.get(address):
             match place:
                 case Table(int(entry)) if entry < self.facts.count:
-                    self.facts.add(result, frozenset({Buffer(entry)}))
+                    self.facts.add(result, frozenset({InBuffer(entry)}))
                 case Table():
                     self.facts.lose_all("an address of no buffer of the call is loaded: memory of a peer, perhaps")
                 case Slot() if str(result.type).startswith(("!llvm.array", "!llvm.struct")):
@@ -194,7 +194,7 @@ class _Flow:
 
     def _check_argument(self, operation: Any, places: Places) -> None:
         """The number that Mosaic notes must be the entry that was loaded."""
-        if places != frozenset({Buffer(int(operation.attributes[ARGUMENT].value))}):
+        if places != frozenset({InBuffer(int(operation.attributes[ARGUMENT].value))}):
             self.facts.lose_all("the numbers of the kernel's arguments contradict the table of buffers")
 
     def _call(self, operation: Any, operands: list[Any], places: Places) -> None:
@@ -221,14 +221,14 @@ class _Flow:
         if (
             not slots
             or any(not self.facts.load(slot) for slot in slots)
-            or not all(isinstance(p, Buffer) for p in found)
+            or not all(isinstance(p, InBuffer) for p in found)
         ):
             self.facts.lose_all(f"`{name}` uses a TMA descriptor that was not followed")
         access = Access.READ if name in DESCRIPTOR_READS else Access.WRITE
         access = Access.READ_WRITE if name in DESCRIPTOR_UPDATES else access
         for number in self.facts.find_buffers(frozenset(slots)):
             self.facts.record(number, access)
-        direct = {place.number for place in places if isinstance(place, Buffer)}
+        direct = {place.number for place in places if isinstance(place, InBuffer)}
         if direct:
             self.facts.lose(direct, f"`{name}` takes an address beside its TMA descriptor")
 

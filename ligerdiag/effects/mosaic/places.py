@@ -12,7 +12,7 @@ _POINTER = re.compile(r"!llvm\.ptr|memref<", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Buffer:
+class InBuffer:
     """Inside of one of the call's buffers."""
 
     number: int
@@ -43,7 +43,7 @@ class Foreign:
     """Anywhere: an address that was loaded from memory or made of a number."""
 
 
-type Place = Buffer | Table | Slot | Own | Foreign
+type Place = InBuffer | Table | Slot | Own | Foreign
 type Places = frozenset[Place]
 NOWHERE: Places = frozenset()
 
@@ -99,12 +99,12 @@ class PlaceFacts:
 
     def find_buffers(self, places: Places) -> frozenset[int]:
         """Buffers that can be reached from the places: directly, and through descriptors and the table."""
-        found = {place.number for place in places if isinstance(place, Buffer)}
+        found = {place.number for place in places if isinstance(place, InBuffer)}
         for place in places:
             if isinstance(place, Table | Foreign):
                 found |= set(range(self.count))
             elif isinstance(place, Slot):
-                found |= {one.number for one in self.load(place) if isinstance(one, Buffer)}
+                found |= {one.number for one in self.load(place) if isinstance(one, InBuffer)}
         return frozenset(found)
 
     def load(self, slot: Slot) -> Places:
