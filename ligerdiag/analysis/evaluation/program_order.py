@@ -422,14 +422,21 @@ class _Evaluation:
         before = list(self._storage)
         merged: list[Labels] = []
         ends: list[list[Labels]] = []
+        results: list[list[int]] = []
         for callee, operand in zip(instruction.called_computations, operands[1:], strict=True):
             self._storage[: len(before)] = before
             branch = self.module.computations[callee]
-            leaves = self.read_leaves(branch.root, self.run(branch, [operand], prefix, level))
+            result = self.run(branch, [operand], prefix, level)
+            results.append(list_leaves(result))
+            leaves = self.read_leaves(branch.root, result)
             merged = [a | b for a, b in zip(merged, leaves, strict=True)] if merged else leaves
             ends.append(self._storage[: len(before)])
         for index, labels in enumerate(zip(*ends, strict=True)):
             self._storage[index] = unite(labels)  # what a branch has overwritten has no pieces any more
         value = self.allocate(instruction.shape, 0)
         self._put(value, [labels | predicate for labels in merged])
+        for new, *old in zip(list_leaves(value), *results, strict=True):
+            self._upstream[new] = _NOTHING.union(
+                *(self._upstream.get(index, _NOTHING) for index in (*old, *list_leaves(operands[0])))
+            )
         return value

@@ -22,6 +22,7 @@ Operands that are not recognised are skipped; so is an operation with an operand
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 
 from ligerdiag.analysis.evaluation.carriers import is_same_operation
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
@@ -118,7 +119,7 @@ def find_wrong_reads(
         slices[write.write].update(write.slices)
     found: defaultdict[int, list[WrongRead]] = defaultdict(list)
     ranks: defaultdict[tuple[int, int], int] = defaultdict(int)
-    for path in sorted(wrong, key=_in_order):
+    for path in sorted(wrong, key=put_in_order):
         first = wrong[path] & ~upstream.find(path)
         for one in sightings[path] if first else ():
             for write in comparison.space.writes_of(one.wrong(verdict) & first):
@@ -131,8 +132,9 @@ def find_wrong_reads(
     return tuple([read for write in sorted(found) for read in found[write]])
 
 
-def _in_order(path: TagPath) -> tuple[int, TagPath]:
-    return path[-1], path
+def put_in_order(path: TagPath) -> tuple[float, ...]:
+    """Puts operations of a called computation where its call is, whatever their own ids are, and before the call's result."""
+    return (*path, inf)
 
 
 class _Upstream:
@@ -153,12 +155,8 @@ class _Upstream:
             if current in self._found:
                 pending.pop()
                 continue
-            here = _in_order(current)
-            operands = [
-                operand
-                for operand in tagged[current].operands
-                if operand in tagged and (operand[-1] < here[0] or _in_order(operand) < here)
-            ]
+            here = put_in_order(current)
+            operands = [one for one in tagged[current].operands if one in tagged and put_in_order(one) < here]
             folded = [one for one in operands if one not in self._wrong and not self._is_seen(one)]
             missing = [one for one in folded if one not in self._found]
             if missing:

@@ -34,7 +34,7 @@ from ligerdiag.analysis.evaluation.program_order import TaggedSet
 from ligerdiag.analysis.evaluations import EvaluatedPair
 from ligerdiag.analysis.value_flow import FollowedWrites, Performed
 from ligerdiag.analysis.verdict.blame import ReadFinding
-from ligerdiag.analysis.verdict.first_divergence import Differing, find_source
+from ligerdiag.analysis.verdict.first_divergence import Differing, find_source, put_in_order
 from ligerdiag.analysis.verdict.verdicts import ReadCause, ReadVerdict, Verdicts
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.shape import iterate_leaves
@@ -70,7 +70,7 @@ class BlamedReads:
     @cached_property
     def _differing(self) -> tuple[Differing, ...]:
         """In program order."""
-        return tuple(sorted(self.verdicts.differing, key=lambda one: (one.path[-1], one.path)))
+        return tuple(sorted(self.verdicts.differing, key=lambda one: put_in_order(one.path)))
 
     def list(self, write: int) -> Iterator[ReadVerdict]:
         """Lists all about this write; a step may be there several times."""

@@ -19,6 +19,8 @@ Worker side: puts a unique number on every StableHLO operation, in program order
 """
 
 import re
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Any
@@ -191,20 +193,48 @@ def _read_key(operation: Any) -> _Key:
 
 
 def _match(ours: Sequence[_Key], others: Sequence[_Key]) -> Iterator[tuple[int, int]]:
-    """Positions of the same operation, in order."""
-    begin = 0
-    while begin < min(len(ours), len(others)) and ours[begin] == others[begin]:
-        yield begin, begin
-        begin += 1
-    end = 0
-    while end < min(len(ours), len(others)) - begin and ours[-1 - end] == others[-1 - end]:
-        end += 1
-    middle = SequenceMatcher(None, ours[begin : len(ours) - end], others[begin : len(others) - end], autojunk=False)
-    for block in middle.get_matching_blocks():
-        for offset in range(block.size):
-            yield begin + block.a + offset, begin + block.b + offset
-    for offset in range(end):
-        yield len(ours) - end + offset, len(others) - end + offset
+    """Positions of the same operation, in order.
+
+    Operations of a key that is there equally often in both are paired in their order, where these pairs do not cross: a
+    model's layers repeat each key, and comparing every one with every other grows with their square. Between such pairs
+    the longest equal runs are the same.
+    """
+    last = (-1, -1)
+    for pair in (*_pair_by_count(ours, others), (len(ours), len(others))):
+        (begin, first), (end, stop) = (last[0] + 1, last[1] + 1), pair
+        if begin < end and first < stop:
+            between = SequenceMatcher(None, ours[begin:end], others[first:stop], autojunk=False)
+            for block in between.get_matching_blocks():
+                for offset in range(block.size):
+                    yield begin + block.a + offset, first + block.b + offset
+        if pair[0] < len(ours):
+            yield pair
+        last = pair
+
+
+def _pair_by_count(ours: Sequence[_Key], others: Sequence[_Key]) -> list[tuple[int, int]]:
+    """The longest increasing run of pairs of operations whose key is there equally often in both."""
+    places: defaultdict[_Key, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    for side, keys in enumerate((ours, others)):
+        for position, key in enumerate(keys):
+            places[key][side].append(position)
+    pairs = sorted(
+        pair for mine, theirs in places.values() if len(mine) == len(theirs) for pair in zip(mine, theirs, strict=True)
+    )
+    ends: list[int] = []
+    heads: list[int] = []
+    before: list[int] = []
+    for number, (_, other) in enumerate(pairs):
+        length = bisect_left(ends, other)
+        before.append(heads[length - 1] if length else -1)
+        ends[length : length + 1] = [other]
+        heads[length : length + 1] = [number]
+    chosen: list[tuple[int, int]] = []
+    number = heads[-1] if heads else -1
+    while number >= 0:
+        chosen.append(pairs[number])
+        number = before[number]
+    return chosen[::-1]
 
 
 def _tag_location(location: Any, number: int, context: Any) -> Any:
