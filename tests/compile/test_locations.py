@@ -1,5 +1,8 @@
 """Locations as older Python bindings of MLIR have them: text, and operations that keep theirs."""
 
+import random
+from itertools import product
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -56,3 +59,26 @@ def test_lines_are_read_from_text_innermost_first(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("text", ["plain", 'with "quotes" \\ and ä\n'])
 def test_what_is_printed_is_read_again(text: str) -> None:
     assert locations._read_string(locations._print_string(text)) == text
+
+
+def test_layers_of_two_traces_are_paired_though_both_have_more_operations_here_and_there() -> None:
+    """What is left of `ab` three times is paired layer by layer: the longest equal run, `abab`, pairs a layer with the next."""
+    ours, others = ([(name, "", ()) for name in text] for text in ("ababaYbab", "YabYababab"))
+    assert list(locations._match(ours, others)) == [(0, 1), (1, 2), (2, 4), (3, 5), (4, 6), (6, 7), (7, 8), (8, 9)]
+
+
+def test_random_layers_are_paired_as_they_were_made() -> None:
+    """Of pairs at most one in a hundred is wrong: where just what is added in a layer, too, says which layer it is."""
+    wrong = pairs = 0
+    for seed in range(300):
+        draw = random.Random(seed)
+        names = "abcdefgh"[: draw.randint(2, 8)]
+        layers = draw.randint(2, 6)
+        traces: list[list[tuple[str, int]]] = [[], []]
+        for trace in traces:
+            for layer, name in product(range(layers), names):
+                trace += [(draw.choice("XYZ"), -1)] * (draw.random() < 0.08) + [(name, layer)]
+        found = list(locations._match(*([(name, "", ()) for name, _ in trace] for trace in traces)))
+        wrong += sum(traces[0][a] != traces[1][b] for a, b in found)
+        pairs += len(found)
+    assert wrong / pairs < 0.01
