@@ -44,9 +44,9 @@ _HANDS_ON = frozenset({"bitcast", "opt-barrier", "domain", "add-dependency"})
 """Opcodes that read their operand in the program, and in a schedule when the result is read."""
 _MAY_LEAVE = re.compile(
     "fusion|call|while|conditional|custom-call|map|reduce|reduce-window|sort|scatter|select-and-scatter|get-dimension-size"
-    "|async-done|after-all"
+    "|concatenate|async-done|after-all"
 )
-"""Opcodes of which a result may not depend on an operand; so may each of several results."""
+"""Opcodes of which a result, or a slice of it, may not depend on an operand; so may each of several results."""
 _NO_ARRAYS = frozenset({TUPLE, TOKEN, 14, 0})
 """Element types of a tuple, a token, an opaque value, and none."""
 
