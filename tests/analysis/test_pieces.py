@@ -26,9 +26,9 @@ class Writer:
         self.x = self.op("parameter", shape=array(ROWS, 2))
 
     def op(
-        self, opcode: str, *operands: HloInstructionProto, shape: ShapeProto, **fields: object
+        self, opcode: str, *operands: HloInstructionProto, shape: ShapeProto, tag: int = 0, **fields: object
     ) -> HloInstructionProto:
-        made = self.program.op(self.entry, opcode, *operands, shape=shape, **fields)
+        made = self.program.op(self.entry, opcode, *operands, shape=shape, tag=tag, **fields)
         if opcode not in ("bitcast", "get-tuple-element"):
             places = {(number,): one for number, one in enumerate(shape.tuple_shapes)} or {(): shape}
             for path, one in places.items():
@@ -159,19 +159,6 @@ def test_a_piece_depends_on_its_own_operand_whatever_is_computed_with_all(
     program = Writer().write("kj", form.program, form.border, form.reverses)
     schedule = Writer().write(order, form.schedule, form.border, form.reverses)
     assert verdicts(judge(program, schedule, "of h", "of g", "sums")) == [expected, "fresh", "fresh"]
-
-
-def test_a_slice_of_no_elements_depends_on_nothing() -> None:
-    def take_none(writer: Writer, joined: HloInstructionProto) -> HloInstructionProto:
-        padded = writer.op(
-            "pad", writer.cut(joined, ROWS, ROWS, 8), writer.op("constant", shape=array()), shape=joined.shape
-        )
-        padded.padding_config.dimensions.add(edge_padding_low=2 * ROWS)
-        padded.padding_config.dimensions.add()
-        return writer.op("add", joined, padded, tag=5, shape=joined.shape)
-
-    program, schedule = (Writer().write(order, take_none, ROWS, reverses=False) for order in ("kj", "jk"))
-    assert verdicts(judge(program, schedule, "of h", "of g", "sums")) == ["stale", "fresh", "fresh"]
 
 
 def test_a_slice_across_the_border_of_two_pieces_depends_on_both() -> None:
