@@ -33,6 +33,8 @@ SECONDS = 2.0
 MEMORY = 500
 BATCH = 40
 BUG = "bug: "
+_OF_BUGS = ("which is a bug", "do not hang together")
+"""Words of refusals whose reason is an exception that nobody meant."""
 
 
 @dataclass
@@ -72,7 +74,8 @@ def inspect_text(path: Path, translator: Translator, cache: Cache) -> list[str]:
         verdicts = Counter(verdict.value for verdict in case.outputs.values())
         rules = " ".join(sorted({finding.rule for finding in case.findings}))
         reason = case.error.replace(str(path), "…").replace(path.name, "…") or f"{rules} {dict(verdicts)}"
-        endings.append(f"{BUG if 'which is a bug' in reason else ''}{case.status.value}: {reason}"[:160])
+        is_bug = any(words in reason for words in _OF_BUGS)
+        endings.append(f"{BUG if is_bug else ''}{case.status.value}: {reason}"[:160])
     return endings
 
 

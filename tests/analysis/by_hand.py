@@ -48,6 +48,7 @@ EFFECTS: Mapping[str, tuple[Access, ...]] = {
     "fill": (WRITE, READ),
     "opaque": (UNKNOWN, READ),
     "sum": (READ, READ),
+    "__cublas$gemm": (READ, READ),
 }
 
 

@@ -75,6 +75,30 @@ def test_a_kernel_of_unknown_effect_makes_all_that_it_may_touch_unknown(order: s
     assert verdicts(context) == ["unknown", "unknown"]
 
 
+@pytest.mark.parametrize(("order", "expected"), [("key", "latent"), ("eky", "stale")])
+def test_what_an_unknown_write_may_leave_is_not_certain(order: str, expected: str) -> None:
+    def write(letters: str) -> Program:
+        """e = exp(x) and c = cos(x); a kernel on x (k), e, and one (y) that reads e and may overwrite c."""
+        program = Program()
+        entry = program.computation("entry")
+        x = program.op(entry, "negate", program.op(entry, "parameter"), tag=1)
+        c = program.op(entry, "cosine", program.op(entry, "constant", tag=2), tag=3)
+        made = [c, x]
+        for letter in letters:
+            match letter:
+                case "k":
+                    made.append(program.kernel(entry, x, tag=4))
+                case "e":
+                    made.append(e := program.op(entry, "exponential", x, tag=5))
+                case _:
+                    made.append(program.kernel(entry, c, e, tag=6, target="opaque"))
+        program.place(*made)
+        program.op(entry, "tuple", e, c, shape=PAIR)
+        return program
+
+    assert verdicts(judge(write("key"), write(order), "e", "c")) == [expected, "unknown"]
+
+
 def test_a_kernel_that_only_reads_leaves_nothing_to_check() -> None:
     context = judge(write_program("sum"), write_schedule("yk", "sum"), "sums", "y")
     assert verdicts(context) == ["fresh", "fresh"]

@@ -12,7 +12,8 @@ Above these come *marks*: one bit for each thing that turned up during the evalu
 
 A custom call passes dependences on by the same rule in both programs:
 (1) What it returns depends on every operand that it may read.
-(2) What it leaves in a hidden-written operand depends on the same, and is FRESH.
+(2) What it leaves in a hidden-written operand depends on the same, and is FRESH. Where the write is unknown, it is FRESH
+    and no more: of what else the operand would depend on then, nothing is certain.
 (3) A kernel's own reading of an operand before it overwrites it is what is meant to happen, so neither carries that
     write's ORIG on. That of an earlier iteration goes on: what stood there then was another value.
 (4) What a kernel of unknown effect returns is FRESH of that unknown write: everything downstream is then unknown.
@@ -204,7 +205,10 @@ def transfer_call(
     settled = {write.index: space.original(write.index) | space.wrong_about(write.index) for write in writes}
     read &= ~unite(settled.values())
     results = read | unite(space.fresh(write.index) for write in writes if write.unknown)
-    written = tuple((write.operand, settled[write.index], read | space.fresh(write.index)) for write in writes)
+    written = tuple(
+        (write.operand, settled[write.index], (0 if write.unknown else read) | space.fresh(write.index))
+        for write in writes
+    )
     return CallTransfer(results, written)
 
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.analysis.evaluation.order import Order
-from ligerdiag.analysis.evaluation.parts import ArrayRegion, PartedValue, Parts
+from ligerdiag.analysis.evaluation.parts import ArrayRegion, PartedValue, Parts, follow_parts
 from ligerdiag.analysis.writes import Frames
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.dataflow import Positions
@@ -205,9 +205,24 @@ class LabelMemory:
                 self.targeted[number] = self.targeted.get(number, 0) | original
 
     def find_parts(self, number: int, value: HloInstruction) -> Parts | None:
-        """Returns the pieces of what stands in this slice, if it is read in the shape that it was written in."""
+        """Returns the pieces of what stands in this slice, as the reader of this value sees them."""
         parts = self.parts.get(number)
-        return parts if parts is not None and parts.shape == tuple(value.shape.dimensions) else None
+        if parts is None:
+            return None
+        bitcasts: list[HloInstruction] = []
+        while value.opcode == "bitcast":
+            bitcasts.append(value)
+            value = value.operands[0]
+        while parts.shape != tuple(value.shape.dimensions):
+            if not bitcasts:
+                return None
+            value = bitcasts.pop()  # a slice of the bitcast was overwritten
+        for bitcast in reversed(bitcasts):
+            seen = follow_parts(bitcast, [parts])
+            if not isinstance(seen, Parts):
+                return None
+            parts = seen
+        return parts
 
     def settle(self, number: int, labels: Labels) -> None:
         """Sets what stands in this slice where several ways through the program meet."""

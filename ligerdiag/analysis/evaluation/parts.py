@@ -2,9 +2,9 @@
 
 XLA joins small operations into one: it concatenates the operands of several products that share the other operand, or of
 several all-reduces, and slices the result apart again. Without pieces every result would depend on all of them.
-  (1) A concatenation has a piece for each operand.
+  (1) A concatenation has a piece for each operand, or the operand's own pieces.
   (2) A slice inside one piece has that piece's set.
-  (3) Elementwise operations, transposes, broadcasts, reductions over other dimensions, and products over other dimensions
+  (3) Elementwise operations, transposes, broadcasts, paddings, reversals, and reductions and products over other dimensions
       keep the pieces; what else they read is added to each. So do bitcasts and reshapes where each piece stays whole.
   (4) Everything else forgets them: its set is the union.
 """
@@ -15,10 +15,13 @@ from dataclasses import dataclass
 from math import prod
 
 from ligerdiag.analysis.evaluation.labels import Labels, unite
+from ligerdiag.analysis.evaluation.products import find_product_dimension, get_product_shape
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.opcodes import Trait, having
 
-_ELEMENTWISE = having(Trait.ELEMENTWISE)
+ALL_REDUCES = frozenset({"all-reduce", "all-reduce-start"})
+"""Each result has the pieces of its own operand."""
+_ELEMENTWISE = having(Trait.ELEMENTWISE) | ALL_REDUCES
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,10 @@ class Parts:
     def add(self, labels: Labels) -> "Parts":
         """Adds labels to each piece."""
         return Parts(self.shape, self.dimension, self.limits, tuple([one | labels for one in self.labels]))
+
+    def split(self, limits: Sequence[int]) -> tuple[Labels, ...]:
+        """Returns the labels of pieces that end there; the limits hold this array's own."""
+        return tuple([self.labels[bisect_left(self.limits, limit)] for limit in limits])
 
     def placed(self, shape: tuple[int, ...], dimension: int) -> "Parts":
         """Lays the pieces along a dimension of another shape."""
@@ -63,7 +70,7 @@ class ArrayRegion:
         if isinstance(value, int) or (value.shape, value.dimension) != (self.shape, self.dimension):
             value = Parts(self.shape, self.dimension, (self.shape[self.dimension],), (union_of(value),))
         limits = tuple(sorted({*value.limits, self.start, self.limit} - {0}))
-        labels = [value.labels[bisect_left(value.limits, limit)] for limit in limits]
+        labels = value.split(limits)
         inside = [self.start < limit <= self.limit for limit in limits]
         return Parts(
             self.shape,
@@ -121,8 +128,13 @@ def follow_parts(instruction: HloInstruction, operands: Sequence[PartedValue]) -
             return parts.placed(shape, list(instruction.proto.dimensions).index(parts.dimension))
         case "broadcast":
             return parts.placed(shape, instruction.proto.dimensions[parts.dimension])
-        case "dot":
-            dimension = _find_dot_dimension(instruction, number, parts.dimension)
+        case "pad" if number == 0:
+            return _pad(instruction, shape, parts, others)
+        case "reverse":
+            return _reverse(instruction, parts)
+        case "dot" | "custom-call":
+            dimension = find_product_dimension(instruction, number, parts.dimension)
+            shape = get_product_shape(instruction)
         case "reduce" if number == 0 and shape:
             reduced = set(instruction.proto.dimensions)
             kept = [d for d in range(len(parts.shape)) if d not in reduced]
@@ -138,13 +150,14 @@ def _concatenate(
     instruction: HloInstruction, shape: tuple[int, ...], operands: Sequence[PartedValue]
 ) -> PartedValue | None:
     dimension = instruction.proto.dimensions[0]
-    labels = tuple([union_of(value) for value in operands])
-    if len(set(labels)) < 2:
-        return None
-    limits: list[int] = []
-    for operand in instruction.operands:
-        limits.append((limits[-1] if limits else 0) + operand.shape.dimensions[dimension])
-    return Parts(shape, dimension, tuple(limits), labels)
+    limits, labels, end = list[int](), list[Labels](), 0
+    for operand, value in zip(instruction.operands, operands, strict=True):
+        inner = value if isinstance(value, Parts) and value.dimension == dimension else None
+        size = operand.shape.dimensions[dimension]
+        limits += [end + limit for limit in (inner.limits if inner else (size,))]
+        labels += inner.labels if inner else (union_of(value),)
+        end += size
+    return Parts(shape, dimension, tuple(limits), tuple(labels)) if len(set(labels)) > 1 else None
 
 
 def _slice(instruction: HloInstruction, shape: tuple[int, ...], parts: Parts) -> PartedValue:
@@ -155,7 +168,7 @@ def _slice(instruction: HloInstruction, shape: tuple[int, ...], parts: Parts) ->
         for start, limit, labels in zip(starts, parts.limits, parts.labels, strict=True)
         if start < bounds.limit and bounds.start < limit
     ]
-    if len(inside) == 1 or bounds.stride > 1:
+    if len(inside) < 2 or bounds.stride > 1:
         return unite(labels for _, labels in inside)
     return Parts(shape, parts.dimension, tuple([l for l, _ in inside]), tuple([labels for _, labels in inside]))
 
@@ -191,32 +204,33 @@ def _list_major_to_minor(instruction: HloInstruction, shape: tuple[int, ...]) ->
     return minor_to_major[::-1] if len(minor_to_major) == len(shape) else list(range(len(shape)))
 
 
-def _find_dot_dimension(dot: HloInstruction, side: int, dimension: int) -> int | None:
-    """Maps an operand's dimension to the result: batch, then free ones of lhs, then of rhs; None if it is contracted."""
-    numbers = dot.proto.dot_dimension_numbers
-    batch = (list(numbers.lhs_batch_dimensions), list(numbers.rhs_batch_dimensions))
-    contracted = (list(numbers.lhs_contracting_dimensions), list(numbers.rhs_contracting_dimensions))
-    if side > 1 or dimension in contracted[side]:
+def _pad(instruction: HloInstruction, shape: tuple[int, ...], parts: Parts, padding: Labels) -> Parts | None:
+    """What is added before the first piece and behind the last one belongs to these."""
+    added = instruction.proto.padding_config.dimensions[parts.dimension]
+    if added.interior_padding or added.edge_padding_low < 0 or added.edge_padding_high < 0:
         return None
-    if dimension in batch[side]:
-        return batch[side].index(dimension)
-    free = [
-        [d for d in range(len(operand.shape.dimensions)) if d not in batch[n] and d not in contracted[n]]
-        for n, operand in enumerate(dot.operands[:2])
-    ]
-    return len(batch[0]) + (len(free[0]) if side else 0) + free[side].index(dimension)
+    limits = [limit + added.edge_padding_low for limit in parts.limits[:-1]]
+    return Parts(shape, parts.dimension, (*limits, shape[parts.dimension]), parts.labels).add(padding)
+
+
+def _reverse(instruction: HloInstruction, parts: Parts) -> Parts:
+    if parts.dimension not in instruction.proto.dimensions:
+        return parts
+    limits = [parts.limits[-1] - limit for limit in reversed(parts.limits[:-1])]
+    return Parts(parts.shape, parts.dimension, (*limits, parts.limits[-1]), parts.labels[::-1])
 
 
 def _combine(instruction: HloInstruction, parts: Parts, operands: Sequence[PartedValue]) -> PartedValue | None:
-    """An elementwise operation: pieces that end at the same places are joined piece by piece."""
+    """An elementwise operation: pieces along the same dimension are joined piece by piece."""
     found = parts
     for value, operand in zip(operands, instruction.operands, strict=True):
         dimensions = tuple(operand.shape.dimensions)
         if dimensions and dimensions != parts.shape:
             return None
-        if isinstance(value, Parts) and (value.dimension, value.limits) == (parts.dimension, parts.limits):
-            labels = tuple([a | b for a, b in zip(found.labels, value.labels, strict=True)])
-            found = Parts(parts.shape, parts.dimension, parts.limits, labels)
+        if isinstance(value, Parts) and value.dimension == parts.dimension:
+            limits = tuple(sorted({*found.limits, *value.limits}))
+            labels = tuple([a | b for a, b in zip(found.split(limits), value.split(limits), strict=True)])
+            found = Parts(parts.shape, parts.dimension, limits, labels)
         else:
             found = found.add(union_of(value))
     return found

@@ -13,8 +13,8 @@
   (6) In a program that MLIR has folded, what cannot be told is marked (see `ambiguities`).
   (7) The edges of a shard_map take and return all its values at once; each result is its own operand's.
   (8) So is each result of a collective of several operands.
-  (9) A slice of a concatenation, or of a slice of one, depends on the pieces that it takes elements of: XLA takes these
-      alone.
+  (9) A slice of a concatenation depends on the pieces that it takes elements of, also where they were computed with
+      before (see `parts`): XLA takes these alone, and the schedule's evaluation follows them as far.
  (10) A program that was read from HLO may hold fusions: what is fused is computed one by one, and the results have storage
       of their own.
 Not modelled: infeed, send and recv are taken for operations on their operands alone.
@@ -34,7 +34,7 @@ from ligerdiag.analysis.evaluation.ambiguities import (
 )
 from ligerdiag.analysis.evaluation.carriers import Carriers
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, transfer_call, unite
-from ligerdiag.analysis.evaluation.parts import PartedValue, Parts, follow_parts, union_of
+from ligerdiag.analysis.evaluation.parts import ALL_REDUCES, PartedValue, Parts, follow_parts, union_of
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
 from ligerdiag.hlo.dataflow import takes_operands_apart
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
@@ -52,7 +52,6 @@ _NOTHING = frozenset[TagPath]()
 _STRUCTURE = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CONTROL_FLOW) | {"fusion"}
 _ONE_ARRAY = having(Trait.ONE_ARRAY)
 _BARRIERS = having(Trait.BARRIER)
-_PIECEWISE = frozenset({"concatenate", "slice"})
 _OPERANDWISE = having(Trait.OPERANDWISE) - having(Trait.START)
 
 
@@ -248,7 +247,7 @@ class _Evaluation:
             storage = self._storage
             for value in operands:
                 labels |= storage[value] if isinstance(value, int) else self._union(value)
-            if opcode in _PIECEWISE and labels:
+            if labels and (opcode == "concatenate" or not self._pieces.keys().isdisjoint(operands)):
                 pieces = self._follow_pieces(instruction, operands)
                 labels = doubts | union_of(pieces)
         started = doubts
@@ -259,7 +258,7 @@ class _Evaluation:
         if self.to_constants and opcode in CONSTANTS:
             started |= self.doubts.mark_constants(self.to_constants)
         labels |= started
-        if opcode in _ONE_ARRAY:
+        if opcode in _ONE_ARRAY or isinstance(pieces, Parts):
             value = len(self._storage)
             self._storage.append(labels)
             if isinstance(pieces, Parts):
@@ -268,6 +267,8 @@ class _Evaluation:
             sets = self._read_as_it_was(instruction, operands)
             shapes = instruction.shape.tuple_shapes
             value = tuple([self.allocate(shape, one | started) for shape, one in zip(shapes, sets, strict=True)])
+            if opcode in ALL_REDUCES:
+                self._keep_pieces(operands, value, started)
         else:
             value = self.allocate(instruction.shape, labels)
         if self.folded:
@@ -277,10 +278,16 @@ class _Evaluation:
         return value
 
     def _follow_pieces(self, instruction: HloInstruction, operands: list[StoredValue]) -> PartedValue:
-        """Returns the set of a concatenation or a slice, in pieces where these are known, (9)."""
+        """Returns the set of a concatenation, or of what is made of one, in pieces where these are known, (9)."""
         known = [self._pieces.get(value, self._storage[value]) for value in operands if isinstance(value, int)]
         found = follow_parts(instruction, known)
         return unite(map(union_of, known)) if found is None else found
+
+    def _keep_pieces(self, operands: list[StoredValue], results: tuple[StoredValue, ...], started: Labels) -> None:
+        """Gives each result the pieces of its own operand."""
+        for operand, result in zip(operands, results, strict=True):
+            if isinstance(operand, int) and isinstance(result, int) and operand in self._pieces:
+                self._pieces[result] = self._pieces[operand].add(started)
 
     def _call_kernel(self, call: HloInstruction, operands: list[StoredValue], path: TagPath, doubts: Labels) -> Labels:
         """Calls a kernel: hidden writes change storage, (3). Returns the set of the call's results."""

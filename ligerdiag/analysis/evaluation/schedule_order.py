@@ -30,7 +30,7 @@ from ligerdiag.analysis.evaluation.memory import (
     find_read_place,
 )
 from ligerdiag.analysis.evaluation.order import Order
-from ligerdiag.analysis.evaluation.parts import PartedValue, Parts, follow_parts, union_of
+from ligerdiag.analysis.evaluation.parts import ALL_REDUCES, PartedValue, Parts, follow_parts, union_of
 from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite
 from ligerdiag.hlo.dataflow import look_through, takes_operands_apart
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
@@ -173,7 +173,9 @@ class ScheduleEvaluation:
             labels |= raced
             for number in self.places.locate(instruction) if raced else ():  # the start's own bytes
                 self.memory.put(number, self.memory.sets.get(number, 0) | raced)
-        value = follow_parts(instruction, self._parted(instruction, reads)) if self.memory.parts else None
+        value = None
+        if self.memory.parts or instruction.opcode == "concatenate":
+            value = follow_parts(instruction, self._parted(instruction, reads))
         if value is not None:
             labels = union_of(value)
         labels |= self._find_starting(instruction, instruction, reads)
@@ -201,9 +203,12 @@ class ScheduleEvaluation:
     def _define_elements(self, collective: HloInstruction, reads: tuple[Read, ...]) -> None:
         """Defines the results of a combined collective: the last number of a leaf's ShapeIndex names the operand."""
         marks = self.find_started(collective)
+        sets = self._parted(collective, reads)
+        if collective.opcode not in ALL_REDUCES:
+            sets = [union_of(one) for one in sets]
         for index, number in self.places.buffers.definitions.get(collective.id, ()):
-            own = unite(labels for operand, _, labels in reads if index and operand == index[-1])
-            self.memory.put(number, own | marks)
+            own = sets[index[-1]] if index else 0
+            self.memory.put(number, own | marks if isinstance(own, int) else own.add(marks))
 
     def _define(self, instruction: HloInstruction, labels: Labels) -> None:
         labels |= self.marked.get(instruction.id, 0)
@@ -285,9 +290,19 @@ class ScheduleEvaluation:
         operands = [0] * len(instruction.operands)
         for number, _, labels in reads:
             operands[number] |= labels
+        product = follow_parts(instruction, self._parted(instruction, reads)) if self.memory.parts else None
         labels = self.call_fused(instruction, operands) | self.carried.get(instruction.id, 0)
         self._define(instruction, labels)
+        if isinstance(product, Parts):
+            self._define_product(instruction, product)
         self.sight(instruction, instruction, labels, reads)
+
+    def _define_product(self, call: HloInstruction, product: Parts) -> None:
+        """Defines the first result of a library's product in pieces."""
+        started = self.find_started(call)
+        for index, number in self.places.buffers.definitions.get(call.id, ()):
+            if not any(index):
+                self.memory.put(number, product.add(started))
 
     def call_fused(self, call: HloInstruction, operands: list[Labels]) -> Labels:
         """Runs a custom call, (6): hidden writes change memory. Returns the set of its results."""
