@@ -4,8 +4,6 @@ In each program `x * 3` is the one operation that reads `x`, behind a kernel tha
 through layers that are one computation called several times, through a loop, a branch, or stacked rows.
 """
 
-from pathlib import Path
-
 import pytest
 
 from ligerdiag import api

@@ -133,7 +133,7 @@ def find_wrong_reads(
 
 
 def put_in_order(path: TagPath) -> tuple[float, ...]:
-    """Puts operations of a called computation where its call is, whatever their own ids are, and before the call's result."""
+    """Puts operations of a called computation where its call is, whatever their ids are, and before its result."""
     return (*path, inf)
 
 

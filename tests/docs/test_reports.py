@@ -1,0 +1,40 @@
+"""The reproducers of docs/reports/ show what the reports say, by the schedule and on numbers."""
+
+from pathlib import Path
+
+import pytest
+
+from ligerdiag import api
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.report import CaseReport
+
+REPORTS = Path(__file__).parents[2] / "docs" / "reports"
+FRESH = Verdict.FRESH
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CaseReport]:
+    options = api.CheckOptions(
+        selectors=tuple(str(path) for path in sorted(REPORTS.glob("*.py"))),
+        cache_directory=tmp_path_factory.mktemp("cache"),
+    )
+    return {case.id: case for case in api.check(options).cases}
+
+
+@pytest.mark.parametrize(
+    ("name", "verdicts", "rules"),
+    [
+        ("workspace", {"first": FRESH, "second": Verdict.CLOBBERED}, {"LD004", "LD006", "LD008"}),
+        ("workspace_mended", {"first": FRESH, "second": FRESH}, set[str]()),
+        ("add_eight", {"output": FRESH}, {"LD013"}),
+        ("add_all", {"output": FRESH}, set[str]()),
+    ],
+)
+def test_a_reproducer_has_the_report_s_findings(
+    cases: dict[str, CaseReport], name: str, verdicts: dict[str, Verdict], rules: set[str]
+) -> None:
+    case = cases[name]
+    assert not case.error, case.log_tail
+    assert case.outputs == verdicts
+    assert {finding.rule for finding in case.findings} == rules
+    assert not case.disagreements
