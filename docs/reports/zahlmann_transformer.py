@@ -1,5 +1,6 @@
-"""A kernel that counts in a workspace of zeros, called twice in one program: `ligerdiag check docs/reports/zahlmann_transformer.py`.
+"""A kernel that counts in a workspace of zeros, called twice in one program.
 
+`ligerdiag check docs/reports/zahlmann_transformer.py`
 The second call is meant to count from zero, too.
 """
 

@@ -22,7 +22,9 @@ def attend(gradient: bool, q: Any, k: Any, v: Any) -> dict[str, Any]:
 
     if not gradient:
         return {"out": apply(q, k, v)}
-    return dict(zip("qkv", jax.grad(lambda *a: apply(*a).astype("float32").sum(), argnums=(0, 1, 2))(q, k, v)))
+    return dict(
+        zip("qkv", jax.grad(lambda *a: apply(*a).astype("float32").sum(), argnums=(0, 1, 2))(q, k, v), strict=True)
+    )
 
 
 def normalise(name: str, gradient: bool, *arrays: Any) -> dict[str, Any]:
@@ -34,7 +36,7 @@ def normalise(name: str, gradient: bool, *arrays: Any) -> dict[str, Any]:
     if not gradient:
         return {"out": apply(*arrays)}
     found = jax.grad(lambda *a: (apply(*a) ** 2).sum(), argnums=(0, 1, 2))(*arrays)
-    return dict(zip(("x", "weight", "bias"), found))
+    return dict(zip(("x", "weight", "bias"), found, strict=True))
 
 
 def soften(x: Any) -> dict[str, Any]:
@@ -88,7 +90,7 @@ def attend_on_hopper(gradient: bool, q: Any, k: Any, v: Any) -> dict[str, Any]:
     if not gradient:
         return {"out": library.attention(q, k, v, tuning)}
     found = jax.grad(lambda *a: library.attention(*a, tuning).astype("float32").sum(), argnums=(0, 1, 2))(q, k, v)
-    return dict(zip("qkv", found))
+    return dict(zip("qkv", found, strict=True))
 
 
 SQUARE = Arg(shape=(256, 256), dtype=HALF)

@@ -37,7 +37,7 @@ def compute_fused(trivial: bool, x: Any, weight: Any, bias: Any, targets: Any) -
         return liger_fused_linear_cross_entropy(x, weight, targets, bias, add_trivial_operations=trivial)
 
     loss, found = jax.value_and_grad(compute, argnums=(0, 1, 2))(x, weight, bias)
-    return {"loss": loss, **dict(zip(("x", "weight", "bias"), found))}
+    return {"loss": loss, **dict(zip(("x", "weight", "bias"), found, strict=True))}
 
 
 LAYER = (Arg(shape=(64, 32)), Arg(shape=(32, 256)))

@@ -23,7 +23,7 @@ def compute(kind: str, gradient: bool, *arrays: Any) -> dict[str, Any]:
     if not gradient:
         return {"out": apply(*arrays)}
     found = jax.grad(lambda *a: (apply(*a) ** 2).sum(), argnums=tuple(range(5)))(*arrays)
-    return dict(zip("qkvif", found))
+    return dict(zip("qkvif", found, strict=True))
 
 
 def step(*arrays: Any) -> dict[str, Any]:

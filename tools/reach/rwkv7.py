@@ -43,7 +43,7 @@ def intra(*arrays: Any) -> dict[str, Any]:
         found = library.chunk_dplr_fwd_intra(**words)
     else:
         found = library.chunk_fwd_intra_dplr_fn(**words, head_first=False)
-    return dict(zip(("Aab", "Aqk", "Aak", "Aqb", "qg", "kg", "ag", "bg"), found))
+    return dict(zip(("Aab", "Aqk", "Aak", "Aqb", "qg", "kg", "ag", "bg"), found, strict=True))
 
 
 def wy(ag: Any, v: Any, ak: Any, ab: Any) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def wy(ag: Any, v: Any, ak: Any, ab: Any) -> dict[str, Any]:
     before = not hasattr(library, "prepare_wy_repr_fwd")
     words = {"ag": ag, "v": v, "A_ak": ak, "A_ab": ab, "chunk_size": 16}
     found = library.fwd_prepare_wy_repr(**words, **({"head_first": False} if before else {}))
-    return dict(zip(("w", "u", "A_ab_inv"), found))
+    return dict(zip(("w", "u", "A_ab_inv"), found, strict=True))
 
 
 def state(*arrays: Any) -> dict[str, Any]:
@@ -62,9 +62,9 @@ def state(*arrays: Any) -> dict[str, Any]:
 
     before = not hasattr(chunk_A_fwd, "chunk_dplr_fwd_intra")
     names = ("kg", "v", "w", "u", "bg", "gk")
-    words = {**dict(zip(names, arrays)), "output_final_state": True, "chunk_size": 16}
+    words = {**dict(zip(names, arrays, strict=True)), "output_final_state": True, "chunk_size": 16}
     found = chunk_h_fwd.chunk_dplr_fwd_h(**words, **({"head_first": False} if before else {}))
-    return dict(zip(("h", "v_new", "final"), found))
+    return dict(zip(("h", "v_new", "final"), found, strict=True))
 
 
 SMALL = Arg(shape=(1, 64, 2, 16))

@@ -18,7 +18,7 @@ def attend(kind: str, gradient: bool, *arrays: Any) -> dict[str, Any]:
     if not gradient:
         return {"out": apply(*arrays)}
     found = jax.grad(lambda *a: apply(*a).astype("float32").sum(), argnums=(0, 1, 2))(*arrays)
-    return dict(zip("qkv", found))
+    return dict(zip("qkv", found, strict=True))
 
 
 def normalise(gradient: bool, *arrays: Any) -> dict[str, Any]:
@@ -30,7 +30,13 @@ def normalise(gradient: bool, *arrays: Any) -> dict[str, Any]:
 
     if not gradient:
         return {"out": apply(*arrays)}
-    return dict(zip(("x", "scale", "offset"), jax.grad(lambda *a: (apply(*a) ** 2).sum(), argnums=(0, 1, 2))(*arrays)))
+    return dict(
+        zip(
+            ("x", "scale", "offset"),
+            jax.grad(lambda *a: (apply(*a) ** 2).sum(), argnums=(0, 1, 2))(*arrays),
+            strict=True,
+        )
+    )
 
 
 def gate(*arrays: Any) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Writes docs/reach.md: `python tools/reach/write_table.py CHECKOUTS LIBRARIES`; nothing is fetched.
 
-CHECKOUTS has a work tree of each repository of programs.toml at its commit, named as there; LIBRARIES is a folder with what
+CHECKOUTS has a work tree of each repository of programs.toml at its commit, named as there; LIBRARIES is what
 these import and this project does not (`pip install --target`). Each driver is checked in an empty folder, so that no
 package of this project stands in the way of one with the same name. What could not be run is a row, too, with the reason.
 """
@@ -31,8 +31,8 @@ numbers, and each output's was compared with both predictions.
 TAIL = """
 ## What the findings are
 
-- `zahlmann_decode[2]`: two steps of the decode kernel in one program. Each call makes a workspace of zeros, the kernel counts
-  barriers in it, and XLA makes the zeros once: the second call starts with the counters of the first. See
+- `zahlmann_decode[2]`: two steps of the decode kernel in one program. Each call makes a workspace of zeros, the kernel
+  counts barriers in it, and XLA makes the zeros once: the second call starts with the counters of the first. See
   [reports/zahlmann-transformer.md](reports/zahlmann-transformer.md).
 - `liger_*` at the older commit: what the seed of this project is about; the newer commit declares the logits as an output.
 - `rwkv7_*` at the oldest commit: calls that write `jnp.empty` arrays behind scalar outputs that nothing uses. JAX drops the
@@ -91,7 +91,7 @@ def main(checkouts: Path, libraries: Path) -> None:
                 if case["error"]:
                     reason = shorten(case["error"], checkouts, libraries)
                     reasons.setdefault(f"`{name}` ({commit}): {reason}", []).append(target)
-        print(program["repository"], commit, len(cases), file=sys.stderr, flush=True)
+        sys.stderr.write(f"{program['repository']} {commit}: {len(cases)}\n")
     head = ("program", "commit", "what was changed", *TARGETS, "rules", "replay")
     lines = [
         HEAD,

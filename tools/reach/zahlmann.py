@@ -24,7 +24,7 @@ def decode(count: int, *arrays: Any) -> dict[str, Any]:
 
     names = ("token_emb", "packed_w", "lnf_s", "cos", "sin", "output_proj_padded")
     *weights, token, caches = arrays
-    state = {**dict(zip(names, weights)), "vocab_pad": 128}
+    state = {**dict(zip(names, weights, strict=True)), "vocab_pad": 128}
     found: dict[str, Any] = {}
     for number in range(count):
         token, logits, caches = multi_sm_decode_nlayer(state, SIZES, token, 3 + number, caches)
