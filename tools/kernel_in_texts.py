@@ -30,11 +30,12 @@ from ligerdiag.dumps.text_worker import Translator
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.errors import ArtifactError, LigerdiagError
 from ligerdiag.hlo.parse import parse_module
-from ligerdiag.hlo.shape import TOKEN, TUPLE, iterate_leaves
+from ligerdiag.hlo.shape import TOKEN, TUPLE
 from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloInstructionProto, HloModuleProto, ShapeProto
 from ligerdiag.inspection.compilation import InspectionWords, analyse_compilation
 from ligerdiag.inspection.coverage import Compilation
 from ligerdiag.model.findings import Verdict
+from tools.parameter_reads import Reads, ReadsFinder, find_entry, list_given, list_operations
 
 TARGET = "touch"
 BUG, REFUSED = "bug", "refused"
@@ -42,24 +43,8 @@ _SHARES = re.compile("dynamic-update-slice|scatter|while|conditional|call|send|r
 """Opcodes of which a result may have the bytes of an operand that others read."""
 _HANDS_ON = frozenset({"bitcast", "opt-barrier", "domain", "add-dependency"})
 """Opcodes that read their operand in the program, and in a schedule when the result is read."""
-_MAY_LEAVE = re.compile(
-    "fusion|call|while|conditional|custom-call|map|reduce|reduce-window|sort|scatter|select-and-scatter|get-dimension-size"
-    "|concatenate|async-done|after-all"
-)
-"""Opcodes of which a result, or a slice of it, may not depend on an operand; so may each of several results."""
 _NO_ARRAYS = frozenset({TUPLE, TOKEN, 14, 0})
 """Element types of a tuple, a token, an opaque value, and none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reads:
-    """How a value depends on the parameter."""
-
-    own: bool = False
-    """It is the parameter."""
-    readers: frozenset[int] = frozenset()
-    """Places of readers among the operations that are no parameters."""
-    certain: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +114,14 @@ def judge(module: HloModuleProto, effects: Path) -> Iterator[Answer]:
     chosen = choose_parameter(ordered)
     if chosen is None:
         return
-    reads = find_reads(entry, chosen.id)[entry.root_id]
+    reads = ReadsFinder(ordered, chosen.id).found[entry.root_id]
     words = InspectionWords(
         effects_cache=effects,
         declared=(DeclaredEffects(name=TARGET, writes=frozenset({0})),),
         neighbourhoods=False,
         view=False,
     )
-    count = len(_list_operations(entry))
+    count = len(list_operations(entry))
     for place, turn in product(sorted({0, count // 2, count}), repeat=2):
         program, schedule = add_kernel(ordered, chosen, place), add_kernel(ordered, chosen, turn)
         for one in schedule.computations:
@@ -153,10 +138,6 @@ def judge(module: HloModuleProto, effects: Path) -> Iterator[Answer]:
             yield Answer(place, turn, each, verdict)
 
 
-def find_entry(module: HloModuleProto) -> HloComputationProto:
-    return next(one for one in module.computations if one.id == module.entry_computation_id)
-
-
 def order_module(module: HloModuleProto) -> HloModuleProto:
     """Returns the module with its operations in the order of its schedule, if any, and the entry's parameters first."""
     changed = HloModuleProto.FromString(module.SerializeToString())
@@ -165,12 +146,8 @@ def order_module(module: HloModuleProto) -> HloModuleProto:
             turns = {number: turn for turn, number in enumerate(module.schedule.sequences[one.id].instruction_ids)}
             _put(one, sorted(one.instructions, key=lambda each: turns[each.id]))
     entry = find_entry(changed)
-    _put(entry, [one for one in entry.instructions if one.opcode == "parameter"] + _list_operations(entry))
+    _put(entry, list_given(entry) + list_operations(entry))
     return changed
-
-
-def _list_operations(entry: HloComputationProto) -> list[HloInstructionProto]:
-    return [one for one in entry.instructions if one.opcode != "parameter"]
 
 
 def _put(computation: HloComputationProto, order: list[HloInstructionProto]) -> None:
@@ -190,9 +167,9 @@ def choose_parameter(module: HloModuleProto) -> HloInstructionProto | None:
         for one in entry.instructions
         if one.opcode in _HANDS_ON or _is_sharing(one) or not sharing.isdisjoint(one.called_computation_ids)
     ]
-    for one in entry.instructions:
-        if one.opcode == "parameter" and one.shape.element_type not in _NO_ARRAYS:
-            reads = find_reads(entry, one.id)
+    for one in list_given(entry):
+        if one.shape.element_type not in _NO_ARRAYS:
+            reads = ReadsFinder(module, one.id).found
             taken = [leaf for other in taking for operand in other.operand_ids for leaf in reads[operand]]
             if not any(leaf.own for leaf in taken):
                 return one
@@ -201,30 +178,6 @@ def choose_parameter(module: HloModuleProto) -> HloInstructionProto | None:
 
 def _is_sharing(one: HloInstructionProto) -> bool:
     return _SHARES.fullmatch(one.opcode) is not None or len(one.output_operand_aliasing) > 0
-
-
-def find_reads(entry: HloComputationProto, parameter: int) -> dict[int, list[Reads]]:
-    """Returns for each leaf of each value of the entry how it depends on the parameter with that id."""
-    found: dict[int, list[Reads]] = {}
-    places = {one.id: place for place, one in enumerate(_list_operations(entry))}
-    shapes = {one.id: one.shape for one in entry.instructions}
-    for one in entry.instructions:
-        operands = [found[number] for number in one.operand_ids]
-        leaves = list(iterate_leaves(one.shape))
-        if one.opcode == "tuple":
-            found[one.id] = [leaf for operand in operands for leaf in operand]
-        elif one.opcode == "get-tuple-element":
-            taken = zip(iterate_leaves(shapes[one.operand_ids[0]]), operands[0], strict=True)
-            found[one.id] = [leaf for index, leaf in taken if index[0] == one.tuple_index]
-        else:
-            read = [leaf for operand in operands for leaf in operand]
-            readers = frozenset[int]().union(*(leaf.readers for leaf in read))
-            if any(leaf.own for leaf in read):
-                readers |= {places[one.id]}
-            certain = len(leaves) == 1 and not _MAY_LEAVE.fullmatch(one.opcode) and all(leaf.certain for leaf in read)
-            each = Reads(own=one.id == parameter, readers=readers, certain=certain or not readers)
-            found[one.id] = [each] * len(leaves)
-    return found
 
 
 def add_kernel(module: HloModuleProto, parameter: HloInstructionProto, place: int) -> HloModuleProto:
@@ -237,7 +190,7 @@ def add_kernel(module: HloModuleProto, parameter: HloInstructionProto, place: in
         name=f"{TARGET}.0", opcode="custom-call", custom_call_target=TARGET, id=largest + 1, operand_ids=[parameter.id],
         shape=ShapeProto(element_type=TUPLE), custom_call_has_side_effect=True,
     )  # fmt: skip
-    place += len(entry.instructions) - len(_list_operations(entry))
+    place += len(list_given(entry))
     _put(entry, [*entry.instructions[:place], kernel, *entry.instructions[place:]])
     ids = [one.id for computation in changed.computations for one in computation.instructions]
     numbers = {number: position for position, number in enumerate(ids, start=1)}

@@ -32,6 +32,7 @@ type Position = tuple[HloInstruction, ShapeIndex]
 _BARRIERS = having(Trait.BARRIER)
 _TAKES_OPERANDS = having(Trait.CALLEE_TAKES_OPERANDS)
 _RESULT_FIRST = having(Trait.RESULT_FIRST)
+_FINISHES = having(Trait.DONE, Trait.UPDATE)
 _OPERANDWISE, _STARTS_WITH_OPERANDS = having(Trait.OPERANDWISE), having(Trait.STARTS_WITH_OPERANDS)
 
 
@@ -155,6 +156,14 @@ def look_through(value: HloInstruction, opcodes: frozenset[str]) -> HloInstructi
     while value.opcode in opcodes and value.operands:
         value = value.operands[0]
     return value
+
+
+def find_start(module: HloModule, done: HloInstruction) -> HloInstruction:
+    """Returns the start of what this done, or update, belongs to; what hands it on where that is a loop or a call."""
+    flow = Dataflow(module, Through(tuples=True, barriers=True))
+    while done.opcode in _FINISHES:
+        done, _ = flow.find_definition(done.operands[0])
+    return done
 
 
 def look_through_forward(

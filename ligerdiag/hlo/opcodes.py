@@ -193,7 +193,7 @@ _ROWS: tuple[tuple[Trait, str], ...] = (
     (_DONE | T.GATHERS, "all-gather-done collective-permute-done"),
     (T.START | T.NEEDS_OPERAND | T.RESULT_FIRST, "copy-start"),
     (_DONE | T.HANDS_ON, "copy-done async-done"),
-    (T.FORWARDS | T.HANDS_ON | T.UPDATE | T.NEEDS_OPERAND | T.VIEW, "async-update"),
+    (T.FORWARDS | T.HANDS_ON | T.UPDATE | T.NEEDS_OPERAND | T.DECLARES_ALIASES | T.VIEW, "async-update"),
     # computations
     (T.START | T.STARTS_COMPUTATION | T.RUNS_SCHEDULED | T.CALLEE_TAKES_OPERANDS | T.DECLARES_ALIASES, "async-start"),
     (T.CALLEE_TAKES_OPERANDS | T.DECLARES_ALIASES | T.HAS_BUFFER, "fusion"),

@@ -119,6 +119,7 @@ def parse_module(proto: HloModuleProto) -> HloModule:
 
 _ALIASING = having(Trait.DECLARES_ALIASES)
 _NEEDS_OPERAND = having(Trait.NEEDS_OPERAND)
+_DONES = having(Trait.DONE) - {"recv-done", "send-done"}
 _CALLEES = {"while": 2, "call": 1, "fusion": 1, "conditional": 1, "async-start": 1}
 """How many computations an instruction calls, at least."""
 _OPERANDS_ARE_PARAMETERS = having(Trait.CALLEE_TAKES_OPERANDS)
@@ -133,6 +134,8 @@ def _check_form(instruction: HloInstruction, callees: dict[int, HloComputation])
         raise ArtifactError(f"`{name}` is a {opcode} that declares aliases")
     if not operands and opcode in _NEEDS_OPERAND:
         raise ArtifactError(f"`{name}` is a {opcode} without operands")
+    if opcode in _DONES and operands[0].opcode == "tuple":
+        raise ArtifactError(f"`{name}` is a {opcode} of `{operands[0].name}`, a tuple, which starts nothing")
     called = instruction.called_computations
     if len(called) < _CALLEES.get(opcode, 0):
         raise ArtifactError(f"`{name}` is a {opcode} that calls {len(called)} computations")

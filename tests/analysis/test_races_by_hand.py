@@ -16,7 +16,8 @@ ASYNC = tuple_of(tuple_of(array(4)), array(4))
 
 
 def write_span(order: str, *, reads: str = "h", sync: bool = False) -> Program:
-    """h = -x; y is |h|, or of another value, by an async operation: s(tart), d(one), and the k(ernel), in this order."""
+    """h = -x; y is |h|, or of another value, by an async operation, in this order: s(tart), perhaps a t(uple) that holds it,
+    d(one), and the k(ernel)."""
     schedule = Program()
     callee = schedule.computation("callee")
     inner = schedule.op(callee, "parameter")
@@ -30,6 +31,9 @@ def write_span(order: str, *, reads: str = "h", sync: bool = False) -> Program:
             case "s":
                 made["s"] = schedule.op(entry, "async-start", made[reads], shape=ASYNC, calls=[callee])
                 made["s"].backend_config = b'{"collective_backend_config":{"is_sync":true}}' if sync else b""
+            case "t":
+                held = schedule.op(entry, "tuple", h, made["s"], shape=tuple_of(array(4), ASYNC))
+                made["s"] = schedule.op(entry, "get-tuple-element", held, shape=ASYNC, tuple_index=1)
             case "d":
                 made["d"] = schedule.op(entry, "async-done", made["s"])
             case _:
@@ -50,7 +54,14 @@ def write_original() -> Program:
 
 
 @pytest.mark.parametrize(
-    ("order", "races", "expected"), [("skd", 1, "unknown"), ("sdk", 0, "latent"), ("ksd", 0, "clobbered")]
+    ("order", "races", "expected"),
+    [
+        ("skd", 1, "unknown"),
+        ("sktd", 1, "unknown"),
+        ("stkd", 1, "unknown"),
+        ("sdk", 0, "latent"),
+        ("ksd", 0, "clobbered"),
+    ],
 )
 def test_a_reader_races_only_while_it_is_in_flight(order: str, races: int, expected: str) -> None:
     context = judge(write_original(), write_span(order), "sums", "y")

@@ -150,3 +150,8 @@ def test_an_overwritten_constant_is_told_though_each_execution_is_judged_by_itse
     assert kernel.instruction.operands[0].opcode == "constant"
     assert program.verdicts["sums"] == "fresh"
     assert "LD009" in {finding.rule for finding in program.inspection.findings}
+
+
+def test_what_is_joined_and_split_again_depends_on_its_own_part(straight: Programs) -> None:
+    # h is joined before the kernel overwrites it; g has nothing to do with the kernel
+    assert straight["joined_and_split"].verdicts == {"sums": "fresh", "of_h": "stale", "of_g": "fresh"}

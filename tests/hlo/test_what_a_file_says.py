@@ -30,6 +30,26 @@ def test_an_alias_that_the_call_can_have_counts() -> None:
     assert not module.invalid_aliases
 
 
+def test_an_update_may_declare_aliases() -> None:
+    builder = Builder()
+    main = builder.computation("main")
+    parts = [builder.add(main, "parameter", shape=tuple_of(tuple_of(array(4)), array(4)))]
+    builder.add(main, "async-update", parts, parts[0].shape).output_operand_aliasing.add(
+        operand_index=0, output_shape_index=[1], operand_shape_index=[1]
+    )
+    assert not parse_hlo(builder.bytes())[0].invalid_aliases
+
+
+@pytest.mark.parametrize("opcode", ["async-done", "copy-done", "all-reduce-done", "collective-permute-done"])
+def test_a_done_of_a_tuple_that_nothing_has_started_is_refused(opcode: str) -> None:
+    builder = Builder()
+    main = builder.computation("main")
+    x = builder.add(main, "parameter")
+    builder.add(main, opcode, [builder.add(main, "tuple", [x, x], tuple_of(array(4), array(4)))])
+    with pytest.raises(ArtifactError, match=r"is a .* of `tuple.2`, a tuple, which starts nothing"):
+        parse_hlo(builder.bytes())
+
+
 @pytest.mark.parametrize("opcode", ["Custom-Call", "custom_call", "zzz", ""])
 def test_an_opcode_that_xla_does_not_have_is_refused(opcode: str) -> None:
     builder = Builder()

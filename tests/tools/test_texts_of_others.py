@@ -7,7 +7,8 @@ import pytest
 from ligerdiag.hlo.xla_pb2 import HloModuleProto
 from tests.hlo.building import Builder, array, tuple_of
 from tools.inspect_texts import BUG, run_batch
-from tools.kernel_in_texts import Answer, Reads, judge
+from tools.kernel_in_texts import Answer, judge
+from tools.parameter_reads import Reads, ReadsFinder
 
 IDLE = "HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n"
 
@@ -51,6 +52,23 @@ def test_a_kernel_in_a_text_has_the_verdicts_that_its_places_give(tmp_path: Path
 @pytest.mark.parametrize("opcode", ["bitcast", "all-reduce-start"])
 def test_no_kernel_overwrites_what_another_value_may_share(tmp_path: Path, opcode: str) -> None:
     assert list(judge(write_three(opcode), tmp_path)) == []
+
+
+def test_a_result_of_a_fusion_depends_on_what_it_is_made_of() -> None:
+    builder = Builder()
+    fused = builder.computation("fused")
+    given = [builder.add(fused, "parameter", parameter_number=number) for number in (0, 1)]
+    builder.add(
+        fused, "tuple", [builder.add(fused, "negate", [given[1]]), given[0]], shape=tuple_of(array(4), array(4))
+    )
+    entry = builder.computation("entry")
+    x, y = (builder.add(entry, "parameter", parameter_number=number) for number in (0, 1))
+    late = builder.add(entry, "negate", [y])
+    fusion = builder.add(entry, "fusion", [late, x], shape=tuple_of(array(4), array(4)), calls=[fused])
+    found = ReadsFinder(builder.proto.hlo_module, y.id).found
+    assert found[y.id] == [Reads(own=True)]
+    assert found[fusion.id] == [Reads(), Reads(readers=frozenset({0}))]
+    assert ReadsFinder(builder.proto.hlo_module, x.id).found[fusion.id] == [Reads(readers=frozenset({1})), Reads()]
 
 
 READ = Reads(readers=frozenset({1}))

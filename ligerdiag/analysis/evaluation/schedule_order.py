@@ -32,14 +32,14 @@ from ligerdiag.analysis.evaluation.memory import (
 from ligerdiag.analysis.evaluation.order import Order
 from ligerdiag.analysis.evaluation.parts import ALL_REDUCES, PartedValue, Parts, follow_parts, union_of
 from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite
-from ligerdiag.hlo.dataflow import look_through, takes_operands_apart
+from ligerdiag.hlo.dataflow import find_start, takes_operands_apart
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 
 _SILENT = having(Trait.LAUNCHES_NOTHING) - having(Trait.FROM_NOTHING)
 """Opcodes that move no bytes; labels may start at a constant."""
 
-_UPDATES = having(Trait.UPDATE)
+_FINISHES = having(Trait.DONE, Trait.UPDATE)
 
 
 @dataclass(slots=True, eq=False)
@@ -95,8 +95,8 @@ class ScheduleEvaluation:
 
     def _list_raced_dones(self) -> list[int]:
         """Lists the ids of what finishes a start that races, and gets its marks, whatever it reads."""
-        instructions = self.module.instructions if self.raced else ()
-        return [one.id for one in instructions if one.operands and one.operands[0].id in self.raced]
+        finishing = [one for one in self.module.instructions if one.opcode in _FINISHES] if self.raced else []
+        return [one.id for one in finishing if find_start(self.module, one).id in self.raced]
 
     def run(self) -> Actual:
         entry = self.module.entry
@@ -168,8 +168,8 @@ class ScheduleEvaluation:
         labels = 0
         for _, _, one in reads:
             labels |= one
-        if instruction.opcode.endswith("-done") and instruction.operands:
-            raced = self.raced.get(instruction.operands[0].id, 0)
+        if self.raced and instruction.opcode in _FINISHES:
+            raced = self.raced.get(find_start(self.module, instruction).id, 0)
             labels |= raced
             for number in self.places.locate(instruction) if raced else ():  # the start's own bytes
                 self.memory.put(number, self.memory.sets.get(number, 0) | raced)
@@ -337,7 +337,7 @@ class ScheduleEvaluation:
         return unite(self.memory.sets.get(number, 0) for number in self.places.locate(value))
 
     def _finish_async(self, instruction: HloInstruction) -> None:
-        start = look_through(instruction.operands[0], _UPDATES)
+        start = find_start(self.module, instruction)
         raced = self.raced.get(start.id, 0)
         labels = self._pending.get(start.id, 0) | raced
         defined = self.places.list_defined(instruction)

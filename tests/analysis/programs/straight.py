@@ -206,3 +206,11 @@ def residual_beside_new(h):
     # the derivative reads the doubled rows by row_sums' own rule, and the rows from before by that of exp
     loss, gradient = jax.value_and_grad(lambda h: (row_sums(jnp.exp(h)) ** 2).sum())(h)
     return {"loss": loss, "gradient": gradient}
+
+
+@CASES.add(X, W)
+def joined_and_split(x, w):
+    h, g = x @ w, jnp.cos(x @ (2 * w))
+    sums = double(h)
+    both = jnp.tanh(jnp.concatenate([h, g])) @ w.T
+    return {"sums": sums, "of_h": both[: len(h)], "of_g": both[len(h) :]}
