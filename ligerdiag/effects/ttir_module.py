@@ -27,7 +27,6 @@ from ligerdiag.model.findings import SourceLine
 
 _DEFINITION = re.compile(r"^(#loc\d*) = loc\((.*)\)$", re.MULTILINE)
 _PART = re.compile(r'"((?:[^"\\]|\\.)*)":(\d{1,9}):\d+|(#loc\d*)')
-_LIBRARY = ("/site-packages/", "/dist-packages/", "/lib/python3")
 _MOST_PARTS = 64
 _OWN_TEXT = "/proc/self/fd/"
 """Where `libtriton` parses from: the place of an operation that has none of its own."""
@@ -58,7 +57,7 @@ def _find_place(line: str, definitions: Mapping[str, str]) -> SourceLine | None:
             found.append(SourceLine(file=file[1:-1], line=int(number)))
         else:
             pending += reversed(inner)
-    return next((place for place in found if not any(part in place.file for part in _LIBRARY)), next(iter(found), None))
+    return next((place for place in found if not place.is_installed), next(iter(found), None))
 
 
 _POINTER_TYPES = ("!tt.ptr", "tensordesc", "!llvm.ptr")

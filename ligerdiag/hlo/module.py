@@ -219,7 +219,6 @@ class HloModule:
 
 
 MAX_FRAMES = 64
-_LIBRARY = ("/site-packages/", "/dist-packages/", "/lib/python3")
 
 
 def iterate_frames(module: HloModule, instruction: HloInstruction) -> Iterator[SourceLine]:
@@ -249,7 +248,7 @@ def iterate_frames(module: HloModule, instruction: HloInstruction) -> Iterator[S
 def iterate_user_frames(module: HloModule, instruction: HloInstruction) -> Iterator[SourceLine]:
     """Yields the frames outside of installed packages, from the innermost outward."""
     for frame in iterate_frames(module, instruction):
-        if not frame.file.startswith("<frozen ") and not any(part in frame.file for part in _LIBRARY):
+        if not frame.is_installed:
             yield frame
 
 

@@ -36,6 +36,16 @@ class Verdict(StrEnum):
 VERDICT_ORDER = (Verdict.FRESH, Verdict.LATENT, Verdict.UNKNOWN, Verdict.CLOBBERED, Verdict.STALE)
 
 
+_INSTALLED = (
+    "/site-packages/",
+    "/dist-packages/",
+    "/lib/python3",
+    "/jax/_src/",
+    "/jax/experimental/",
+    "/jax_triton/triton_lib.py",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLine:
     """A place in the user's program, from the HLO's source metadata."""
@@ -48,6 +58,12 @@ class SourceLine:
     def __post_init__(self) -> None:
         if self.line < 0:
             object.__setattr__(self, "line", 0)
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether the file is of Python or an installed package. By its path alone: a dump comes from another machine, and
+        what jax is made of has the same names in a folder of `pip install --target`."""
+        return self.file.startswith("<frozen ") or any(part in self.file for part in _INSTALLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -177,6 +177,11 @@ def test_version_is_printed(run_command: RunCommand) -> None:
     assert run_command("--version").out.startswith("ligerdiag ")
 
 
+def test_the_package_runs_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "ligerdiag", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("ligerdiag ")
+
+
 def test_list_shows_expectation_mesh_and_about(api: FakeApi, run_command: RunCommand) -> None:
     lines = run_command("list").out.splitlines()
     assert lines == [

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -94,8 +95,19 @@ def build_frames(parents: list[int], files: list[str]) -> tuple[Builder, object]
     return builder, x
 
 
-def test_the_innermost_frame_outside_of_packages_is_the_users() -> None:
-    builder, x = build_frames([2, 3, 0], ["/v/site-packages/jax/a.py", "/home/train.py", "/home/main.py"])
+@pytest.mark.parametrize(
+    "installed",
+    [
+        "/v/site-packages/jax/a.py",
+        "/usr/lib/python3/dist-packages/jax/a.py",
+        "/libraries/jax_triton/triton_lib.py",
+        "/libraries/jax/_src/pjit.py",
+        "<frozen importlib>",
+    ],
+)
+def test_the_innermost_frame_outside_of_packages_is_the_users(installed: str) -> None:
+    """Also where the packages lie in a folder of their own, as `pip install --target` leaves them."""
+    builder, x = build_frames([2, 3, 0], [installed, "/home/train.py", "/home/main.py"])
     module, _ = parse_hlo(builder.bytes())
     instruction = find(module, x)  # type: ignore[arg-type]
     assert [frame.line for frame in iterate_frames(module, instruction)] == [10, 20, 30]
