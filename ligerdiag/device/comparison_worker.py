@@ -30,6 +30,7 @@ from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
 from ligerdiag.replay.runs.attribution import compare_output, compute_error
 from ligerdiag.replay.runs.case_run import compute_reference, compute_tolerances, load_programs, replay_programs
 from ligerdiag.replay.runs.kernels import KernelRunner
+from ligerdiag.replay.runs.rounding import measure_rounding, needs_rounding, settle
 from ligerdiag.workers.loop import Answerer, serve
 
 
@@ -57,6 +58,17 @@ def compare_with_replay(case: Case, artifact: Artifact, results: Path, *, draws:
                     tolerances = {name: max(DEVICE_TOLERANCE, one) for name, one in found.items()}
                 for name, array in device.items():
                     numbers = compare_output(array, runs.intended[name], runs.stale[name], tolerance=tolerances[name])
+                    if needs_rounding(numbers):
+                        wider = measure_rounding(
+                            programs.program,
+                            arguments,
+                            runner,
+                            runs.intended,
+                            tolerances,
+                            devices=programs.signature.devices,
+                        )[name]
+                        numbers = compare_output(array, runs.intended[name], runs.stale[name], tolerance=wider)
+                        numbers = settle(numbers, tolerances[name])
                     attribution = _judge_precision(numbers.attribution, array, name, reference, tolerances[name])
                     errors.setdefault(name, []).append(numbers.error)
                     distances[name] = min(distances.get(name, inf), numbers.distance)

@@ -64,6 +64,8 @@ class Trait(Flag):
     """Makes no NaN of its own: it has been in the operand, or is written in the program."""
     VIEW = auto()
     """numpy computes it without touching the elements, or it is a number alone."""
+    ROUNDS = auto()
+    """A floating point result is rounded to its dtype: computed in another order, it differs by what that comes to."""
     COMMUTES = auto()
     """Two operands that may be exchanged (HloOpcodeIsBinaryCommutative in XLA)."""
     RESULT_NOT_SAVED = auto()
@@ -117,7 +119,7 @@ class Trait(Flag):
 T = Trait
 _HIDDEN = T.LAUNCHES_NOTHING | T.VIEW
 _ARITHMETIC = T.ELEMENTWISE | T.ONE_ARRAY
-_COMMUTATIVE = _ARITHMETIC | T.COMMUTES
+_ROUNDED = _ARITHMETIC | T.ROUNDS
 _FORWARDED = T.FORWARDS | T.NEEDS_OPERAND | _HIDDEN
 _BARRIER = _FORWARDED | T.BARRIER | T.HANDS_ON | T.KEEPS_SCALAR
 _FORM = T.ONE_ARRAY | T.OTHER_FORM | T.RESULT_NOT_SAVED
@@ -130,20 +132,20 @@ _DONE = T.DONE | T.NEEDS_OPERAND | T.VIEW
 
 _ROWS: tuple[tuple[Trait, str], ...] = (
     # arithmetic
+    (_ARITHMETIC, "abs ceil clamp compare complex count-leading-zeros floor imag is-finite mulhi popcnt real"),
+    (_ARITHMETIC, "round-nearest-afz round-nearest-even shift-left shift-right-arithmetic shift-right-logical sign"),
+    (_ROUNDED, "acos acosh asin asinh atan2 atanh cbrt cosh cosine divide erf exponential exponential-minus-one log"),
     (
-        _ARITHMETIC,
-        "abs acos acosh asin asinh atan2 atanh cbrt ceil clamp compare complex cosh cosine count-leading-zeros",
+        _ROUNDED,
+        "log-plus-one logistic power reduce-precision remainder rsqrt sine sinh sqrt stochastic-convert tan tanh",
     ),
-    (_ARITHMETIC, "divide erf exponential exponential-minus-one floor imag is-finite log log-plus-one logistic mulhi"),
-    (_ARITHMETIC, "popcnt power real reduce-precision remainder round-nearest-afz round-nearest-even rsqrt shift-left"),
-    (_ARITHMETIC, "shift-right-arithmetic shift-right-logical sign sine sinh sqrt stochastic-convert tan tanh"),
-    (_ARITHMETIC | T.RESULT_NOT_SAVED, "subtract"),
+    (_ROUNDED | T.RESULT_NOT_SAVED, "subtract"),
     (_ARITHMETIC | T.RESULT_NOT_SAVED | T.OTHER_FORM, "negate"),
     (_ARITHMETIC | T.OTHER_FORM, "not"),
-    (_COMMUTATIVE | T.RESULT_NOT_SAVED, "add multiply"),
-    (_COMMUTATIVE, "and maximum minimum or xor"),
+    (_ROUNDED | T.COMMUTES | T.RESULT_NOT_SAVED, "add multiply"),
+    (_ARITHMETIC | T.COMMUTES, "and maximum minimum or xor"),
     (T.ARRAY_OF_ARRAYS | T.ELEMENTWISE | T.RESULT_NOT_SAVED, "select"),
-    (_ARITHMETIC | T.CASTS | T.OTHER_FORM | T.KEEPS_SCALAR | T.NO_NEW_NAN | T.RESULT_NOT_SAVED, "convert"),
+    (_ROUNDED | T.CASTS | T.OTHER_FORM | T.KEEPS_SCALAR | T.NO_NEW_NAN | T.RESULT_NOT_SAVED, "convert"),
     (T.ONE_ARRAY | T.OTHER_FORM, "bitcast-convert"),
     # the same elements
     (_SAME | T.ARRAY_OF_ARRAYS | T.MOVES | T.HAS_BUFFER, "copy"),
@@ -155,17 +157,15 @@ _ROWS: tuple[tuple[Trait, str], ...] = (
     (T.ONE_ARRAY | T.MOVES | T.RESULT_NOT_SAVED | T.NO_NEW_NAN, "dynamic-slice"),
     (T.ONE_ARRAY | T.IN_PLACE | T.RESULT_NOT_SAVED, "dynamic-update-slice"),
     (T.ONE_ARRAY | T.RESULT_NOT_SAVED, "concatenate gather pad"),
-    (T.ONE_ARRAY | T.RESULT_NOT_SAVED | T.LIBRARY_CALL, "dot convolution"),
+    (T.ONE_ARRAY | T.RESULT_NOT_SAVED | T.LIBRARY_CALL | T.ROUNDS, "dot convolution"),
     (T.ONE_ARRAY | T.FROM_NOTHING | T.RESULT_NOT_SAVED, "iota"),
-    (T.IN_PLACE | T.REDUCES | T.RESULT_NOT_SAVED, "scatter"),
-    (T.REDUCES, "map reduce reduce-window select-and-scatter"),
+    (T.IN_PLACE | T.REDUCES | T.RESULT_NOT_SAVED | T.ROUNDS, "scatter"),
+    (T.REDUCES | T.ROUNDS, "map reduce reduce-window select-and-scatter"),
     (T.SORTS, "sort topk"),
-    (T(0), "batch-norm-grad batch-norm-inference batch-norm-training cholesky dynamic-reshape fft get-dimension-size"),
-    (
-        T(0),
-        "infeed outfeed ragged-dot rng rng-bit-generator rng-get-and-update-state scaled-dot scan set-dimension-size",
-    ),
-    (T(0), "triangular-solve"),
+    (T.ROUNDS, "batch-norm-grad batch-norm-inference batch-norm-training cholesky fft ragged-dot scaled-dot scan"),
+    (T.ROUNDS, "triangular-solve"),
+    (T(0), "dynamic-reshape get-dimension-size infeed outfeed rng rng-bit-generator rng-get-and-update-state"),
+    (T(0), "set-dimension-size"),
     (T.VIEW, "partition-id replica-id"),
     # names of what stands there already
     (_FORWARDED | _SAME | T.ARRAY_OF_ARRAYS, "bitcast"),

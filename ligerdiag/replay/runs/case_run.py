@@ -32,6 +32,7 @@ from ligerdiag.replay.runs.attribution import compare_output, compute_error, com
 from ligerdiag.replay.runs.kernels import KernelRunner
 from ligerdiag.replay.runs.memory import REMEMBERED_BYTES, RememberedKernels, count_changed
 from ligerdiag.replay.runs.program import NanWatch, describe_first_nan, needs_explanation, run_program
+from ligerdiag.replay.runs.rounding import measure_rounding, needs_rounding, settle
 from ligerdiag.replay.runs.schedule import ScheduleRunner
 from ligerdiag.replay.runs.shards import check_replicas, find_other_copies, join_shards, take_shard
 
@@ -237,7 +238,33 @@ def compare_runs(
     """Replays the programs; returns the record, and the outputs of program order by name. Raises NotCoveredError."""
     runs = replay_programs(programs, arguments, runner)
     tolerances = compute_tolerances(programs, runs.intended)
-    numbers = {
+    numbers = _compare(runs, tolerances, rows=rows)
+    launches = name_hits(runner.numbers(), programs.optimized, programs.buffers)
+    reason = _explain_nan(programs, arguments, runner) if needs_explanation(numbers, runs.intended) else ""
+    if names := [name for name, one in numbers.items() if needs_rounding(one)]:
+        found = measure_rounding(
+            programs.program, arguments, runner, runs.intended, tolerances, devices=programs.signature.devices
+        )
+        again = _compare(runs, {name: found[name] for name in names}, rows=rows)
+        numbers |= {name: settle(one, tolerances[name]) for name, one in again.items()}
+        lost = [name for name in names if numbers[name].attribution is Attribution.UNDECIDED]
+        if lost and not reason:
+            reason = f"`{lost[0]}` loses digits in program order already: roundings come to {found[lost[0]]:.1g} of it"
+    record = Replay(
+        state=ReplayState.DONE,
+        reason=reason,
+        outputs=numbers,
+        changed_inputs=runs.changed_inputs,
+        second_run=_find_differences(runs.actual, runs.again, tolerances),
+        launches=launches,
+        unreached=runs.unreached,
+    )
+    return record, runs.intended
+
+
+def _compare(runs: CaseRuns, tolerances: Mapping[str, float], *, rows: bool) -> dict[str, OutputNumbers]:
+    """Returns the numbers of the outputs that have a tolerance, of the copy that is furthest from what is intended."""
+    return {
         name: max(
             [
                 compare_output(copy, runs.intended[name], runs.stale[name], tolerance=tolerances[name], rows=rows)
@@ -246,18 +273,8 @@ def compare_runs(
             key=_get_badness,
         )
         for name, copies in runs.actual.items()
+        if name in tolerances
     }
-    launches = name_hits(runner.numbers(), programs.optimized, programs.buffers)
-    record = Replay(
-        state=ReplayState.DONE,
-        reason=_explain_nan(programs, arguments, runner) if needs_explanation(numbers, runs.intended) else "",
-        outputs=numbers,
-        changed_inputs=runs.changed_inputs,
-        second_run=_find_differences(runs.actual, runs.again, tolerances),
-        launches=launches,
-        unreached=runs.unreached,
-    )
-    return record, runs.intended
 
 
 def _explain_nan(programs: Programs, arguments: Sequence[Array], runner: KernelRunner) -> str:

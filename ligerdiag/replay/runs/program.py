@@ -57,6 +57,16 @@ from ligerdiag.replay.runs.shards import EDGES, ENTRY, EXIT, join, split
 _MOVES = having(Trait.NO_NEW_NAN)
 
 
+class Watch(Protocol):
+    """Sees the values of a run as they come."""
+
+    def before(self, operands: Iterable[Cells]) -> None: ...
+
+    def after(self, instruction: HloInstruction, values: Sequence[Cells]) -> None:
+        """values: the operation's result, and then its operands, which it may have overwritten."""
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class NanWatch:
     """Sees the values of a run as they come; `first` is what made the first NaN."""
@@ -68,7 +78,7 @@ class NanWatch:
         """Notes the operands of the next operation."""
         self._is_given = self.first is None and any(_is_partly_nan(array) for array in _list_arrays(operands))
 
-    def after(self, instruction: HloInstruction, values: Iterable[Cells]) -> None:
+    def after(self, instruction: HloInstruction, values: Sequence[Cells]) -> None:
         """Notes the operation's result, and its operands if it may have overwritten them."""
         if self.first is None and not self._is_given and instruction.opcode not in _MOVES:
             arrays = _list_arrays(values)
@@ -139,7 +149,7 @@ def run_program(
     *,
     isolated: bool = False,
     devices: int = 1,
-    watch: NanWatch | None = None,
+    watch: Watch | None = None,
 ) -> tuple[Array, ...]:
     """Returns the outputs (leaves of the entry's root, in order) of the program as written, for all devices as one.
 
@@ -156,7 +166,7 @@ class _Run:
     kernels: Kernels
     isolated: bool
     devices: int
-    watch: NanWatch | None = None
+    watch: Watch | None = None
     _evaluator: HloEvaluator = field(init=False)
 
     def __post_init__(self) -> None:

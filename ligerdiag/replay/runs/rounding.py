@@ -1,0 +1,113 @@
+"""How far the program's own roundings take an output, where its dtypes alone do not explain an error.
+
+A difference of two large sums, such as a gate's gradient from `cumsum(dq * q - dk * k)`, has lost digits in program order
+already: XLA, which adds in another order, loses others. The dtypes do not show it. So the program runs again with every
+result moved by a random part of what its rounding may come to, and an output differs by what all of them come to: Monte
+Carlo arithmetic (D. S. Parker, "Monte Carlo Arithmetic: exploiting randomness in floating-point arithmetic", 1997).
+
+A result of n terms is moved by at most sqrt(n) eps / 2 of itself, and of the root mean square of the array: as in
+`compute_tolerance`, n roundings of which each goes its own way. What a kernel computes is not moved: the schedule runs the
+same one.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod, sqrt
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.model.findings import FAR, Attribution, OutputNumbers
+from ligerdiag.replay.interpreter.scope import Array, Cell, Cells, list_cells
+from ligerdiag.replay.runs.attribution import compute_error
+from ligerdiag.replay.runs.program import Kernels, run_program
+
+_ROUNDS, _PRODUCTS, _REDUCTIONS = having(Trait.ROUNDS), having(Trait.LIBRARY_CALL), having(Trait.REDUCES)
+_SAMPLES = 2
+_FACTOR = 8.0
+"""An error is the difference of two samples of which one is XLA's; few samples, and terms that cancel, as of
+`compute_tolerance`."""
+_MOST = 100.0
+"""Times the tolerance of the dtypes: beyond it numbers tell too little to call an output fresh by them."""
+
+
+def needs_rounding(numbers: OutputNumbers) -> bool:
+    """Returns whether no hidden write explains the output's error, and roundings may."""
+    return (
+        numbers.attribution in (Attribution.NEITHER, Attribution.LOSSY)
+        and numbers.distance <= numbers.tolerance < numbers.error < FAR
+    )
+
+
+def measure_rounding(
+    program: HloModule,
+    arguments: Sequence[Array],
+    kernels: Kernels,
+    intended: Mapping[str, Array],
+    tolerances: Mapping[str, float],
+    *,
+    devices: int,
+) -> dict[str, float]:
+    """Returns the tolerances, wider where the roundings of program order come to more; relative errors in norm.
+
+    intended: the outputs in program order, by name in order, of these arguments. Raises NotCoveredError.
+    """
+    found = dict(tolerances)
+    for seed in range(_SAMPLES):
+        noise = _Noise(np.random.default_rng(seed))
+        results = run_program(program, arguments, kernels, devices=devices, watch=noise)
+        for (name, array), result in zip(intended.items(), results, strict=True):
+            error = compute_error(result, array)
+            if error < FAR:
+                found[name] = max(found[name], min(_FACTOR * error, FAR))
+    return found
+
+
+def settle(numbers: OutputNumbers, tolerance: float) -> OutputNumbers:
+    """Returns the numbers, compared within what roundings come to, as undecided where that is far beyond `tolerance`, of the
+    dtypes: many wrong results would look the same."""
+    if numbers.attribution is Attribution.FRESH and numbers.tolerance > _MOST * tolerance:
+        return replace(numbers, attribution=Attribution.UNDECIDED)
+    return numbers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Noise:
+    """Moves the results of a run by what their rounding may come to."""
+
+    random: np.random.Generator
+
+    def before(self, operands: Iterable[Cells]) -> None:
+        """Operands are as they are."""
+
+    def after(self, instruction: HloInstruction, values: Sequence[Cells]) -> None:
+        if instruction.opcode in _ROUNDS:
+            results = list_cells(values[0])
+            operands = [cell.array.size for operand in values[1:] for cell in list_cells(operand)]
+            for cell in results:
+                self._move(cell, _count_terms(instruction, operands, cell.array.size))
+
+    def _move(self, cell: Cell, terms: float) -> None:
+        array = cell.array
+        if array.dtype.kind in "biuc" or not array.size:
+            return
+        find: Any = ml_dtypes.finfo
+        most = sqrt(terms) * float(find(array.dtype).eps) / 2
+        exact = array.astype(np.float64)
+        scale: Array = np.abs(exact)
+        if terms > 1:
+            scale = np.maximum(scale, np.sqrt(np.mean(exact * exact)))
+        cell.array = (exact + self.random.uniform(-most, most, array.shape) * scale).astype(array.dtype)
+
+
+def _count_terms(instruction: HloInstruction, operands: Sequence[int], size: int) -> float:
+    """Returns the number of terms of each element of a result with so many elements."""
+    if instruction.opcode in _PRODUCTS:
+        return max(1.0, sqrt(operands[0] * operands[1] / size))
+    if instruction.opcode in _REDUCTIONS:
+        window = instruction.proto.window.dimensions
+        return float(prod([dimension.size for dimension in window])) if window else max(1.0, max(operands) / size)
+    return 1.0

@@ -1,0 +1,92 @@
+"""What an output's roundings in program order come to: measured where the dtypes do not explain an error."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ligerdiag import api
+from ligerdiag.model.findings import Attribution, OutputNumbers
+from ligerdiag.replay.runs.program import run_program
+from ligerdiag.replay.runs.rounding import measure_rounding, needs_rounding, settle
+from tests.replay.by_hand import Doubling, parse
+from tests.replay.programs import cancelling
+
+SUM = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b) }"
+NUMBERS = OutputNumbers(attribution=Attribution.NEITHER, error=2e-4, stale_error=2e-4, distance=0.0, tolerance=1e-4)
+
+
+def measure(body: str, *arguments: np.ndarray, tolerance: float = 1e-4) -> float:
+    module, kernels = parse(body, SUM), Doubling()
+    (intended,) = run_program(module, arguments, kernels)
+    found = measure_rounding(module, arguments, kernels, {"out": intended}, {"out": tolerance}, devices=1)
+    return found["out"]
+
+
+def test_an_output_that_loses_digits_is_not_called_wrong(shared_cache: Path) -> None:
+    """XLA sums the same terms in another order; suffix sums are what remains of two large sums."""
+    options = api.CheckOptions(selectors=(cancelling.__file__,), cache_directory=shared_cache)
+    (case,) = api.check(options).cases
+    assert not case.disagreements
+    assert case.replay is not None
+    numbers = case.replay.outputs["suffixes"]
+    assert numbers.error > 1e-3  # more than f32 explains
+    assert numbers.attribution is Attribution.UNDECIDED
+    assert "`suffixes` loses digits" in case.replay.reason
+    assert case.replay.outputs["total"].attribution is Attribution.FRESH
+
+
+def test_a_sum_that_cancels_has_the_condition_that_it_has() -> None:
+    """1e4 terms of 1, less 1e4 and 1: what remains is 1, and a rounding of the sum is some 1e-3 of it at most."""
+    body = """{
+  x = f32[10000] parameter(0)
+  zero = f32[] constant(0)
+  sum = f32[] reduce(x, zero), dimensions={0}, to_apply=add
+  less = f32[] constant(9999)
+  ROOT out = f32[] subtract(sum, less)
+}"""
+    found = measure(body, np.ones(10_000, np.float32), tolerance=1e-7)
+    rounding = 100 * 2.0**-24 * 1e4
+    assert 0.01 * rounding < found <= 8 * rounding
+
+
+@pytest.mark.parametrize("operation", ["add(x, x)", "multiply(x, x)", "exponential(x)", "negate(x)", "maximum(x, x)"])
+def test_a_program_in_good_condition_keeps_its_tolerance(operation: str) -> None:
+    body = f"{{\n x = f32[64] parameter(0)\n ROOT out = f32[64] {operation}\n}}"
+    assert measure(body, np.linspace(0.5, 2, 64, dtype=np.float32)) == 1e-4
+
+
+def test_what_only_moves_or_compares_is_exact() -> None:
+    """A maximum is one of its operands: whoever asks where it stands finds it."""
+    body = """{
+  x = f32[64] parameter(0)
+  same = pred[64] compare(x, x), direction=EQ
+  zero = f32[] constant(0)
+  zeros = f32[64] broadcast(zero), dimensions={}
+  ROOT out = f32[64] select(same, x, zeros)
+}"""
+    assert measure(body, np.linspace(0.5, 2, 64, dtype=np.float32), tolerance=0.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("change", "needed"),
+    [
+        ({}, True),
+        ({"attribution": Attribution.LOSSY}, True),
+        ({"attribution": Attribution.FRESH, "error": 5e-5}, False),
+        ({"attribution": Attribution.STALE}, False),
+        ({"distance": 2e-4}, False),  # a hidden write may explain the error
+        ({"error": 0.7}, False),
+        ({"error": float("nan")}, False),
+    ],
+)
+def test_only_an_error_that_no_write_explains_is_measured(change: dict[str, object], needed: bool) -> None:
+    assert needs_rounding(replace(NUMBERS, **change)) is needed  # type: ignore[arg-type]
+
+
+def test_numbers_that_tell_little_call_nothing_fresh() -> None:
+    fresh = replace(NUMBERS, attribution=Attribution.FRESH, tolerance=5e-3)
+    assert settle(fresh, 1e-4).attribution is Attribution.FRESH
+    assert settle(replace(fresh, tolerance=2e-2), 1e-4).attribution is Attribution.UNDECIDED
+    assert settle(replace(NUMBERS, tolerance=2e-2), 1e-4).attribution is Attribution.NEITHER
