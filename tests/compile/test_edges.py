@@ -1,0 +1,47 @@
+"""Programs at the edge are judged like any other: no thunk at all, launches of no block, calls that are a library's."""
+
+from pathlib import Path
+
+import pytest
+
+from ligerdiag import api
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.report import CaseReport, Status
+from tests.compile.programs import edges
+
+
+@pytest.fixture(scope="module")
+def cases(shared_cache: Path) -> dict[str, CaseReport]:
+    options = api.CheckOptions(
+        selectors=(edges.__file__,), targets=("h100",), cache_directory=shared_cache, replay=False
+    )
+    return {case.id: case for case in api.check(options).cases}
+
+
+@pytest.mark.parametrize("name", ["constant", "identity", "donated", "aliased_and_read", "libraries"])
+def test_what_overwrites_nothing_is_nothing_to_check(name: str, cases: dict[str, CaseReport]) -> None:
+    case = cases[name]
+    assert (case.error, case.status, case.findings) == ("", Status.NOTHING, ())
+    assert set(case.outputs.values()) == {Verdict.FRESH}
+
+
+@pytest.mark.parametrize("grid", edges.GRIDS)
+def test_elements_that_no_program_of_the_grid_stores_are_named(grid: int, cases: dict[str, CaseReport]) -> None:
+    case = cases[f"grid[{grid}]"]
+    assert case.error == ""
+    findings = [finding.rule for finding in case.findings]
+    assert findings == (["LD013"] if grid * edges.BLOCK < edges.SIZE else [])
+
+
+def test_a_grid_of_none_is_said(cases: dict[str, CaseReport]) -> None:
+    (finding,) = cases["grid[0]"].findings
+    assert ("kernel", "the grid is 0 x 1 x 1: no program runs, and CUDA refuses the launch") in finding.evidence
+
+
+@pytest.mark.parametrize("name", edges.NAMES)
+def test_a_kernel_declared_clean_still_writes_what_its_code_writes(name: str, cases: dict[str, CaseReport]) -> None:
+    case = cases[f"declared_clean[{name}]"]
+    assert (case.error, case.coverage.hidden_writes) == ("", 1)
+    assert Verdict.STALE in case.outputs.values()
+    contradicted = [finding.rule for finding in case.findings if finding.rule == "LD018"]
+    assert contradicted == ([] if name == "stable" else ["LD018"])
