@@ -30,6 +30,7 @@ from ligerdiag.analysis.write_correspondence import (
     match_writes,
 )
 from ligerdiag.analysis.writes import (
+    BrokenAliases,
     EffectsOf,
     HiddenWrite,
     count_loops,
@@ -41,6 +42,7 @@ from ligerdiag.effects.access import CallEffects
 from ligerdiag.effects.declared import Contradiction
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.dataflow import Positions
+from ligerdiag.hlo.fused_aliases import find_broken_aliases
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence
 from ligerdiag.model.findings import SourceLine
@@ -98,19 +100,21 @@ def compute_context(
     belief: Belief | None = None,
     thunks: ThunkSequence | None = None,
     command_order: CommandOrder = CommandOrder.SCHEDULE,
+    is_assigned: bool = True,
 ) -> Context:
     """Runs every analysis on one compilation.
 
     retagged: the source of both modules' tags, if it is not the compile worker. folded: `program` is not as written, but as
     MLIR has folded it. belief: how far the tags of an optimized module from elsewhere are believed; it lacks those that
-    cannot be true. thunks and command_order: see `races`.
+    cannot be true. thunks and command_order: see `races`. is_assigned: the buffers are XLA's own assignment.
     """
-    writes = find_hidden_writes(program, effects_of)
     positions = Positions(optimized, buffers)
+    broken = BrokenAliases(find_broken_aliases(optimized, positions, is_assigned=is_assigned))
+    writes = find_hidden_writes(program, effects_of, broken.find_in_program(optimized))
     candidates: Mapping[TagPath, tuple[TagPath, ...]] = retagged.ambiguous if retagged is not None else {}
-    matching = match_writes(writes, optimized, positions, effects_of, candidates)
+    matching = match_writes(writes, optimized, positions, effects_of, candidates, broken=broken)
     if matching.foreign:
-        writes = (*writes, *_find_foreign_writes(optimized, writes, matching, effects_of))
+        writes = (*writes, *_find_foreign_writes(optimized, writes, matching, effects_of, broken))
         matching = adopt_foreign(matching, writes, positions)
     carriers = compute_carriers(writes)
     space = LabelSpace(len(writes), max((write.loop_depth for write in writes), default=0))
@@ -165,14 +169,18 @@ def compute_context(
 
 
 def _find_foreign_writes(
-    optimized: HloModule, writes: tuple[HiddenWrite, ...], matching: Matching, effects_of: EffectsOf
+    optimized: HloModule,
+    writes: tuple[HiddenWrite, ...],
+    matching: Matching,
+    effects_of: EffectsOf,
+    broken: BrokenAliases,
 ) -> Iterator[HiddenWrite]:
     """Yields the writes of calls that the program lacks: whether they are meant to be seen is not known."""
     number = len(writes)
     for frames in matching.foreign:
         call = frames[-1].instruction
         effects = effects_of(call)
-        for operand in find_hidden_operands(call, effects):
+        for operand in find_hidden_operands(call, effects, broken.list_operands(call)):
             yield HiddenWrite(number, effects.kernel, operand, True, (), count_loops(frames), frames, optimized)
             number += 1
 
@@ -186,10 +194,12 @@ def compute_context_without_program(
     traced_calls: tuple[TracedKernel, ...] = (),
     thunks: ThunkSequence | None = None,
     command_order: CommandOrder = CommandOrder.SCHEDULE,
+    is_assigned: bool = True,
 ) -> Context:
     """Returns the context of an optimized module alone; its `program` is that module, for the sake of source lines."""
-    writes = find_hidden_writes(optimized, effects_of)
     positions = Positions(optimized, buffers)
+    broken = BrokenAliases(find_broken_aliases(optimized, positions, is_assigned=is_assigned))
+    writes = find_hidden_writes(optimized, effects_of, lambda _, call: broken.find_in_schedule(call))
     foreign = tuple({id(write.frames): write.frames for write in writes}.values())
     matching = adopt_foreign(Matching({}, (), (), {}, (), frozenset(), (), frozenset(), foreign), writes, positions)
     space = LabelSpace(len(writes), max((write.loop_depth for write in writes), default=0))

@@ -28,6 +28,8 @@ from ligerdiag.analysis.evaluation.parts import ArrayRegion, find_region
 from ligerdiag.analysis.evaluation.program_order import Intended
 from ligerdiag.analysis.reaching_definitions import find_scheduled_operand, number_values
 from ligerdiag.analysis.writes import (
+    NOT_BROKEN,
+    BrokenAliases,
     EffectsOf,
     Frames,
     HiddenWrite,
@@ -74,6 +76,8 @@ def match_writes(
     positions: Positions,
     effects_of: EffectsOf,
     candidates: Mapping[TagPath, tuple[TagPath, ...]] | None = None,
+    *,
+    broken: BrokenAliases = NOT_BROKEN,
 ) -> Matching:
     """Finds every hidden write of the program in the optimized module, and the memory that it hits.
 
@@ -93,7 +97,7 @@ def match_writes(
     ambiguous: set[int] = set()
     foreign: list[Frames] = []
     for frames, call in iterate_kernel_calls(module):
-        hidden = find_hidden_operands(call, effects_of(call))
+        hidden = find_hidden_operands(call, effects_of(call), broken.list_operands(call))
         if not hidden:
             continue
         path = module.find_tag_path(call)

@@ -2,17 +2,23 @@
 
 A write is hidden when the kernel's own IR writes an operand that no output of the custom call aliases. Declarations count
 for nothing else. A kernel whose effect is unknown counts as a hidden write that may or may not happen.
+
+What an output declares to be its operand is hidden as well where the schedule has the two in different bytes (see
+`hlo.fused_aliases`): the operand is overwritten, and the output, whose readers should see it, is not. A kernel that stores
+through the output's own pointer writes it; unless all of it is written so, and none is read, what it holds is unknown.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ligerdiag.effects.access import Access, CallEffects
+from ligerdiag.effects.access import Access, CallEffects, ReadsBeforeWrite, WriteCoverage
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.dataflow import search
+from ligerdiag.hlo.fused_aliases import BrokenAlias
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 
 type EffectsOf = Callable[[HloInstruction], CallEffects]
 """Maps a custom-call to its effects on its buffers."""
@@ -56,32 +62,102 @@ class HiddenWrite:
     """Call path in the module that it was found in."""
     module: HloModule
     """The module of the call: the program as written, or the optimized one for a call that the program lacks."""
+    output: ShapeIndex | None = None
+    """The output that is declared to be the operand, and in the schedule is not."""
 
     @property
     def call(self) -> HloInstruction:
         return self.frames[-1].instruction
 
 
-def find_hidden_operands(call: HloInstruction, effects: CallEffects) -> tuple[int, ...]:
-    """Returns the operands that the call writes, or may write, without an output that aliases them."""
+@dataclass(frozen=True, slots=True, eq=False)
+class BrokenAliases:
+    """The aliases that a schedule breaks, by its own calls and by those of the program."""
+
+    found: Sequence[BrokenAlias] = ()
+    _by_call: Mapping[int, Mapping[int, BrokenAlias]] = field(init=False)
+    """Id of the optimized call to operand_number to the alias."""
+
+    def __post_init__(self) -> None:
+        by_call: dict[int, dict[int, BrokenAlias]] = {}
+        for one in self.found:
+            by_call.setdefault(one.call.id, {}).setdefault(one.operand, one)
+        object.__setattr__(self, "_by_call", by_call)
+
+    def list_operands(self, call: HloInstruction) -> Collection[int]:
+        """Lists the numbers of the operands of an optimized call whose alias is broken."""
+        return self._by_call.get(call.id, {}).keys()
+
+    def find_in_schedule(self, call: HloInstruction) -> Mapping[int, BrokenAlias]:
+        """Returns operand_number to the alias of an optimized call."""
+        return self._by_call.get(call.id, {})
+
+    def find_in_program(self, optimized: HloModule) -> "Callable[[TagPath, HloInstruction], Mapping[int, BrokenAlias]]":
+        """Returns what finds the aliases of a program's call: by its tags, or by its payload where the optimized call has
+        none. One that only some of the optimized calls break is not certain."""
+        by_path: dict[TagPath, dict[int, BrokenAlias]] = {}
+        by_kernel: dict[tuple[str, bytes], dict[int, BrokenAlias]] = {}
+        if not self.found:
+            return lambda path, call: {}
+        whole = [call for _, call in iterate_kernel_calls(optimized) if call.proto.output_operand_aliasing]
+        intact = {optimized.find_tag_path(call) or call.kernel for call in whole if call.id not in self._by_call}
+        for one in self.found:
+            path = optimized.find_tag_path(one.call)
+            seen = replace(one, certain=one.certain and (path or one.call.kernel) not in intact)
+            if path:
+                by_path.setdefault(path, {}).setdefault(one.operand, seen)
+            else:
+                by_kernel.setdefault(one.call.kernel, {}).setdefault(one.operand, seen)
+        return lambda path, call: by_path.get(path) or by_kernel.get(call.kernel, {})
+
+
+NOT_BROKEN = BrokenAliases()
+
+
+def find_hidden_operands(call: HloInstruction, effects: CallEffects, broken: Collection[int] = ()) -> tuple[int, ...]:
+    """Returns the operands that the call writes, or may write, without an output that stands for them.
+
+    broken: operands whose declared alias does not hold.
+    """
     aliased = call.operand_output_aliases
     return tuple(
         number
         for number, access in enumerate(effects.operands)
-        if access in (Access.WRITE, Access.READ_WRITE, Access.UNKNOWN) and number not in aliased
+        if (access.writes and number not in aliased)
+        or (number in broken and not _has_own_pointer(call, effects, number))
     )
 
 
-def find_hidden_writes(module: HloModule, effects_of: EffectsOf) -> tuple[HiddenWrite, ...]:
+def _has_own_pointer(call: HloInstruction, effects: CallEffects, operand: int) -> bool:
+    """Returns whether the kernel writes the whole output that stands for the operand through a pointer of the output's own,
+    reads nothing there, and leaves the operand alone."""
+    leaves = list(iterate_leaves(call.shape))
+    output = call.operand_output_aliases.get(operand)
+    if output not in leaves or effects.operands[operand].writes or not effects.output_uses:
+        return False
+    use = effects.output_uses[leaves.index(output)]
+    return use.coverage is WriteCoverage.COMPLETE and use.reads_before_write is ReadsBeforeWrite.NO
+
+
+def find_hidden_writes(
+    module: HloModule,
+    effects_of: EffectsOf,
+    find_broken: Callable[[TagPath, HloInstruction], Mapping[int, BrokenAlias]] = lambda path, call: {},
+) -> tuple[HiddenWrite, ...]:
     """Finds all hidden writes in the order in which the calls are met, entry computation first."""
     found: list[HiddenWrite] = []
     for frames, call in iterate_kernel_calls(module):
         effects = effects_of(call)
         path = tag_path_of(module, frames)
         depth = count_loops(frames)
-        for number in find_hidden_operands(call, effects):
-            unknown = effects.operands[number] is Access.UNKNOWN
-            found.append(HiddenWrite(len(found), effects.kernel, number, unknown, path, depth, frames, module))
+        broken = find_broken(path, call)
+        for number in find_hidden_operands(call, effects, broken):
+            access, alias = effects.operands[number], broken.get(number)
+            unknown = access is Access.UNKNOWN
+            if alias is not None:
+                unknown = unknown or not access.writes or not alias.certain
+            output = None if alias is None else call.operand_output_aliases.get(number)
+            found.append(HiddenWrite(len(found), effects.kernel, number, unknown, path, depth, frames, module, output))
     return tuple(found)
 
 

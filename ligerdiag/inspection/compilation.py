@@ -188,10 +188,10 @@ def _compute_context(
 ) -> Context:
     program, optimized = compilation.program, compilation.optimized
     writes_something = any(
-        find_hidden_operands(call, effects_of(call))
+        find_hidden_operands(call, effects_of(call)) or (home.is_fusion and call.proto.output_operand_aliasing)
         for module in (program, optimized)
         if module is not None
-        for _, call in module.iterate_custom_calls()
+        for home, call in module.iterate_custom_calls()
     )
     buffers = compilation.buffers
     if buffers is None:
@@ -205,6 +205,7 @@ def _compute_context(
             traced_calls=traced_calls,
             thunks=compilation.thunks,
             command_order=compilation.command_order or CommandOrder.SCHEDULE,
+            is_assigned=compilation.buffers is not None,
         )
     retagged, belief = None, None
     if writes_something and not are_tags_used(compilation, program):
@@ -225,6 +226,7 @@ def _compute_context(
         folded=not compilation.as_written or retagged is not None,  # without tags the snapshots have no place
         thunks=compilation.thunks,
         command_order=compilation.command_order or CommandOrder.SCHEDULE,
+        is_assigned=compilation.buffers is not None,
     )
 
 

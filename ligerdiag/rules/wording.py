@@ -111,8 +111,16 @@ def render_at(line: SourceLine | None, *, in_backward: bool = False) -> str:
     return f" ({place}, in the backward pass of this line)" if in_backward else f" ({place})"
 
 
+UNFUSED = (
+    "put `jax.lax.optimization_barrier` around what the call is given and around what it returns, where these are slices or"
+    " are stacked, or compile with `XLA_FLAGS=--xla_gpu_enable_dynamic_slice_fusion=false`"
+)
+
+
 def describe_remedy(context: Context, write: HiddenWrite) -> str:
     """Says how the call declares what it writes, with the jax-triton that made it."""
+    if write.output is not None:
+        return UNFUSED
     call = locate_call(context, write)
     number, output = write.operand, call.outputs
     if call.target == TRITON:

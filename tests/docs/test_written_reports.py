@@ -28,6 +28,8 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CaseReport]:
         ("workspace_mended", {"first": FRESH, "second": FRESH}, set[str]()),
         ("add_eight", {"output": FRESH}, {"LD013"}),
         ("add_all", {"output": FRESH}, set[str]()),
+        ("stacked", {"doubled": Verdict.STALE}, {"LD022"}),
+        ("halves", {"doubled": Verdict.STALE}, {"LD022"}),
     ],
 )
 def test_a_reproducer_has_the_report_s_findings(

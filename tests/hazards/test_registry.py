@@ -30,6 +30,7 @@ GIVEN_AWAY = {
     "LD019": "order-dependent-grid",
     "LD020": "out-of-bounds-access",
     "LD021": "mixed-up-donations",
+    "LD022": "broken-alias",
 }
 """Every id that was ever given away, whether its rule exists (still, already) or not. Lines are only added."""
 

@@ -37,6 +37,7 @@ REPORTS = {
     "LD013": ("jax-ml/jax#20227", "jax-ml/jax#24023"),
     "LD014": ("pytorch/pytorch#129372",),
     "LD021": ("jax-ml/jax#39625",),
+    "LD022": ("docs/reports/dynamic-slice-fusion.md",),
     "LD016": ("linkedin/Liger-Kernel#272", "phlippe/liger_kernels"),
 }
 """What each rule was made for. Lines are only added."""

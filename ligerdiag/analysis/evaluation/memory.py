@@ -5,7 +5,7 @@
     changed behind XLA's back, and only an order that XLA did not intend decides which value a reader sees. Where a kernel
     gets a known region of an array, the pieces in it change and the others do not.
 (3) A read of a raw slice that nothing forces to come after the write is lucky, and is marked so. So is a read that comes
-    before the write though nothing forces that.
+    before the write though nothing forces that. Neither is a read of other elements than the kernel's known region.
 (4) Values without a place in the buffer assignment have negative numbers of their own.
 An evaluation leaves `Actual`: the sets of the outputs, and a `Sighting` of each tagged operation that it met.
 """
@@ -126,6 +126,7 @@ class ActualWrite:
 class LabelMemory:
     """Dependence sets by slice number; changed as the evaluation goes on."""
 
+    module: HloModule
     places: Places
     space: LabelSpace
     order: Order
@@ -182,14 +183,34 @@ class LabelMemory:
         if not labels:
             return 0
         for write in self.raw.get(number, ()):
-            if not self.order.is_forced(write.frames, reader):
+            if not self.order.is_forced(write.frames, reader) and not self._avoids(write, reader, number):
                 labels |= self.space.mark(LuckyRead(write.write, reader[-1].instruction.id, True, number))
         if labels & self.targeted.get(number, 0) & ~self.performed:
             for write in self.targets[number]:
                 is_before = labels & self.space.original(write.write) and not self._bits[write] & self.performed
-                if is_before and not self.order.is_forced(reader, write.frames, from_second=True):
+                if not is_before or self.order.is_forced(reader, write.frames, from_second=True):
+                    continue
+                if not self._avoids(write, reader, number):
                     labels |= self.space.mark(LuckyRead(write.write, reader[-1].instruction.id, False, number))
         return labels
+
+    def _avoids(self, write: ActualWrite, reader: Frames, number: int) -> bool:
+        """Returns whether all that the reader takes of the array in this slice is apart from what the kernel gets."""
+        instruction = reader[-1].instruction
+        if write.region is None or number not in write.slices:
+            return False
+        if instruction.opcode == "slice":
+            return write.region.is_apart_from(instruction)
+        if instruction.opcode != "fusion":
+            return False
+        fused = self.module.computations[instruction.called_computations[0]]
+        given = {operand for operand, place in self.places.list_operands(instruction) if place == number}
+        return all(
+            write.region.is_apart_from(user)
+            for parameter in fused.parameters
+            if parameter.proto.parameter_number in given
+            for user in fused.users[parameter.id]
+        )
 
     def expect(self, writes: tuple[ActualWrite, ...]) -> None:
         """Announces the hidden writes that will come.

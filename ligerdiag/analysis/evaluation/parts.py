@@ -88,6 +88,13 @@ class ArrayRegion:
             return False
         return self.start <= bounds[self.dimension].start < bounds[self.dimension].limit <= self.limit
 
+    def is_apart_from(self, taken: HloInstruction) -> bool:
+        """Returns whether this slice of the array takes no element of the region."""
+        other = find_region(taken)
+        if other is None or (other.shape, other.dimension) != (self.shape, self.dimension):
+            return False
+        return other.limit <= self.start or self.limit <= other.start
+
 
 def find_region(taken: HloInstruction) -> ArrayRegion | None:
     """Returns the region of its operand that a slice takes; None where it is none."""

@@ -17,6 +17,8 @@
       before (see `parts`): XLA takes these alone, and the schedule's evaluation follows them as far.
  (10) A program that was read from HLO may hold fusions: what is fused is computed one by one, and the results have storage
       of their own.
+ (11) An output that is declared to be an operand, and that the schedule does not have there (see `writes`), is a copy of
+      the operand, which the kernel overwrites.
 Not modelled: infeed, send and recv are taken for operations on their operands alone.
 """
 
@@ -39,7 +41,7 @@ from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
 from ligerdiag.hlo.dataflow import takes_operands_apart
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import is_tuple
+from ligerdiag.hlo.shape import ShapeIndex, is_tuple
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 
 _ELEMENT_BY_ELEMENT = frozenset({"xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"})
@@ -71,6 +73,13 @@ class TaggedSet:
 
 def _take(value: StoredValue, number: int) -> StoredValue:
     return value[number] if isinstance(value, tuple) else value
+
+
+def _replace(value: StoredValue, index: ShapeIndex, new: StoredValue) -> StoredValue:
+    if not index or not isinstance(value, tuple):
+        return new
+    first, *rest = index
+    return (*value[:first], _replace(value[first], tuple(rest), new), *value[first + 1 :])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,6 +171,8 @@ class _Evaluation:
     """Ids of the carriers, by whatever path of calls."""
     _given: dict[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
     """See `Intended.operands`."""
+    _declared: list[tuple[ShapeIndex, StoredValue]] = field(default_factory=list[tuple[ShapeIndex, StoredValue]])
+    """Outputs of the call at hand, with the storage that they stand for."""
 
     def __post_init__(self) -> None:
         self._carrying = frozenset([number for _, number in self.carriers.instructions])
@@ -271,6 +282,8 @@ class _Evaluation:
                 self._keep_pieces(operands, value, started)
         else:
             value = self.allocate(instruction.shape, labels)
+            while self._declared:  # (11)
+                value = _replace(value, *self._declared.pop())
         if self.folded:
             self.doubts.follow(instruction, operands, value)
         if self.records and (labels or tags):
@@ -301,7 +314,10 @@ class _Evaluation:
             self._given[write.index] = tuple([one | new for one, new in zip(known, sets, strict=False)])
         for number, dropped, added in transfer.written:
             write = next(w for w in own if w.operand == number)
-            for index in list_leaves(operands[number]):
+            written = operands[number] if write.output is None else self._copy(operands[number])
+            if write.output is not None:
+                self._declared.append((write.output, written))
+            for index in list_leaves(written):
                 self._before[index] = (write.index, self._storage[index])
                 if self.folded:
                     self.doubts.overwrite(write.index, index, len(self._storage))

@@ -88,7 +88,7 @@ class ScheduleEvaluation:
         wanted = self.wanted if self.sights else frozenset[TagPath]()
         self._quiet = QuietOnes(self.module, self._started.union(self._list_raced_dones()), wanted)
         self.places = self.fusions.places
-        self.memory = LabelMemory(self.places, self.space, Order())
+        self.memory = LabelMemory(self.module, self.places, self.space, Order())
         for write in self.actual_writes:
             self._by_call[write.call.id].append(write)
         self.memory.expect(self.actual_writes)

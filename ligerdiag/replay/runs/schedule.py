@@ -8,10 +8,12 @@
       for a loop, the artifact is refused.
   (6) A kernel inside of a fusion: XLA gives it the slices of larger arrays, or places for its results, without a copy.
       Only slices and other names stand between the fusion's operands and the kernel, so what it overwrites are their bytes.
+      An output that is declared to be an operand is that only where the two have the same bytes (`hlo.fused_aliases`);
+      elsewhere it holds no number until the kernel stores one through a pointer of the output's own.
 Not modelled: streams and command buffers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,6 +22,7 @@ from ligerdiag.effects.call import carries_kernel
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.dataflow import Positions
+from ligerdiag.hlo.fused_aliases import find_broken_aliases
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaf_shapes, iterate_leaves
@@ -39,30 +42,42 @@ def is_kernel(instruction: HloInstruction) -> bool:
     return instruction.opcode == "custom-call" and carries_kernel(instruction.proto.custom_call_target)
 
 
-def run_sliced(fused: HloComputation, operands: Sequence[Value], evaluator: HloEvaluator, kernels: Kernels) -> Value:
-    """Runs the fusion on its operands' own bytes; returns what it computes. Raises NotCoveredError."""
+def run_sliced(
+    fused: HloComputation,
+    operands: Sequence[Value],
+    evaluator: HloEvaluator,
+    kernels: Kernels,
+    broken: Mapping[int, Collection[int]],
+) -> Value:
+    """Runs the fusion on its operands' own bytes; returns what it computes. Raises NotCoveredError.
+
+    broken: id of a call to the operands whose declared output lies in other bytes.
+    """
     values: dict[int, Value] = {}
     for one in fused.instructions:
         inputs = tuple([values[operand.id] for operand in one.operands])
         if one.opcode == "parameter":
             values[one.id] = operands[one.proto.parameter_number]
         elif is_kernel(one):
-            values[one.id] = _launch(one, [_flatten(one, value, operands) for value in inputs], kernels)
+            flat = [_flatten(one, value, operands) for value in inputs]
+            values[one.id] = _launch(one, flat, kernels, broken.get(one.id, ()))
         else:
             values[one.id] = evaluator.evaluate(one, inputs)
     return values[fused.root.id]
 
 
-def _launch(call: HloInstruction, operands: list[Array], kernels: Kernels) -> Value:
-    if call.operand_output_aliases:
-        raise NotCoveredError(f"`{call.name}`: a kernel in a fusion with an output in its operand's place")
+def _launch(call: HloInstruction, operands: list[Array], kernels: Kernels, broken: Collection[int]) -> Value:
+    shared = {output: operand for operand, output in call.operand_output_aliases.items() if operand not in broken}
     outputs: list[Array] = []
-    for _, shape in iterate_leaf_shapes(call.shape):
+    for index, shape in iterate_leaf_shapes(call.shape):
         dimensions = get_dimensions(shape)
         if list(shape.layout.minor_to_major) != [*range(len(dimensions))][::-1]:
             raise NotCoveredError(f"`{call.name}`: a kernel in a fusion with an output in another layout")
         dtype = get_dtype(shape)
-        outputs.append(np.full((*dimensions, dtype.itemsize), 0xFF, np.uint8).view(dtype).reshape(dimensions))
+        if index in shared:
+            outputs.append(operands[shared[index]].reshape(dimensions))
+        else:
+            outputs.append(np.full((*dimensions, dtype.itemsize), 0xFF, np.uint8).view(dtype).reshape(dimensions))
     kernels.launch(call, operands, [output.reshape(-1) for output in outputs], watched=True)
     return tuple(outputs) if call.shape.tuple_shapes else outputs[0]
 
@@ -95,9 +110,13 @@ class ScheduleRunner:
     _memories: list[DeviceMemory] = field(init=False)
     _evaluators: list[HloEvaluator] = field(init=False)
     _entered: set[int] = field(init=False, default_factory=set[int])
+    _broken: dict[int, set[int]] = field(init=False, default_factory=dict[int, set[int]])
+    """Id of a fused call to the operands whose declared output lies in other bytes."""
 
     def __post_init__(self) -> None:
         self._positions = Positions(self.module, self.buffers)
+        for alias in find_broken_aliases(self.module, self._positions):
+            self._broken.setdefault(alias.call.id, set()).add(alias.operand)
         self._memories = [DeviceMemory(self.buffers, self._positions) for _ in range(self.devices)]
         self._evaluators = [HloEvaluator(self.module, partition=device) for device in range(self.devices)]
         for computation in self.module.computations.values():
@@ -178,7 +197,7 @@ class ScheduleRunner:
             for device, memory in enumerate(self._memories):
                 if device in active:
                     operands = [memory.read(operand) for operand in instruction.operands]
-                    value = run_sliced(called[0], operands, self._evaluators[device], self.kernels)
+                    value = run_sliced(called[0], operands, self._evaluators[device], self.kernels, self._broken)
                     memory.write(instruction, value)
         else:
             for device in active:

@@ -13,7 +13,7 @@ from ligerdiag.rules.wording import describe_accesses, describe_callers, describ
 def check(context: Context) -> Iterator[Finding]:
     """Reports each hidden write."""
     for write in context.writes:
-        if write.unknown:
+        if write.unknown or write.output is not None:
             continue
         performed = context.optimized_call(write)
         shape = describe_value(write.call.operands[write.operand])

@@ -15,6 +15,8 @@ def check(context: Context) -> Iterator[Finding]:
         operand = find_read_operand(read)
         if read.wrong is None or read.wrong.place is not Place.SAME_BYTES or operand is None:
             continue
+        if read.write.output is not None:
+            continue  # LD022
         value = find_producer(operand).name
         who = begin_sentence(read.outputs, "is", "are")
         message = f"{who} computed from `%{value}` before `{read.write.kernel}` overwrites it"

@@ -18,11 +18,11 @@ _PLACES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 def check(context: Context) -> Iterator[Finding]:
     """Reports each reader of a copy, and for each write the stale outputs that no reader explains."""
     for read in context.verdicts.stale:
-        if read.wrong is not None and read.wrong.place is not Place.SAME_BYTES:
+        if read.wrong is not None and read.wrong.place is not Place.SAME_BYTES and read.write.output is None:
             yield _report(context, read)
     for write in context.writes:
         names = context.verdicts.list_unexplained(write.index, Verdict.STALE)
-        if names:
+        if names and write.output is None:  # else LD022
             message = f"{begin_sentence(names, 'does', 'do')} not depend on what `{write.kernel}` writes"
             yield report_write(context, RULE, write, message, outputs=names)
 

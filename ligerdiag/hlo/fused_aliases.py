@@ -1,0 +1,144 @@
+"""Aliases of custom calls that XLA has fused with the slices around them: which of them do not hold.
+
+A dynamic-slice fusion copies nothing. It hands the call addresses: of the slices that the call reads, in the fusion's
+operands, and of the places of its results, in the fusion's results or in what a dynamic-update-slice updates. XLA does not
+hand the call's `output_to_operand_aliasing` on to the fusion (xla/service/gpu/transforms/dynamic_slice_fusion_rewriter.cc),
+so that nothing keeps the two in the same bytes. Where they differ, a kernel with one pointer for both overwrites the
+fusion's operand, and the result holds what stood in its bytes before.
+
+(1) An operand's address is a parameter of the fusion, or one slice of it; a result's is a result of the fusion, or the
+    part of one that a dynamic-update-slice fills.
+(2) The two are the same bytes if both have one slice of the buffer assignment, and the same part of it: all, or what
+    begins at the same indices and has as many elements.
+(3) What is not of that form is not the same bytes as far as can be told: `certain` is False.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ligerdiag.hlo.dataflow import Positions, look_through
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.shape import ShapeIndex, count_elements, iterate_leaves
+
+_BITCASTS = frozenset({"bitcast"})
+_OWN = ("__cublas$", "__cudnn$")
+"""Targets of calls that XLA makes itself: its own launchers know both buffers."""
+
+type Offsets = tuple[int | str, ...]
+"""Where a part of an array begins, by dimension: a number, or the name of the index."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenAlias:
+    """An output that is declared to be an operand, and is other bytes."""
+
+    call: HloInstruction
+    """The custom call, inside of the fusion."""
+    fusion: HloInstruction
+    operand: int
+    """Number of the call's operand."""
+    output: ShapeIndex
+    """The call's output."""
+    certain: bool
+    """False where the bytes of one of the two are not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    place: int | None
+    """Slice number in the buffer assignment."""
+    offsets: Offsets | None
+    """None for all of it."""
+    elements: int
+
+
+def find_broken_aliases(
+    module: HloModule, positions: Positions, *, is_assigned: bool = True
+) -> tuple[BrokenAlias, ...]:
+    """Finds them in a scheduled module. is_assigned: the positions are those of XLA's own buffer assignment."""
+    return tuple(
+        [
+            broken
+            for computation in module.computations.values()
+            for fusion in computation.instructions
+            if fusion.opcode == "fusion"
+            for broken in _check_fusion(
+                module.computations[fusion.called_computations[0]], fusion, positions, is_assigned
+            )
+        ]
+    )
+
+
+def _check_fusion(
+    fused: HloComputation, fusion: HloInstruction, positions: Positions, is_assigned: bool
+) -> Iterator[BrokenAlias]:
+    for call in fused.instructions:
+        if call.opcode != "custom-call" or not call.proto.output_operand_aliasing:
+            continue
+        if call.proto.custom_call_target.startswith(_OWN):
+            continue
+        for operand, output in call.operand_output_aliases.items():
+            own = _find_operand(call.operands[operand], fusion, positions)
+            for result in _find_results(fused, call, output, fusion, positions):
+                known = own is not None and result is not None and None not in (own.place, result.place)
+                if not known or own != result:
+                    yield BrokenAlias(call, fusion, operand, output, certain=known and is_assigned)
+
+
+def _find_operand(value: HloInstruction, fusion: HloInstruction, positions: Positions) -> _Address | None:
+    """Returns the address of a call's operand, (1); None where it is of another form."""
+    elements, offsets = count_elements(value.shape), None
+    value = look_through(value, _BITCASTS)
+    if value.opcode in ("slice", "dynamic-slice"):
+        offsets = _list_offsets(value, 1)
+        value = look_through(value.operands[0], _BITCASTS)
+    if value.opcode != "parameter":
+        return None
+    return _Address(positions.find(fusion.operands[value.proto.parameter_number], ()), offsets, elements)
+
+
+def _find_results(
+    fused: HloComputation, call: HloInstruction, output: ShapeIndex, fusion: HloInstruction, positions: Positions
+) -> Iterator[_Address | None]:
+    """Yields the address of each result of the fusion that is the call's output, or holds it, (1)."""
+    root = fused.root
+    if root is call:
+        yield _Address(positions.find(fusion, output), None, _count(call, output))
+        return
+    leaves = zip(iterate_leaves(root.shape), root.operands, strict=False) if root.opcode == "tuple" else [((), root)]
+    for leaf, element in leaves:
+        value, offsets = look_through(element, _BITCASTS), None
+        if value.opcode == "dynamic-update-slice":
+            offsets = _list_offsets(value, 2)
+            value = look_through(value.operands[1], _BITCASTS)
+        if _is_output(value, call, output):
+            yield _Address(positions.find(fusion, leaf), offsets, _count(call, output))
+
+
+def _is_output(value: HloInstruction, call: HloInstruction, output: ShapeIndex) -> bool:
+    if value.opcode == "get-tuple-element":
+        return value.operands[0] is call and (value.proto.tuple_index,) == output
+    return value is call and not output
+
+
+def _count(call: HloInstruction, output: ShapeIndex) -> int:
+    shape = call.shape
+    for number in output:
+        shape = shape.tuple_shapes[number]
+    return count_elements(shape)
+
+
+def _list_offsets(instruction: HloInstruction, first: int) -> Offsets:
+    """first: number of the first operand that is an index."""
+    if instruction.opcode == "slice":
+        return tuple([dimension.start for dimension in instruction.proto.slice_dimensions])
+    return tuple([_read_index(operand) for operand in instruction.operands[first:]])
+
+
+def _read_index(index: HloInstruction) -> int | str:
+    literal = index.proto.literal
+    if index.opcode == "constant":
+        for values in (literal.s32s, literal.s64s):
+            if len(values) == 1:
+                return values[0]
+    return look_through(index, _BITCASTS).name

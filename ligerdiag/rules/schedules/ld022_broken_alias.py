@@ -1,0 +1,157 @@
+"""LD022 broken-alias: XLA has fused the call with the slices around it, and the declared output is not its operand."""
+
+from collections.abc import Iterator
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.writes import HiddenWrite
+from ligerdiag.hlo.shape import render_index
+from ligerdiag.model.findings import Finding, Severity, Verdict
+from ligerdiag.rules.rule import Example, Reproduction, Rule, report_write
+from ligerdiag.rules.wording import UNFUSED, begin_sentence, describe_write
+
+
+def check(context: Context) -> Iterator[Finding]:
+    """Reports each declared write whose output lies in other bytes, with the outputs that miss it."""
+    for write in context.writes:
+        if write.output is None:
+            continue
+        names = _list_outputs(context, write)
+        if not names:
+            continue
+        call = context.optimized_call(write)
+        who = (
+            begin_sentence(names, "may miss", "may miss") if write.unknown else begin_sentence(names, "misses", "miss")
+        )
+        yield report_write(
+            context,
+            RULE,
+            write,
+            f"{who} what `{write.kernel}` writes: the output that stands for operand {write.operand} lies in other bytes",
+            remedy=UNFUSED,
+            outputs=names,
+            instructions=() if call is None else (call.name,),
+            evidence=(describe_write(context, write), ("alias", _describe_alias(context, write))),
+        )
+
+
+def _list_outputs(context: Context, write: HiddenWrite) -> tuple[str, ...]:
+    wanted = Verdict.UNKNOWN if write.unknown else Verdict.STALE
+    return tuple(
+        name
+        for name, output in context.verdicts.outputs.items()
+        if any(cause.write == write.index and cause.verdict is wanted for cause in output.causes)
+    )
+
+
+def _describe_alias(context: Context, write: HiddenWrite) -> str:
+    call, output = context.optimized_call(write), write.output or ()
+    declared = f"output {render_index(output)}" if output else "its output"
+    home = None if call is None else context.optimized.homes[call.id]
+    fusions = context.optimized.callers.get(home.id, ()) if home is not None else ()
+    where = f"%{fusions[0].name}" if fusions else "the schedule"
+    return (
+        f"{declared} is declared to be operand {write.operand}; in {where} XLA has put it elsewhere, and copies nothing"
+    )
+
+
+_BEFORE = """\
+import jax
+import jax.numpy as jnp
+from jax.experimental.pallas import mosaic_gpu as plgpu
+
+from ligerdiag import Arg, Case
+
+
+def double_kernel(x_ref, plus_ref):
+    x = x_ref[...]
+    plus_ref[...] = x + 1
+    x_ref[...] = 2 * x
+
+
+def double(x):
+    ref = jax.new_ref(x)  # a copy of x, which the kernel doubles
+    plus = plgpu.kernel(double_kernel, out_type=jax.ShapeDtypeStruct(x.shape, x.dtype))(ref)
+    return plus, jax.freeze(ref)
+
+
+"""
+
+STACKED = Example(
+    about="A scan stacks what the kernel leaves in a Ref. XLA stacks it without a copy, and the kernel writes elsewhere.",
+    code=f"""{_BEFORE}def step(chunks):
+    def body(total, x):
+        plus, doubled = double(jnp.sin(x))
+        return total + plus.sum(), doubled
+
+    total, doubled = jax.lax.scan(body, 0.0, chunks)
+    return {{"total": total, "doubled": doubled}}
+
+
+CASE = Case(name="stacked", function=step, args=(Arg(shape=(4, 128)),))
+""",
+)
+
+HALVES = Example(
+    about="The kernel gets the halves of one array; XLA hands it their addresses in place of copies.",
+    code=f"""{_BEFORE}def step(x):
+    h = jnp.sin(x)
+    first, doubled = double(h[:128])
+    second, more = double(h[128:])
+    return {{"plus": first + second, "doubled": doubled, "more": more}}
+
+
+CASE = Case(name="halves", function=step, args=(Arg(shape=(256,)),))
+""",
+)
+
+HELD_APART = Example(
+    about="A barrier stands between the kernel and the stack: XLA copies into the stack what the kernel has left.",
+    code=f"""{_BEFORE}def step(chunks):
+    def body(total, x):
+        plus, doubled = double(jnp.sin(x))
+        return total + plus.sum(), jax.lax.optimization_barrier(doubled)
+
+    total, doubled = jax.lax.scan(body, 0.0, chunks)
+    return {{"total": total, "doubled": doubled}}
+
+
+CASE = Case(name="held_apart", function=step, args=(Arg(shape=(4, 128)),))
+""",
+)
+
+RULE = Rule(
+    id="LD022",
+    name="broken-alias",
+    severity=Severity.ERROR,
+    summary="the write is declared, and XLA has put the declared output into other bytes",
+    what_it_does="""\
+Looks at custom calls that XLA has fused with the slices around them (dynamic-slice fusions), and compares the bytes of each
+operand with those of the output that is declared to alias it. Where they differ, the write is followed as what it is: the
+operand is overwritten, and the output is not written.""",
+    why="""\
+A dynamic-slice fusion copies nothing: it hands the call addresses in the large arrays. XLA does not hand the call's
+`output_to_operand_aliasing` on to the fusion, and gives the output a buffer of its own. A kernel with one pointer for both,
+as all with a Ref have, overwrites the operand, and the output holds what stood in its bytes before. On an H200 a scan that
+stacks what a kernel leaves in a Ref returns zeros; nothing fails. This hits Refs of Pallas on Mosaic GPU and of jax-triton
+0.4 and later, whose calls XLA fuses; calls of jax-triton before 0.4 are never fused.""",
+    what_to_do="""\
+Put `jax.lax.optimization_barrier` between the call and the slice that it is given, and between the call and the stack that
+its output goes into. Or switch the fusion off: `XLA_FLAGS=--xla_gpu_enable_dynamic_slice_fusion=false`.""",
+    limits="""\
+Without XLA's buffer assignment nobody knows whether the two lie in the same bytes: what hangs on it is unknown then. A
+kernel that stores through a pointer of the output's own is right as long as it writes all of it and reads none. Calls of
+cuBLAS and cuDNN, which XLA makes itself, are left out.""",
+    references=("github.com/openxla/xla, xla/service/gpu/transforms/dynamic_slice_fusion_rewriter.cc",),
+    reproduced=(
+        Reproduction(
+            report="docs/reports/dynamic-slice-fusion.md",
+            case="fused_alias[stacked]",
+            reproduced="on an H200, with JAX 0.11.2, the stacked Refs are zeros",
+            missing="an answer of XLA's maintainers",
+        ),
+    ),
+    bad=(STACKED, HALVES),
+    good=(HELD_APART,),
+    check=check,
+    explains=Verdict.STALE,
+)
