@@ -10,6 +10,7 @@ from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.findings import Finding, LaunchNumbers, Severity
 from ligerdiag.rules.rule import ALIASED, Measured, Reproduction, Rule, Settled, make_example
 
+_BROKEN = "LD022"
 HELP = "write every element, or alias the output to an operand that holds what is to stay there"
 
 
@@ -45,7 +46,10 @@ def measure(measured: Measured) -> Iterator[Finding]:
     """Adds the counts to the static findings, and reports each other output with unwritten elements."""
     numbers = measured.numbers
     counted: dict[tuple[str, int], tuple[LaunchNumbers, int, int]] = {}
+    broken = {name for finding in measured.findings_of(_BROKEN) for name in finding.instructions}
     for launch in numbers.launches if numbers is not None else ():
+        if launch.instruction in broken:
+            continue  # what is declared to be an operand, and is not
         for output, (unwritten, elements) in launch.unwritten.items():
             if unwritten:
                 worst = counted.get((launch.instruction, output))
