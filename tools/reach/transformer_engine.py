@@ -24,27 +24,25 @@ def _load() -> Any:
 
 
 def make_map(routing: Any) -> dict[str, Any]:
-    """Two passes: the second overwrites the map of the first. TransformerEngine's own launcher declares that as an alias;
-    jax-triton's hands a kernel one more pointer for it, which these kernels do not take."""
+    """The first of its passes. The second overwrites the map that the first has made, which TransformerEngine's own launcher
+    declares; jax-triton's hands a kernel one more pointer for it, which these kernels do not take."""
     import jax
     import jax.numpy as jnp
     import jax_triton
 
-    kernels = _load()
-    words: dict[str, Any] = {
-        "num_tokens": TOKENS,
-        "stride_row_id_map_token": 2 * EXPERTS + 1,
-        "stride_row_id_map_expert": 1,
-        "BLOCK_SIZE": BLOCK,
-        "grid": (EXPERTS, TOKENS // BLOCK),
-    }
-    first, second = kernels._row_id_map_pass_1_kernel, kernels._row_id_map_pass_2_kernel
     ids = jax.ShapeDtypeStruct((TOKENS, 2 * EXPERTS + 1), jnp.int32)
     sums = jax.ShapeDtypeStruct((EXPERTS,), jnp.int32)
-    strides = {"stride_routing_map_token": EXPERTS, "stride_routing_map_expert": 1}
-    found, sums = jax_triton.triton_call(routing, kernel=first, out_shape=(ids, sums), **strides, **words)
-    jax_triton.triton_call(found, sums, kernel=second, out_shape=(), WORKSPACE_LOAD_WIDTH=4, **words)
-    return {"map": found[:, :EXPERTS]}
+    strides = (EXPERTS, 1, 2 * EXPERTS + 1, 1)
+    found, sums = jax_triton.triton_call(
+        routing,
+        TOKENS,
+        *strides,
+        kernel=_load()._row_id_map_pass_1_kernel,
+        out_shape=(ids, sums),
+        grid=(EXPERTS, TOKENS // BLOCK),
+        BLOCK_SIZE=BLOCK,
+    )
+    return {"map": found[:, :EXPERTS], "sums": sums}
 
 
 ROUTING = Arg(shape=(TOKENS, EXPERTS), dtype="int32", draw=Draw(kind="randint", high=2))
