@@ -115,6 +115,21 @@ def sum_with_another(writer: Writer, joined: HloInstructionProto) -> HloInstruct
     return writer.op("get-tuple-element", total, shape=joined.shape, tuple_index=0)
 
 
+def exchange(writer: Writer, joined: HloInstructionProto) -> HloInstructionProto:
+    return writer.op("collective-permute", joined, tag=5, shape=joined.shape)
+
+
+def gather_columns(writer: Writer, joined: HloInstructionProto) -> HloInstructionProto:
+    """The columns of two devices side by side: the pieces are rows."""
+    return writer.op("all-gather", joined, tag=5, shape=array(2 * ROWS, 4), dimensions=[1])
+
+
+def gather_rows(writer: Writer, joined: HloInstructionProto) -> HloInstructionProto:
+    """Both devices' rows, one behind the other, of which the second device's are taken."""
+    gathered = writer.op("all-gather", joined, tag=5, shape=array(4 * ROWS, 2), dimensions=[0])
+    return writer.cut(gathered, 2 * ROWS, 4 * ROWS, 8)
+
+
 def flatten_by(opcode: str) -> Make:
     def flatten(writer: Writer, joined: HloInstructionProto) -> HloInstructionProto:
         flat = writer.op(opcode, joined, shape=array(4 * ROWS))
@@ -147,6 +162,9 @@ FORMS = {
     "joined again": same(join_again),
     "added to other pieces": same(add_other_pieces),
     "summed with another": same(sum_with_another),
+    "exchanged": same(exchange),
+    "columns gathered": same(gather_columns),
+    "rows gathered": same(gather_rows),
     "flattened": Form(flatten_by("reshape"), flatten_by("bitcast"), border=2 * ROWS),
 }
 

@@ -5,7 +5,8 @@ several all-reduces, and slices the result apart again. Without pieces every res
   (1) A concatenation has a piece for each operand, or the operand's own pieces.
   (2) A slice inside one piece has that piece's set.
   (3) Elementwise operations, transposes, broadcasts, paddings, reversals, and reductions and products over other dimensions
-      keep the pieces; what else they read is added to each. So do bitcasts and reshapes where each piece stays whole.
+      keep the pieces; what else they read is added to each. So do bitcasts and reshapes where each piece stays whole, and
+      collectives that exchange or gather arrays of all devices.
   (4) Everything else forgets them: its set is the union.
 """
 
@@ -21,7 +22,7 @@ from ligerdiag.hlo.opcodes import Trait, having
 
 ALL_REDUCES = frozenset({"all-reduce", "all-reduce-start"})
 """Each result has the pieces of its own operand."""
-_ELEMENTWISE = having(Trait.ELEMENTWISE) | ALL_REDUCES
+_ELEMENTWISE = having(Trait.ELEMENTWISE) | ALL_REDUCES | {"collective-permute", "collective-broadcast"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +140,8 @@ def follow_parts(instruction: HloInstruction, operands: Sequence[PartedValue]) -
             return _pad(instruction, shape, parts, others)
         case "reverse":
             return _reverse(instruction, parts)
+        case "all-gather" if len(operands) == 1:
+            return _gather(instruction, shape, parts)
         case "dot" | "custom-call":
             dimension = find_product_dimension(instruction, number, parts.dimension)
             shape = get_product_shape(instruction)
@@ -225,6 +228,16 @@ def _reverse(instruction: HloInstruction, parts: Parts) -> Parts:
         return parts
     limits = [parts.limits[-1] - limit for limit in reversed(parts.limits[:-1])]
     return Parts(parts.shape, parts.dimension, (*limits, parts.limits[-1]), parts.labels[::-1])
+
+
+def _gather(instruction: HloInstruction, shape: tuple[int, ...], parts: Parts) -> Parts | None:
+    """Every device's array, one behind the other along one dimension: all of them have the same pieces."""
+    dimension, size = instruction.proto.dimensions[0], parts.limits[-1]
+    if dimension != parts.dimension:
+        return parts.placed(shape, parts.dimension)
+    copies = shape[dimension] // size
+    limits = tuple([copy * size + limit for copy in range(copies) for limit in parts.limits])
+    return Parts(shape, dimension, limits, parts.labels * copies)
 
 
 def _combine(instruction: HloInstruction, parts: Parts, operands: Sequence[PartedValue]) -> PartedValue | None:
