@@ -15,13 +15,12 @@ def check(context: Context) -> Iterator[Finding]:
     for write in context.writes:
         if write.output is None:
             continue
-        names = _list_outputs(context, write)
+        stale = _list_outputs(context, write, Verdict.STALE)
+        names = stale or _list_outputs(context, write, Verdict.UNKNOWN)
         if not names:
             continue
         call = context.optimized_call(write)
-        who = (
-            begin_sentence(names, "may miss", "may miss") if write.unknown else begin_sentence(names, "misses", "miss")
-        )
+        who = begin_sentence(names, "misses", "miss") if stale else begin_sentence(names, "may miss", "may miss")
         yield report_write(
             context,
             RULE,
@@ -34,12 +33,11 @@ def check(context: Context) -> Iterator[Finding]:
         )
 
 
-def _list_outputs(context: Context, write: HiddenWrite) -> tuple[str, ...]:
-    wanted = Verdict.UNKNOWN if write.unknown else Verdict.STALE
+def _list_outputs(context: Context, write: HiddenWrite, verdict: Verdict) -> tuple[str, ...]:
     return tuple(
         name
         for name, output in context.verdicts.outputs.items()
-        if any(cause.write == write.index and cause.verdict is wanted for cause in output.causes)
+        if any(cause.write == write.index and cause.verdict is verdict for cause in output.causes)
     )
 
 
