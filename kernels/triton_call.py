@@ -7,7 +7,8 @@ The generations differ:
 
 1. jax-triton < 0.4 declares an overwritten operand by `input_output_aliases`, and passes the kernel one more pointer
    for the aliased output (the same address again).
-2. jax-triton >= 0.4 takes a `jax.Ref` for it, and passes no other pointer.
+2. jax-triton >= 0.4 takes a `jax.Ref` for it, and passes no other pointer. Barriers keep XLA from fusing such a call with
+   slices around it, in which it forgets that the Ref's output is the operand (LD022).
 
 The generation is detected once, at import: the newer `triton_call` has `out_type`.
 """
@@ -88,10 +89,10 @@ def _call_with_alias(kernel: Any, operands: Any, written: int, outputs: Outputs,
 
 
 def _call_with_ref(kernel: Any, operands: Any, written: int, outputs: Outputs, keywords: dict[str, Any]) -> Results:
-    ref = jax.new_ref(operands[written])
-    operands = (*operands[:written], ref, *operands[written + 1 :])
-    results, _ = _call_undeclared(kernel, operands, written, outputs, keywords)
-    return results, jax.freeze(ref)
+    held = list(jax.lax.optimization_barrier(operands))
+    ref = held[written] = jax.new_ref(held[written])
+    results, _ = _call_undeclared(kernel, held, written, outputs, keywords)
+    return jax.lax.optimization_barrier((results, jax.freeze(ref)))
 
 
 _HAS_REFS = "out_type" in inspect.signature(jax_triton.triton_call).parameters

@@ -15,21 +15,19 @@ from typing import Any
 import pytest
 
 import cases
+from cases import in_flight, sub_views
 from ligerdiag.model.case import Case
 from tools.documents import ROOT
 
 WITHOUT_JAX_TRITON = ("fused_alias", "mosaic")
 MODES = ("hidden", "aliased")
-STALE_AND_CLOBBERED = {"first": "stale", "second": "stale", "whole": "clobbered"}
 DIFFERENT: dict[str, tuple[dict[str, str], set[str]]] = {
     "autotuned[hidden]": ({}, {"LD006"}),  # tries no configurations
     "autotuned[aliased]": ({}, set()),
-    "in_flight[stacked-aliased]": ({"gradient": "stale"}, {"LD022"}),  # fused with the slices of a scan's stack
     "sub_views[hidden]": (
         {"first": "latent", "second": "latent", "whole": "clobbered"},  # the kernel gets addresses in the parent
         {"LD003", "LD004", "LD006"},
     ),
-    "sub_views[aliased]": (STALE_AND_CLOBBERED, {"LD004", "LD022"}),
     "unknown_effect[aliased]": (
         {"product": "unknown", "total": "unknown"},
         {"LD014"},
@@ -46,12 +44,7 @@ def choose() -> Iterator[Case]:
             yield from own[:1]
 
 
-CHOSEN = {case.id: case for case in choose()} | {
-    case.id: case
-    for name in ("in_flight", "sub_views", "autotuned")
-    for case in importlib.import_module(f"cases.{name}").CASES
-    if case.id in DIFFERENT
-}
+CHOSEN = {case.id: case for case in (*choose(), *in_flight.CASES, *sub_views.CASES)}
 
 
 @pytest.fixture(scope="module")
