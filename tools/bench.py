@@ -86,9 +86,7 @@ def run(selectors: list[str], cache: Path) -> tuple[float, list[dict[str, Any]]]
     """Wall seconds of the whole process, and the cases of its JSON report."""
     words = ["check", *selectors, "--format", "json", "--cache-dir", str(cache)]
     start = time.perf_counter()
-    result = subprocess.run(
-        [sys.executable, "-m", "ligerdiag.cli", *words], check=False, capture_output=True, text=True
-    )
+    result = subprocess.run([sys.executable, "-m", "ligerdiag", *words], check=False, capture_output=True, text=True)
     seconds = time.perf_counter() - start
     if not result.stdout:
         raise SystemExit(result.stderr)

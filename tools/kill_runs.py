@@ -127,7 +127,7 @@ def _mount(home: Path, options: str) -> None:
 
 def _start(files: Sequence[str], home: Path) -> subprocess.Popen[str]:
     (home / "tmp").mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "ligerdiag.cli", "check", *files, "--format", "json", "--no-replay", "-j", "2"]
+    command = [sys.executable, "-m", "ligerdiag", "check", *files, "--format", "json", "--no-replay", "-j", "2"]
     environment = os.environ | {
         MARK: str(home),
         "TMPDIR": str(home / "tmp"),

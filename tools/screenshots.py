@@ -40,7 +40,7 @@ COLOURS = 256
 def write_pages(directory: Path) -> None:
     """All of `CASES` and `OTHERS`, with numbers."""
     words = ["check", *CASES.values(), *OTHERS, "--html", str(directory)]
-    subprocess.run([sys.executable, "-m", "ligerdiag.cli", *words], check=False, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, "-m", "ligerdiag", *words], check=False, stdout=subprocess.DEVNULL)
 
 
 def find_page(directory: Path, case_id: str) -> Path:

@@ -59,7 +59,7 @@ class Project:
             [
                 sys.executable,
                 "-m",
-                "ligerdiag.cli",
+                "ligerdiag",
                 "check",
                 "mine.py",
                 "-j",
@@ -93,7 +93,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     one = Project(tmp_path_factory.mktemp("project"))
     (one.folder / "mine.py").write_text(CASES)
     os.mkfifo(one.folder / "pipe")
-    command = [sys.executable, "-m", "ligerdiag.cli", "check", "mine.py::first", "--no-replay"]
+    command = [sys.executable, "-m", "ligerdiag", "check", "mine.py::first", "--no-replay"]
     done = subprocess.run(command, cwd=one.folder, env=one.environment, capture_output=True, text=True, check=False)
     assert done.returncode == 5, done.stderr  # no kernel: nothing to check
     return one

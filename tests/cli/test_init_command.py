@@ -25,7 +25,7 @@ def run(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
     def run_it(*words: str) -> Outcome:
         environment = os.environ | {"LIGERDIAG_CACHE_DIR": str(cache)}
-        if words[0] == "ligerdiag.cli":
+        if words[0] == "ligerdiag":
             return run_warm_command(words[1:], cwd=tmp_path, environment=environment)
         return run_process([sys.executable, "-m", *words], cwd=tmp_path, environment=environment)
 
@@ -38,7 +38,7 @@ def list_files(folder: Path) -> list[str]:
 
 def test_what_it_writes_checks_at_once_and_passes_as_a_test(run: Run, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(PROJECT)
-    outcome = run("ligerdiag.cli", "init")
+    outcome = run("ligerdiag", "init")
     assert (outcome.code, list_files(tmp_path)) == (0, WRITTEN)
     assert outcome.out.splitlines() == [
         "written: cases/starter.py",
@@ -47,7 +47,7 @@ def test_what_it_writes_checks_at_once_and_passes_as_a_test(run: Run, tmp_path: 
         "",
         "next: ligerdiag check",
     ]
-    checked = run("ligerdiag.cli", "check", "--strict")
+    checked = run("ligerdiag", "check", "--strict")
     assert checked.code == 0, checked
     assert "starter  as expected  agrees  count fresh · loss fresh" in checked.out
     tested = run("pytest", "-p", "no:cacheprovider", "--strict-markers")
@@ -56,7 +56,7 @@ def test_what_it_writes_checks_at_once_and_passes_as_a_test(run: Run, tmp_path: 
 
 
 def test_the_starter_is_stale_as_its_text_says_when_the_declaration_is_gone(run: Run, tmp_path: Path) -> None:
-    assert run("ligerdiag.cli", "init").code == 0
+    assert run("ligerdiag", "init").code == 0
     starter = tmp_path / "cases" / "starter.py"
     text = starter.read_text()
     for old, new in (
@@ -70,7 +70,7 @@ def test_the_starter_is_stale_as_its_text_says_when_the_declaration_is_gone(run:
         assert old in text
         text = text.replace(old, new)
     starter.write_text(text)
-    checked = run("ligerdiag.cli", "check", "--no-replay")
+    checked = run("ligerdiag", "check", "--no-replay")
     assert checked.code == 1, checked
     assert "loss STALE" in checked.out
 
@@ -81,14 +81,14 @@ def test_it_overwrites_nothing(run: Run, tmp_path: Path) -> None:
     for name, text in texts.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    outcome = run("ligerdiag.cli", "init")
+    outcome = run("ligerdiag", "init")
     assert outcome.code == 0
     assert outcome.out.count("left as it is") == 3
     assert {name: (tmp_path / name).read_text() for name in texts} == texts
 
 
 def test_a_dry_run_says_what_it_would_do_and_writes_nothing(run: Run, tmp_path: Path) -> None:
-    outcome = run("ligerdiag.cli", "init", "--dry-run")
+    outcome = run("ligerdiag", "init", "--dry-run")
     assert (outcome.code, list_files(tmp_path)) == (0, [])
     assert "would be written: cases/starter.py" in outcome.out
     assert "next:" not in outcome.out
@@ -116,8 +116,8 @@ def test_without_a_place_for_the_table_it_is_shown(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_none_and_a_file_that_is_no_toml_are_input_errors(run: Run, tmp_path: Path) -> None:
-    assert run("ligerdiag.cli", "init", "nowhere").code == 2
+    assert run("ligerdiag", "init", "nowhere").code == 2
     (tmp_path / "pyproject.toml").write_text("[tool")
-    outcome = run("ligerdiag.cli", "init")
+    outcome = run("ligerdiag", "init")
     assert (outcome.code, list_files(tmp_path)) == (2, ["pyproject.toml"])
     assert outcome.err.startswith("error: expected to read `")

@@ -81,7 +81,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
 def test_the_command_line_says_so_before_it_compiles_or_imports_anything(project: Path) -> None:
     cache = project / "cache"
     done = subprocess.run(
-        [sys.executable, "-m", "ligerdiag.cli", "check", "mine.py", "--device"],
+        [sys.executable, "-m", "ligerdiag", "check", "mine.py", "--device"],
         cwd=project,
         env=os.environ | {"LIGERDIAG_CACHE_DIR": str(cache)},
         capture_output=True,

@@ -42,7 +42,7 @@ def read_command() -> list[str]:
     """The workflow's check, with a case of its own to choose, in this environment."""
     words = shlex.split(read_runs()["Check the schedules"])
     assert words[:4] == ["uv", "run", "ligerdiag", "check"]
-    return [sys.executable, "-m", "ligerdiag.cli", "check", CASE, *words[4:]]
+    return [sys.executable, "-m", "ligerdiag", "check", CASE, *words[4:]]
 
 
 def test_the_page_shows_the_files_as_they_are() -> None:

@@ -37,13 +37,13 @@ class Surroundings:
             "PYTEST_ADDOPTS": "",
         }
         cwd = self.folder / folder
-        if self.python == Path(sys.executable) and words[:2] == ("-m", "ligerdiag.cli"):
+        if self.python == Path(sys.executable) and words[:2] == ("-m", "ligerdiag"):
             return run_warm_command([str(word) for word in words[2:]], cwd=cwd, environment=environment)
         return run_process([str(self.python), *map(str, words)], cwd=cwd, environment=environment, timeout=1200)
 
     def check(self, *words: str) -> Outcome:
         """Runs `ligerdiag check`, without a replay."""
-        return self.run("-m", "ligerdiag.cli", "check", *words, "--no-replay")
+        return self.run("-m", "ligerdiag", "check", *words, "--no-replay")
 
 
 def copy_project(python: Path, folder: Path, cache: Path) -> Surroundings:

@@ -74,11 +74,11 @@ def test_ligerdiag_is_that_of_the_wheel(run: Run, environment: Path, project: Pa
 
 
 def test_what_the_commands_read_is_in_the_wheel(run: Run, project: Path, tmp_path: Path) -> None:
-    assert run("-m", "ligerdiag.cli", "--version", cwd=project).out.startswith("ligerdiag 0.")
-    assert "h100" in run("-m", "ligerdiag.cli", "targets", cwd=project).out
-    assert "seed" in run("-m", "ligerdiag.cli", "toolchains", cwd=project).out
-    assert "LD001" in run("-m", "ligerdiag.cli", "explain", "LD001", cwd=project).out
-    assert run("-m", "ligerdiag.cli", "init", cwd=tmp_path).code == 0
+    assert run("-m", "ligerdiag", "--version", cwd=project).out.startswith("ligerdiag 0.")
+    assert "h100" in run("-m", "ligerdiag", "targets", cwd=project).out
+    assert "seed" in run("-m", "ligerdiag", "toolchains", cwd=project).out
+    assert "LD001" in run("-m", "ligerdiag", "explain", "LD001", cwd=project).out
+    assert run("-m", "ligerdiag", "init", cwd=tmp_path).code == 0
     assert (tmp_path / "cases" / "starter.py").is_file()
 
 

@@ -129,7 +129,13 @@ def test_a_device_s_own_verdict_is_allowed_only_where_it_is_the_same(there: str,
 
 def test_these_rules_explain_these_verdicts() -> None:
     explained = {rule.id: rule.explains for rule in RULES if rule.explains not in (None, UNKNOWN)}
-    assert explained == {"LD001": STALE, "LD002": STALE, "LD003": LATENT, "LD004": Verdict.CLOBBERED}
+    assert explained == {
+        "LD001": STALE,
+        "LD002": STALE,
+        "LD003": LATENT,
+        "LD004": Verdict.CLOBBERED,
+        "LD022": STALE,
+    }
     assert get_rule("LD014").explains is UNKNOWN
 
 

@@ -50,7 +50,7 @@ def measure(*words: str | Path, cache: Path, timeout: float = 1200) -> Cost:
     shared = {shared_templates.VARIABLE: ""}  # what its workers take counts, too
     environment = os.environ | {"LIGERDIAG_CACHE_DIR": str(cache)} | shared
     with NamedTemporaryFile() as out:
-        command = [sys.executable, "-m", "ligerdiag.cli", *map(str, words)]
+        command = [sys.executable, "-m", "ligerdiag", *map(str, words)]
         measured = subprocess.run(
             [sys.executable, "-I", measured_process.__file__, str(timeout), out.name, *command],
             cwd=ROOT, env=environment, capture_output=True, check=True,

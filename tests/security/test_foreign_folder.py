@@ -28,7 +28,7 @@ def test_the_modules_do_leave_a_mark(run: Run, hostile: Path, markers: Path, wor
 
 def test_python_m_imports_from_where_the_user_stands(hostile: Path, markers: Path) -> None:
     """Which is Python's doing, and why the page says to use the command."""
-    subprocess.run([sys.executable, "-m", "ligerdiag.cli", "list"], cwd=hostile, capture_output=True, check=False)
+    subprocess.run([sys.executable, "-m", "ligerdiag", "list"], cwd=hostile, capture_output=True, check=False)
     assert list(markers.iterdir()) != []
 
 

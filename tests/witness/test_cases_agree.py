@@ -22,6 +22,7 @@ SECONDS = 1.0
 NOT_COVERED = {
     "autotuned": "autotuned",
     "mosaic": "mosaic_gpu_v2",
+    "fused_alias": "mosaic_gpu_v2",
     "pallas_cross_entropy": "Only interpret mode",
     "partial_write": "Only interpret mode",
     "unknown_effect": "",

@@ -43,7 +43,7 @@ def make_seeds(folder: Path, cases: Sequence[str] = tuple(CASES)) -> None:
     _run("-m", "tests.dumps.make_dumps", json.dumps(dumps), environment=environment)
     ids = [CASES[case][1] for case in cases]
     _run(
-        *("-m", "ligerdiag.cli", "check", *ids, "--no-replay", "--cache-dir", str(folder / CACHE)),
+        *("-m", "ligerdiag", "check", *ids, "--no-replay", "--cache-dir", str(folder / CACHE)),
         *("--record", str(folder / BASELINE)),
     )
 

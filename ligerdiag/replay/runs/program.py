@@ -57,7 +57,7 @@ from ligerdiag.replay.runs.shards import EDGES, ENTRY, EXIT, join, split
 _MOVES = having(Trait.NO_NEW_NAN)
 
 
-class Watch(Protocol):
+class ValueWatch(Protocol):
     """Sees the values of a run as they come."""
 
     def before(self, operands: Iterable[Cells]) -> None: ...
@@ -149,7 +149,7 @@ def run_program(
     *,
     isolated: bool = False,
     devices: int = 1,
-    watch: Watch | None = None,
+    watch: ValueWatch | None = None,
 ) -> tuple[Array, ...]:
     """Returns the outputs (leaves of the entry's root, in order) of the program as written, for all devices as one.
 
@@ -166,7 +166,7 @@ class _Run:
     kernels: Kernels
     isolated: bool
     devices: int
-    watch: Watch | None = None
+    watch: ValueWatch | None = None
     _evaluator: HloEvaluator = field(init=False)
 
     def __post_init__(self) -> None:

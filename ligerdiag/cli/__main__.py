@@ -1,5 +1,0 @@
-"""`python -m ligerdiag.cli`."""
-
-from ligerdiag.cli.main import main
-
-main()
