@@ -7,8 +7,7 @@ The generations differ:
 
 1. jax-triton < 0.4 declares an overwritten operand by `input_output_aliases`, and passes the kernel one more pointer
    for the aliased output (the same address again).
-2. jax-triton >= 0.4 takes a `jax.Ref` for it, and passes no other pointer. Barriers keep XLA from fusing such a call with
-   slices around it, in which it forgets that the Ref's output is the operand (LD022).
+2. jax-triton >= 0.4 takes a `jax.Ref` for it, and passes no other pointer.
 
 The generation is detected once, at import: the newer `triton_call` has `out_type`.
 """
@@ -89,7 +88,7 @@ def _call_with_alias(kernel: Any, operands: Any, written: int, outputs: Outputs,
 
 
 def _call_with_ref(kernel: Any, operands: Any, written: int, outputs: Outputs, keywords: dict[str, Any]) -> Results:
-    held = list(jax.lax.optimization_barrier(operands))
+    held = list(jax.lax.optimization_barrier(operands))  # else XLA may fuse the call with slices around it: LD022
     ref = held[written] = jax.new_ref(held[written])
     results, _ = _call_undeclared(kernel, held, written, outputs, keywords)
     return jax.lax.optimization_barrier((results, jax.freeze(ref)))

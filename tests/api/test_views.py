@@ -79,6 +79,8 @@ def test_no_right_read_is_all_that_a_wrong_output_has(reports: Reports) -> None:
         *NOT_RUN,
         "accumulated_sum[twice-hidden]",
         "barrier_copy[kernel-hidden]",
+        "fused_alias[halves]",  # the write does not arrive: every read of the output is alike
+        "fused_alias[stacked]",
         "sub_views[hidden]",
         "two_losses[same-hidden]",
     }
