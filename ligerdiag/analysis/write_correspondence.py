@@ -123,7 +123,8 @@ def match_writes(
             else:
                 apart = takes_slices_apart(module, frames, write.operand)
                 region = _find_region(module, frames, write.operand) if len(place[0]) == 1 else None
-                actual.append(ActualWrite(write.index, frames, *place, apart, region))
+                taken = _find_taken(module, frames, write.operand) if depth == write.loop_depth else ()
+                actual.append(ActualWrite(write.index, frames, *place, apart, region, taken))
     first = _find_merged(writes, by_call)
     by_call = {call: tuple([first.get(w.index, w) for w in found]) for call, found in by_call.items()}
     actual = [replace(w, write=first[w.write].index) if w.write in first else w for w in actual]
@@ -229,6 +230,13 @@ def _locate(
     numbers = [positions.find(value, leaf) for leaf in leaves]
     places = tuple([number for number in numbers if number is not None])
     return (places, partial) if len(places) == len(numbers) else None
+
+
+def _find_taken(module: HloModule, frames: Frames, operand: int) -> TagPath:
+    """Returns the tags of the dynamic-slice of a fusion's parameter that the fused call gets; () for another value."""
+    taken = look_through(frames[-1].instruction.operands[operand], _BITCASTS)
+    is_part = taken.opcode == "dynamic-slice" and taken.operands[0].opcode == "parameter"
+    return module.tags.get(taken.id, ()) if is_part else ()
 
 
 def _find_region(module: HloModule, frames: Frames, operand: int) -> ArrayRegion | None:

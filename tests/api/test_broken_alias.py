@@ -11,6 +11,7 @@ import pytest
 from ligerdiag import api
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CaseReport
+from tests.api import row_by_row
 
 CASES = Path(__file__).parents[2] / "cases" / "fused_alias.py"
 OPTIMIZED, UNOPTIMIZED = "sm_9.0_gpu_after_optimizations.hlo.pb", "before_optimizations.hlo.pb"
@@ -59,3 +60,15 @@ def test_a_dump_of_the_cured_program_is_quiet(cases: dict[str, CaseReport], tmp_
     found = inspect(cases["fused_alias[held]"], tmp_path, shared_cache, whole=True)
     assert set(found.outputs.values()) == {Verdict.FRESH}
     assert not found.findings
+
+
+def test_a_row_that_is_read_again_after_the_kernel_is_what_the_kernel_left(shared_cache: Path) -> None:
+    """The kernel gets the row's own address: hidden, it doubles the row in its place, which is what is meant; declared, its
+    output lies elsewhere, and that is stored into the row. An H200 agrees with the same programs of jax-triton 0.4."""
+    options = api.CheckOptions(selectors=(row_by_row.__file__,), cache_directory=shared_cache, replay=False)
+    found = {case.id: case for case in api.check(options).cases}
+    hidden, declared = found["row_by_row[hidden]"], found["row_by_row[aliased]"]
+    assert set(hidden.outputs.values()) == {Verdict.FRESH}
+    assert [finding.rule for finding in hidden.findings] == ["LD006"]
+    assert declared.outputs["rows"] is Verdict.STALE
+    assert [finding.rule for finding in declared.findings] == ["LD022"]

@@ -19,7 +19,7 @@ from ligerdiag.analysis.evaluation.memory import Places, Read
 from ligerdiag.analysis.evaluation.parts import PartedValue, Parts, follow_parts, union_of
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import is_tuple, iterate_leaves
+from ligerdiag.hlo.shape import ShapeIndex, is_tuple, iterate_leaves
 
 _FOLLOWED = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CALLEE_TAKES_OPERANDS) | {"concatenate", "custom-call"}
 """Opcodes that break (1) to (3), except at a root."""
@@ -136,6 +136,11 @@ class FusionEnvironment(Protocol):
         """Runs a custom call inside of a fusion; returns the set of its results."""
         ...
 
+    def list_missed(self, call: HloInstruction) -> Mapping[ShapeIndex, Labels]:
+        """Maps each output of a custom call that is declared to be an operand, and is not, to the ORIG labels of the writes
+        that it misses."""
+        ...
+
 
 type FusedValue = int | Parts | tuple["FusedValue", ...]
 """An array's set, its pieces' sets, or a tuple of values."""
@@ -209,9 +214,11 @@ class FusionEvaluator:
             value = unite(sets)
         concluded = self._surroundings.conclude(instruction, self._fusion, union_of(value), self._reads)
         value = concluded if isinstance(value, int) else value.add(self._surroundings.find_started(instruction))
-        if is_tuple(instruction.shape):
-            return tuple([value for _ in iterate_leaves(instruction.shape)])
-        return value
+        if opcode == "custom-call" and (missed := self._surroundings.list_missed(instruction)):
+            labels = union_of(value)
+            found = [labels | missed.get(index, 0) for index in iterate_leaves(instruction.shape)]
+            return tuple(found) if is_tuple(instruction.shape) else found[0]
+        return tuple([value for _ in iterate_leaves(instruction.shape)]) if is_tuple(instruction.shape) else value
 
 
 def _union(value: FusedValue) -> Labels:

@@ -112,6 +112,9 @@ class ActualWrite:
     """That part is another one in each iteration of the loop around the call (see `loop_slices`)."""
     region: ArrayRegion | None = None
     """That part, where it is one and known: `slices` is one array then."""
+    taken: TagPath = ()
+    """Tags of the dynamic-slice that is that part, where the call stands in as many loops as in the program: what has them
+    in the same iteration takes the same elements."""
 
     def holds(self, number: int | None, reader: HloInstruction) -> bool:
         """Returns whether this slice of the array in a slice of the memory takes what the kernel gets, and nothing else."""
@@ -270,8 +273,11 @@ class LabelMemory:
     def list_overwritten(self, number: int, reader: HloInstruction) -> Labels:
         """Returns ORIG(W, 0) of every hidden write W that has left nothing of its original in what this slice of an array
         takes out of a slice of the memory."""
+        path = self.module.tags.get(reader.id, ())
         return unite(
-            self.space.original(write.write) for write in self.raw.get(number, ()) if write.holds(number, reader)
+            self.space.original(write.write)
+            for write in self.raw.get(number, ())
+            if write.holds(number, reader) or (path and path == write.taken and number in write.slices)
         )
 
     def overlapping(self, number: int) -> Iterable[int]:

@@ -9,7 +9,8 @@
 (5) Loops run to a fixpoint, as in the intended program; see `labels` for what crosses an iteration.
 (6) A custom call inside a fusion gets addresses: an operand that is a slice or bitcast of a fusion parameter is that
     parameter's memory.
-(7) A slice that is read again after a kernel has overwritten it holds nothing of what it held before.
+(7) A slice that is read again after a kernel has overwritten it holds nothing of what it held before: it stands for the
+    overwritten value, and not for the operation that made it.
 """
 
 from collections import defaultdict
@@ -35,10 +36,12 @@ from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite
 from ligerdiag.hlo.dataflow import find_start, takes_operands_apart
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import ShapeIndex
 
 _SILENT = having(Trait.LAUNCHES_NOTHING) - having(Trait.FROM_NOTHING)
 """Opcodes that move no bytes; labels may start at a constant."""
 
+_SLICES = frozenset({"slice", "dynamic-slice"})
 _FINISHES = having(Trait.DONE, Trait.UPDATE)
 
 
@@ -219,16 +222,19 @@ class ScheduleEvaluation:
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> Labels:
         """Returns the set of a fused instruction, with all that starts there; keeps a tagged operation."""
+        is_itself = True
         if self.carried:
-            labels |= self._find_starting(instruction, scheduled, reads)
-        if self.sights:
+            started = self._find_starting(instruction, scheduled, reads)
+            is_itself = started == self.carried.get(instruction.id, 0)
+            labels |= started
+        if self.sights and is_itself:
             self.sight(instruction, scheduled, labels, reads)
         return labels | self.marked.get(instruction.id, 0) if self.marked else labels
 
     def _find_starting(self, instruction: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]) -> Labels:
         """Returns the ORIG labels that start at an instruction: none of a write that has overwritten all it takes, (7)."""
         labels = self.carried.get(instruction.id, 0)
-        if not labels or instruction.opcode != "slice" or not self.memory.raw:
+        if not labels or instruction.opcode not in _SLICES or not self.memory.raw:
             return labels
         place = find_read_place(self.module, instruction, scheduled, reads)
         return labels if place is None else labels & ~self.memory.list_overwritten(place, instruction)
@@ -323,6 +329,11 @@ class ScheduleEvaluation:
                         actual, dropped | unrelated[write.operand], added | self.marked.get(call.id, 0)
                     )
         return transfer.results
+
+    def list_missed(self, call: HloInstruction) -> Mapping[ShapeIndex, Labels]:
+        """Maps each output that is declared to be an operand, and is not, to the ORIG label of the write that it misses."""
+        own = [write for write in self.writes.get(call.id, ()) if write.output is not None and not write.unknown]
+        return {write.output: self.space.original(write.index) for write in own if write.output is not None}
 
     def _start_async(self, instruction: HloInstruction, frames: Frames, level: int) -> None:
         callee = self.module.computations[instruction.called_computations[0]]
