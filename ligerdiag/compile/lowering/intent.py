@@ -37,7 +37,6 @@ from typing import Any
 import jax
 from jaxlib.mlir import ir
 
-from ligerdiag.compile.lowering.call_forms import translate_to_hlo
 from ligerdiag.compile.lowering.loops import keep_in_loops, stack_slices
 from ligerdiag.compile.lowering.recomputed import (
     CUSTOM,
@@ -64,16 +63,12 @@ _ENTERED = frozenset({
 """Operations whose regions are part of the program's flow."""
 
 
-def convert_as_written(module: Any) -> bytes:
-    """Serialized HloProto-compatible HloModuleProto of a tagged StableHLO module, without any folding.
-
-    Raises what jaxlib's translation raises.
-    """
+def protect_as_written(module: Any) -> str:
+    """Text of a tagged StableHLO module in which nothing can be folded: `translate_to_hlo` makes HLO of it."""
     with module.context:
-        clone = ir.Module.parse(module.operation.get_asm(enable_debug_info=True, binary=False))
+        clone = module.operation.clone()
         _protect(clone.operation)
-        text = str(clone.operation.get_asm(enable_debug_info=True))
-    return translate_to_hlo(text)
+        return str(clone.operation.get_asm(enable_debug_info=True))
 
 
 def _protect(operation: Any) -> None:
