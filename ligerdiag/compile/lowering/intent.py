@@ -4,7 +4,7 @@ XLA's dump "before optimizations" is not that: on the way from StableHLO, MLIR's
 of a reshape into the value itself, `x + 0` into `x`, and so on. Values that the author made anew then share storage
 with the old ones, and a kernel's write would be seen where it is not meant to be. So the program is translated once
 more, with an optimization barrier after each operation that could be folded into its operand. Barriers carry no tag. A
-custom call without users is marked as having side effects, so that it is not dropped.
+kernel call, and any custom call that nothing needs, is marked as having side effects, so that it is not dropped.
 
 To JAX every value is constant, so its rules of differentiation may read a value long after the operation that made it.
 A kernel that overwrites its operand breaks that, and then "the value" is two things. A snapshot is a copy at the point
@@ -61,6 +61,8 @@ _ENTERED = frozenset({
     "builtin.module", "func.func", "sdy.manual_computation", "stablehlo.case", "stablehlo.if", "stablehlo.while",
 })  # fmt: skip
 """Operations whose regions are part of the program's flow."""
+_EFFECTIVE = frozenset({"func.call", "stablehlo.custom_call"})
+"""Operations that may have an effect whoever uses their results."""
 
 
 def protect_as_written(module: Any) -> str:
@@ -79,10 +81,29 @@ def _protect(operation: Any) -> None:
             inner = [op.operation for op in block]
             for position, op in enumerate(inner):
                 _protect(op)
-                if op.name == "stablehlo.custom_call" and not any(True for one in op.results for _ in one.uses):
+                if op.name == "stablehlo.custom_call" and (_carries_kernel(op) or _is_dead(op)):
                     op.attributes["has_side_effect"] = ir.BoolAttr.get(True)
                 if op.name.startswith("stablehlo.") and op.name not in _KEPT and len(op.results) == 1:
                     _put_barrier(op, inner[position + 1])
+
+
+def _carries_kernel(call: Any) -> bool:
+    """Returns whether it is kept whoever uses it: the loop or function around it may be dead."""
+    target = ir.StringAttr(call.attributes["call_target_name"]).value
+    return any(library in target for library in ("triton", "mosaic_gpu"))
+
+
+def _is_dead(operation: Any) -> bool:
+    """Returns whether nothing that has an effect or ends the block uses its results, or what is computed from them."""
+    seen, following = set[int](), [operation]
+    while following:
+        for user in (use.owner.operation for result in following.pop().results for use in result.uses):
+            if not user.results or user.name in _EFFECTIVE or user.name in _ENTERED:
+                return False
+            if hash(user) not in seen:
+                seen.add(hash(user))
+                following.append(user)
+    return True
 
 
 def _put_barrier(operation: Any, following: Any) -> None:
