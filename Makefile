@@ -1,6 +1,6 @@
 UV ?= uv
 
-.PHONY: check lint test costs docs docs-check examples screenshots bench fuzz-nightly lock proto
+.PHONY: check lint test nightly costs docs docs-check examples screenshots bench fuzz-nightly lock proto
 
 check: lint docs-check test
 
@@ -12,6 +12,10 @@ lint:
 
 test:
 	$(UV) run pytest --durations=20
+
+# The second level: what takes long and finds no mutation that the tests of `make test` do not find.
+nightly:
+	$(UV) run pytest -m nightly --durations=20
 
 # Measures each file of tests anew, for the order in which a run hands them out, and prints a table of the rooms.
 costs:

@@ -34,6 +34,8 @@ START_SECONDS = 600.0
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 SET_BY_JAX = {"TPU_SKIP_MDS_QUERY": "1", "TF_CPP_MIN_LOG_LEVEL": "1"}
 """What an import of jax puts into the environment: set from the start, all processes of the run share their templates."""
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+"""Threads of OpenBLAS wait for one another in a loop: where other processes have the cores, a product of 2 ms takes 200."""
 TEMPLATES = 12
 """That are kept: three kinds of workers, for what is pinned here, for a plain install, and for tests with variables."""
 
@@ -51,7 +53,7 @@ class SharedRun:
         """Makes room for the cache and starts the server of templates."""
         os.environ.pop(NO_BYTECODE, None)
         sys.dont_write_bytecode = False
-        for name, value in SET_BY_JAX.items():
+        for name, value in (SET_BY_JAX | ONE_THREAD).items():
             os.environ.setdefault(name, value)
         if CACHE_VARIABLE not in os.environ:
             os.environ[CACHE_VARIABLE] = str(self._choose_cache())

@@ -1,7 +1,8 @@
 """A newcomer's project, kept as it was written, with the versions that are pinned here and with those of a plain install.
 
 What is right is derived by hand, see `answers`. A program that has one answer for both is checked with a plain install's:
-the pinned versions have all of cases/.
+the pinned versions have all of cases/. Each way of writing a call is checked every day, in its smallest program; the train
+steps and what the author's own scripts print, whose calls are the same, every night.
 """
 
 import re
@@ -22,6 +23,15 @@ MAX_LINES = 60
 
 
 CHECKED = {"pinned": tuple(program for program in PROGRAMS if program.older != program.newer), "plain": PROGRAMS}
+DAY, NIGHT = "day", "night"
+BY_NIGHT = ("direct_lm.py", "direct_adam.py", "cases_dp.py", "cases_tiny.py", "cases_deep.py")
+BY_DAY_OF_TWO_DEVICES = ("dp-hidden", "dp-aliased")
+nightly = pytest.mark.nightly
+
+
+def find_level(program: Program) -> str:
+    is_other = program.file == "cases_dp2.py" and program.case not in BY_DAY_OF_TWO_DEVICES
+    return NIGHT if program.file in BY_NIGHT or is_other or program.case.endswith("scaled") else DAY
 
 
 @pytest.fixture(scope="module", params=list(CHECKED))
@@ -31,24 +41,32 @@ def newer(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture(scope="module")
+def level(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
 def project(newer: bool, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Surroundings:
     python = request.getfixturevalue("plain_python") if newer else Path(sys.executable)
     return copy_project(python, tmp_path_factory.mktemp("project"), tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(scope="module")
-def reports(newer: bool, project: Surroundings) -> Mapping[Program, Any]:
-    return check_programs(project, CHECKED["plain" if newer else "pinned"])
+def reports(newer: bool, level: str, project: Surroundings) -> Mapping[Program, Any]:
+    programs = CHECKED["plain" if newer else "pinned"]
+    return check_programs(project, [program for program in programs if find_level(program) == level])
 
 
 @pytest.mark.parametrize(
-    ("newer", "program"),
+    ("newer", "level", "program"),
     [
-        pytest.param(versions, program, id=f"{versions}-{program.selector}")
+        pytest.param(versions, level, program, id=f"{versions}-{program.selector}", marks=marks)
         for versions, programs in CHECKED.items()
+        for level, marks in ((DAY, ()), (NIGHT, nightly))
         for program in programs
+        if find_level(program) == level
     ],
-    indirect=["newer"],
+    indirect=["newer", "level"],
     scope="module",
 )
 def test_a_program_gets_the_answer_derived_by_hand(
@@ -64,7 +82,8 @@ def test_what_cannot_be_meant_ends_with_2_and_a_kernel_that_does_not_compile_wit
     assert find_refusals(project) == []
 
 
-@pytest.mark.parametrize("newer", ["plain"], indirect=True, scope="module")
+@nightly
+@pytest.mark.parametrize(("newer", "level"), [("plain", NIGHT)], indirect=True, scope="module")
 def test_a_case_donates_what_its_jitted_function_donates(project: Surroundings, reports: Mapping[Program, Any]) -> None:
     """don.py: all but the loss and the count are missed; how, hangs on donation, which a Case takes from `jax.jit`."""
     counted = count_by_donation(project)
@@ -75,6 +94,7 @@ def test_a_case_donates_what_its_jitted_function_donates(project: Surroundings, 
         assert counted[donate]["stale"] + counted[donate]["latent"] == 28
 
 
+@nightly
 def test_the_modes_of_the_loss_by_a_script(newer: bool, project: Surroundings) -> None:
     """mlp_variants.py: before 0.4 an alias wants a pointer more than `aliased4` has, since then one less than `aliased`."""
     found = run_variants(project, "hidden,aliased,aliased4,ref", "plain")
@@ -123,6 +143,7 @@ def test_the_cured_step_of_the_how_to_is_fresh_or_says_what_to_write(newer: bool
     ]
 
 
+@nightly
 def test_the_projects_own_tests(newer: bool, project: Surroundings) -> None:
     """tests/: a wrong schedule fails, a word or target that is not known fails, two targets and a true expectation pass."""
     found = run_tests(project, "tests/test_more.py", "tests/test_schedule.py", "tests/test_train.py::test_donated")
@@ -136,6 +157,7 @@ def test_the_projects_own_tests(newer: bool, project: Surroundings) -> None:
     assert len(found) == 6
 
 
+@nightly
 def test_two_mistakes_in_eight_layers_are_two_findings(newer: bool, project: Surroundings) -> None:
     """cases_deep.py: the calls in `rms_norm` and `cross_entropy`, of which one runs in each layer."""
     if newer:

@@ -36,7 +36,7 @@ def test_python_m_imports_from_where_the_user_stands(hostile: Path, markers: Pat
     "words",
     [
         pytest.param(("inspect", "."), id="inspect"),
-        pytest.param(("inspect", ".", "--html", "{pages}"), id="inspect --html"),
+        pytest.param(("inspect", ".", "--no-replay", "--html", "{pages}"), id="inspect --html"),
         pytest.param(("report", ".", "--html", "{pages}"), id="report"),
         pytest.param(("diff", ".", "{artifact}"), id="diff"),
     ],

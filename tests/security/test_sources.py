@@ -15,16 +15,17 @@ def test_inspect_quotes_nothing_unless_a_root_is_named(
     run: Run, artifact: Path, workplace: Path, tmp_path: Path
 ) -> None:
     for form in ("terminal", "json", "sarif", "markdown", "junit", "github"):
-        done = run("inspect", artifact, "--format", form, "--html", tmp_path / form, cwd=workplace / "mine")
+        words = ("inspect", artifact, "--no-replay", "--format", form, "--html", tmp_path / form)
+        done = run(*words, cwd=workplace / "mine")
         assert done.returncode == 1, done.stderr
         pages = "".join(page.read_text() for page in (tmp_path / form).iterdir())
         for text in (CALL, STORE):
             assert text not in done.stdout + pages
         assert "mine.py" in done.stdout
-    shown = run("inspect", artifact, "--source-root", workplace / "mine", cwd=tmp_path)
+    shown = run("inspect", artifact, "--no-replay", "--source-root", workplace / "mine", cwd=tmp_path)
     assert CALL in shown.stdout
     assert STORE in shown.stdout
-    other = run("inspect", artifact, "--source-root", tmp_path, cwd=tmp_path)
+    other = run("inspect", artifact, "--no-replay", "--source-root", tmp_path, cwd=tmp_path)
     assert CALL not in other.stdout
 
 
@@ -78,7 +79,7 @@ def _replace(data: bytes, old: bytes, new: bytes) -> bytes:
 
 @pytest.mark.parametrize("words", [(), ("--source-root", ".")], ids=["no root", "the dump as root"])
 def test_a_dump_does_not_excuse_itself(words: tuple[str, ...], run: Run, excusing: Path) -> None:
-    done = run("inspect", ".", *words, cwd=excusing)
+    done = run("inspect", ".", "--no-replay", *words, cwd=excusing)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "it excuses itself" not in done.stdout.replace(ALLOW, "")
     assert f"`{excusing / 'pyproject.toml'}` came with what is inspected and is not believed" in done.stdout
@@ -90,6 +91,6 @@ def test_the_user_s_own_comments_and_configuration_count(run: Run, excusing: Pat
     moved.mkdir()
     for path in excusing.glob("*.pb"):
         path.rename(moved / path.name)
-    done = run("inspect", moved / file.name, "--source-root", excusing, "-v", cwd=excusing)
+    done = run("inspect", moved / file.name, "--no-replay", "--source-root", excusing, "-v", cwd=excusing)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "it excuses itself" in done.stdout

@@ -31,16 +31,32 @@ NOT_COVERED = {
 
 SMALL = "-1-4-32-16"
 """Shapes of a fused linear cross entropy that are small."""
+MOST = "most"
+FLCE_WITHOUT_BIAS = "flce without bias"
+"""The same programs as those with a bias, less one sum."""
+AT_LEAST = {MOST: 60, FLCE_WITHOUT_BIAS: 14}
+"""Cases that are compared."""
 
 type Comparisons = Mapping[str, Comparison]
 
 
+def choose(case_id: str, group: str) -> bool:
+    if "flce" not in case_id:
+        return group == MOST
+    return SMALL in case_id and (f"False{SMALL}" in case_id) == (group == FLCE_WITHOUT_BIAS)
+
+
+@pytest.fixture(scope="module", params=[MOST, pytest.param(FLCE_WITHOUT_BIAS, marks=pytest.mark.nightly)])
+def group(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def comparisons(shared_cache: Path) -> Iterator[Comparisons]:
+def comparisons(group: str, shared_cache: Path) -> Iterator[Comparisons]:
     found: dict[str, Any] = {}
     with Pool(cache=Cache(shared_cache), jobs=1) as pool, open_interpreting_process() as witness:
         cases = discover_cases(["cases"], pool=pool, directory=ROOT)
-        chosen = [c for c in cases if math.prod(c.mesh.values()) <= 8 and ("flce" not in c.id or SMALL in c.id)]
+        chosen = [c for c in cases if math.prod(c.mesh.values()) <= 8 and choose(c.id, group)]
         for result in compile_cases(chosen, [load_target("h100")], pool=pool):
             assert result.artifact is not None, result.error
             if estimate_artifact(result.artifact, 1).seconds <= SECONDS:
@@ -54,15 +70,16 @@ def test_what_is_intended_is_what_python_does(comparisons: Comparisons) -> None:
     assert different == {}
 
 
-def test_few_cases_cannot_be_compared(comparisons: Comparisons) -> None:
+def test_few_cases_cannot_be_compared(group: str, comparisons: Comparisons) -> None:
     reasons = {name: one.not_covered for name, one in comparisons.items() if one.not_covered}
     unknown = {
         n: why for n, why in reasons.items() if not any(n.startswith(k) for k, w in NOT_COVERED.items() if w in why)
     }
     assert unknown == {}
-    assert len(comparisons) - len(reasons) > 60
+    assert len(comparisons) - len(reasons) >= AT_LEAST[group]
 
 
+@pytest.mark.parametrize("group", [MOST], indirect=True, scope="module")
 def test_cases_where_a_kernel_overwrites_what_jax_saved_are_told_apart(comparisons: Comparisons) -> None:
     saved = {name for name, one in comparisons.items() if one.overwritten_saves}
     assert saved >= {"saved_residual[exp-loss-hidden]", "saved_residual[exp-perplexity-hidden]"}
