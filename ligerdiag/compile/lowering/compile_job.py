@@ -1,9 +1,9 @@
 """Worker side: makes the artifact of one case.
 
 1. The key begins with a hash of everything that decides what is compiled: the program (StableHLO with tags and
-   locations), what its author means (the same as traced), its names, its calls, target, toolchain, flags, ties, the environment and the settings of JAX at that
-   time, and ligerdiag's own source for it. It ends with a hash of the names that the artifact bears: of its case, file,
-   target and toolchain.
+   locations), the same as its author means it, its names, its calls, target, toolchain, flags, ties, the environment and
+   the settings of JAX at that time, and ligerdiag's own source for it. It ends with a hash of the names that the artifact
+   bears: of its case, file, target and toolchain.
 2. An artifact does not depend on what the worker or the cache had before, except for the measured seconds.
 3. A complete artifact with that key is reused, whichever process made it. So are the files of one whose key begins in
    the same way: another case has the very same program. Otherwise the artifact is made in a directory of its own and
