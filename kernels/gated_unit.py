@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import triton
 
-from kernels.modes import UNDECLARED, Mode
+from kernels.modes import Mode
 from kernels.triton_call import overwriting_call
 
 BLOCK = 4096
@@ -24,7 +24,8 @@ type GatedUnit = Callable[[jax.Array, jax.Array, Mode], jax.Array]
 def make_gated_unit(forward_kernel: Any, backward_kernel: Any) -> GatedUnit:
     """Returns the differentiable function of gate, value and mode that two kernels compute.
 
-    forward_kernel(gate, value, output); backward_kernel(gate, value, cotangent, token, destinations of gate and value).
+    forward_kernel(gate, value, output); backward_kernel(gate, value, cotangent, token, destinations of gate and value). The
+    token is a zero that each program stores: `trivial` needs an output to add.
     """
 
     @partial(jax.custom_vjp, nondiff_argnums=(2,))
@@ -47,11 +48,14 @@ def make_gated_unit(forward_kernel: Any, backward_kernel: Any) -> GatedUnit:
         mode: Mode, residuals: tuple[jax.Array, jax.Array], cotangent: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         launch = _describe_launch(cotangent.size)
-        token = jax.ShapeDtypeStruct(launch["grid"], jnp.float32)
-        # JAX drops a call that returns nothing.
-        outputs, no_token = ((token,), {}) if mode in UNDECLARED else ((), {"token_ptr": None})
         _, gradients = overwriting_call(
-            backward_kernel, *residuals, cotangent, written=(0, 1), outputs=outputs, mode=mode, **no_token, **launch
+            backward_kernel,
+            *residuals,
+            cotangent,
+            written=(0, 1),
+            outputs=(jax.ShapeDtypeStruct(launch["grid"], jnp.float32),),  # zeros: what `trivial` adds
+            mode=mode,
+            **launch,
         )
         return gradients[0], gradients[1]
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import triton
 import triton.language as tl
 
-from kernels.modes import UNDECLARED, Mode
+from kernels.modes import Mode
 from kernels.triton_call import overwriting_call
 
 MAX_BLOCK = 2048
@@ -56,8 +56,7 @@ def rope_kernel(  # noqa: PLR0917 - Triton knows no keyword-only parameters
     if destination_1_ptr is None:
         destination_1_ptr = keys_ptr
     row = tl.program_id(0).to(tl.int64)
-    if token_ptr is not None:
-        tl.store(token_ptr + row, 0.0)
+    tl.store(token_ptr + row, 0.0)
     column = tl.arange(0, HALF_BLOCK)[None, :]
     cosine = tl.load(cosines_ptr + row * HALF + column, mask=column < HALF, other=0.0).to(tl.float32)
     sine = tl.load(sines_ptr + row * HALF + column, mask=column < HALF, other=0.0).to(tl.float32)
@@ -79,8 +78,6 @@ def launch(
     key_heads = keys.shape[1]
     half_block = triton.next_power_of_2(size // 2)
     most = max(1, MAX_BLOCK // half_block)
-    # JAX drops a call that returns nothing.
-    hidden = mode in UNDECLARED
     _, turned = overwriting_call(
         rope_kernel,
         queries,
@@ -88,11 +85,10 @@ def launch(
         cosines,
         sines,
         written=(0, 1),
-        outputs=(jax.ShapeDtypeStruct((tokens,), jnp.float32),) if hidden else (),
+        outputs=(jax.ShapeDtypeStruct((tokens,), jnp.float32),),  # zeros: what `trivial` adds
         grid=(tokens,),
         mode=mode,
         num_warps=4,
-        **({} if hidden else {"token_ptr": None}),
         HEADS=heads,
         KEY_HEADS=key_heads,
         HALF=size // 2,

@@ -27,8 +27,7 @@ def swiglu_backward_kernel(  # noqa: PLR0917 - Triton knows no keyword-only para
         destination_0_ptr = gate_ptr
     if destination_1_ptr is None:
         destination_1_ptr = value_ptr
-    if token_ptr is not None:
-        tl.store(token_ptr + tl.program_id(0), 0.0)
+    tl.store(token_ptr + tl.program_id(0), 0.0)
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     gate = tl.load(gate_ptr + at, mask=at < SIZE).to(tl.float32)
     value = tl.load(value_ptr + at, mask=at < SIZE).to(tl.float32)
