@@ -14,9 +14,9 @@ import triton
 from kernels.modes import Mode
 from kernels.triton_call import overwriting_call
 
-BLOCK = 4096
+BLOCK = 2048
 """Elements that one program holds."""
-WARPS = 8
+WARPS = 4
 
 type GatedUnit = Callable[[jax.Array, jax.Array, Mode], jax.Array]
 

@@ -1,7 +1,5 @@
 """The kernel, one program a row, and its launch."""
 
-import math
-
 import jax
 import jax.numpy as jnp
 import triton
@@ -12,17 +10,10 @@ from kernels.kl_div.options import DivergenceOptions
 from kernels.kl_div.triton import load_logits, sum_exponentials
 from kernels.triton_call import overwriting_call
 
-MAX_BLOCK = 8192
+MAX_BLOCK = 4096
 """Elements of a row that one program holds at a time, at most."""
-
-
-@triton.jit
-def _mix(log_p, log_q, LOG_BETA: tl.constexpr, LOG_REST: tl.constexpr):
-    """Returns log(beta p + (1 - beta) q), -inf where both are 0."""
-    first, second = log_p + LOG_BETA, log_q + LOG_REST
-    higher = tl.maximum(first, second)
-    difference = tl.minimum(first, second) - tl.where(higher == float("-inf"), 0.0, higher)
-    return higher + tl.log(1.0 + tl.exp(difference))
+SMALLEST = 1e-37
+"""A probability whose share of the mixture is below that counts as 0: rounded to 0, its logarithm would be infinite."""
 
 
 @triton.jit
@@ -35,8 +26,7 @@ def jsd_kernel(  # noqa: PLR0917 - Triton knows no keyword-only parameters
     VOCABULARY: tl.constexpr,
     INVERSE: tl.constexpr,
     BETA: tl.constexpr,
-    LOG_BETA: tl.constexpr,
-    LOG_REST: tl.constexpr,
+    SMALLEST: tl.constexpr,
     GRADIENT: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
@@ -57,20 +47,20 @@ def jsd_kernel(  # noqa: PLR0917 - Triton knows no keyword-only parameters
 
     student_sum = sum_exponentials(student_ptr, INVERSE, VOCABULARY, BLOCK)
     teacher_sum = sum_exponentials(teacher_ptr, INVERSE, VOCABULARY, BLOCK)
+    share: tl.constexpr = 1.0 - BETA if BETA < 1 else 1.0
     of_teacher = 0.0
     of_student = 0.0
     for start in range(0, VOCABULARY, BLOCK):
         column = start + tl.arange(0, BLOCK)
         log_q = load_logits(student_ptr, column, INVERSE, VOCABULARY) - student_sum
         log_p = load_logits(teacher_ptr, column, INVERSE, VOCABULARY) - teacher_sum
+        q = tl.exp(log_q)
         log_m = log_p
         if BETA < 1:
-            log_m = _mix(log_p, log_q, LOG_BETA, LOG_REST)
             p = tl.exp(log_p)
-            of_teacher += tl.sum(tl.where(p == 0, 0.0, p * (log_p - log_m)))
-        q = tl.exp(log_q)
-        of_student += tl.sum(tl.where(q == 0, 0.0, q * (log_q - log_m)))
-    share: tl.constexpr = 1.0 - BETA if BETA < 1 else 1.0
+            log_m = tl.log(BETA * p + share * q)
+            of_teacher += tl.sum(tl.where(p < SMALLEST, 0.0, p * (log_p - log_m)))
+        of_student += tl.sum(tl.where(q < SMALLEST, 0.0, q * (log_q - log_m)))
     tl.store(loss_ptr + row, (BETA * of_teacher + share * of_student) * weight)
 
     if GRADIENT:
@@ -78,11 +68,11 @@ def jsd_kernel(  # noqa: PLR0917 - Triton knows no keyword-only parameters
             column = start + tl.arange(0, BLOCK)
             log_q = load_logits(student_ptr, column, INVERSE, VOCABULARY) - student_sum
             log_p = load_logits(teacher_ptr, column, INVERSE, VOCABULARY) - teacher_sum
+            q = tl.exp(log_q)
             log_m = log_p
             if BETA < 1:
-                log_m = _mix(log_p, log_q, LOG_BETA, LOG_REST)
-            q = tl.exp(log_q)
-            gradient = tl.where(q == 0, 0.0, q * (log_q - log_m - of_student)) * (share * weight * INVERSE)
+                log_m = tl.log(BETA * tl.exp(log_p) + share * q)
+            gradient = tl.where(q < SMALLEST, 0.0, q * (log_q - log_m - of_student)) * (share * weight * INVERSE)
             tl.store(destination_ptr + column, gradient, mask=column < VOCABULARY)
 
 
@@ -112,13 +102,12 @@ def launch(
         outputs=(jax.ShapeDtypeStruct((rows,), jnp.float32),),
         grid=(rows,),
         mode=options.mode,
-        num_warps=16,
+        num_warps=8,
         **({} if gradient else {"destination_ptr": None}),
         VOCABULARY=vocabulary,
         INVERSE=1.0 / options.temperature,
         BETA=float(beta),
-        LOG_BETA=math.log(beta),
-        LOG_REST=math.log1p(-beta) if beta < 1 else 0.0,
+        SMALLEST=SMALLEST / min(beta, 1.0 - beta or 1.0),
         GRADIENT=gradient,
         BLOCK=min(MAX_BLOCK, triton.next_power_of_2(vocabulary)),
     )

@@ -8,7 +8,7 @@ import triton.language as tl
 from kernels.kl_div.options import DivergenceOptions
 from kernels.triton_call import overwriting_call
 
-MAX_BLOCK = 16384
+MAX_BLOCK = 4096
 """Elements of a row that one program holds at a time, at most."""
 
 
@@ -97,7 +97,7 @@ def launch(
         outputs=(jax.ShapeDtypeStruct((rows,), jnp.float32),),
         grid=(rows,),
         mode=options.mode,
-        num_warps=16,
+        num_warps=4,
         **({} if gradient else {"destination_ptr": None}),
         VOCABULARY=vocabulary,
         INVERSE=1.0 / options.temperature,

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 from kernels.modes import Mode
-from kernels.row_blocks import choose_warps, compute_row_block
+from kernels.row_parts import choose_stages, choose_warps, compute_row_block, load_part, store_part
 from kernels.triton_call import inplace_call, overwriting_call
 
 PROGRAMS = 264
@@ -35,17 +35,16 @@ def layer_norm_kernel(  # noqa: PLR0917 - Triton knows no keyword-only parameter
     BLOCK: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
-    column = tl.arange(0, BLOCK)
-    there = column < HIDDEN
-    x = tl.load(input_ptr + row * HIDDEN + column, mask=there, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + column, mask=there, other=0.0).to(tl.float32)
-    bias = tl.load(bias_ptr + column, mask=there, other=0.0).to(tl.float32)
+    x = load_part(input_ptr + row * HIDDEN, True, 0, BLOCK, HIDDEN).to(tl.float32)
     mean = tl.sum(x) / HIDDEN
-    centered = tl.where(there, x - mean, 0.0)
+    centered = tl.where(tl.arange(0, BLOCK) < HIDDEN, x - mean, 0.0)
     inverse = tl.rsqrt(tl.sum(centered * centered) / HIDDEN + EPSILON)
-    tl.store(output_ptr + row * HIDDEN + column, centered * inverse * weight + bias, mask=there)
     tl.store(mean_ptr + row, mean)
     tl.store(inverse_ptr + row, inverse)
+    # Loaded late, weight and bias hold no registers while the row is summed up.
+    weight = load_part(weight_ptr, True, 0, BLOCK, HIDDEN).to(tl.float32)
+    bias = load_part(bias_ptr, True, 0, BLOCK, HIDDEN).to(tl.float32)
+    store_part(output_ptr + row * HIDDEN, centered * inverse * weight + bias, True, 0, BLOCK, HIDDEN)
 
 
 @triton.jit
@@ -62,31 +61,32 @@ def layer_norm_backward_kernel(  # noqa: PLR0917 - Triton knows no keyword-only 
     HIDDEN: tl.constexpr,
     PROGRAMS: tl.constexpr,
     BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     if destination_ptr is None:
         destination_ptr = cotangent_ptr
     program = tl.program_id(0).to(tl.int64)
-    column = tl.arange(0, BLOCK)
-    there = column < HIDDEN
-    weight = tl.load(weight_ptr + column, mask=there, other=0.0).to(tl.float32)
+    weight = load_part(weight_ptr, True, 0, BLOCK, HIDDEN)
     weight_gradient = tl.zeros([BLOCK], tl.float32)
     bias_gradient = tl.zeros([BLOCK], tl.float32)
-    for step in range(tl.cdiv(ROWS, PROGRAMS)):
+    for step in tl.range(0, tl.cdiv(ROWS, PROGRAMS), num_stages=STAGES):
         row = program + step * PROGRAMS
-        here = there & (row < ROWS)
-        x = tl.load(input_ptr + row * HIDDEN + column, mask=here, other=0.0).to(tl.float32)
-        cotangent = tl.load(cotangent_ptr + row * HIDDEN + column, mask=here, other=0.0).to(tl.float32)
-        inverse = tl.load(inverse_ptr + row, mask=row < ROWS, other=0.0)
-        normalized = (x - tl.load(mean_ptr + row, mask=row < ROWS, other=0.0)) * inverse
-        weighted = cotangent * weight
+        here = row < ROWS
+        given = load_part(input_ptr + row * HIDDEN, here, 0, BLOCK, HIDDEN)
+        cotangent = load_part(cotangent_ptr + row * HIDDEN, here, 0, BLOCK, HIDDEN).to(tl.float32)
+        mean = tl.load(mean_ptr + row, mask=here, other=0.0)
+        inverse = tl.load(inverse_ptr + row, mask=here, other=0.0)
+        # Behind the row's end the cotangent is 0, and so is everything that is summed up.
+        normalized = (given.to(tl.float32) - mean) * inverse
+        weighted = cotangent * weight.to(tl.float32)
         projection = tl.sum(weighted * normalized) / HIDDEN
-        mean = tl.sum(weighted) / HIDDEN
-        gradient = (weighted - normalized * projection - mean) * inverse
-        tl.store(destination_ptr + row * HIDDEN + column, gradient, mask=here)
+        shift = tl.sum(weighted) / HIDDEN
+        gradient = (weighted - normalized * projection - shift) * inverse
+        store_part(destination_ptr + row * HIDDEN, gradient, here, 0, BLOCK, HIDDEN)
         weight_gradient += cotangent * normalized
         bias_gradient += cotangent
-    tl.store(weight_gradient_ptr + program * HIDDEN + column, weight_gradient, mask=there)
-    tl.store(bias_gradient_ptr + program * HIDDEN + column, bias_gradient, mask=there)
+    store_part(weight_gradient_ptr + program * HIDDEN, weight_gradient, True, 0, BLOCK, HIDDEN)
+    store_part(bias_gradient_ptr + program * HIDDEN, bias_gradient, True, 0, BLOCK, HIDDEN)
 
 
 def launch(input: jax.Array, weight: jax.Array, bias: jax.Array, epsilon: float) -> tuple[jax.Array, Moments]:
@@ -106,7 +106,7 @@ def launch(input: jax.Array, weight: jax.Array, bias: jax.Array, epsilon: float)
         outputs=(jax.ShapeDtypeStruct(input.shape, input.dtype), moment, moment),
         grid=(rows,),
         mode=Mode.OUT_OF_PLACE,
-        num_warps=choose_warps(block),
+        num_warps=choose_warps(block, most=8),
         HIDDEN=hidden,
         EPSILON=float(epsilon),
         BLOCK=block,
@@ -123,7 +123,7 @@ def launch_backward(
     """
     rows, hidden = input.shape
     block = compute_row_block(hidden)
-    programs = min(rows, PROGRAMS)
+    programs = min(rows, PROGRAMS if block <= 8192 else PROGRAMS // 2)
     sums = jax.ShapeDtypeStruct((programs, hidden), jnp.float32)
     (weight_gradients, bias_gradients), gradient = inplace_call(
         layer_norm_backward_kernel,
@@ -135,10 +135,11 @@ def launch_backward(
         outputs=(sums, sums),
         grid=(programs,),
         mode=mode,
-        num_warps=choose_warps(block),
+        num_warps=choose_warps(block, most=8 if block <= 4096 else 16),
         ROWS=rows,
         HIDDEN=hidden,
         PROGRAMS=programs,
+        STAGES=choose_stages(block),
         BLOCK=block,
     )
     return gradient, weight_gradients.sum(0), bias_gradients.sum(0)

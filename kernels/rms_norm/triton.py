@@ -7,7 +7,7 @@ import triton.language as tl
 
 from kernels.modes import Mode
 from kernels.rms_norm.options import Casting, RmsNormOptions
-from kernels.row_blocks import choose_warps, compute_row_block
+from kernels.row_parts import choose_stages, choose_warps, load_part, split_row, store_part
 from kernels.triton_call import inplace_call, overwriting_call
 
 PROGRAMS = 264
@@ -25,19 +25,24 @@ def rms_norm_kernel(  # noqa: PLR0917 - Triton knows no keyword-only parameters
     OFFSET: tl.constexpr,
     ROUNDED: tl.constexpr,
     BLOCK: tl.constexpr,
+    TAIL: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
-    column = tl.arange(0, BLOCK)
-    there = column < HIDDEN
-    given = tl.load(input_ptr + row * HIDDEN + column, mask=there, other=0.0)
-    weight = tl.load(weight_ptr + column, mask=there, other=0.0).to(tl.float32) + OFFSET
-    x = given.to(tl.float32)
-    inverse = tl.rsqrt(tl.sum(x * x) / HIDDEN + EPSILON)
-    normalized = x * inverse
-    if ROUNDED:
-        normalized = normalized.to(given.dtype).to(tl.float32)
-    tl.store(output_ptr + row * HIDDEN + column, normalized * weight, mask=there)
+    input_ptr += row * HIDDEN
+    output_ptr += row * HIDDEN
+    given = load_part(input_ptr, True, 0, BLOCK, HIDDEN)
+    squares = tl.sum(given.to(tl.float32) * given.to(tl.float32))
+    if TAIL > 0:
+        given_tail = load_part(input_ptr, True, BLOCK, TAIL, HIDDEN)
+        squares += tl.sum(given_tail.to(tl.float32) * given_tail.to(tl.float32))
+    inverse = tl.rsqrt(squares / HIDDEN + EPSILON)
     tl.store(inverse_ptr + row, inverse)
+    # Loaded late, the weight holds no registers while the row is summed up.
+    weight = load_part(weight_ptr, True, 0, BLOCK, HIDDEN).to(tl.float32) + OFFSET
+    store_part(output_ptr, _normalize(given, inverse, ROUNDED) * weight, True, 0, BLOCK, HIDDEN)
+    if TAIL > 0:
+        weight_tail = load_part(weight_ptr, True, BLOCK, TAIL, HIDDEN).to(tl.float32) + OFFSET
+        store_part(output_ptr, _normalize(given_tail, inverse, ROUNDED) * weight_tail, True, BLOCK, TAIL, HIDDEN)
 
 
 @triton.jit
@@ -54,29 +59,56 @@ def rms_norm_backward_kernel(  # noqa: PLR0917 - Triton knows no keyword-only pa
     ROUNDED: tl.constexpr,
     PROGRAMS: tl.constexpr,
     BLOCK: tl.constexpr,
+    TAIL: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     if destination_ptr is None:
         destination_ptr = cotangent_ptr
     program = tl.program_id(0).to(tl.int64)
-    column = tl.arange(0, BLOCK)
-    there = column < HIDDEN
-    weight = tl.load(weight_ptr + column, mask=there, other=0.0).to(tl.float32) + OFFSET
+    weight_gradient_ptr += program * HIDDEN
+    weight = load_part(weight_ptr, True, 0, BLOCK, HIDDEN)
     weight_gradient = tl.zeros([BLOCK], tl.float32)
-    for step in range(tl.cdiv(ROWS, PROGRAMS)):
+    if TAIL > 0:
+        weight_tail = load_part(weight_ptr, True, BLOCK, TAIL, HIDDEN)
+        weight_gradient_tail = tl.zeros([TAIL], tl.float32)
+
+    for step in tl.range(0, tl.cdiv(ROWS, PROGRAMS), num_stages=STAGES):
         row = program + step * PROGRAMS
-        here = there & (row < ROWS)
-        given = tl.load(input_ptr + row * HIDDEN + column, mask=here, other=0.0)
-        cotangent = tl.load(cotangent_ptr + row * HIDDEN + column, mask=here, other=0.0).to(tl.float32)
-        inverse = tl.load(inverse_ptr + row, mask=row < ROWS, other=0.0)
+        here = row < ROWS
+        given = load_part(input_ptr + row * HIDDEN, here, 0, BLOCK, HIDDEN)
+        cotangent = load_part(cotangent_ptr + row * HIDDEN, here, 0, BLOCK, HIDDEN)
+        if TAIL > 0:
+            given_tail = load_part(input_ptr + row * HIDDEN, here, BLOCK, TAIL, HIDDEN)
+            cotangent_tail = load_part(cotangent_ptr + row * HIDDEN, here, BLOCK, TAIL, HIDDEN)
+        inverse = tl.load(inverse_ptr + row, mask=here, other=0.0)
+
         normalized = given.to(tl.float32) * inverse
-        weighted = cotangent * weight
-        projection = tl.sum(weighted * normalized) / HIDDEN
+        weighted = cotangent.to(tl.float32) * (weight.to(tl.float32) + OFFSET)
+        projection = tl.sum(weighted * normalized)
+        weight_gradient += cotangent.to(tl.float32) * _normalize(given, inverse, ROUNDED)
+        if TAIL > 0:
+            normalized_tail = given_tail.to(tl.float32) * inverse
+            weighted_tail = cotangent_tail.to(tl.float32) * (weight_tail.to(tl.float32) + OFFSET)
+            projection += tl.sum(weighted_tail * normalized_tail)
+            weight_gradient_tail += cotangent_tail.to(tl.float32) * _normalize(given_tail, inverse, ROUNDED)
+        projection /= HIDDEN
         gradient = (weighted - normalized * projection) * inverse
-        tl.store(destination_ptr + row * HIDDEN + column, gradient, mask=here)
-        if ROUNDED:
-            normalized = normalized.to(given.dtype).to(tl.float32)
-        weight_gradient += cotangent * normalized
-    tl.store(weight_gradient_ptr + program * HIDDEN + column, weight_gradient, mask=there)
+        store_part(destination_ptr + row * HIDDEN, gradient, here, 0, BLOCK, HIDDEN)
+        if TAIL > 0:
+            gradient_tail = (weighted_tail - normalized_tail * projection) * inverse
+            store_part(destination_ptr + row * HIDDEN, gradient_tail, here, BLOCK, TAIL, HIDDEN)
+
+    store_part(weight_gradient_ptr, weight_gradient, True, 0, BLOCK, HIDDEN)
+    if TAIL > 0:
+        store_part(weight_gradient_ptr, weight_gradient_tail, True, BLOCK, TAIL, HIDDEN)
+
+
+@triton.jit
+def _normalize(given, inverse, ROUNDED: tl.constexpr):
+    normalized = given.to(tl.float32) * inverse
+    if ROUNDED:
+        normalized = normalized.to(given.dtype).to(tl.float32)
+    return normalized
 
 
 def launch(input: jax.Array, weight: jax.Array, options: RmsNormOptions) -> tuple[jax.Array, jax.Array]:
@@ -85,7 +117,7 @@ def launch(input: jax.Array, weight: jax.Array, options: RmsNormOptions) -> tupl
     input: float[rows, hidden], neither 0; weight: float[hidden].
     """
     rows, hidden = input.shape
-    block = compute_row_block(hidden)
+    parts = split_row(hidden)
     (output, inverse), _ = overwriting_call(
         rms_norm_kernel,
         input,
@@ -94,12 +126,12 @@ def launch(input: jax.Array, weight: jax.Array, options: RmsNormOptions) -> tupl
         outputs=(jax.ShapeDtypeStruct(input.shape, input.dtype), jax.ShapeDtypeStruct((rows,), jnp.float32)),
         grid=(rows,),
         mode=Mode.OUT_OF_PLACE,
-        num_warps=choose_warps(block),
+        num_warps=choose_warps(parts["BLOCK"], most=8),
         HIDDEN=hidden,
         EPSILON=float(options.epsilon),
         OFFSET=float(options.offset),
         ROUNDED=options.casting is Casting.LLAMA,
-        BLOCK=block,
+        **parts,
     )
     return output, inverse
 
@@ -112,7 +144,7 @@ def launch_backward(
     cotangent, input: float[rows, hidden] of one dtype; weight: float[hidden]; inverse: f32[rows].
     """
     rows, hidden = input.shape
-    block = compute_row_block(hidden)
+    parts = split_row(hidden)
     programs = min(rows, PROGRAMS)
     (weight_gradients,), gradient = inplace_call(
         rms_norm_backward_kernel,
@@ -124,12 +156,13 @@ def launch_backward(
         outputs=(jax.ShapeDtypeStruct((programs, hidden), jnp.float32),),
         grid=(programs,),
         mode=options.mode,
-        num_warps=choose_warps(block),
+        num_warps=choose_warps(parts["BLOCK"], most=16),
         ROWS=rows,
         HIDDEN=hidden,
         OFFSET=float(options.offset),
         ROUNDED=options.casting is Casting.LLAMA,
         PROGRAMS=programs,
-        BLOCK=block,
+        STAGES=choose_stages(parts["BLOCK"]),
+        **parts,
     )
     return gradient, weight_gradients.sum(0)
