@@ -19,6 +19,10 @@ ARGS = (
 )
 LOGITS_BYTES = SMALL.tokens // 2 * SMALL.vocabulary * 8
 
+EXPECTED = {Mode.HIDDEN: {"input": "stale|latent", "weight": "latent"}}
+"""Stale for an H100, an H200 and a B200, latent for an A100."""
+EXPECTED_RULES = {Mode.HIDDEN: ("LD001?", "LD003", "LD006"), Mode.TRIVIAL: ("LD006",), Mode.BARRIER: ("LD006",)}
+
 
 def compute(mode: Mode, *arrays: Any) -> dict[str, Any]:
     """Returns the loss and two gradients, the divergence by the kernel in `mode`."""
@@ -47,6 +51,8 @@ CASES = tuple(
         function=partial(compute, mode),
         args=ARGS,
         params=(mode,),
+        expected=EXPECTED.get(mode, "fresh"),
+        expected_rules=EXPECTED_RULES.get(mode, ()),
         reference=compute_reference,
         about="distillation without all of the logits",
     )

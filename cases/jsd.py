@@ -19,6 +19,9 @@ ARGS = (
     Arg(shape=tuple(SMALL), draw=Draw(seed=2)),
 )
 
+EXPECTED = {Mode.HIDDEN: {"input": "latent", "weight": "latent"}}
+EXPECTED_RULES = {Mode.HIDDEN: ("LD003", "LD006"), Mode.TRIVIAL: ("LD006",), Mode.BARRIER: ("LD006",)}
+
 
 def compute(mode: Mode, *arrays: Any) -> dict[str, Any]:
     """Returns the loss and two gradients, the divergence by the kernel in `mode`."""
@@ -50,6 +53,8 @@ CASES = tuple(
         function=partial(compute, mode),
         args=ARGS,
         params=(mode,),
+        expected=EXPECTED.get(mode, "fresh"),
+        expected_rules=EXPECTED_RULES.get(mode, ()),
         reference=compute_reference,
         about="distillation: the forward pass leaves the gradient where the logits were",
     )

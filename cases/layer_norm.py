@@ -20,6 +20,18 @@ ARGS = (
     Arg(shape=tuple(SMALL), draw=Draw(seed=5)),
 )
 
+EXPECTED = {
+    Mode.HIDDEN: {"input": "stale", "first": "latent"},
+    Mode.TRIVIAL: {"input": "clobbered"},
+    Mode.BARRIER: {"input": "clobbered"},
+}
+EXPECTED_RULES = {
+    Mode.HIDDEN: ("LD001", "LD003", "LD006"),
+    Mode.TRIVIAL: ("LD004", "LD006"),
+    Mode.BARRIER: ("LD004", "LD006"),
+}
+"""An order behind the kernel helps the gradient that the kernel writes, and harms the residual's."""
+
 
 def compute(mode: Mode, *arrays: Any) -> dict[str, Any]:
     """Returns the loss and the gradients of all but the last array, the normalization by the kernel in `mode`."""
@@ -54,6 +66,8 @@ CASES = tuple(
         function=partial(compute, mode),
         args=ARGS,
         params=(mode,),
+        expected=EXPECTED.get(mode, "fresh"),
+        expected_rules=EXPECTED_RULES.get(mode, ()),
         reference=compute_reference,
         about="the backward pass overwrites the cotangent, which a residual needs, too",
     )

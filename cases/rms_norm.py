@@ -22,6 +22,22 @@ ARGS = (
     Arg(shape=tuple(SMALL), draw=Draw(seed=4)),
 )
 
+EXPECTED = {
+    ("before", Mode.HIDDEN): {"input": "stale", "first": "latent"},
+    ("after", Mode.HIDDEN): {"input": "stale", "first": "latent"},
+    ("after", Mode.TRIVIAL): {"input": "clobbered"},
+    ("after", Mode.BARRIER): {"input": "clobbered"},
+}
+"""An order behind the kernel helps the gradient that the kernel writes, and harms the residual's."""
+EXPECTED_RULES = {
+    ("before", Mode.HIDDEN): ("LD001", "LD003", "LD006"),
+    ("before", Mode.TRIVIAL): ("LD006",),
+    ("before", Mode.BARRIER): ("LD006",),
+    ("after", Mode.HIDDEN): ("LD001", "LD003", "LD006"),
+    ("after", Mode.TRIVIAL): ("LD004", "LD006"),
+    ("after", Mode.BARRIER): ("LD004", "LD006"),
+}
+
 
 def compute(variant: str, mode: Mode, *arrays: Any) -> dict[str, Any]:
     """Returns the loss and the gradients of all but the last array, the normalization by the kernel in `mode`."""
@@ -59,6 +75,8 @@ CASES = tuple(
         function=partial(compute, variant, mode),
         args=ARGS,
         params=(variant, mode),
+        expected=EXPECTED.get((variant, mode), "fresh"),
+        expected_rules=EXPECTED_RULES.get((variant, mode), ()),
         reference=partial(compute_reference, variant),
         about="Liger Kernel's in_place: the backward pass overwrites the cotangent",
     )

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import jax
 import jax.numpy as jnp
@@ -13,12 +14,16 @@ from kernels.fused_linear_jsd.api import fused_linear_jsd
 from kernels.fused_linear_jsd.reference import fused_linear_jsd as fused_linear_jsd_reference
 from kernels.geglu.api import geglu
 from kernels.geglu.reference import geglu as geglu_reference
+from kernels.jsd import triton as jsd_triton
 from kernels.jsd.api import jsd
 from kernels.jsd.reference import jsd as jsd_reference
+from kernels.kl_div import triton as kl_div_triton
 from kernels.kl_div.api import kl_div
 from kernels.kl_div.reference import kl_div as kl_div_reference
+from kernels.layer_norm import triton as layer_norm_triton
 from kernels.layer_norm.api import layer_norm
 from kernels.layer_norm.reference import layer_norm as layer_norm_reference
+from kernels.rms_norm import triton as rms_norm_triton
 from kernels.rms_norm.api import rms_norm
 from kernels.rms_norm.reference import rms_norm as rms_norm_reference
 from kernels.rope.api import rope
@@ -68,6 +73,18 @@ def compare(
     return {
         one: compute_relative_error(found, expected) for one, found, expected in zip(names, actual, wanted, strict=True)
     }
+
+
+def compare_with_programs(name: str, shapes: Sequence[tuple[int, ...]], *, programs: int) -> Errors:
+    """As `compare`, by that many programs of the backward kernel."""
+    with patch.object({"rms_norm": rms_norm_triton, "layer_norm": layer_norm_triton}[name], "PROGRAMS", programs):
+        return compare(name, shapes)
+
+
+def compare_in_blocks(name: str, shapes: Sequence[tuple[int, ...]], max_block: int, **options: Any) -> Errors:
+    """As `compare`, by programs that hold at most so many elements of a row."""
+    with patch.object({"kl_div": kl_div_triton, "jsd": jsd_triton}[name], "MAX_BLOCK", max_block):
+        return compare(name, shapes, **options)
 
 
 KERNEL_OPTIONS = ("mode", "logits_bytes", "accumulate")
