@@ -19,16 +19,15 @@ ARGS = (
     Arg(shape=(SMALL.heads, SMALL.tokens, SMALL.tokens), draw=Draw(seed=3)),
 )
 
-EXPECTED = dict.fromkeys(
-    (Mode.HIDDEN, Mode.TRIVIAL, Mode.BARRIER), {"loss": "stale", "query_weight": "stale", "key_weight": "stale"}
-)
+STALE = {"loss": "stale", "query_weight": "stale", "key_weight": "stale"}
+EXPECTED = {Mode.HIDDEN: STALE, Mode.TRIVIAL: STALE, Mode.BARRIER: STALE}
 EXPECTED_RULES = {
     Mode.HIDDEN: ("LD002", "LD006", "LD007"),
     Mode.TRIVIAL: ("LD002", "LD006"),
     Mode.BARRIER: ("LD002", "LD006", "LD007"),
 }
-"""LD007: nothing uses the kernel's own output, and JAX drops the call, also where a barrier holds it. With `trivial` the call is
-kept, but XLA joins the products that make queries and keys: the kernel overwrites slices, and the joined array is read."""
+"""LD007: nothing uses the kernel's own output, and JAX drops the call, also where a barrier holds it. With `trivial` it is kept,
+but XLA joins the products that make queries and keys: the kernel overwrites slices, and the joined array is read."""
 
 
 def compute(mode: Mode, *arrays: Any) -> dict[str, Any]:

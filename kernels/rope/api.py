@@ -30,7 +30,8 @@ def rope(
         )
     angles = (*batch, size // 2)
     for name, array in (("cosines", cosines), ("sines", sines)):
-        if array.ndim > len(angles) or jnp.broadcast_shapes(array.shape, angles) != angles:
+        fits = all(one in (1, wanted) for one, wanted in zip(array.shape[::-1], angles[::-1], strict=False))
+        if array.ndim > len(angles) or not fits:
             raise ValueError(f"Expected {name} (..., tokens, size / 2) but got {array.shape} for {queries.shape=}")
     if not queries.size and not keys.size:
         return queries, keys

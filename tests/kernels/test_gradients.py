@@ -17,7 +17,7 @@ SHAPES = {
     "layer_norm": (ROWS, (37,), (37,)),
     "swiglu": (ROWS, ROWS),
     "geglu": (ROWS, ROWS),
-    "rope": ((2, 3, 3, 10), (2, 3, 1, 10)),
+    "rope": ((2, 2, 3, 10), (2, 2, 1, 10)),
     "kl_div": (ROWS, ROWS),
     "jsd": (ROWS, ROWS),
 }
@@ -40,7 +40,7 @@ def test_outputs_and_gradients_agree_with_the_reference_in_every_dtype(interpret
 
 @pytest.mark.parametrize("casting", ["llama", "gemma"])
 def test_a_row_in_two_blocks_is_normalized_with_an_offset_in_either_casting(interpreted, casting):
-    assert_close(interpreted(gradients.compare, "rms_norm", ((3, 1300), (1300,)), casting=casting, offset=1.0))
+    assert_close(interpreted(gradients.compare, "rms_norm", ((2, 1300), (1300,)), casting=casting, offset=1.0))
 
 
 @pytest.mark.parametrize("name", ["rms_norm", "layer_norm"])
@@ -56,14 +56,13 @@ def test_a_vocabulary_of_many_blocks_and_rows_that_do_not_count(interpreted, nam
     assert_close(errors)
 
 
-@pytest.mark.parametrize("beta", [0.0, 0.1, 1.0])
-@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize(("beta", "reduction"), [(0.0, "sum"), (0.1, "mean"), (1.0, "sum")])
 def test_a_divergence_of_any_beta_is_reduced(interpreted, beta, reduction):
     assert_close(interpreted(gradients.compare, "jsd", SHAPES["jsd"], beta=beta, reduction=reduction, masked=True))
 
 
-@pytest.mark.parametrize("logits_bytes", [1, TWO_TOKENS, 10**9])
-def test_chunks_of_one_token_of_two_and_of_all_give_the_same(interpreted, logits_bytes):
+@pytest.mark.parametrize("logits_bytes", [TWO_TOKENS, 10**9])
+def test_chunks_of_two_tokens_and_of_all_give_the_same(interpreted, logits_bytes):
     assert_close(interpreted(gradients.compare, "fused_linear_jsd", LINEAR, logits_bytes=logits_bytes, masked=True))
 
 
@@ -125,7 +124,7 @@ def test_no_rows_have_no_outputs(interpreted, name):
         ("layer_norm", ((2, 4), (4,), (4,)), {"mode": "inplace"}, "'inplace' is not a valid Mode"),
         ("swiglu", ((2, 4), (2, 3)), {}, r"value\.shape=\(2, 3\)"),
         ("rope", ((2, 3, 5), (2, 1, 5), (2, 2), (2, 2)), {}, "an even size"),
-        ("rope", ((2, 3, 4), (2, 1, 4), (3, 2), (3, 2)), {}, "Expected cosines|Incompatible shapes"),
+        ("rope", ((2, 3, 4), (2, 1, 4), (3, 2), (3, 2)), {}, "Expected cosines"),
         ("kl_div", ((2, 4), (2, 5)), {}, r"teacher_logits\.shape=\(2, 5\)"),
         ("kl_div", ((2, 4), (2, 4)), {"temperature": 0.0}, "got temperature=0.0"),
         ("jsd", ((2, 4), (2, 4)), {"beta": 1.5}, "got beta=1.5"),
