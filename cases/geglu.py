@@ -30,7 +30,7 @@ EXPECTED_RULES = {
     Mode.TRIVIAL: ("LD004", "LD006"),
     Mode.BARRIER: ("LD002", "LD006", "LD007"),
 }
-"""LD007: nothing uses the kernel's own output, and JAX drops the call, also where a barrier holds it. With `trivial` it is kept,
+"""LD007: nothing uses the kernel's own output, and JAX drops the call, even behind a barrier. With `trivial` it is kept,
 and comes before the forward pass's kernel, which reads the same two arrays: the loss is linear in its result, so nothing in
 the backward pass waits for it."""
 

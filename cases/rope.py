@@ -26,7 +26,7 @@ EXPECTED_RULES = {
     Mode.TRIVIAL: ("LD002", "LD006"),
     Mode.BARRIER: ("LD002", "LD006", "LD007"),
 }
-"""LD007: nothing uses the kernel's own output, and JAX drops the call, also where a barrier holds it. With `trivial` it is kept,
+"""LD007: nothing uses the kernel's own output, and JAX drops the call, even behind a barrier. With `trivial` it is kept,
 but XLA joins the products that make queries and keys: the kernel overwrites slices, and the joined array is read."""
 
 
