@@ -88,6 +88,26 @@ def interpreted_call(
     return results[: len(outputs)], results[len(outputs) :]
 
 
+def interpreted_read_only_call(
+    kernel: Any,
+    operands: tuple[jax.Array, ...],
+    *,
+    outputs: tuple[jax.ShapeDtypeStruct, ...],
+    grid: tuple[int, ...],
+    metaparams: dict[str, Any],
+) -> tuple[jax.Array, ...]:
+    """`kernels.triton_call.read_only_call` for a kernel made under TRITON_INTERPRET=1."""
+
+    def run(*operands: jax.Array) -> tuple[np.ndarray, ...]:
+        hosts = [np.array(operand, order="C") for operand in operands]
+        results = [np.zeros(output.shape, output.dtype) for output in outputs]
+        with _ONE_AT_A_TIME:
+            kernel[grid](*map(HostArray, (*hosts, *results)), **metaparams)
+        return tuple(results)
+
+    return tuple(jax.pure_callback(run, outputs, *operands))
+
+
 def _run(
     kernel: Any,
     *operands: jax.Array,

@@ -22,7 +22,7 @@ import jax
 import jax_triton
 from triton.runtime.interpreter import InterpretedFunction
 
-from kernels.interpreter import interpreted_call
+from kernels.interpreter import interpreted_call, interpreted_read_only_call
 from kernels.modes import UNDECLARED, Mode
 
 type Outputs = tuple[jax.ShapeDtypeStruct, ...]
@@ -159,3 +159,25 @@ _CALL: dict[Mode, Callable[..., Results]] = {
     Mode.ALIASED: _call_with_ref if _HAS_REFS else _call_with_alias,
     Mode.OUT_OF_PLACE: _call_out_of_place,
 }
+
+
+def read_only_call(
+    kernel: Any,
+    *operands: jax.Array,
+    outputs: Sequence[jax.ShapeDtypeStruct],
+    grid: tuple[int, ...],
+    num_warps: int = 4,
+    **metaparams: Any,
+) -> tuple[jax.Array, ...]:
+    """Returns the outputs of a kernel that overwrites no operand; it takes its operands, its outputs, its constexprs.
+
+    A kernel made under TRITON_INTERPRET=1 runs on the CPU.
+    """
+    outputs = tuple(outputs)
+    if isinstance(kernel, InterpretedFunction):
+        return interpreted_read_only_call(kernel, operands, outputs=outputs, grid=grid, metaparams=metaparams)
+    return tuple(
+        jax_triton.triton_call(
+            *operands, kernel=kernel, grid=grid, num_warps=num_warps, **{_OUTPUTS_KEYWORD: outputs}, **metaparams
+        )
+    )

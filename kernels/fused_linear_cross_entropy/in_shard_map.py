@@ -25,7 +25,7 @@ def fused_linear_cross_entropy_in_shard_map(
     targets: jax.Array,
     bias: jax.Array | None = None,
     *,
-    target_mask: jax.Array,
+    where: jax.Array,
     axis: str,
     weight_partition: Partition,
     bias_partition: Partition = (),
@@ -40,7 +40,7 @@ def fused_linear_cross_entropy_in_shard_map(
     specs = (tokens, PartitionSpec(*weight_partition), tokens, PartitionSpec(*bias_partition), tokens)
     local = partial(_compute_local, axis=axis, partitions=(weight_partition, bias_partition), mode=mode)
     return jax.shard_map(local, in_specs=specs, out_specs=PartitionSpec(), check_vma=False)(
-        input, weight, targets, bias, target_mask
+        input, weight, targets, bias, where
     )
 
 
@@ -57,7 +57,7 @@ def _compute_local(
 ) -> jax.Array:
     weight = _gather(weight, partitions[0])
     bias = None if bias is None else _gather(bias, partitions[1])
-    loss = fused_linear_cross_entropy(input, weight, targets, bias, target_mask=mask, reduction="sum", mode=mode)
+    loss = fused_linear_cross_entropy(input, weight, targets, bias, where=mask, reduction="sum", mode=mode)
     count = mask.sum().astype(jnp.float32)
     return jax.lax.psum(loss, axis) / jnp.maximum(1, jax.lax.psum(count, axis))
 
