@@ -1,7 +1,6 @@
 """The command `ligerdiag`, and `python -m ligerdiag` where its script is not on the path."""
 
-from ligerdiag.bytecode import keep_own_bytecode
-from ligerdiag.cache_root import find_cache_root
+from ligerdiag.cache_root import find_cache_root, keep_own_bytecode
 
 
 def main() -> None:

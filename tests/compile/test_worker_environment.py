@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag import bytecode
+from ligerdiag import cache_root
 from ligerdiag.errors import CASE_PATH
 from ligerdiag.toolchains import toolchain as toolchain_module
 from ligerdiag.toolchains.toolchain import Toolchain, worker_environment
@@ -106,7 +106,7 @@ def test_a_worker_compiles_the_sources_of_jax_once_where_nobody_else_does(
         py_compile.compile(
             str(source), cfile=str(source.parent / "__pycache__" / Path(cache_from_source(str(source))).name)
         )
-    monkeypatch.setattr(bytecode, "find_spec", lambda _: ModuleSpec("jax", None, origin=str(source)))
+    monkeypatch.setattr(cache_root, "find_spec", lambda _: ModuleSpec("jax", None, origin=str(source)))
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.setattr(sys, "pycache_prefix", str(prefix := tmp_path / "bytecode"))  # as a command sets it
     (compiled := Path(cache_from_source(str(source)))).parent.mkdir(parents=True)
