@@ -1,9 +1,9 @@
 """The place of the cache, and Python's bytecode in it; see `artifacts.cache` for what else is there.
 
-Bytecode is kept there where nobody else keeps it. Images of containers often set PYTHONDONTWRITEBYTECODE, and uv installs sources alone. There each process would compile the
-sources of what it imports anew: two of the three seconds that a worker takes for jax and triton, a quarter of a second for
-a command. Where a package was installed with its bytecode, or the user names a folder for it, nothing changes. Bytecode is
-code: it is never read from a folder that others may write to.
+Bytecode is kept there where nobody else keeps it. Images of containers often set PYTHONDONTWRITEBYTECODE, and uv installs
+sources alone: each process would compile what it imports anew, two of the three seconds that a worker takes for jax and
+triton, a quarter of a second for a command. Where a package was installed with its bytecode, or the user names a folder for
+it, nothing changes. Bytecode is code: it is never read from a folder that others may write to.
 """
 
 import os
