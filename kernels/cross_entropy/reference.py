@@ -40,14 +40,14 @@ def cross_entropy(
     x = logits.astype(jnp.float32)
     if logit_soft_cap is not None:
         x = logit_soft_cap * jnp.tanh(x / logit_soft_cap)
-    lse = jax.nn.logsumexp(x, axis=-1)
-    log_p = x - lse[..., None]
+    log_p, lse = jax.nn.log_softmax(x, axis=-1), jax.nn.logsumexp(x, axis=-1)
     exists = (targets >= 0) & (targets < vocabulary)
     at_target = jnp.take_along_axis(log_p, jnp.where(exists, targets, 0)[..., None], axis=-1)[..., 0]
     loss = -(1 - label_smoothing) * at_target
     if label_smoothing:
         loss = loss - label_smoothing / vocabulary * log_p.sum(-1)
-    loss = loss + z_loss * lse**2
+    if z_loss:
+        loss = loss + z_loss * lse**2
     kept = targets != ignore_index
     if where is not None:
         kept &= where
