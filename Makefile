@@ -1,6 +1,6 @@
 UV ?= uv
 
-.PHONY: check lint test nightly costs docs docs-check examples screenshots bench fuzz-nightly lock proto
+.PHONY: check lint test nightly costs docs docs-check examples screenshots bench bench-kernels fuzz-nightly lock proto
 
 check: lint docs-check test
 
@@ -43,6 +43,10 @@ screenshots:
 # Cold and warm run of all cases, and the cost of the analysis; make bench CASES="seed_*" for some of them.
 bench:
 	$(UV) run python tools/bench.py $(foreach case,$(CASES),'$(case)')
+
+# Needs an NVIDIA GPU, and for Liger's own kernels torch and liger-kernel; make bench-kernels NAMES="cross_entropy" for some.
+bench-kernels:
+	$(UV) run --extra gpu python -m tools.bench_kernels $(NAMES)
 
 # 50,000 mutations of what strangers may hand us, with claims about the verdicts afterwards; another thousand each night:
 # make fuzz-nightly SEED=$$(date +%Y%m%d)00000. One that was ended says how to go on.

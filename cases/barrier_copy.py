@@ -35,7 +35,7 @@ def compute_plain(with_barrier: bool, array: Any) -> dict[str, Any]:
 
 def compute(mode: Mode, *arrays: Any) -> dict[str, Any]:
     """Returns loss, gradient and a gradient with one element changed, by the kernel in `mode`."""
-    from kernels.cross_entropy.api import cross_entropy_with_gradient
+    from kernels.seed_flce.cross_entropy import cross_entropy_with_gradient
 
     return _compute(partial(cross_entropy_with_gradient, mode=mode), *arrays)
 

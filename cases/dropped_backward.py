@@ -20,16 +20,16 @@ def compute(mode: Mode, *arrays: Any) -> dict[str, Any]:
     """Returns the weighted loss and its gradients; the backward pass scales them by a kernel in `mode`."""
     import jax
 
-    from kernels.fused_linear_cross_entropy.api import fused_linear_cross_entropy_with_gradients
     from kernels.fused_linear_cross_entropy.step import compute_loss_and_gradients_by_autodiff
     from kernels.scale.api import scale
+    from kernels.seed_flce.api import fused_linear_cross_entropy_with_gradients
 
     @jax.custom_vjp
     def fused(*parameters: Any) -> Any:
         return forward(*parameters)[0]
 
-    def forward(input: Any, weight: Any, targets: Any, bias: Any, target_mask: Any) -> tuple[Any, Any]:
-        results = fused_linear_cross_entropy_with_gradients(input, weight, targets, bias, target_mask=target_mask)
+    def forward(input: Any, weight: Any, targets: Any, bias: Any, where: Any) -> tuple[Any, Any]:
+        results = fused_linear_cross_entropy_with_gradients(input, weight, targets, bias, where=where)
         return results["loss"], (results["input"], results["weight"], results["bias"])
 
     def backward(gradients: Any, cotangent: Any) -> Any:
@@ -38,8 +38,8 @@ def compute(mode: Mode, *arrays: Any) -> dict[str, Any]:
 
     fused.defvjp(forward, backward)
 
-    def loss_of(input: Any, weight: Any, targets: Any, bias: Any, *, target_mask: Any) -> Any:
-        return WEIGHT * fused(input, weight, targets, bias, target_mask)
+    def loss_of(input: Any, weight: Any, targets: Any, bias: Any, *, where: Any) -> Any:
+        return WEIGHT * fused(input, weight, targets, bias, where)
 
     return compute_loss_and_gradients_by_autodiff(loss_of, *arrays)
 

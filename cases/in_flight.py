@@ -44,7 +44,7 @@ def compute_gathered(mode: Mode, input: Any, weight: Any, targets: Any) -> dict[
     """Returns each device's loss, and the largest logit of each token of all devices."""
     import jax
 
-    from kernels.cross_entropy.api import cross_entropy_with_gradient
+    from kernels.seed_flce.cross_entropy import cross_entropy_with_gradient
 
     def compute_rows(input: Any, weight: Any, targets: Any) -> tuple[Any, Any]:
         logits = input @ weight
@@ -62,7 +62,7 @@ def compute_stacked(mode: Mode, input: Any, weight: Any, targets: Any) -> dict[s
     """Returns the sum of the chunks' losses, and the gradient of the logits, f32[chunks, tokens, vocabulary]."""
     import jax
 
-    from kernels.cross_entropy.api import cross_entropy_with_gradient
+    from kernels.seed_flce.cross_entropy import cross_entropy_with_gradient
 
     def add_chunk(total: Any, chunk: tuple[Any, Any]) -> tuple[Any, Any]:
         loss, gradient = cross_entropy_with_gradient(chunk[0] @ weight, chunk[1], mode=mode)

@@ -26,7 +26,7 @@ ARGS = (
 
 def compute(carried: str, mode: Mode, logits: Any, targets: Any) -> dict[str, Any]:
     """Returns the losses and the last logits, by the kernel in `mode`."""
-    from kernels.cross_entropy.api import cross_entropy_with_gradient
+    from kernels.seed_flce.cross_entropy import cross_entropy_with_gradient
 
     return _scan(carried, partial(cross_entropy_with_gradient, mode=mode), logits, targets)
 

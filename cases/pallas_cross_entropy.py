@@ -42,8 +42,8 @@ def make_args(variant: str) -> tuple[Arg, ...]:
 
 def compute(variant: str, mode: Mode, *arrays: Any) -> dict[str, Any]:
     """Returns the loss and what follows from the gradient, by the kernel in `mode`."""
-    from kernels.cross_entropy.api import cross_entropy_with_gradient
-    from kernels.cross_entropy.pallas import launch
+    from kernels.seed_flce.cross_entropy import cross_entropy_with_gradient
+    from kernels.seed_flce.pallas import launch
 
     return _compute(variant, partial(cross_entropy_with_gradient, mode=mode, launch=launch), *arrays)
 

@@ -30,7 +30,7 @@ def compute(mode: Mode, logits: Any, targets: Any, mask: Any) -> dict[str, Any]:
     """Returns loss and gradient by the kernel in `mode`."""
     import jax.numpy as jnp
 
-    from kernels.cross_entropy.api import cross_entropy_with_gradient
+    from kernels.seed_flce.cross_entropy import cross_entropy_with_gradient
 
     targets = jnp.where(mask, targets, IGNORE_INDEX)
     loss, gradient = cross_entropy_with_gradient(logits, targets, ignore_index=IGNORE_INDEX, mode=mode)

@@ -38,8 +38,8 @@ def make_args(shape: Shape, *, dtype: str, bias: bool) -> tuple[Arg, ...]:
 
 def compute(mode: Mode, *arrays: Any) -> dict[str, Any]:
     """Returns loss and gradients by the kernel in `mode`."""
-    from kernels.fused_linear_cross_entropy.api import fused_linear_cross_entropy
     from kernels.fused_linear_cross_entropy.step import compute_loss_and_gradients_by_autodiff
+    from kernels.seed_flce.api import fused_linear_cross_entropy
 
     return compute_loss_and_gradients_by_autodiff(fused_linear_cross_entropy, *arrays, mode=mode)
 

@@ -47,10 +47,16 @@ def compute_in_shard_map(partitioning: str, *arrays: Any) -> dict[str, Any]:
     """Returns loss and gradients by the kernel in mode `aliased`, each device on tokens of its own."""
     from kernels.fused_linear_cross_entropy.in_shard_map import fused_linear_cross_entropy_in_shard_map
     from kernels.fused_linear_cross_entropy.step import compute_loss_and_gradients_by_autodiff
+    from kernels.seed_flce.api import fused_linear_cross_entropy
 
     *_, weight, bias = PARTITIONS[partitioning]
     return compute_loss_and_gradients_by_autodiff(
-        fused_linear_cross_entropy_in_shard_map, *arrays, axis="x", weight_partition=weight, bias_partition=bias
+        fused_linear_cross_entropy_in_shard_map,
+        *arrays,
+        axis="x",
+        weight_partition=weight,
+        bias_partition=bias,
+        local_loss=fused_linear_cross_entropy,
     )
 
 

@@ -25,7 +25,7 @@ ARGS = (
 
 def compute(mode: Mode, *arrays: Any) -> dict[str, Any]:
     """Returns losses and gradients of both halves, by the kernel in `mode`, and the norm of the whole."""
-    from kernels.cross_entropy.api import cross_entropy_with_gradient
+    from kernels.seed_flce.cross_entropy import cross_entropy_with_gradient
 
     return _compute(partial(cross_entropy_with_gradient, mode=mode), *arrays)
 

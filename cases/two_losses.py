@@ -43,7 +43,7 @@ def make_args(variant: str) -> tuple[Arg, ...]:
 
 def compute(variant: str, mode: Mode, *arrays: Any) -> dict[str, Any]:
     """Returns both losses and the gradient of the input of each, by the kernel in `mode`."""
-    from kernels.cross_entropy.api import cross_entropy_with_gradient
+    from kernels.seed_flce.cross_entropy import cross_entropy_with_gradient
 
     return _compute(variant, partial(cross_entropy_with_gradient, mode=mode), *arrays)
 

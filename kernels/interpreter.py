@@ -57,28 +57,62 @@ def interpreted_call(
     kernel: Any,
     operands: tuple[jax.Array, ...],
     *,
-    written: int,
+    written: tuple[int, ...],
+    destinations: tuple[str, ...],
     outputs: tuple[jax.ShapeDtypeStruct, ...],
     grid: tuple[int, ...],
     mode: Mode,
     metaparams: dict[str, Any],
-) -> tuple[tuple[jax.Array, ...], jax.Array]:
-    """`kernels.triton_call.inplace_call` for a kernel made under TRITON_INTERPRET=1."""
+) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]:
+    """`kernels.triton_call.overwriting_call` for a kernel made under TRITON_INTERPRET=1.
+
+    destinations: the names of the kernel's parameters for the new contents of the written operands.
+    """
     if mode in UNDECLARED:
         raise ValueError(
             f"Expected mode 'aliased' or 'out_of_place' under TRITON_INTERPRET=1 but got mode='{mode}': "
             "its write is hidden from XLA, and XLA:CPU lets no callback overwrite an operand"
         )
-    contents = jax.ShapeDtypeStruct(operands[written].shape, operands[written].dtype)
-    run = functools.partial(_run, kernel, written=written, outputs=outputs, grid=grid, mode=mode, metaparams=metaparams)
-    *results, contents = jax.pure_callback(run, (*outputs, contents), *operands)
-    return tuple(results), contents
+    contents = tuple(jax.ShapeDtypeStruct(operands[number].shape, operands[number].dtype) for number in written)
+    run = functools.partial(
+        _run,
+        kernel,
+        written=written,
+        destinations=destinations,
+        outputs=outputs,
+        grid=grid,
+        mode=mode,
+        metaparams=metaparams,
+    )
+    results = tuple(jax.pure_callback(run, (*outputs, *contents), *operands))
+    return results[: len(outputs)], results[len(outputs) :]
+
+
+def interpreted_read_only_call(
+    kernel: Any,
+    operands: tuple[jax.Array, ...],
+    *,
+    outputs: tuple[jax.ShapeDtypeStruct, ...],
+    grid: tuple[int, ...],
+    metaparams: dict[str, Any],
+) -> tuple[jax.Array, ...]:
+    """`kernels.triton_call.read_only_call` for a kernel made under TRITON_INTERPRET=1."""
+
+    def run(*operands: jax.Array) -> tuple[np.ndarray, ...]:
+        hosts = [np.array(operand, order="C") for operand in operands]
+        results = [np.zeros(output.shape, output.dtype) for output in outputs]
+        with _ONE_AT_A_TIME:
+            kernel[grid](*map(HostArray, (*hosts, *results)), **metaparams)
+        return tuple(results)
+
+    return tuple(jax.pure_callback(run, outputs, *operands))
 
 
 def _run(
     kernel: Any,
     *operands: jax.Array,
-    written: int,
+    written: tuple[int, ...],
+    destinations: tuple[str, ...],
     outputs: tuple[jax.ShapeDtypeStruct, ...],
     grid: tuple[int, ...],
     mode: Mode,
@@ -86,8 +120,11 @@ def _run(
 ) -> tuple[np.ndarray, ...]:
     hosts = [np.array(operand, order="C") for operand in operands]
     results = [np.zeros(output.shape, output.dtype) for output in outputs]
-    contents = hosts[written] if mode is Mode.ALIASED else np.zeros_like(hosts[written])
-    destination = None if mode is Mode.ALIASED else HostArray(contents)
+    in_place = mode is Mode.ALIASED
+    contents = [hosts[number] if in_place else np.zeros_like(hosts[number]) for number in written]
+    pointers = {
+        name: None if in_place else HostArray(array) for name, array in zip(destinations, contents, strict=True)
+    }
     with _ONE_AT_A_TIME:
-        kernel[grid](*map(HostArray, (*hosts, *results)), destination_ptr=destination, **metaparams)
-    return (*results, contents)
+        kernel[grid](*map(HostArray, (*hosts, *results)), **pointers, **metaparams)
+    return (*results, *contents)

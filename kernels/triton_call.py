@@ -1,7 +1,9 @@
-"""Calls a Triton kernel that overwrites an operand, in any mode, through either generation of jax-triton.
+"""Calls a Triton kernel that overwrites operands, in any mode, through either generation of jax-triton.
 
-A kernel called from here takes, in this order: its operands, its outputs, `destination_ptr`, its constexprs. It stores
-the new contents of the overwritten operand to `destination_ptr`, or over the operand itself if that is None.
+A kernel called from here takes, in this order: its operands, its outputs, a destination for each operand that it
+overwrites, its constexprs. It stores the new contents of an overwritten operand to its destination, or over the operand
+itself if that is None. The destination is `destination_ptr` where there is one, and `destination_0_ptr`,
+`destination_1_ptr`, ... where there are several.
 
 The generations differ:
 
@@ -20,11 +22,14 @@ import jax
 import jax_triton
 from triton.runtime.interpreter import InterpretedFunction
 
-from kernels.interpreter import interpreted_call
+from kernels.interpreter import interpreted_call, interpreted_read_only_call
 from kernels.modes import UNDECLARED, Mode
 
 type Outputs = tuple[jax.ShapeDtypeStruct, ...]
-type Results = tuple[tuple[jax.Array, ...], jax.Array]
+type Written = tuple[int, ...]
+type Arrays = tuple[jax.Array, ...]
+type Results = tuple[Arrays, Arrays]
+"""The kernel's outputs, and the new contents of the overwritten operands."""
 
 
 def inplace_call(
@@ -36,27 +41,62 @@ def inplace_call(
     mode: Mode,
     num_warps: int = 4,
     **metaparams: Any,
-) -> Results:
+) -> tuple[Arrays, jax.Array]:
     """Returns the kernel's outputs and the new contents of `operands[written]`, as `mode` gets hold of them.
 
-    A kernel made under TRITON_INTERPRET=1 runs on the CPU, in the modes that XLA knows about; ValueError in the others.
-    `metaparams` go to the kernel's constexprs.
+    As `overwriting_call`, for a kernel that overwrites one operand.
     """
-    mode = Mode(mode)
-    if not 0 <= written < len(operands):
-        raise ValueError(f"Expected the number of an operand in [0, {len(operands)}) but got written={written}")
-    outputs = tuple(outputs)
+    results, (contents,) = overwriting_call(
+        kernel,
+        *operands,
+        written=(written,),
+        outputs=outputs,
+        grid=grid,
+        mode=mode,
+        num_warps=num_warps,
+        **metaparams,
+    )
+    return results, contents
+
+
+def overwriting_call(
+    kernel: Any,
+    *operands: jax.Array,
+    written: Sequence[int],
+    outputs: Sequence[jax.ShapeDtypeStruct],
+    grid: tuple[int, ...],
+    mode: Mode,
+    num_warps: int = 4,
+    **metaparams: Any,
+) -> Results:
+    """Returns the kernel's outputs and the new contents of each of the `written` operands, as `mode` gets hold of them.
+
+    written: the numbers of the operands that the kernel overwrites; none for a kernel that only reads, which then is the
+    same in every mode. A kernel made under TRITON_INTERPRET=1 runs on the CPU, in the modes that XLA knows about;
+    ValueError in the others. `metaparams` go to the kernel's constexprs.
+    """
+    mode = Mode(mode) if written else Mode.OUT_OF_PLACE
+    for number in written:
+        if not 0 <= number < len(operands):
+            raise ValueError(f"Expected the number of an operand in [0, {len(operands)}) but got written={number}")
+    written, outputs = tuple(written), tuple(outputs)
     if isinstance(kernel, InterpretedFunction):
         return interpreted_call(
-            kernel, operands, written=written, outputs=outputs, grid=grid, mode=mode, metaparams=metaparams
+            kernel,
+            operands,
+            written=written,
+            destinations=_name_destinations(written),
+            outputs=outputs,
+            grid=grid,
+            mode=mode,
+            metaparams=metaparams,
         )
     call = _CALL[mode]
     results, contents = call(kernel, operands, written, outputs, {"grid": grid, "num_warps": num_warps} | metaparams)
     match mode:
         case Mode.TRIVIAL:
-            total = jax.lax.stop_gradient(results[0].sum()).astype(contents.dtype)
-            contents = contents + total
-            contents = contents - total
+            total = jax.lax.stop_gradient(results[0].sum())
+            contents = tuple(_add_and_subtract(array, total.astype(array.dtype)) for array in contents)
         case Mode.BARRIER:
             contents, results = jax.lax.optimization_barrier((contents, results))
         case Mode.HIDDEN | Mode.ALIASED | Mode.OUT_OF_PLACE:
@@ -64,34 +104,52 @@ def inplace_call(
     return results, contents
 
 
+def _name_destinations(written: Written) -> tuple[str, ...]:
+    if len(written) == 1:
+        return ("destination_ptr",)
+    return tuple(f"destination_{number}_ptr" for number in range(len(written)))
+
+
+def _add_and_subtract(array: jax.Array, total: jax.Array) -> jax.Array:
+    array = array + total
+    return array - total
+
+
 def _like(array: jax.Array) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(array.shape, array.dtype)
 
 
-def _call_undeclared(kernel: Any, operands: Any, written: int, outputs: Outputs, keywords: dict[str, Any]) -> Results:
+def _call_undeclared(
+    kernel: Any, operands: Any, written: Written, outputs: Outputs, keywords: dict[str, Any]
+) -> Results:
+    destinations = dict.fromkeys(_name_destinations(written))
     results = jax_triton.triton_call(
-        *operands, kernel=kernel, destination_ptr=None, **{_OUTPUTS_KEYWORD: outputs}, **keywords
+        *operands, kernel=kernel, **destinations, **{_OUTPUTS_KEYWORD: outputs}, **keywords
     )
-    return results, operands[written]
+    return results, tuple(operands[number] for number in written)
 
 
-def _call_out_of_place(kernel: Any, operands: Any, written: int, outputs: Outputs, keywords: dict[str, Any]) -> Results:
-    all_outputs = (*outputs, _like(operands[written]))
-    *results, contents = jax_triton.triton_call(*operands, kernel=kernel, **{_OUTPUTS_KEYWORD: all_outputs}, **keywords)
-    return tuple(results), contents
+def _call_out_of_place(
+    kernel: Any, operands: Any, written: Written, outputs: Outputs, keywords: dict[str, Any]
+) -> Results:
+    all_outputs = (*outputs, *(_like(operands[number]) for number in written))
+    results = tuple(jax_triton.triton_call(*operands, kernel=kernel, **{_OUTPUTS_KEYWORD: all_outputs}, **keywords))
+    return results[: len(outputs)], results[len(outputs) :]
 
 
-def _call_with_alias(kernel: Any, operands: Any, written: int, outputs: Outputs, keywords: dict[str, Any]) -> Results:
-    return _call_out_of_place(
-        kernel, operands, written, outputs, keywords | {"input_output_aliases": {written: len(outputs)}}
-    )
+def _call_with_alias(
+    kernel: Any, operands: Any, written: Written, outputs: Outputs, keywords: dict[str, Any]
+) -> Results:
+    aliases = {number: len(outputs) + position for position, number in enumerate(written)}
+    return _call_out_of_place(kernel, operands, written, outputs, keywords | {"input_output_aliases": aliases})
 
 
-def _call_with_ref(kernel: Any, operands: Any, written: int, outputs: Outputs, keywords: dict[str, Any]) -> Results:
+def _call_with_ref(kernel: Any, operands: Any, written: Written, outputs: Outputs, keywords: dict[str, Any]) -> Results:
     held = list(jax.lax.optimization_barrier(operands))  # else XLA may fuse the call with slices around it: LD022
-    ref = held[written] = jax.new_ref(held[written])
-    results, _ = _call_undeclared(kernel, held, written, outputs, keywords)
-    return jax.lax.optimization_barrier((results, jax.freeze(ref)))
+    for number in written:
+        held[number] = jax.new_ref(held[number])
+    results, refs = _call_undeclared(kernel, held, written, outputs, keywords)
+    return jax.lax.optimization_barrier((results, tuple(map(jax.freeze, refs))))
 
 
 _HAS_REFS = "out_type" in inspect.signature(jax_triton.triton_call).parameters
@@ -101,3 +159,25 @@ _CALL: dict[Mode, Callable[..., Results]] = {
     Mode.ALIASED: _call_with_ref if _HAS_REFS else _call_with_alias,
     Mode.OUT_OF_PLACE: _call_out_of_place,
 }
+
+
+def read_only_call(
+    kernel: Any,
+    *operands: jax.Array,
+    outputs: Sequence[jax.ShapeDtypeStruct],
+    grid: tuple[int, ...],
+    num_warps: int = 4,
+    **metaparams: Any,
+) -> tuple[jax.Array, ...]:
+    """Returns the outputs of a kernel that overwrites no operand; it takes its operands, its outputs, its constexprs.
+
+    A kernel made under TRITON_INTERPRET=1 runs on the CPU.
+    """
+    outputs = tuple(outputs)
+    if isinstance(kernel, InterpretedFunction):
+        return interpreted_read_only_call(kernel, operands, outputs=outputs, grid=grid, metaparams=metaparams)
+    return tuple(
+        jax_triton.triton_call(
+            *operands, kernel=kernel, grid=grid, num_warps=num_warps, **{_OUTPUTS_KEYWORD: outputs}, **metaparams
+        )
+    )

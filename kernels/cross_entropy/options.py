@@ -1,5 +1,6 @@
 """The options of a cross entropy loss, apart from its arrays. Imports no framework."""
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -25,10 +26,14 @@ class LossOptions:
 
     ignore_index: a row with this target counts for nothing.
     label_smoothing: the share, in [0, 1], of the target that is spread evenly over the vocabulary.
+    logit_soft_cap: the logits become `cap * tanh(logits / cap)` first; None for no cap.
+    z_loss: the weight of the squared logsumexp that is added to the loss of a row; 0 for none.
     """
 
     ignore_index: int = -100
     label_smoothing: float = 0.0
+    logit_soft_cap: float | None = None
+    z_loss: float = 0.0
     reduction: Reduction = Reduction.MEAN
     mode: Mode = Mode.ALIASED
 
@@ -40,3 +45,7 @@ class LossOptions:
             object.__setattr__(self, name, kind(value))
         if not 0.0 <= self.label_smoothing <= 1.0:
             raise ValueError(f"Expected a share in [0, 1] but got label_smoothing={self.label_smoothing}")
+        if self.logit_soft_cap is not None and not 0.0 < self.logit_soft_cap < math.inf:
+            raise ValueError(f"Expected a positive number or None but got logit_soft_cap={self.logit_soft_cap}")
+        if not 0.0 <= self.z_loss < math.inf:
+            raise ValueError(f"Expected a weight of at least 0 but got z_loss={self.z_loss}")

@@ -1,4 +1,4 @@
-"""Linear layer and cross entropy loss whose forward pass computes the gradients of input, weight and bias, too."""
+"""Linear layer and cross entropy loss whose forward pass, if it is differentiated, computes all gradients on the way."""
 
 from functools import partial
 
@@ -6,7 +6,12 @@ import jax
 import jax.numpy as jnp
 
 from kernels.cross_entropy.options import LossOptions, Reduction
-from kernels.fused_linear_cross_entropy.chunks import LossAndGradients, compute_loss_and_gradients
+from kernels.cross_entropy.reduction import apply_where, reduce_losses, split_scale
+from kernels.fused_linear_cross_entropy.chunks import Parameters, compute_losses, compute_losses_and_gradients
+from kernels.fused_linear_cross_entropy.options import FusedOptions
+
+LOGITS_BYTES = 512 * 2**20
+"""What the logits of one chunk take at most, unless another number is asked for."""
 
 
 def fused_linear_cross_entropy(
@@ -15,55 +20,125 @@ def fused_linear_cross_entropy(
     targets: jax.Array,
     bias: jax.Array | None = None,
     *,
-    target_mask: jax.Array | None = None,
+    where: jax.Array | None = None,
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
+    logit_soft_cap: float | None = None,
+    z_loss: float = 0.0,
     reduction: str = "mean",
+    return_lse: bool = False,
+    logits_bytes: int = LOGITS_BYTES,
+    accumulate: str = "input",
     mode: str = "aliased",
-) -> jax.Array:
-    """Returns the loss, f32[]; differentiable in `input`, `weight` and `bias`.
+) -> jax.Array | tuple[jax.Array, jax.Array]:
+    """Returns the loss, f32[] or, for reduction `none`, f32[...]; differentiable in `input`, `weight` and `bias`.
 
     input: bf16, f16 or f32[..., embedding]; weight: float[embedding, vocabulary]; targets: int[...];
-    bias: float[vocabulary]; target_mask: bool[...], false where a target is to be ignored. Computes in the input's
-    dtype, the loss in f32. reduction: `mean` or `sum`. See `reference.fused_linear_cross_entropy` for the formula,
-    `LossOptions` for the options and `kernels.modes.Mode` for the modes.
+    bias: float[vocabulary]; where: bool[...], false where a target is to be ignored. The parameters are cast to the
+    input's dtype and the logits are in it; all sums over them are f32. With `return_lse`, also the logsumexp of the
+    logits of each token, f32[...], 0 where ignored: to be looked at, for no gradient flows through it.
+
+    logits_bytes: what the logits of one chunk may take; twice that in mode `out_of_place`. accumulate: what the gradient
+    of the weight is summed up in from chunk to chunk, `input` (the input's dtype) or `f32` (see `options.Accumulate`).
+    For reduction `none` the backward pass computes the logits once more. See `reference.fused_linear_cross_entropy` for
+    the formula, `LossOptions` for the other options and `kernels.modes.Mode` for the modes. ValueError for shapes that
+    do not fit and for options that do not exist.
     """
-    options = LossOptions(ignore_index=ignore_index, label_smoothing=label_smoothing, reduction=reduction, mode=mode)
-    return _fused(input, weight, _apply_mask(targets, target_mask, options), bias, options)
+    options = FusedOptions(
+        loss=LossOptions(
+            ignore_index=ignore_index,
+            label_smoothing=label_smoothing,
+            logit_soft_cap=logit_soft_cap,
+            z_loss=z_loss,
+            reduction=reduction,
+            mode=mode,
+        ),
+        logits_bytes=logits_bytes,
+        accumulate=accumulate,
+    )
+    loss, lse = _fused(input, weight, apply_where(targets, where, options.loss), bias, options)
+    return (loss, jax.lax.stop_gradient(lse)) if return_lse else loss
 
 
-def fused_linear_cross_entropy_with_gradients(
+type _Gradients = tuple[jax.Array, jax.Array, jax.Array | None]
+"""Of input, weight and bias."""
+type _Results = tuple[jax.Array, jax.Array]
+"""Loss and logsumexp."""
+type _Residuals = tuple[_Gradients, jax.Array | None] | tuple[jax.Array, jax.Array, jax.Array, jax.Array | None]
+"""The gradients and what they have still to be multiplied by; for reduction `none` the arguments."""
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(4,))
+def _fused(
+    input: jax.Array, weight: jax.Array, targets: jax.Array, bias: jax.Array | None, options: FusedOptions
+) -> _Results:
+    """Returns loss and logsumexp where no gradient is asked for."""
+    _check(input, weight, targets, bias)
+    if not targets.size:
+        losses = lse = jnp.zeros((0,), jnp.float32)
+    else:
+        losses, lse = compute_losses(_flatten(input), _cast(weight, bias, input), targets.reshape(-1), options)
+    return reduce_losses(losses, targets, options.loss), lse.reshape(targets.shape)
+
+
+def _forward(
+    input: jax.Array, weight: jax.Array, targets: jax.Array, bias: jax.Array | None, options: FusedOptions
+) -> tuple[_Results, _Residuals]:
+    if options.loss.reduction is Reduction.NONE or not targets.size:
+        return _fused(input, weight, targets, bias, options), (input, weight, targets, bias)
+    _check(input, weight, targets, bias)
+    scale, factor = split_scale(input.dtype, targets, options.loss)
+    losses, lse, gradients = _compute(input, weight, targets, bias, scale, options)
+    return (reduce_losses(losses, targets, options.loss), lse.reshape(targets.shape)), (gradients, factor)
+
+
+def _backward(
+    options: FusedOptions, residuals: _Residuals, cotangents: _Results
+) -> tuple[jax.Array, jax.Array, None, jax.Array | None]:
+    """XLA drops a multiplication by a constant 1, and fuses one by anything else into what uses the gradient."""
+    cotangent = cotangents[0]
+    match residuals:
+        case (input, weight, targets, bias) if not targets.size:
+            gradients = jnp.zeros_like(input), jnp.zeros_like(weight), None if bias is None else jnp.zeros_like(bias)
+        case (input, weight, targets, bias):
+            _, _, gradients = _compute(input, weight, targets, bias, cotangent.reshape(-1), options)
+        case (gradients, factor):
+            cotangent = cotangent if factor is None else cotangent * factor
+            gradients = [None if g is None else (cotangent * g).astype(g.dtype) for g in gradients]
+    grad_input, grad_weight, grad_bias = gradients
+    return grad_input, grad_weight, None, grad_bias
+
+
+def _compute(  # noqa: PLR0917
     input: jax.Array,
     weight: jax.Array,
     targets: jax.Array,
-    bias: jax.Array | None = None,
-    *,
-    target_mask: jax.Array | None = None,
-    ignore_index: int = -100,
-    label_smoothing: float = 0.0,
-    reduction: str = "mean",
-    mode: str = "aliased",
-) -> dict[str, jax.Array]:
-    """Returns `loss` and the gradients `input`, `weight` and, if there is one, `bias`, without autodiff."""
-    options = LossOptions(ignore_index=ignore_index, label_smoothing=label_smoothing, reduction=reduction, mode=mode)
-    results = _loss_and_gradients(input, weight, _apply_mask(targets, target_mask, options), bias, options)
-    return {name: result for name, result in results._asdict().items() if result is not None}
+    bias: jax.Array | None,
+    scale: jax.Array,
+    options: FusedOptions,
+) -> tuple[jax.Array, jax.Array, _Gradients]:
+    """Returns losses and logsumexp, f32[tokens], and the gradients, shaped and typed as what they are gradients of."""
+    results = compute_losses_and_gradients(
+        _flatten(input), _cast(weight, bias, input), targets.reshape(-1), scale, options
+    )
+    sums = results.sums
+    grad_bias = None if bias is None else sums.bias.astype(bias.dtype)
+    return (
+        results.losses,
+        results.lse,
+        (results.input.reshape(input.shape), sums.weight.astype(weight.dtype), grad_bias),
+    )
 
 
-def _apply_mask(targets: jax.Array, target_mask: jax.Array | None, options: LossOptions) -> jax.Array:
-    targets = targets.astype(jnp.int32)
-    if target_mask is None:
-        return targets
-    if target_mask.shape != targets.shape:
-        raise ValueError(f"Expected a mask in the shape of the targets but got {target_mask.shape=} {targets.shape=}")
-    return jnp.where(target_mask, targets, options.ignore_index)
+def _flatten(input: jax.Array) -> jax.Array:
+    return input.reshape(-1, input.shape[-1])
 
 
-def _loss_and_gradients(
-    input: jax.Array, weight: jax.Array, targets: jax.Array, bias: jax.Array | None, options: LossOptions
-) -> LossAndGradients:
-    if options.reduction is Reduction.NONE:
-        raise ValueError("Expected one of mean, sum but got reduction='none': gradients are summed over the tokens")
+def _cast(weight: jax.Array, bias: jax.Array | None, input: jax.Array) -> Parameters:
+    return Parameters(weight.astype(input.dtype), None if bias is None else bias.astype(input.dtype))
+
+
+def _check(input: jax.Array, weight: jax.Array, targets: jax.Array, bias: jax.Array | None) -> None:
     if weight.ndim != 2 or input.shape != (*targets.shape, weight.shape[0]):
         raise ValueError(
             "Expected input (..., embedding), weight (embedding, vocabulary) and targets (...) "
@@ -71,33 +146,8 @@ def _loss_and_gradients(
         )
     if bias is not None and bias.shape != weight.shape[1:]:
         raise ValueError(f"Expected bias (vocabulary,) but got {bias.shape=} {weight.shape=}")
-    if not input.size or not weight.size:
-        raise ValueError(f"Expected at least one token and one logit but got {input.shape=} {weight.shape=}")
-    results = compute_loss_and_gradients(input.reshape(-1, input.shape[-1]), weight, targets.reshape(-1), bias, options)
-    return results._replace(input=results.input.reshape(input.shape))
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(4,))
-def _fused(
-    input: jax.Array, weight: jax.Array, targets: jax.Array, bias: jax.Array | None, options: LossOptions
-) -> jax.Array:
-    return _loss_and_gradients(input, weight, targets, bias, options).loss
-
-
-def _forward(
-    input: jax.Array, weight: jax.Array, targets: jax.Array, bias: jax.Array | None, options: LossOptions
-) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array | None]]:
-    loss, *gradients = _loss_and_gradients(input, weight, targets, bias, options)
-    return loss, tuple(gradients)
-
-
-def _backward(
-    options: LossOptions, gradients: tuple[jax.Array, jax.Array, jax.Array | None], cotangent: jax.Array
-) -> tuple[jax.Array, jax.Array, None, jax.Array | None]:
-    grad_input, grad_weight, grad_bias = (
-        None if gradient is None else (cotangent * gradient).astype(gradient.dtype) for gradient in gradients
-    )
-    return grad_input, grad_weight, None, grad_bias
+    if not weight.size:
+        raise ValueError(f"Expected an embedding and a vocabulary of at least 1 but got {weight.shape=}")
 
 
 _fused.defvjp(_forward, _backward)

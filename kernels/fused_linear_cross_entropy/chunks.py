@@ -1,87 +1,143 @@
-"""Loss and gradients, one chunk of tokens after another, so that never all of the logits exist."""
+"""Losses and gradients, one chunk of tokens after another, so that only the logits of one chunk exist at a time.
 
+1. The chunks share the tokens evenly, as far as multiples of 256 allow, on which the products run best.
+2. The first chunk starts the sum of the weight's gradient. The others are iterations of a loop: there XLA makes
+   `carry + x.T @ g` one cuBLAS product that adds to the carry in place, and a chunk's logits are gone before the next one's
+   come. Outside of a loop the product and the sum are two operations, with one more array as large as the weight. XLA
+   unrolls a loop of one iteration, so there are no two chunks: one, or at least three.
+"""
+
+import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import triton
 
-from kernels.cross_entropy.options import LossOptions, Reduction
-from kernels.cross_entropy.triton import launch
+from kernels.cross_entropy.launch import Losses, launch_forward, launch_with_gradient
+from kernels.fused_linear_cross_entropy.options import Accumulate, FusedOptions
+
+_TILE = 256
+"""Tokens; see 1."""
 
 
-class LossAndGradients(NamedTuple):
-    """loss: f32[]; each gradient shaped and typed as what it is the gradient of; None for a bias that is not there."""
+class Parameters(NamedTuple):
+    """weight: float[embedding, vocabulary]; bias: float[vocabulary] or None; both in the dtype of the input."""
 
-    loss: jax.Array
-    input: jax.Array
     weight: jax.Array
     bias: jax.Array | None
 
 
-type Gradients = tuple[jax.Array, jax.Array | None]
+class Sums(NamedTuple):
+    """The gradients of the parameters over the chunks so far, weight in the dtype that it is summed up in, bias in f32."""
+
+    weight: jax.Array
+    bias: jax.Array | None
 
 
-def compute_chunk_size(tokens: int, vocabulary: int, embedding: int) -> int:
-    """Returns how many tokens' logits take about the memory of all tokens' inputs, rounded up to a power of two."""
-    return triton.next_power_of_2(triton.cdiv(tokens, triton.cdiv(vocabulary, embedding)))
+class Results(NamedTuple):
+    """losses, lse: f32[tokens]; input: the gradient of the input, in its dtype; zeros where no chunk has been yet."""
+
+    losses: jax.Array
+    lse: jax.Array
+    input: jax.Array
+    sums: Sums | None
 
 
-def compute_loss_and_gradients(
-    input: jax.Array, weight: jax.Array, targets: jax.Array, bias: jax.Array | None, options: LossOptions
-) -> LossAndGradients:
-    """Returns loss and gradients of `reference.fused_linear_cross_entropy`, computed in the input's dtype.
+class Chunks(NamedTuple):
+    """tokens: of the first chunk, then of each of the `count` others."""
 
-    input: float[tokens, embedding]; weight: float[embedding, vocabulary]; targets: i32[tokens];
-    bias: float[vocabulary] or None. The gradients of weight and bias are summed up in the input's dtype. The order of
-    the operations after the kernel is part of what the modes `hidden` and `trivial` exist to show: keep it.
+    first: int
+    size: int
+    count: int
+
+
+def split_tokens(tokens: int, most: int) -> Chunks:
+    """Returns chunks of at most `most` tokens, about equal; the first takes what is left. See 1 and 2."""
+    if tokens <= most:
+        return Chunks(tokens, 0, 0)
+    tile = _TILE if most >= _TILE else 1
+    parts = max(3, math.ceil(tokens / (most - most % tile)))
+    size = math.ceil(tokens / parts / tile) * tile
+    count = math.ceil(tokens / size) - 1
+    if count == 1:
+        size, count = max(1, tokens // 3), min(2, tokens - 1)
+    return Chunks(tokens - count * size, size, count)
+
+
+def compute_losses(
+    input: jax.Array, parameters: Parameters, targets: jax.Array, options: FusedOptions
+) -> tuple[jax.Array, jax.Array]:
+    """Returns losses and logsumexp, f32[tokens] each; computes no gradient.
+
+    input: float[tokens, embedding], at least one token; targets: i32[tokens].
     """
-    tokens, embedding = input.shape
-    dtype = input.dtype
-    cast_weight = weight.astype(dtype)
-    cast_bias = None if bias is None else bias.astype(dtype)
-    total_count = _count(targets, options)
+    chunks = _split(input, parameters, options)
 
-    def step(carry: Gradients, chunk: tuple[jax.Array, jax.Array]) -> tuple[Gradients, tuple[jax.Array, jax.Array]]:
-        grad_weight, grad_bias = carry
-        x, y = chunk
-        logits = x @ cast_weight
-        if cast_bias is not None:
-            logits = logits + cast_bias
-        count = _count(y, options)
-        losses, logits = launch(logits.astype(jnp.float32), y, count, options)
-        logits = logits.astype(dtype)
-        alpha = count / total_count if options.reduction is Reduction.MEAN else jnp.float32(1)
-        cast_alpha = alpha.astype(dtype)
-        grad_input = (logits * cast_alpha) @ cast_weight.T
-        grad_weight = grad_weight + cast_alpha * (x.T @ logits)
-        if grad_bias is not None:
-            grad_bias = grad_bias + cast_alpha * logits.sum(0)
-        return (grad_weight, grad_bias), (losses * alpha, grad_input)
+    def step(done: Losses, start: jax.Array | int, length: int) -> Losses:
+        x, y = _take(input, start, length), _take(targets, start, length)
+        return Losses(*map(_put, done, launch_forward(_compute_logits(x, parameters), y, options.loss), (start, start)))
 
-    carry: Gradients = (jnp.zeros_like(cast_weight), None if cast_bias is None else jnp.zeros_like(cast_bias))
-    size = compute_chunk_size(tokens, weight.shape[1], embedding)
-    chunks, rest = divmod(tokens, size)
-    losses: list[jax.Array] = []
-    grad_inputs: list[jax.Array] = []
-    if chunks:
-        full = (input[: chunks * size].reshape(chunks, size, embedding), targets[: chunks * size].reshape(chunks, size))
-        carry, (loss, grad_input) = jax.lax.scan(step, carry, full)
-        losses.append(loss.sum())
-        grad_inputs.append(grad_input.reshape(chunks * size, embedding))
-    if rest:
-        carry, (loss, grad_input) = step(carry, (input[-rest:], targets[-rest:]))
-        losses.append(loss.sum())
-        grad_inputs.append(grad_input)
+    row = jnp.zeros(targets.shape, jnp.float32)
+    return _run(step, Losses(row, row), chunks)
 
-    grad_weight, grad_bias = carry
-    return LossAndGradients(
-        sum(losses[1:], losses[0]),
-        grad_inputs[0] if len(grad_inputs) == 1 else jnp.concatenate(grad_inputs),
-        grad_weight.astype(weight.dtype),
-        None if bias is None else grad_bias.astype(bias.dtype),
+
+def compute_losses_and_gradients(
+    input: jax.Array, parameters: Parameters, targets: jax.Array, scale: jax.Array, options: FusedOptions
+) -> Results:
+    """Returns losses, and `scale` times the gradients of their sum; each row by its own if scale is f32[tokens].
+
+    input: float[tokens, embedding], at least one token; targets: i32[tokens]; scale: f32[] or f32[tokens].
+    """
+    chunks = _split(input, parameters, options)
+
+    def step(done: Results, start: jax.Array | int, length: int) -> Results:
+        x, y = _take(input, start, length), _take(targets, start, length)
+        row_scale = _take(scale, start, length) if scale.ndim else scale
+        losses, lse, gradient = launch_with_gradient(_compute_logits(x, parameters), y, row_scale, options.loss)
+        return Results(
+            _put(done.losses, losses, start),
+            _put(done.lse, lse, start),
+            _put(done.input, jnp.einsum("tv,hv->th", gradient, parameters.weight), start),
+            _add(done.sums, x, gradient, parameters, options),
+        )
+
+    row = jnp.zeros(targets.shape, jnp.float32)
+    return _run(step, Results(row, row, jnp.zeros_like(input), None), chunks)
+
+
+def _run[T](step: Callable[[T, jax.Array | int, int], T], nothing: T, chunks: Chunks) -> T:
+    """Returns `nothing` after a step for each chunk, from the token it starts at and for the tokens it has."""
+    done = step(nothing, 0, chunks.first)
+    if not chunks.count:
+        return done
+    return jax.lax.fori_loop(
+        0, chunks.count, lambda i, done: step(done, chunks.first + i * chunks.size, chunks.size), done
     )
 
 
-def _count(targets: jax.Array, options: LossOptions) -> jax.Array:
-    return jnp.maximum(1, (targets != options.ignore_index).sum()).astype(jnp.float32)
+def _take(array: jax.Array, start: jax.Array | int, length: int) -> jax.Array:
+    return jax.lax.dynamic_slice_in_dim(array, start, length)
+
+
+def _put(array: jax.Array, part: jax.Array, start: jax.Array | int) -> jax.Array:
+    return jax.lax.dynamic_update_slice_in_dim(array, part, start, 0)
+
+
+def _add(sums: Sums | None, x: jax.Array, gradient: jax.Array, parameters: Parameters, options: FusedOptions) -> Sums:
+    dtype = jnp.float32 if options.accumulate is Accumulate.F32 else x.dtype
+    weight = jnp.einsum("th,tv->hv", x, gradient, preferred_element_type=dtype)
+    bias = None if parameters.bias is None else gradient.sum(0, dtype=jnp.float32)
+    if sums is None:
+        return Sums(weight, bias)
+    return Sums(sums.weight + weight, None if bias is None else sums.bias + bias)
+
+
+def _compute_logits(x: jax.Array, parameters: Parameters) -> jax.Array:
+    logits = x @ parameters.weight
+    return logits if parameters.bias is None else logits + parameters.bias
+
+
+def _split(input: jax.Array, parameters: Parameters, options: FusedOptions) -> Chunks:
+    row_bytes = parameters.weight.shape[1] * input.dtype.itemsize
+    return split_tokens(len(input), max(1, options.logits_bytes // row_bytes))

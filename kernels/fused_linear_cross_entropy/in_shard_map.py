@@ -8,7 +8,9 @@ autodiff's transpose of the gathering, a scattered sum. This is data parallelism
 over the vocabulary: no device computes a part of a row.
 """
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,22 +27,26 @@ def fused_linear_cross_entropy_in_shard_map(
     targets: jax.Array,
     bias: jax.Array | None = None,
     *,
-    target_mask: jax.Array,
+    where: jax.Array,
     axis: str,
     weight_partition: Partition,
     bias_partition: Partition = (),
     mode: str = "aliased",
+    local_loss: Callable[..., Any] = fused_linear_cross_entropy,
 ) -> jax.Array:
     """Returns the mean loss, f32[]; differentiable in `input`, `weight` and `bias`.
 
     Shapes as for `api.fused_linear_cross_entropy`; the first dimension of input, targets and mask is a multiple of the mesh
     axis `axis`. The partitions say, for each dimension, the axis that a parameter is split over, or None.
+    local_loss: what each device calls, with reduction `sum`; another one takes the same arguments.
     """
     tokens = PartitionSpec(axis)
     specs = (tokens, PartitionSpec(*weight_partition), tokens, PartitionSpec(*bias_partition), tokens)
-    local = partial(_compute_local, axis=axis, partitions=(weight_partition, bias_partition), mode=mode)
+    local = partial(
+        _compute_local, axis=axis, partitions=(weight_partition, bias_partition), mode=mode, local_loss=local_loss
+    )
     return jax.shard_map(local, in_specs=specs, out_specs=PartitionSpec(), check_vma=False)(
-        input, weight, targets, bias, target_mask
+        input, weight, targets, bias, where
     )
 
 
@@ -54,10 +60,11 @@ def _compute_local(
     axis: str,
     partitions: tuple[Partition, Partition],
     mode: str,
+    local_loss: Callable[..., Any],
 ) -> jax.Array:
     weight = _gather(weight, partitions[0])
     bias = None if bias is None else _gather(bias, partitions[1])
-    loss = fused_linear_cross_entropy(input, weight, targets, bias, target_mask=mask, reduction="sum", mode=mode)
+    loss = local_loss(input, weight, targets, bias, where=mask, reduction="sum", mode=mode)
     count = mask.sum().astype(jnp.float32)
     return jax.lax.psum(loss, axis) / jnp.maximum(1, jax.lax.psum(count, axis))
 

@@ -15,5 +15,7 @@ class Shape(NamedTuple):
 SEED_SMALL = Shape(1, 4, 32, 16)
 SEED_LARGE = Shape(4, 2048, 50304, 1024)
 SHARDED = Shape(8, 64, 4096, 256)
+CHUNKED = Shape(2, 48, 128, 32)
+"""Chunks of 32 tokens: three of them."""
 REMAINDER = Shape(1, 7, 37, 16)
-"""7 tokens in chunks of 4: one full chunk and one of 3."""
+"""7 tokens: the seed's chunks of 4, one full and one of 3; or chunks of 3, and 1 token before them."""

@@ -10,7 +10,7 @@ def compute_loss_and_gradients_by_autodiff(  # noqa: PLR0917 - a case passes its
     loss_function: Callable[..., jax.Array],
     input: jax.Array,
     targets: jax.Array,
-    target_mask: jax.Array,
+    where: jax.Array,
     weight: jax.Array,
     bias: jax.Array | None = None,
     **options: Any,
@@ -21,7 +21,7 @@ def compute_loss_and_gradients_by_autodiff(  # noqa: PLR0917 - a case passes its
     """
 
     def loss_of(input: jax.Array, weight: jax.Array, bias: jax.Array | None) -> jax.Array:
-        return loss_function(input, weight, targets, bias, target_mask=target_mask, **options)
+        return loss_function(input, weight, targets, bias, where=where, **options)
 
     loss, gradients = jax.value_and_grad(loss_of, argnums=(0, 1, 2))(input, weight, bias)
     named = zip(("input", "weight", "bias"), gradients, strict=True)

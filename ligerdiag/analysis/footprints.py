@@ -17,6 +17,7 @@ from itertools import accumulate
 
 from ligerdiag.analysis.evaluation.labels import unite
 from ligerdiag.analysis.writes import CALLERS
+from ligerdiag.hlo.dataflow import is_shard_edge
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaves
@@ -24,7 +25,6 @@ from ligerdiag.hlo.shape import iterate_leaves
 _ONE_ARRAY = having(Trait.ONE_ARRAY)
 _OPERANDWISE = having(Trait.OPERANDWISE)
 _SAME_LEAVES = having(Trait.BARRIER, Trait.UPDATE) | {"copy"}
-_SHARDINGS = frozenset({"xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"})
 
 type Footprint = int
 """A bit for each leaf of each parameter, and above them for each kernel."""
@@ -149,7 +149,7 @@ class _Evaluation:
 def _takes_one_by_one(instruction: HloInstruction) -> bool:
     """Whether each of its results is made of one operand alone, as where collectives were combined."""
     if instruction.opcode == "custom-call":
-        return instruction.proto.custom_call_target in _SHARDINGS
+        return is_shard_edge(instruction)
     return instruction.opcode in _OPERANDWISE and _count_leaves(instruction) % len(instruction.operands) == 0
 
 

@@ -109,9 +109,9 @@ def _attributes(instruction: HloInstruction) -> bytes:
     return stripped.SerializeToString(deterministic=True)
 
 
-_NAMES = Through(bitcasts=True, tuples=True, arguments=True)
+_NAMES = Through(bitcasts=True, tuples=True, arguments=True, shards=True)
 _MADE_FROM = Through(
-    barriers=True, tuples=True, calls=True, branches=True, loop_entry=True, loop_back=True, arguments=True
+    barriers=True, tuples=True, calls=True, branches=True, loop_entry=True, loop_back=True, arguments=True, shards=True
 )
 _ADDRESSES = Through(bitcasts=True, barriers=True, tuples=True)
 _PART_OF = frozenset({"slice", "dynamic-slice"})

@@ -5,7 +5,7 @@
     <root>/replays/<sha256 of the question>.json                             the same, for what replay computed
     <root>/toolchains/<name>-<hash of the pins>/                             see `environments`
     <root>/effects/<sha256 of a custom call>.json                            see `effects.isolated`
-    <root>/locks, <root>/packages, <root>/triton
+    <root>/locks, <root>/packages, <root>/triton, <root>/bytecode            see `toolchain` for the last
 
 An index entry answers "the cases of this file" or "the artifact of this case on this target". It holds as long as each
 file of the project that was imported for the answer has the sha256 that it had. A file that cannot be read is a miss,
@@ -27,10 +27,9 @@ from hashlib import sha256
 from itertools import count
 from pathlib import Path
 
-import platformdirs
-
 from ligerdiag.artifacts.artifact import MAXIMUM_JSON_BYTES, Artifact, compute_file_sha256
 from ligerdiag.artifacts.store import Lease, find_artifact, hold_lease, is_held, remove_stale_folders_once
+from ligerdiag.cache_root import find_cache_root
 from ligerdiag.codec import FieldError, Json, parse_object, read_object, read_str_map
 from ligerdiag.errors import ArtifactError, InputError
 from ligerdiag.untrusted_files import read_untrusted
@@ -42,13 +41,6 @@ RUN_PREFIX = "run-"
 _SCRATCH = re.compile(rf"{re.escape(SCRATCH_PREFIX)}(\d+-[0-9a-f]{{12}})-\d+")
 SCRATCH_SECONDS = 24 * 3600.0
 """A temporary directory that is older was left by a process that died."""
-
-
-def find_cache_root(root: Path | None = None) -> Path:
-    """Returns the absolute path of the cache at `root`, by default that of LIGERDIAG_CACHE_DIR or the user's; makes
-    nothing."""
-    given = os.environ.get("LIGERDIAG_CACHE_DIR")
-    return (root or Path(given or platformdirs.user_cache_dir("ligerdiag"))).absolute()
 
 
 class Cache:

@@ -11,6 +11,7 @@ steps. Walks differ in what they look through (`Through`), and in which callers 
   (6) asynchronous operations, as HloDataflowAnalysis has it (xla/hlo/analysis/hlo_dataflow_analysis.h).
       async-start {0}: its operands; {1}: what the callee returns; async-update and async-done: those of their start.
       Other -start and -done pairs: operands at {0}, results at {1}, where the start does not have the shape of the done.
+  (7) shards: at the edges of a shard_map, in a program as JAX writes it, result k is operand k, in pieces or whole again.
 The parameter of a reducer or a comparator is an element of an operand, not the operand: nothing is passed on there.
 
 `Positions` finds the slice of the buffer assignment in which a value lies. XLA lists definitions only; any other position is
@@ -33,6 +34,8 @@ _BARRIERS = having(Trait.BARRIER)
 _TAKES_OPERANDS = having(Trait.CALLEE_TAKES_OPERANDS)
 _RESULT_FIRST = having(Trait.RESULT_FIRST)
 _FINISHES = having(Trait.DONE, Trait.UPDATE)
+SHARD_EDGES = frozenset({"xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"})
+"""Custom calls whose result k is operand k in another sharding (xla/service/spmd/shardy/constants.h)."""
 _OPERANDWISE, _STARTS_WITH_OPERANDS = having(Trait.OPERANDWISE), having(Trait.STARTS_WITH_OPERANDS)
 
 
@@ -50,6 +53,7 @@ class Through:
     loop_back: bool = False
     arguments: bool = False
     asynchronous: bool = False
+    shards: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -75,6 +79,8 @@ class Dataflow:
                     yield operands[index[0]], index[1:]
             case "bitcast" if through.bitcasts:
                 yield operands[0], index
+            case "custom-call" if through.shards and is_shard_edge(instruction):
+                yield (operands[index[0]], index[1:]) if is_tuple(instruction.shape) else (operands[0], index)
             case "parameter":
                 yield from self._leave(instruction, index, callers)
             case "while":
@@ -149,6 +155,11 @@ class Dataflow:
 
     def _find_root(self, caller: HloInstruction, number: int = 0) -> HloInstruction:
         return self.module.computations[caller.called_computations[number]].root
+
+
+def is_shard_edge(instruction: HloInstruction) -> bool:
+    """Returns whether the instruction hands each operand over the edge of a shard_map, (7)."""
+    return instruction.opcode == "custom-call" and instruction.proto.custom_call_target in SHARD_EDGES
 
 
 def look_through(value: HloInstruction, opcodes: frozenset[str]) -> HloInstruction:

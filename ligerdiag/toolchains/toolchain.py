@@ -8,6 +8,7 @@
 4. A worker starts only with those folders of the user's PYTHONPATH that hold installed packages, and only under our own
    interpreter: a `signal.py` in another one would run before the worker does. The whole of it is in CASE_PATH, in
    absolute paths, and comes onto sys.path when a case is imported.
+5. Where nobody keeps bytecode, workers keep it in ligerdiag's cache, see `cache_root`.
 """
 
 import os
@@ -19,6 +20,7 @@ from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 
+from ligerdiag.cache_root import BYTECODE_FOLDER, NO_BYTECODE, is_bytecode_missing, locate_bytecode
 from ligerdiag.errors import CASE_PATH, LigerdiagError, holds_installed
 from ligerdiag.model.jobs import Flag
 
@@ -104,6 +106,9 @@ def worker_environment(toolchain: Toolchain, cache_root: Path) -> dict[str, str]
     environment = {name: value for name, value in os.environ.items() if name not in _DROPPED} | _SETTLED
     if not environment.get("TRITON_CACHE_DIR"):  # an import of jax-triton leaves it empty
         environment["TRITON_CACHE_DIR"] = str(cache_root / "triton")
+    if is_bytecode_missing("jax"):
+        del environment[NO_BYTECODE]
+        environment[BYTECODE_FOLDER] = str(locate_bytecode(cache_root))
     package = Path(__file__).resolve().parents[1]
     folder = package.parent
     if not toolchain.is_own:

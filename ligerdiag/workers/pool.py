@@ -20,8 +20,9 @@ from shutil import rmtree
 from threading import Lock
 from typing import Self
 
-from ligerdiag.artifacts.cache import Cache, find_cache_root
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.artifacts.store import ScratchFolder
+from ligerdiag.cache_root import find_cache_root
 from ligerdiag.codec import FieldError
 from ligerdiag.errors import CaseError, CompileError, LigerdiagError
 from ligerdiag.model.jobs import Job, Source, is_refusal

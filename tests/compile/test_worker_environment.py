@@ -1,12 +1,16 @@
 """How a worker of another interpreter finds ligerdiag, and nothing else that lies beside it."""
 
 import os
+import py_compile
 import subprocess
 import sys
+from importlib.machinery import ModuleSpec
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
 
+from ligerdiag import cache_root
 from ligerdiag.errors import CASE_PATH
 from ligerdiag.toolchains import toolchain as toolchain_module
 from ligerdiag.toolchains.toolchain import Toolchain, worker_environment
@@ -89,3 +93,32 @@ def test_an_import_of_jax_triton_in_the_users_process_does_not_send_tritons_file
         monkeypatch.setenv("TRITON_CACHE_DIR", given)
     environment = worker_environment(make_toolchain(sys.executable), tmp_path)
     assert environment["TRITON_CACHE_DIR"] == (given or str(tmp_path / "triton"))
+
+
+@pytest.mark.parametrize("has_bytecode", [False, True])
+def test_a_worker_compiles_the_sources_of_jax_once_where_nobody_else_does(
+    has_bytecode: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "packages" / "jax" / "__init__.py"
+    source.parent.mkdir(parents=True)
+    source.write_text("")
+    if has_bytecode:
+        py_compile.compile(
+            str(source), cfile=str(source.parent / "__pycache__" / Path(cache_from_source(str(source))).name)
+        )
+    monkeypatch.setattr(cache_root, "find_spec", lambda _: ModuleSpec("jax", None, origin=str(source)))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setattr(sys, "pycache_prefix", str(prefix := tmp_path / "bytecode"))  # as a command sets it
+    (compiled := Path(cache_from_source(str(source)))).parent.mkdir(parents=True)
+    compiled.touch()
+    environment = worker_environment(make_toolchain(sys.executable), tmp_path)
+    assert ("PYTHONDONTWRITEBYTECODE" in environment) == has_bytecode
+    assert environment.get("PYTHONPYCACHEPREFIX") == (None if has_bytecode else str(prefix))
+
+
+def test_a_folder_for_bytecode_of_the_users_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", "/mine")
+    environment = worker_environment(make_toolchain("/other/python"), tmp_path)
+    assert environment["PYTHONDONTWRITEBYTECODE"] == "1"
+    assert environment["PYTHONPYCACHEPREFIX"] == "/mine"

@@ -12,12 +12,12 @@ from jax.experimental import pallas as pl
 
 from kernels.accumulate.api import add_sum
 from kernels.add_scaled.api import add_scaled
-from kernels.cross_entropy import pallas as cross_entropy_pallas
-from kernels.cross_entropy.api import cross_entropy_with_gradient
 from kernels.cross_entropy.reference import cross_entropy
 from kernels.partial_write.api import leave, multiply_range
 from kernels.permute_rows.api import permute_rows
 from kernels.scale.api import scale_by_address
+from kernels.seed_flce import pallas as cross_entropy_pallas
+from kernels.seed_flce.cross_entropy import cross_entropy_with_gradient
 
 
 def compare_add_sum(size: int) -> Errors:

@@ -26,7 +26,7 @@ from ligerdiag.workers.pool import Pool
 from tests.replay.conftest import BLOCK, ROWS, draw
 from tests.replay.interpreted_kernels import make_call, make_custom_call, run
 
-CROSS_ENTROPY = "kernels.cross_entropy.triton.cross_entropy_kernel"
+CROSS_ENTROPY = "kernels.seed_flce.triton.cross_entropy_kernel"
 COMPILED = Path(__file__).parents[1] / "compile" / "programs"
 
 

@@ -68,8 +68,14 @@ def fail(x):
     return {}["missing"]
 
 
-REFERENCES = {"keep": right, "twin": right, "wrong": wrong, "abort": abort, "hang": hang, "fail": fail, "after": None}
+def other_shape(x):
+    return {"y": x.sum()}
+
+
+REFERENCES = {"other shape": other_shape}
+REFERENCES |= {"keep": right, "twin": right, "wrong": wrong, "abort": abort, "hang": hang, "fail": fail, "after": None}
 CASES = tuple(Case(name=name, function=keep, args=(Arg(shape=(4,)),), reference=r) for name, r in REFERENCES.items())
+CASES += (Case(name="meshed", function=keep, args=(Arg(shape=(4,)),), reference=fail, mesh={"x": 2}),)
 CASES += (Case(name="infinite", function=lambda x: {"y": x / 0}, args=(Arg(shape=(4,)),), reference=right),)
 """
 
@@ -175,6 +181,11 @@ def test_a_reference_that_raises_is_told_with_the_users_line(replays: dict[str, 
     assert replays["fail"].state is ReplayState.FAILED
     assert f"{shared.folder / 'mine.py'}:{line}: KeyError: 'missing'" in replays["fail"].reason
     assert "\n" not in replays["fail"].reason
+
+
+def test_a_reference_of_another_shape_or_for_a_mesh_is_named(replays: dict[str, Replay]) -> None:
+    assert replays["other shape"].reason == "the reference's output `y` has the shape [], that of the program [4]"
+    assert replays["meshed"].reason.startswith("the reference raises, and it has no mesh: write it without shards: ")
 
 
 def test_the_case_after_all_of_these_is_replayed(replays: dict[str, Replay]) -> None:

@@ -11,8 +11,9 @@
       write is taken to read it as it was (see `ambiguities`).
   (5) Loops run to a fixpoint; what a loop's predicate depends on, its results depend on.
   (6) In a program that MLIR has folded, what cannot be told is marked (see `ambiguities`).
-  (7) The edges of a shard_map take and return all its values at once; each result is its own operand's.
-  (8) So is each result of a collective of several operands.
+  (7) The edges of a shard_map are other names, too: what its body gets is the array outside, in pieces, and a kernel that
+      overwrites these overwrites the array.
+  (8) Each result of a collective of several operands is its own operand's.
   (9) A slice of a concatenation depends on the pieces that it takes elements of, also where they were computed with
       before (see `parts`): XLA takes these alone, and the schedule's evaluation follows them as far.
  (10) A program that was read from HLO may hold fusions: what is fused is computed one by one, and the results have storage
@@ -38,14 +39,11 @@ from ligerdiag.analysis.evaluation.carriers import Carriers
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, transfer_call, unite
 from ligerdiag.analysis.evaluation.parts import ALL_REDUCES, PartedValue, Parts, follow_parts, union_of
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
-from ligerdiag.hlo.dataflow import takes_operands_apart
+from ligerdiag.hlo.dataflow import is_shard_edge, takes_operands_apart
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, is_tuple
 from ligerdiag.hlo.xla_pb2 import ShapeProto
-
-_ELEMENT_BY_ELEMENT = frozenset({"xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"})
-"""Custom calls whose result k is operand k in another sharding (xla/service/spmd/shardy/constants.h)."""
 
 CARRIED: TagPath = (-1,)
 """Stands for the tag path of an operand that is an element of a loop's state."""
@@ -211,6 +209,8 @@ class _Evaluation:
             operands = [values[o.id] for o in instruction.operands]
             if opcode == "parameter":
                 values[instruction.id] = arguments[instruction.proto.parameter_number]
+            elif is_shard_edge(instruction):
+                values[instruction.id] = tuple(operands) if is_tuple(instruction.shape) else operands[0]  # (7)
             elif opcode in _STRUCTURE:
                 values[instruction.id] = self._follow(instruction, operands, prefix, level)
             else:
@@ -248,8 +248,6 @@ class _Evaluation:
         labels = doubts
         if opcode == "custom-call":
             labels = self._call_kernel(instruction, operands, path, doubts)
-            if instruction.proto.custom_call_target in _ELEMENT_BY_ELEMENT and len(operands) > 1:
-                return tuple([self._copy(operand) for operand in operands])  # (7)
         elif (
             self.folded and self._before and not self._before.keys().isdisjoint(operands) and is_derivative(instruction)
         ):

@@ -1,9 +1,9 @@
 """Worker side: makes the artifact of one case.
 
 1. The key begins with a hash of everything that decides what is compiled: the program (StableHLO with tags and
-   locations), its names, its calls, target, toolchain, flags, ties, the environment and the settings of JAX at that
-   time, and ligerdiag's own source for it. It ends with a hash of the names that the artifact bears: of its case, file,
-   target and toolchain.
+   locations), the same as its author means it, its names, its calls, target, toolchain, flags, ties, the environment and
+   the settings of JAX at that time, and ligerdiag's own source for it. It ends with a hash of the names that the artifact
+   bears: of its case, file, target and toolchain.
 2. An artifact does not depend on what the worker or the cache had before, except for the measured seconds.
 3. A complete artifact with that key is reused, whichever process made it. So are the files of one whose key begins in
    the same way: another case has the very same program. Otherwise the artifact is made in a directory of its own and
@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
+from threading import Timer
 from time import perf_counter
 from typing import Any
 
@@ -51,7 +52,7 @@ from ligerdiag.compile.cases.arguments import build_mesh
 from ligerdiag.compile.cases.backend_answers import drop_host_callbacks, import_as
 from ligerdiag.compile.cases.loader import CaseLoader
 from ligerdiag.compile.lowering.kernel_calls import find_live_tags, settle_calls
-from ligerdiag.compile.lowering.lowering import LoweredCase, lower_case
+from ligerdiag.compile.lowering.lowering import LoweredCase, convert_as_written, lower_case
 from ligerdiag.errors import CompileError, describe_fault
 from ligerdiag.model.jobs import CompileAnswer, CompileRequest, Flag
 from ligerdiag.toolchains.catalogue import strip_comments
@@ -137,6 +138,9 @@ def _render_varint(value: int) -> bytes:
 _NO_HANDLER, _MOCK = "No FFI handler registered", "xla_gpu_mock_custom_calls"
 """The schedule is made before XLA asks for the function behind a custom call, which the program's own library brings."""
 _QUICK: Mapping[str, Flag] = {"xla_gpu_autotune_level": 0, "xla_backend_optimization_level": 0}
+_HEAD_START = 0.3
+"""Seconds until JAX has handed a large program to XLA, which compiles it without Python's lock: the conversion of the
+program as traced holds the lock, and runs beside XLA from then on."""
 PASSES_FLAG = "xla_dump_hlo_pass_re"
 _OPTIMIZED = "gpu_after_optimizations.hlo.pb"
 
@@ -176,6 +180,7 @@ def compute_key(request: CompileRequest, program: LoweredCase) -> str:
         program.parameters,
         [asdict(call) for call in program.traced_calls],
         program.text,
+        program.as_written,
     )
     names = (request.case_id, str(request.source), request.target, request.toolchain)
     return join_key(*(sha256(json.dumps(part).encode()).hexdigest() for part in (parts, names)))
@@ -215,10 +220,17 @@ def make_artifact(
     directory = Path(request.scratch)
     dump = directory / "dump"
     dump.mkdir(parents=True)
-    compiled, compile_seconds = _compile(program, request, dump, runs)
+    converted: list[bytes] = []
+    beside = Timer(_HEAD_START, lambda: converted.append(convert_as_written(program)))
+    beside.start()
+    try:
+        compiled, compile_seconds = _compile(program, request, dump, runs)
+    finally:
+        beside.cancel()  # nothing, once it runs
+        beside.join()
     unoptimized, optimized, thunks = _find_dumped(dump)
     calls = settle_calls(program.traced_calls, program.lowered_calls, find_live_tags(unoptimized.read_bytes()))
-    (directory / AS_WRITTEN).write_bytes(drop_module_id(program.as_written))
+    (directory / AS_WRITTEN).write_bytes(drop_module_id(converted[0] if converted else convert_as_written(program)))
     (directory / UNOPTIMIZED).write_bytes(drop_module_id(unoptimized.read_bytes()))
     (directory / OPTIMIZED).write_bytes(drop_module_id(optimized.read_bytes()))
     unoptimized.unlink()

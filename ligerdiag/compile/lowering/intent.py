@@ -4,7 +4,7 @@ XLA's dump "before optimizations" is not that: on the way from StableHLO, MLIR's
 of a reshape into the value itself, `x + 0` into `x`, and so on. Values that the author made anew then share storage
 with the old ones, and a kernel's write would be seen where it is not meant to be. So the program is translated once
 more, with an optimization barrier after each operation that could be folded into its operand. Barriers carry no tag. A
-custom call without users is marked as having side effects, so that it is not dropped.
+kernel call, and any custom call that nothing needs, is marked as having side effects, so that it is not dropped.
 
 To JAX every value is constant, so its rules of differentiation may read a value long after the operation that made it.
 A kernel that overwrites its operand breaks that, and then "the value" is two things. A snapshot is a copy at the point
@@ -37,7 +37,6 @@ from typing import Any
 import jax
 from jaxlib.mlir import ir
 
-from ligerdiag.compile.lowering.call_forms import translate_to_hlo
 from ligerdiag.compile.lowering.loops import keep_in_loops, stack_slices
 from ligerdiag.compile.lowering.recomputed import (
     CUSTOM,
@@ -62,18 +61,16 @@ _ENTERED = frozenset({
     "builtin.module", "func.func", "sdy.manual_computation", "stablehlo.case", "stablehlo.if", "stablehlo.while",
 })  # fmt: skip
 """Operations whose regions are part of the program's flow."""
+_EFFECTIVE = frozenset({"func.call", "stablehlo.custom_call"})
+"""Operations that may have an effect whoever uses their results."""
 
 
-def convert_as_written(module: Any) -> bytes:
-    """Serialized HloProto-compatible HloModuleProto of a tagged StableHLO module, without any folding.
-
-    Raises what jaxlib's translation raises.
-    """
+def protect_as_written(module: Any) -> str:
+    """Text of a tagged StableHLO module in which nothing can be folded: `translate_to_hlo` makes HLO of it."""
     with module.context:
-        clone = ir.Module.parse(module.operation.get_asm(enable_debug_info=True, binary=False))
+        clone = module.operation.clone()
         _protect(clone.operation)
-        text = str(clone.operation.get_asm(enable_debug_info=True))
-    return translate_to_hlo(text)
+        return str(clone.operation.get_asm(enable_debug_info=True))
 
 
 def _protect(operation: Any) -> None:
@@ -84,10 +81,29 @@ def _protect(operation: Any) -> None:
             inner = [op.operation for op in block]
             for position, op in enumerate(inner):
                 _protect(op)
-                if op.name == "stablehlo.custom_call" and not any(True for one in op.results for _ in one.uses):
+                if op.name == "stablehlo.custom_call" and (_carries_kernel(op) or _is_dead(op)):
                     op.attributes["has_side_effect"] = ir.BoolAttr.get(True)
                 if op.name.startswith("stablehlo.") and op.name not in _KEPT and len(op.results) == 1:
                     _put_barrier(op, inner[position + 1])
+
+
+def _carries_kernel(call: Any) -> bool:
+    """Returns whether it is kept whoever uses it: the loop or function around it may be dead."""
+    target = ir.StringAttr(call.attributes["call_target_name"]).value
+    return any(library in target for library in ("triton", "mosaic_gpu"))
+
+
+def _is_dead(operation: Any) -> bool:
+    """Returns whether nothing that has an effect or ends the block uses its results, or what is computed from them."""
+    seen, following = set[int](), [operation]
+    while following:
+        for user in (use.owner.operation for result in following.pop().results for use in result.uses):
+            if not user.results or user.name in _EFFECTIVE or user.name in _ENTERED:
+                return False
+            if hash(user) not in seen:
+                seen.add(hash(user))
+                following.append(user)
+    return True
 
 
 def _put_barrier(operation: Any, following: Any) -> None:

@@ -27,8 +27,8 @@ from ligerdiag.compile.cases.arguments import (
 )
 from ligerdiag.compile.cases.backend_answers import answer_as
 from ligerdiag.compile.lowering.binds import TracedCall, record_binds
-from ligerdiag.compile.lowering.call_forms import enter_mesh, explain_generation
-from ligerdiag.compile.lowering.intent import IntentTrace, convert_as_written, mark_intent
+from ligerdiag.compile.lowering.call_forms import enter_mesh, explain_generation, translate_to_hlo
+from ligerdiag.compile.lowering.intent import IntentTrace, mark_intent, protect_as_written
 from ligerdiag.compile.lowering.kernel_calls import LoweredCall, find_lowered_calls, find_traced_calls
 from ligerdiag.compile.lowering.tags import tag_like, tag_operations
 from ligerdiag.compile.lowering.ties import find_readers, put_ties
@@ -108,8 +108,8 @@ class LoweredCase:
     """`jax.stages.Lowered`; its module is tagged."""
     text: str
     """StableHLO with locations."""
-    as_written: bytes
-    """HloProto of the program before any folding; empty where it has no such form."""
+    as_written: str
+    """StableHLO in which nothing can be folded, see `convert_as_written`."""
     tags: int
     outputs: tuple[str, ...]
     inputs: tuple[str, ...]
@@ -177,7 +177,7 @@ def lower_case(
     return LoweredCase(
         lowered=lowered,
         text=module.operation.get_asm(enable_debug_info=True),
-        as_written=_convert_as_written(module if marked is None else marked),
+        as_written=protect_as_written(module if marked is None else marked),
         tags=tags,
         outputs=_name_tokens(module) + compute_output_names(traced.out_info),
         inputs=inputs,
@@ -226,9 +226,10 @@ def _tag(module: Any, marked: Any) -> int:
     return tag_like(module, marked)
 
 
-def _convert_as_written(module: Any) -> bytes:
+def convert_as_written(program: LoweredCase) -> bytes:
+    """Returns the program as traced, as a serialized HloProto; nothing where jaxlib cannot translate it."""
     try:
-        return wrap_module(convert_as_written(module))
+        return wrap_module(translate_to_hlo(program.as_written))
     except Exception as fault:
         traceback.print_exception(fault)
         return b""

@@ -5,7 +5,7 @@ without tracing, so the snapshots are put into the two jaxprs afterwards.
 """
 
 import importlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Protocol
 
@@ -121,7 +121,7 @@ def mark_policy(evaluate: Callable[..., Any], marks: Saver) -> Callable[..., Any
         known, staged, count = _save_results(known, staged, count, marks)
         if marks.is_marked:
             wanted = [is_unknown for is_unknown, there in zip(unknown, instantiated, strict=True) if there]
-            done = [one for one in _list_dropped(staged, wanted) if _is_done_already(one, jaxpr, staged, marks)]
+            staged, done = _settle_dropped(staged, _list_dropped(staged, wanted), jaxpr, marks)
             known, staged = _restore_effect(known, ()), _restore_effect(staged, done)
         return known, staged, unknown, instantiated, count
 
@@ -143,14 +143,45 @@ def _list_dropped(staged: Any, wanted: Sequence[bool]) -> list[Any]:
     return [one for one in calls if not any(id(result) in kept for result in one.outvars)]
 
 
-def _is_done_already(equation: Any, body: Any, staged: Any, marks: Saver) -> bool:
-    """Returns whether the call is on an input of the body, which the call of the forward pass has overwritten
-    already."""
+def _settle_dropped(staged: Any, dropped: Sequence[Any], body: Any, marks: Saver) -> tuple[Any, list[Any]]:
+    """Returns the staged jaxpr, and which of these calls are not made again.
+
+    What is an input of the body, the call of the forward pass has overwritten already, if it overwrites it. A call on inputs
+    alone is not made again. Another is: it gets copies of the inputs, and so overwrites nothing but what is computed again.
+    """
+    done: list[Any] = []
+    for equation in dropped:
+        found = _list_untouched_inputs(equation, body, staged)
+        for position in found.values():
+            marks.unpin(body, position)
+        if not found:
+            continue
+        if all(isinstance(one, jex_core.Literal) or id(one) in found for one in equation.invars):
+            done.append(equation)
+        else:
+            staged = _call_on_copies(staged, equation, found)
+    return staged, done
+
+
+def _list_untouched_inputs(equation: Any, body: Any, staged: Any) -> dict[int, int]:
+    """Returns the call's operands, by identity, that are inputs of the body and that no earlier operation reads, with
+    their positions."""
     where = next(number for number, one in enumerate(staged.eqns) if one is equation)
     before = {id(operand) for other in staged.eqns[:where] for operand in other.invars}
     inputs = {id(one): number for number, one in enumerate(body.invars)}
-    found = [inputs[id(one)] for one in equation.invars if id(one) in inputs and id(one) not in before]
-    return any(marks.unpin(body, position) for position in found)
+    return {id(one): inputs[id(one)] for one in equation.invars if id(one) in inputs and id(one) not in before}
+
+
+def _call_on_copies(staged: Any, call: Any, copied: Mapping[int, int]) -> Any:
+    equations: list[Any] = []
+    for equation in staged.eqns:
+        if equation is call:
+            copies = {id(one): (one, _make_variable(one)) for one in equation.invars if id(one) in copied}
+            equations += [_make_equation(old, new, equation) for old, new in copies.values()]
+            operands = [copies[id(one)][1] if id(one) in copies else one for one in equation.invars]
+            equation = equation.replace(invars=operands)  # noqa: PLW2901
+        equations.append(equation)
+    return staged.replace(eqns=equations)
 
 
 def _restore_effect(jaxpr: Any, done: Sequence[Any]) -> Any:

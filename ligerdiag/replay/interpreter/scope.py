@@ -1,8 +1,8 @@
 """Scope of an opcode: its values, the cells that store them in program order, and the little it may ask of the program
 around it.
 
-A leaf is one cell, or inside of a shard_map one cell for each device (`Spread`). An array is never overwritten in place: a
-write gives its cell another array, so arrays can be shared.
+A leaf is one cell, or inside of a shard_map one cell for each device (`Spread`), which may be a piece of a cell outside
+(`Shard`). An array is never overwritten in place: a write gives its cell another array, so arrays can be shared.
 """
 
 from collections.abc import Callable, Sequence
@@ -57,6 +57,28 @@ class Cell:
     """Storage of one array."""
 
     array: Array
+
+    def overwrite(self, array: Array) -> None:
+        """Gives the cell another content."""
+        self.array = array
+
+
+@dataclass(slots=True, eq=False)
+class Shard(Cell):
+    """One device's piece of an array that a shard_map is given."""
+
+    whole: Cell
+    where: tuple[slice, ...]
+    is_first: bool
+    """Whether no device before has the same piece: of several copies the first device's counts."""
+
+    def overwrite(self, array: Array) -> None:
+        """Gives the piece another content, here and in the whole array."""
+        self.array = array
+        if self.is_first:
+            whole = np.array(self.whole.array)
+            whole[self.where] = array
+            self.whole.overwrite(whole)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,7 +18,7 @@ import numpy as np
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.artifacts.call_records import Placement
 from ligerdiag.compile.cases.arguments import compute_output_names, draw_arguments
-from ligerdiag.errors import ArtifactError, LigerdiagError
+from ligerdiag.errors import ArtifactError, LigerdiagError, describe_fault
 from ligerdiag.hlo.aliasing import find_buffer_fault
 from ligerdiag.hlo.buffers import BufferAssignment, name_hits
 from ligerdiag.hlo.module import HloModule, is_tagged
@@ -160,7 +160,11 @@ def _run_reference(case: Case, arguments: tuple[Any, ...]) -> Mapping[str, Array
     library: Any = jax
     elements = sum(np.size(leaf) for leaf in jax.tree.leaves(arguments))
     with library.default_matmul_precision("highest"):
-        lowered = library.jit(case.reference).lower(*arguments)
+        try:
+            lowered = library.jit(case.reference).lower(*arguments)
+        except Exception as fault:
+            hint = ", and it has no mesh: write it without shards" if case.mesh else ""
+            raise LigerdiagError(f"the reference raises{hint}: {describe_fault(fault)}") from fault
         compiled = lowered.compile(compiler_options=_QUICK_COMPILE if elements < _MANY_ELEMENTS else None)
         results = compiled(*arguments)
     return dict(zip(compute_output_names(results), map(np.asarray, jax.tree.leaves(results)), strict=True))
@@ -324,6 +328,9 @@ def _judge_reference(record: Replay, intended: Mapping[str, Array], reference: M
     outputs: dict[str, OutputNumbers] = {}
     for name, numbers in record.outputs.items():
         wanted = np.asarray(reference[name])
+        if wanted.shape != intended[name].shape:
+            shapes = f"{list(wanted.shape)}, that of the program {list(intended[name].shape)}"
+            raise LigerdiagError(f"the reference's output `{name}` has the shape {shapes}")
         error = compute_error(intended[name], wanted)
         if isnan(error) and _is_finite(wanted):
             error = inf  # program order is not finite where the reference is

@@ -14,7 +14,8 @@ The numbered rules are those of `analysis.program_order`, for numbers instead of
   (3) A kernel overwrites the content of its operand's cell, for every later read.
   (4) Snapshots in the program say which value is meant where autodiff reads one (see `compile.intent`).
   (5) Inside of a shard_map each device has its own values, and all devices run in lockstep. A value that does not
-      depend on the device is stored once.
+      depend on the device is stored once, unless a kernel may overwrite it. A kernel that overwrites pieces of an array
+      outside overwrites the array.
 In `isolated` memory (3) does not happen: no instruction sees what a kernel leaves in an operand; a stale read gets the
 same. The overwritten operands are those that the kernel was observed to overwrite: nothing here knows its effects
 beforehand.
@@ -124,6 +125,9 @@ def _is_partly_nan(array: Array) -> bool:
     return found is not None and bool(found.any()) and not bool(found.all())
 
 
+type _Form = tuple[int, tuple[int, ...]]
+"""Element type and dimensions."""
+
 _BARRIERS = having(Trait.BARRIER)
 _TOGETHER = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CONTROL_FLOW, Trait.BARRIER)
 """Opcodes that are run once for all devices."""
@@ -168,12 +172,29 @@ class _Run:
     devices: int
     watch: ValueWatch | None = None
     _evaluator: HloEvaluator = field(init=False)
+    _overwritable: frozenset[_Form] = field(init=False)
+    """Forms of the arrays that kernels are given."""
+    _inside: bool = False
+    """Whether a shard_map is run."""
 
     def __post_init__(self) -> None:
         self._evaluator = HloEvaluator(self.module)
+        self._overwritable = frozenset(
+            _read_form(operand)
+            for _, call in self.module.iterate_custom_calls()
+            for operand in call.operands
+            if carries_kernel(call.proto.custom_call_target)
+        )
 
     def run(self, computation: HloComputation, arguments: Sequence[Cells]) -> Cells:
         """Runs a computation once; drops a cell that will not be read again."""
+        around, self._inside = self._inside, self._inside or any(map(count_devices, arguments))
+        try:
+            return self._run(computation, arguments)
+        finally:
+            self._inside = around
+
+    def _run(self, computation: HloComputation, arguments: Sequence[Cells]) -> Cells:
         left = dict(self._evaluator.count_uses(computation))
         values: dict[int, Cells] = {}
         for instruction in self.module.sort_in_program_order(computation):
@@ -224,7 +245,10 @@ class _Run:
             case "partition-id":
                 return Spread(tuple([Cell(np.array(device, np.uint32)) for device in range(self.devices)]))
             case _:
-                return self._compute(instruction, operands, self._evaluator)
+                result = self._compute(instruction, operands, self._evaluator)
+                if self._inside and isinstance(result, Cell) and _read_form(instruction) in self._overwritable:
+                    return Spread(tuple([Cell(result.array) for _ in range(self.devices)]))  # (5)
+                return result
 
     def _compute(self, instruction: HloInstruction, operands: Sequence[Cells], evaluator: HloEvaluator) -> Cells:
         if self.watch is not None:
@@ -242,7 +266,7 @@ class _Run:
         """Inside of a shard_map, and at its edges: see (5)."""
         target = instruction.proto.custom_call_target
         if target == ENTRY:
-            return split(self.module, instruction, [read_cells(operand) for operand in operands])
+            return split(self.module, instruction, operands)
         if target == EXIT:
             return join(self.module, instruction, operands)
         picked = [[pick_cells(operand, device) for operand in operands] for device in range(devices)]
@@ -269,11 +293,15 @@ class _Run:
         self.kernels.launch(call, buffers, outputs, watched=False)
         for number, (cell, buffer) in enumerate(zip(cells, buffers, strict=True)):
             if number not in shared.values() and not self.isolated and not _is_equal(cell.array, buffer):
-                cell.array = buffer.reshape(cell.array.shape)
+                cell.overwrite(np.reshape(buffer, cell.array.shape))
         results = [
             Cell(output.reshape(get_dimensions(shape))) for output, (_, shape) in zip(outputs, shapes, strict=True)
         ]
         return nest_cells(call.shape, results)
+
+
+def _read_form(instruction: HloInstruction) -> _Form:
+    return instruction.shape.element_type, tuple(instruction.shape.dimensions)
 
 
 def _copy_but(state: Cells, kept: frozenset[int]) -> Cells:

@@ -12,7 +12,8 @@ Finds the devices that take part in a collective together, and their order.
       last axis named moves fastest.
 XLA's own rules: xla/service/collective_ops_utils, xla/hlo/ir/replica_group.
 
-The edges of a shard_map in program order: from one array to each device's shard, and back.
+The edges of a shard_map in program order: from one array to each device's shard, and back. A shard is a piece of the array,
+and a body that returns all shards as they came returns the array.
 
 JAX writes them as the custom calls below, with the shardings of their values in shardy's own words:
 `#sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>, …]>` gives for each dimension the mesh axes that it is split over, the major
@@ -44,6 +45,7 @@ from ligerdiag.replay.interpreter.scope import (
     Cell,
     Cells,
     NotCoveredError,
+    Shard,
     Spread,
     Value,
     count_devices,
@@ -260,15 +262,29 @@ class _Sharding:
         return Placement(shape=shape, shards=tuple(shards))
 
 
-def split(module: HloModule, entry: HloInstruction, values: Sequence[Value]) -> Cells:
-    """Each operand as every device has it inside of the shard_map."""
-    spread: list[Cells] = []
-    for value, sharding in zip(
-        _list_arrays(values), _parse_shardings(module, entry, "xla.sdy.in_shardings"), strict=True
-    ):
-        placement = sharding.place(value.shape)
-        spread.append(Spread(tuple([Cell(take_shard(value, placement, d)) for d in range(len(placement.shards))])))
-    return tuple(spread) if entry.shape.tuple_shapes else spread[0]
+def split(module: HloModule, entry: HloInstruction, operands: Sequence[Cells]) -> Cells:
+    """Returns each operand as every device has it inside of the shard_map."""
+    spread: dict[tuple[int, Placement], Spread] = {}
+    found: list[Cells] = []
+    for whole, sharding in zip(operands, _parse_shardings(module, entry, "xla.sdy.in_shardings"), strict=True):
+        if not isinstance(whole, Cell):
+            raise ArtifactError("an edge of a shard_map takes a tuple")
+        placement = sharding.place(whole.array.shape)
+        key = id(whole), placement
+        if key not in spread:
+            spread[key] = Spread(tuple([_cut(whole, placement, d) for d in range(len(placement.shards))]))
+        found.append(spread[key])
+    return tuple(found) if entry.shape.tuple_shapes else found[0]
+
+
+def _cut(whole: Cell, placement: Placement, device: int) -> Shard:
+    ranges = placement.shards[device]
+    return Shard(
+        array=take_shard(whole.array, placement, device),
+        whole=whole,
+        where=tuple([slice(start, stop) for start, stop in ranges]),
+        is_first=ranges not in placement.shards[:device],
+    )
 
 
 def join(module: HloModule, leave: HloInstruction, operands: Sequence[Cells]) -> Cells:
@@ -279,12 +295,27 @@ def join(module: HloModule, leave: HloInstruction, operands: Sequence[Cells]) ->
         operands, shapes, _parse_shardings(module, leave, "xla.sdy.out_shardings"), strict=True
     ):
         placement = sharding.place(tuple(shape.dimensions))
+        if (whole := _find_whole(operand, placement)) is not None:
+            joined.append(whole)
+            continue
         devices = count_devices(operand)
         shards = _list_arrays([read_cells(pick_cells(operand, d)) for d in range(len(placement.shards))])
         if devices and devices != len(placement.shards):
             raise ArtifactError(f"`{leave.name}` joins the values of {devices} devices over {len(placement.shards)}")
         joined.append(Cell(join_shards(shards, placement)))
     return tuple(joined) if leave.shape.tuple_shapes else joined[0]
+
+
+def _find_whole(operand: Cells, placement: Placement) -> Cell | None:
+    """Returns the array whose pieces all these are, each in its place; None where they are something else."""
+    if not isinstance(operand, Spread) or len(operand.cells) != len(placement.shards):
+        return None
+    shards = [one for one in operand.cells if isinstance(one, Shard)]
+    whole = shards[0].whole if len(shards) == len(operand.cells) else None
+    for shard, ranges in zip(shards, placement.shards, strict=False):
+        if shard.whole is not whole or shard.where != tuple([slice(start, stop) for start, stop in ranges]):
+            return None
+    return whole
 
 
 def _parse_shardings(module: HloModule, edge: HloInstruction, name: str) -> list[_Sharding]:

@@ -30,6 +30,28 @@ LAUNCHES = {
         arguments={
             "logits_ptr": _floats(9, 300),
             "targets_ptr": _make_targets(9, 300),
+            "scale_ptr": _floats(9),
+            "loss_ptr": _floats(9),
+            "lse_ptr": _floats(9),
+        },
+        constants={
+            "destination_ptr": None,
+            "VOCABULARY": 300,
+            "IGNORE_INDEX": -100,
+            "SMOOTHING": 0.1,
+            "SOFT_CAP": 2.0,
+            "Z_LOSS": 0.01,
+            "SCALE_STRIDE": 1,
+            "BLOCK": 128,
+            "LANES": 4,
+        },
+        grid=(9, 1, 1),
+    ),
+    "seed_flce": Launch(
+        kernel="cross_entropy_kernel",
+        arguments={
+            "logits_ptr": _floats(9, 300),
+            "targets_ptr": _make_targets(9, 300),
             "count_ptr": np.full(1, 6, np.float32),
             "loss_ptr": _floats(9),
         },

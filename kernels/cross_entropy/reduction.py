@@ -1,0 +1,45 @@
+"""From targets and the losses of rows to the loss, and what its gradient is multiplied by."""
+
+import jax
+import jax.numpy as jnp
+
+from kernels.cross_entropy.options import LossOptions, Reduction
+
+
+def apply_where(targets: jax.Array, where: jax.Array | None, options: LossOptions) -> jax.Array:
+    """Returns the targets, i32[...], `ignore_index` where `where` is false."""
+    targets = targets.astype(jnp.int32)
+    if where is None:
+        return targets
+    if where.shape != targets.shape:
+        raise ValueError(f"Expected a mask in the shape of the targets but got {where.shape=} {targets.shape=}")
+    return jnp.where(where, targets, options.ignore_index)
+
+
+def compute_divisor(targets: jax.Array, options: LossOptions) -> jax.Array:
+    """Returns what a mean divides by, f32[]: the number of targets that are not ignored, at least 1."""
+    return jnp.maximum(1, (targets != options.ignore_index).sum()).astype(jnp.float32)
+
+
+def reduce_losses(losses: jax.Array, targets: jax.Array, options: LossOptions) -> jax.Array:
+    """Returns the loss of rows whose losses are f32[rows], in the shape that the reduction gives it."""
+    match options.reduction:
+        case Reduction.NONE:
+            return losses.reshape(targets.shape)
+        case Reduction.SUM:
+            return losses.sum()
+        case Reduction.MEAN:
+            return losses.sum() / compute_divisor(targets, options)
+
+
+def split_scale(dtype: jnp.dtype, targets: jax.Array, options: LossOptions) -> tuple[jax.Array, jax.Array | None]:
+    """Returns what the kernel multiplies the gradient by, f32[], and what is left for the backward pass, if anything.
+
+    A mean's 1 / count belongs into the kernel. In f16 it would push small gradients out of the range: it is multiplied
+    later, in f32, together with the cotangent, which may be a large one (loss scaling).
+    """
+    one = jnp.float32(1)
+    if options.reduction is not Reduction.MEAN:
+        return one, None
+    factor = 1.0 / compute_divisor(targets, options)
+    return (one, factor) if dtype == jnp.float16 else (factor, None)

@@ -1,0 +1,35 @@
+"""The options of a fused linear cross entropy, apart from its arrays. Imports no framework."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kernels.cross_entropy.options import LossOptions
+
+
+class Accumulate(StrEnum):
+    """What the gradient of the weight is summed up in, from chunk to chunk. Within a chunk it is f32 always."""
+
+    INPUT = "input"
+    """The input's dtype: no more memory than the gradient itself, and one rounding a chunk."""
+
+    F32 = "f32"
+    """f32: four bytes for every element of the weight on top, and twice the traffic for every chunk but the first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FusedOptions:
+    """The static options; ValueError for one that does not exist.
+
+    logits_bytes: what the logits of one chunk may take, in bytes; a chunk has one token at least.
+    """
+
+    loss: LossOptions
+    logits_bytes: int
+    accumulate: Accumulate
+
+    def __post_init__(self) -> None:
+        if self.accumulate not in list(Accumulate):
+            raise ValueError(f"Expected one of {', '.join(Accumulate)} but got accumulate={self.accumulate!r}")
+        object.__setattr__(self, "accumulate", Accumulate(self.accumulate))
+        if self.logits_bytes < 1:
+            raise ValueError(f"Expected at least 1 byte but got logits_bytes={self.logits_bytes}")

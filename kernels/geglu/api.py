@@ -1,0 +1,17 @@
+"""GeGLU whose backward pass leaves both gradients where its inputs were."""
+
+import jax
+
+from kernels.gated_unit import apply_gated_unit, make_gated_unit
+from kernels.geglu.triton import geglu_backward_kernel, geglu_kernel
+
+_geglu = make_gated_unit(geglu_kernel, geglu_backward_kernel)
+
+
+def geglu(gate: jax.Array, value: jax.Array, *, mode: str = "aliased") -> jax.Array:
+    """Returns `gelu(gate) * value`, gelu in its tanh form, in the shape and dtype of both; differentiable in both.
+
+    gate, value: bf16, f16 or f32[...]. See `reference.geglu` for the formula and `kernels.modes.Mode` for how the backward
+    kernel overwrites them. Raises ValueError for arrays that differ in shape or dtype and a mode that does not exist.
+    """
+    return apply_gated_unit(_geglu, gate, value, mode)

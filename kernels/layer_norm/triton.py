@@ -1,0 +1,145 @@
+"""The kernels, a whole row at a time, and their launches."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import triton
+import triton.language as tl
+
+from kernels.modes import Mode
+from kernels.row_parts import choose_stages, choose_warps, compute_row_block, load_part, store_part
+from kernels.triton_call import inplace_call, overwriting_call
+
+PROGRAMS = 264
+"""Of the backward kernel, at most: two for each multiprocessor of an H100 or H200. Each sums up two gradients."""
+
+
+class Moments(NamedTuple):
+    """mean, inverse: f32[rows], the mean of each row and 1 / sqrt(variance + epsilon)."""
+
+    mean: jax.Array
+    inverse: jax.Array
+
+
+@triton.jit
+def layer_norm_kernel(  # noqa: PLR0917 - Triton knows no keyword-only parameters
+    input_ptr,
+    weight_ptr,
+    bias_ptr,
+    output_ptr,
+    mean_ptr,
+    inverse_ptr,
+    HIDDEN: tl.constexpr,
+    EPSILON: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    x = load_part(input_ptr + row * HIDDEN, True, 0, BLOCK, HIDDEN).to(tl.float32)
+    mean = tl.sum(x) / HIDDEN
+    centered = tl.where(tl.arange(0, BLOCK) < HIDDEN, x - mean, 0.0)
+    inverse = tl.rsqrt(tl.sum(centered * centered) / HIDDEN + EPSILON)
+    tl.store(mean_ptr + row, mean)
+    tl.store(inverse_ptr + row, inverse)
+    # Loaded late, weight and bias hold no registers while the row is summed up.
+    weight = load_part(weight_ptr, True, 0, BLOCK, HIDDEN).to(tl.float32)
+    bias = load_part(bias_ptr, True, 0, BLOCK, HIDDEN).to(tl.float32)
+    store_part(output_ptr + row * HIDDEN, centered * inverse * weight + bias, True, 0, BLOCK, HIDDEN)
+
+
+@triton.jit
+def layer_norm_backward_kernel(  # noqa: PLR0917 - Triton knows no keyword-only parameters
+    cotangent_ptr,
+    input_ptr,
+    weight_ptr,
+    mean_ptr,
+    inverse_ptr,
+    weight_gradient_ptr,
+    bias_gradient_ptr,
+    destination_ptr,
+    ROWS: tl.constexpr,
+    HIDDEN: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    if destination_ptr is None:
+        destination_ptr = cotangent_ptr
+    program = tl.program_id(0).to(tl.int64)
+    weight = load_part(weight_ptr, True, 0, BLOCK, HIDDEN)
+    weight_gradient = tl.zeros([BLOCK], tl.float32)
+    bias_gradient = tl.zeros([BLOCK], tl.float32)
+    for step in tl.range(0, tl.cdiv(ROWS, PROGRAMS), num_stages=STAGES):
+        row = program + step * PROGRAMS
+        here = row < ROWS
+        given = load_part(input_ptr + row * HIDDEN, here, 0, BLOCK, HIDDEN)
+        cotangent = load_part(cotangent_ptr + row * HIDDEN, here, 0, BLOCK, HIDDEN).to(tl.float32)
+        mean = tl.load(mean_ptr + row, mask=here, other=0.0)
+        inverse = tl.load(inverse_ptr + row, mask=here, other=0.0)
+        # Behind the row's end the cotangent is 0, and so is everything that is summed up.
+        normalized = (given.to(tl.float32) - mean) * inverse
+        weighted = cotangent * weight.to(tl.float32)
+        projection = tl.sum(weighted * normalized) / HIDDEN
+        shift = tl.sum(weighted) / HIDDEN
+        gradient = (weighted - normalized * projection - shift) * inverse
+        store_part(destination_ptr + row * HIDDEN, gradient, here, 0, BLOCK, HIDDEN)
+        weight_gradient += cotangent * normalized
+        bias_gradient += cotangent
+    store_part(weight_gradient_ptr + program * HIDDEN, weight_gradient, True, 0, BLOCK, HIDDEN)
+    store_part(bias_gradient_ptr + program * HIDDEN, bias_gradient, True, 0, BLOCK, HIDDEN)
+
+
+def launch(input: jax.Array, weight: jax.Array, bias: jax.Array, epsilon: float) -> tuple[jax.Array, Moments]:
+    """Returns the output, shaped and typed as `input`, and the moments of its rows.
+
+    input: float[rows, hidden], neither 0; weight, bias: float[hidden].
+    """
+    rows, hidden = input.shape
+    block = compute_row_block(hidden)
+    moment = jax.ShapeDtypeStruct((rows,), jnp.float32)
+    (output, mean, inverse), _ = overwriting_call(
+        layer_norm_kernel,
+        input,
+        weight,
+        bias,
+        written=(),
+        outputs=(jax.ShapeDtypeStruct(input.shape, input.dtype), moment, moment),
+        grid=(rows,),
+        mode=Mode.OUT_OF_PLACE,
+        num_warps=choose_warps(block, most=8),
+        HIDDEN=hidden,
+        EPSILON=float(epsilon),
+        BLOCK=block,
+    )
+    return output, Moments(mean, inverse)
+
+
+def launch_backward(
+    cotangent: jax.Array, input: jax.Array, weight: jax.Array, moments: Moments, mode: Mode
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Returns the gradient of the input, as the mode gets hold of it, and those of weight and bias, f32[hidden].
+
+    cotangent, input: float[rows, hidden] of one dtype; weight: float[hidden].
+    """
+    rows, hidden = input.shape
+    block = compute_row_block(hidden)
+    programs = min(rows, PROGRAMS if block <= 8192 else PROGRAMS // 2)
+    sums = jax.ShapeDtypeStruct((programs, hidden), jnp.float32)
+    (weight_gradients, bias_gradients), gradient = inplace_call(
+        layer_norm_backward_kernel,
+        cotangent,
+        input,
+        weight,
+        *moments,
+        written=0,
+        outputs=(sums, sums),
+        grid=(programs,),
+        mode=mode,
+        num_warps=choose_warps(block, most=8 if block <= 4096 else 16),
+        ROWS=rows,
+        HIDDEN=hidden,
+        PROGRAMS=programs,
+        STAGES=choose_stages(block),
+        BLOCK=block,
+    )
+    return gradient, weight_gradients.sum(0), bias_gradients.sum(0)

@@ -1,0 +1,39 @@
+"""The options of an RMS normalization, apart from its arrays. Imports no framework."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kernels.modes import Mode
+
+
+class Casting(StrEnum):
+    """Where the normalized row, computed in f32, is rounded to the input's dtype."""
+
+    LLAMA = "llama"
+    """Before it is multiplied by the weight, and afterwards."""
+
+    GEMMA = "gemma"
+    """Afterwards alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RmsNormOptions:
+    """The static options of an RMS normalization; ValueError for one that does not exist.
+
+    epsilon: is added to the mean of the squares.
+    offset: is added to the weight; Gemma's is 1.
+    """
+
+    epsilon: float = 1e-6
+    offset: float = 0.0
+    casting: Casting = Casting.LLAMA
+    mode: Mode = Mode.ALIASED
+
+    def __post_init__(self) -> None:
+        for name, kind in (("casting", Casting), ("mode", Mode)):
+            value = getattr(self, name)
+            if value not in list(kind):
+                raise ValueError(f"Expected one of {', '.join(kind)} but got {name}={value!r}")
+            object.__setattr__(self, name, kind(value))
+        if not self.epsilon >= 0.0:
+            raise ValueError(f"Expected a number that is not negative but got epsilon={self.epsilon}")

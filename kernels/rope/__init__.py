@@ -1,0 +1,1 @@
+"""Rotary position embedding that turns queries and keys where they stand. See README.md; start at `api`."""

@@ -1,0 +1,17 @@
+"""SwiGLU whose backward pass leaves both gradients where its inputs were."""
+
+import jax
+
+from kernels.gated_unit import apply_gated_unit, make_gated_unit
+from kernels.swiglu.triton import swiglu_backward_kernel, swiglu_kernel
+
+_swiglu = make_gated_unit(swiglu_kernel, swiglu_backward_kernel)
+
+
+def swiglu(gate: jax.Array, value: jax.Array, *, mode: str = "aliased") -> jax.Array:
+    """Returns `silu(gate) * value`, in the shape and dtype of both; differentiable in both.
+
+    gate, value: bf16, f16 or f32[...]. See `reference.swiglu` for the formula and `kernels.modes.Mode` for how the backward
+    kernel overwrites them. Raises ValueError for arrays that differ in shape or dtype and a mode that does not exist.
+    """
+    return apply_gated_unit(_swiglu, gate, value, mode)

@@ -1,0 +1,16 @@
+"""Named shapes, shared by tests, cases and benchmarks. Imports no framework."""
+
+from typing import NamedTuple
+
+
+class Shape(NamedTuple):
+    """gate, value float[tokens, hidden]."""
+
+    tokens: int
+    hidden: int
+
+
+SMALL = Shape(32, 64)
+"""Few enough elements to run through an interpreter."""
+LLAMA_8B = Shape(16384, 4096)
+LLAMA_7B_MLP = Shape(16384, 11008)

@@ -1,0 +1,55 @@
+"""The place of the cache, and Python's bytecode in it; see `artifacts.cache` for what else is there.
+
+Bytecode is kept there where nobody else keeps it. Images of containers often set PYTHONDONTWRITEBYTECODE, and uv installs
+sources alone: each process would compile what it imports anew, two of the three seconds that a worker takes for jax and
+triton, a quarter of a second for a command. Where a package was installed with its bytecode, or the user names a folder for
+it, nothing changes. Bytecode is code: it is never read from a folder that others may write to.
+"""
+
+import os
+import stat
+import sys
+from importlib.util import cache_from_source, find_spec
+from pathlib import Path
+
+import platformdirs
+
+NO_BYTECODE, BYTECODE_FOLDER = "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"
+
+
+def find_cache_root(root: Path | None = None) -> Path:
+    """Returns the absolute path of the cache at `root`, by default that of LIGERDIAG_CACHE_DIR or the user's; makes
+    nothing."""
+    given = os.environ.get("LIGERDIAG_CACHE_DIR")
+    return (root or Path(given or platformdirs.user_cache_dir("ligerdiag"))).absolute()
+
+
+def is_bytecode_missing(package: str) -> bool:
+    """Returns whether this interpreter would compile the package's sources in every process; does not import it."""
+    if not os.environ.get(NO_BYTECODE) or os.environ.get(BYTECODE_FOLDER):
+        return False
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        return True
+    name = Path(cache_from_source(spec.origin)).name  # its folder is ours, where this process keeps its own
+    return not (Path(spec.origin).parent / "__pycache__" / name).exists()
+
+
+def locate_bytecode(cache_root: Path) -> Path:
+    """Returns the folder below the cache's, whether it exists or not."""
+    return cache_root / "bytecode"
+
+
+def keep_own_bytecode(cache_root: Path) -> None:
+    """Makes this process read and write bytecode in the cache, for what it imports from now on."""
+    if is_bytecode_missing("typer") and _is_private(cache_root):
+        sys.dont_write_bytecode = False
+        sys.pycache_prefix = str(locate_bytecode(cache_root))
+
+
+def _is_private(folder: Path) -> bool:
+    try:
+        found = folder.stat()
+    except OSError:  # the first command makes it
+        return False
+    return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

@@ -1,0 +1,40 @@
+"""`programs/checkpointed.py`: what is computed again misses the kernel that JAX drops there.
+
+The call was taken for done already where one of its operands, read or overwritten, was given to `jax.checkpoint`: gradients
+of a fused loss with labels were called fresh.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from ligerdiag import api
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.report import CaseReport
+
+PROGRAMS = Path(__file__).parent / "programs" / "checkpointed.py"
+
+
+@pytest.fixture(scope="module")
+def reports(shared_cache: Path) -> Mapping[str, CaseReport]:
+    options = api.CheckOptions(selectors=(str(PROGRAMS),), cache_directory=shared_cache)
+    return {case.id: case for case in api.check(options).cases}
+
+
+def test_the_program_as_written_computes_what_its_reference_does(reports: Mapping[str, CaseReport]) -> None:
+    assert len(reports) == 4
+    assert {name for name, one in reports.items() if any(found.rule == "LD016" for found in one.findings)} == set()
+    assert {name for name, one in reports.items() if one.disagreements} == set()
+
+
+@pytest.mark.parametrize("name", ["overwrites_what_is_computed_again", "reads_what_the_body_closes_over"])
+def test_what_is_computed_again_misses_the_dropped_kernel(name: str, reports: Mapping[str, CaseReport]) -> None:
+    assert reports[name].outputs == {"loss": Verdict.FRESH, "z": Verdict.STALE}
+    assert "LD007" in {found.rule for found in reports[name].findings}
+
+
+@pytest.mark.parametrize("name", ["overwrites_an_input", "overwrites_one_input_and_reads_another"])
+def test_an_input_holds_what_the_forward_pass_left(name: str, reports: Mapping[str, CaseReport]) -> None:
+    assert reports[name].outputs == {"loss": Verdict.FRESH, "z": Verdict.LATENT}
+    assert "LD007" not in {found.rule for found in reports[name].findings}

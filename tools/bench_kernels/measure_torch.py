@@ -1,0 +1,41 @@
+"""Measures the ways of PyTorch; runs in a process of its own. What a way needs is imported by its `make`."""
+
+from collections.abc import Iterator
+
+from tools.bench_kernels.rates import compute_floor
+from tools.bench_kernels.record import Benchmark, Measurement, Size, Way
+from tools.bench_kernels.timing import time_calls
+
+
+def measure(benchmark: Benchmark, size: Size) -> Iterator[Measurement]:
+    """Yields a measurement for each way of PyTorch; one that does not run, or is not installed, says why."""
+    for way in benchmark.ways:
+        if way.torch:
+            try:
+                yield _measure_way(benchmark.name, way, size)
+            except Exception as error:
+                trouble = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
+                yield Measurement(benchmark=benchmark.name, way=way.name, size=size, trouble=trouble)
+
+
+def _measure_way(benchmark: str, way: Way, size: Size) -> Measurement:
+    import torch  # pyright: ignore[reportMissingImports]
+
+    call = way.make(size)
+    call()
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    call()
+    torch.cuda.synchronize()
+    memory = torch.cuda.max_memory_allocated() - before
+    timing = time_calls(call, lambda _: torch.cuda.synchronize())
+    return Measurement(
+        benchmark=benchmark,
+        way=way.name,
+        size=size,
+        median=timing.median,
+        least=timing.least,
+        memory=memory,
+        floor=compute_floor(way.cost(size), torch.cuda.get_device_name()),
+    )

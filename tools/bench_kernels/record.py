@@ -1,0 +1,68 @@
+"""What is timed: a benchmark is an operation at some sizes, computed in several ways. Imports no framework."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Size(NamedTuple):
+    """tokens: rows; width: columns, a vocabulary or a hidden dimension; embedding: what a product contracts, or 0."""
+
+    tokens: int
+    width: int
+    embedding: int = 0
+
+    def __str__(self) -> str:
+        return " x ".join(str(number) for number in (self.tokens, self.width, self.embedding) if number)
+
+
+class Cost(NamedTuple):
+    """What nobody can do without: flops of matrix products in bf16, and bytes to and from the GPU's memory."""
+
+    flops: float
+    bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """One way to compute the operation.
+
+    name: as it stands in the table. make: returns, for a size, a function of the drawn arrays; called where the framework
+    can be imported. cost: of a size. overwrites: the number of the argument that it overwrites, or None; it is donated,
+    and the function's last result takes its place in the next call. torch: computed by PyTorch on torch tensors.
+    """
+
+    name: str
+    make: Callable[[Size], Callable[..., Any]]
+    cost: Callable[[Size], Cost]
+    overwrites: int | None = None
+    torch: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """name: for the command line; title: a line for people; draw: the arguments for a size, as JAX arrays."""
+
+    name: str
+    title: str
+    sizes: tuple[Size, ...]
+    draw: Callable[[Size], tuple[Any, ...]]
+    ways: tuple[Way, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """milliseconds: median and least of a call; memory: temporary bytes, None where `trouble` says why there are none.
+
+    floor: milliseconds that `Way.cost` takes at the rates of the GPU. JAX's temporaries are XLA's own figure; PyTorch's
+    are the peak of its allocator above what was there before.
+    """
+
+    benchmark: str
+    way: str
+    size: Size
+    median: float = 0.0
+    least: float = 0.0
+    memory: int = 0
+    floor: float = 0.0
+    trouble: str = ""
