@@ -169,7 +169,8 @@ def matches(expected: str, printed: str) -> bool:
     return re.fullmatch(".*".join(part.strip() for part in parts), _squeeze(printed), flags=re.DOTALL) is not None
 
 
-_ROUNDING = re.compile(r"\b\d(?:\.\d+)?e-(?:0[6-9]|[1-9]\d)\b")
+_ROUNDING = re.compile(r"\b\d(?:\.\d+)?e-(?:0[6-9]|[1-9]\d)\b(?: \w+(?=  ))?")
+"""With the output that has it, where it stands in the same cell of a table: of rounding errors, any may be the largest."""
 
 
 def _squeeze(text: str) -> str:

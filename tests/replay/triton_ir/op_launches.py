@@ -24,6 +24,11 @@ def _extremes(dtype: Any, size: int) -> Any:
     return values
 
 
+def _whole(size: int, *, dtype: Any = np.float32) -> Any:
+    """Whole numbers whose sums of products f32 holds: BLAS adds in an order that hangs on the processor."""
+    return _integers(-64, 65, size).astype(dtype)
+
+
 def _zeros(*shape: int, dtype: Any = np.float32) -> Any:
     return np.zeros(shape, dtype)
 
@@ -108,14 +113,14 @@ def _make() -> dict[str, Launch]:  # noqa: PLR0915 - a list
     add("flips", constants={"N": 32}, x=_integers(0, 99, 32), o=_zeros(64, dtype=np.int32))
     add("gathers", constants={"M": 4, "N": 8}, x=_floats(32), y=_integers(0, 8, 32), o=_zeros(32))
     add("histograms", "", (3,), {"N": 64, "B": 16}, x=_integers(0, 16, 192), o=_zeros(48, dtype=np.int32))
-    add("products", "", (3,), {"M": 16, "K": 32, "N": 16}, x=_floats(3 * 512), y=_floats(512), o=_zeros(3 * 256))
+    add("products", "", (3,), {"M": 16, "K": 32, "N": 16}, x=_whole(3 * 512), y=_whole(512), o=_zeros(3 * 256))
     add(
         "products",
         "f16",
         (3,),
         {"M": 16, "K": 32, "N": 16},
-        x=_floats(1536, dtype=np.float16),
-        y=_floats(512, dtype=np.float16),
+        x=_whole(1536, dtype=np.float16),
+        y=_whole(512, dtype=np.float16),
         o=_zeros(768),
     )
     add(
