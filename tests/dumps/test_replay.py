@@ -72,9 +72,9 @@ def inspect(inspect: Inspect) -> Inspect:
 
 
 @pytest.fixture(scope="module")
-def checked(cache: Path) -> dict[str, CaseReport]:
+def checked(shared_cache: Path) -> dict[str, CaseReport]:
     selectors = tuple(f"{ROOT / 'cases'}/{case.partition('[')[0]}.py::{case}" for case in (*SAME, *UNTOLD, SHARDED))
-    report = api.check(api.CheckOptions(selectors=selectors, cache_directory=cache))
+    report = api.check(api.CheckOptions(selectors=selectors, cache_directory=shared_cache))
     return {case.id: case for case in report.cases}
 
 
