@@ -23,13 +23,14 @@ def reports(shared_cache: Path) -> Mapping[str, CaseReport]:
 
 
 def test_the_program_as_written_computes_what_its_reference_does(reports: Mapping[str, CaseReport]) -> None:
-    assert len(reports) == 4
+    assert len(reports) == 5
     assert {name for name, one in reports.items() if any(found.rule == "LD016" for found in one.findings)} == set()
     assert {name for name, one in reports.items() if one.disagreements or one.error} == set()
 
 
 def test_gradients_see_what_the_kernel_left_in_the_pieces(reports: Mapping[str, CaseReport]) -> None:
     assert reports["residual_of_a_sharded_kernel"].outputs == {"loss": Verdict.FRESH, "w": Verdict.LATENT}
+    assert reports["residual_that_is_computed_again"].outputs == {"loss": Verdict.FRESH, "w": Verdict.STALE}
     assert reports["residual_of_an_activation"].outputs == {"loss": Verdict.FRESH, "w": Verdict.STALE}
 
 

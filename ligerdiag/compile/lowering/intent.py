@@ -130,6 +130,8 @@ class IntentTrace:
     """Of the operands of kernels."""
     saved_forms: set[Form] = field(default_factory=set[Form])
     """Forms of the values that would be copied, whatever kernels are given."""
+    in_shards: bool = False
+    """Whether a kernel is called in a shard_map."""
     snapshots: int = 0
     is_whole: bool = False
     """Whether the body of a loop is gone through that stays as it is, see `invariants`."""
@@ -146,8 +148,9 @@ class IntentTrace:
 
     @property
     def needs_snapshots(self) -> bool:
-        """Returns whether a value that the rules save may be overwritten."""
-        return bool(self.kernel_forms & self.saved_forms)
+        """Returns whether a value that the rules save may be overwritten, or a call be lost in a shard_map that is made
+        again."""
+        return bool(self.kernel_forms & self.saved_forms) or (self.in_shards and bool(self.saved_forms))
 
     @property
     def is_marked(self) -> bool:
@@ -157,6 +160,7 @@ class IntentTrace:
     def see_kernel(self, operands: Sequence[Any]) -> None:
         """Takes note of a kernel call."""
         self._epoch += 1
+        self.in_shards = self.in_shards or _has_named_axes()
         self.kernel_forms.update(form for form in map(read_form, operands) if form is not None)
 
     def copies(self, form: Form) -> bool:
@@ -223,7 +227,7 @@ def mark_intent(kernel_primitives: Sequence[Any], forms: frozenset[Form] | None)
         wrapped(_custom_vjp(), "__call__", lambda call: _mark_backward(call, marks)),
         wrapped(_partial_eval().JaxprTrace, "instantiate_const", lambda method: _mark_residuals(method, marks)),
         wrapped(_partial_eval().JaxprTrace, "default_process_primitive", lambda method: _pass_custom(method, marks)),
-        wrapped(_partial_eval(), "partial_eval_jaxpr_custom", lambda function: mark_policy(function, marks)),
+        wrapped(_partial_eval(), _find_splitter(), lambda function: mark_policy(function, marks)),
         _watched(kernel_primitives, marks),
         _copied(marks),
         _replaced_rule(marks),
@@ -360,6 +364,12 @@ def _core() -> Any:
     return importlib.import_module("jax._src.core")
 
 
+def _has_named_axes() -> bool:
+    """Returns whether a shard_map is traced; False in versions of JAX (before 0.5) that keep them elsewhere."""
+    find = getattr(_core(), "get_axis_env", None)
+    return find is not None and bool(find().axis_sizes)
+
+
 def _find_trace() -> Any:
     """Returns the current trace; None in versions of JAX (before 0.5) that find it from the operands."""
     core: Any = importlib.import_module("jax._src.core")
@@ -374,6 +384,12 @@ def _set_trace(trace: Any) -> AbstractContextManager[Any]:
 
 def _custom_vjp() -> Any:
     return importlib.import_module("jax._src.custom_derivatives").custom_vjp
+
+
+def _find_splitter() -> str:
+    """Returns the name of the function that splits every body, that of a function called in it, too."""
+    newer = "partial_eval_jaxpr_stateful"
+    return newer if hasattr(_partial_eval(), newer) else "partial_eval_jaxpr_custom"
 
 
 def _partial_eval() -> Any:

@@ -114,16 +114,17 @@ def pin_inputs(rule: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
 
 
 def mark_policy(evaluate: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
-    """4 and 5 of `intent`, for `partial_eval_jaxpr_custom`, which computes nothing with an effect again."""
+    """4 and 5 of `intent`, for the function that splits a jaxpr, which computes nothing with an effect again."""
 
     def evaluated(jaxpr: Any, *args: Any, **kwargs: Any) -> Any:
-        known, staged, unknown, instantiated, count = evaluate(_drop_effect(jaxpr), *args, **kwargs)
-        known, staged, count = _save_results(known, staged, count, marks)
+        known, staged, unknown, instantiated, count, *references = evaluate(_drop_effect(jaxpr), *args, **kwargs)
+        if not any(references):
+            known, staged, count = _save_results(known, staged, count, marks)
         if marks.is_marked:
             wanted = [is_unknown for is_unknown, there in zip(unknown, instantiated, strict=True) if there]
             staged, done = _settle_dropped(staged, _list_dropped(staged, wanted), jaxpr, marks)
             known, staged = _restore_effect(known, ()), _restore_effect(staged, done)
-        return known, staged, unknown, instantiated, count
+        return known, staged, unknown, instantiated, count, *references
 
     return evaluated
 
@@ -151,9 +152,8 @@ def _settle_dropped(staged: Any, dropped: Sequence[Any], body: Any, marks: Saver
     """
     done: list[Any] = []
     for equation in dropped:
-        found = _list_untouched_inputs(equation, body, staged)
-        for position in found.values():
-            marks.unpin(body, position)
+        untouched = _list_untouched_inputs(equation, body, staged)
+        found = {operand: position for operand, position in untouched.items() if marks.unpin(body, position)}
         if not found:
             continue
         if all(isinstance(one, jex_core.Literal) or id(one) in found for one in equation.invars):

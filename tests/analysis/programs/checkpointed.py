@@ -74,6 +74,12 @@ def reads_what_the_body_closes_over(loss, z, s):
 
 
 @add
+def called_in_a_function_of_its_own(loss, z, s):
+    value, dz = jax.value_and_grad(jax.checkpoint(lambda z, s: jax.jit(loss)(jnp.sin(z), s + 1)))(z, s)
+    return {"loss": value, "z": dz}
+
+
+@add
 def overwrites_an_input(loss, z, s):
     value, dz = jax.value_and_grad(jax.checkpoint(lambda z: loss(z, jnp.exp(s))))(2 * z)
     return {"loss": value, "z": dz}

@@ -55,6 +55,16 @@ def activated(loss, x, w):
     return linear(lambda h: loss(30 * jnp.tanh(h / 30)), x, w)
 
 
+def checkpointed(loss, x, w):
+    value, dw = jax.value_and_grad(jax.checkpoint(lambda w: loss(jnp.sin(x @ w))))(w)
+    return {"loss": value, "w": dw}
+
+
+@add(lambda x, w: checkpointed(plain_total, x, w), ROWS, W)
+def residual_that_is_computed_again(x, w):
+    return checkpointed(total, x, w)
+
+
 @add(lambda x, w: linear(plain_total, x, w), ROWS, W)
 def residual_of_a_sharded_kernel(x, w):
     return linear(total, x, w)
