@@ -13,7 +13,7 @@ lint:
 test:
 	$(UV) run pytest --durations=20
 
-# The second level: what takes long and finds no mutation that the tests of `make test` do not find.
+# The second level: more programs, names and inputs of the kinds that `make test` has; docs/measurements/2026-11-24-tests.md.
 nightly:
 	$(UV) run pytest -m nightly --durations=20
 
