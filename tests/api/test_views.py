@@ -52,6 +52,8 @@ def test_a_view_has_the_verdicts_of_its_report(reports: Reports) -> None:
 
 NOT_RUN = {"accumulated_sum[unused-hidden]": "add_sum_kernel", "dropped_backward[hidden]": "scale_kernel"}
 """Cases whose kernel JAX drops: the schedule holds no call from which an arrow could be missing."""
+NOT_RUN_BACKWARD = {f"{kernel}[{mode}]" for kernel in ("geglu", "rope", "swiglu") for mode in ("hidden", "barrier")}
+"""Cases whose backward kernel JAX drops, for whose gradients the same holds."""
 
 
 @pytest.mark.parametrize("name", NOT_RUN)
@@ -66,6 +68,13 @@ def test_an_output_that_misses_a_kernel_that_is_not_run_says_so(name: str, repor
     assert not [note for note in view.notes if "could not be told" in note]
 
 
+@pytest.mark.parametrize("name", sorted(NOT_RUN_BACKWARD))
+def test_a_gradient_that_misses_a_kernel_that_is_not_run_says_so(name: str, reports: Reports) -> None:
+    untold = [one for one in view_of(reports, name).outputs if one.verdict is Verdict.STALE and not one.missing]
+    assert untold
+    assert [one.name for one in untold if " is not run, and what it is to write is missed" not in one.sentence] == []
+
+
 def test_no_right_read_is_all_that_a_wrong_output_has(reports: Reports) -> None:
     unexplained = {
         (name, output.name)
@@ -77,6 +86,7 @@ def test_no_right_read_is_all_that_a_wrong_output_has(reports: Reports) -> None:
     }
     assert {name for name, _ in unexplained} <= {
         *NOT_RUN,
+        *NOT_RUN_BACKWARD,
         "accumulated_sum[twice-hidden]",
         "barrier_copy[kernel-hidden]",
         "fused_alias[halves]",  # the write does not arrive: every read of the output is alike

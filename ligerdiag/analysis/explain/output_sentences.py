@@ -191,7 +191,7 @@ class OutputSentences:
         is_unnamed = finding is None or finding.write in self.context.matching.missing
         if is_unnamed and self.context.verdicts.misses_merged_call(name):
             return f"is wrong: XLA runs two calls of {kernel} as one, and what the second one is to write is missed"
-        if finding is None and self.context.verdicts.misses_only_gone_calls(name):
+        if is_unnamed and self.context.verdicts.misses_only_gone_calls(name):
             return f"is wrong: {kernel} is not run, and what it is to write is missed"
         if finding is None or finding.wrong is None:
             if access is not None:
