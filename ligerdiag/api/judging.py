@@ -255,7 +255,7 @@ def run_on_devices(
 ) -> Iterator[tuple[RunKey, DeviceRun]]:
     """Runs each case once, for however many targets it was compiled."""
     cases = {(task.case.source, task.case.id): task.case for task in run.tasks}
-    large = {key[:2] for key, replay in run.replays.items() if replay.estimated_seconds > ALONE_SECONDS}
+    large = {key[:2] for key, one in run.replays.items() if one.cut or one.estimated_seconds > ALONE_SECONDS}
     runs = run_judged_cases(
         list(cases.values()),
         cache=cache,

@@ -56,6 +56,9 @@ What the replay says to that:
   lossy 0.25   as meant, but for the precision: the relative error
   DISAGREES    they cannot both be true: a bug in ligerdiag
   undecided    the numbers cannot tell
+  (2 of 32)    of as many iterations of its dearest loop: all of them are estimated
+               above the bounds, see --full. Such numbers show what is wrong, and
+               never that nothing is wrong in a later iteration
   too large    estimated above the bounds, see --full
   not covered  holds something that replay does not compute
 """

@@ -18,7 +18,8 @@ nor does it anywhere if a kernel is tried out on bytes that nobody restores (LD0
 A device that is held against the case's reference alone, because nothing was replayed, contradicts no verdict "fresh":
 the program may be something else than its reference in program order already, or on its second draw, once it has
 overwritten a constant. `explain_unknown_order` says so, and nobody concludes. If everything that makes an output wrong
-lies in branches or loops that the drawn arguments do not enter, right numbers contradict nothing.
+lies in branches or loops that the drawn arguments do not enter, right numbers contradict nothing. Nor do those of a program
+whose loops were cut short: what is wrong may come later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -161,7 +162,10 @@ def compute_replay_agreements(
         name: compute_agreement(
             outputs[name],
             n.attribution,
-            can_tell=n.distance > n.tolerance and n.error <= _ROUNDING * n.tolerance and name not in silent,
+            can_tell=n.distance > n.tolerance
+            and n.error <= _ROUNDING * n.tolerance
+            and name not in silent
+            and not replay.cut,
             in_program_order=n.error <= n.tolerance,
         )
         for name, n in replay.outputs.items()

@@ -296,6 +296,19 @@ class LaunchNumbers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CutLoop:
+    """A loop of which a replay ran the first iterations alone, alike in the program and in its schedule."""
+
+    instruction: str
+    """Name of the `while` in the program as written."""
+    line: SourceLine | None
+    """The user's; None where the HLO does not say it."""
+    ran: int
+    iterations: int
+    """Of the whole loop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
     """The numbers of one artifact, without a GPU."""
 
@@ -315,6 +328,9 @@ class Replay:
     launches: tuple[LaunchNumbers, ...] = ()
     unreached: tuple[str, ...] = ()
     """Names of the schedule's instructions in branches and loops that these arguments do not enter."""
+    cut: tuple[CutLoop, ...] = ()
+    """Loops that were cut short, as the whole replay is estimated above the bounds; the dearest first. Numbers then are those
+    of the shortened program: they show what is wrong in it, and never that nothing is wrong later."""
     seconds: float = 0.0
     estimated_seconds: float = 0.0
     estimated_bytes: int = 0

@@ -53,7 +53,8 @@ def make_top(*, exit_code: int | None, version: str) -> JsonObject:
 
 def _replay(replay: Replay) -> JsonObject:
     launches = [_launch(launch) for launch in replay.launches]
-    return {**make_plain(replay), "launches": launches, "seconds": round(replay.seconds, 6)}
+    cut = [{**make_plain(one), "line": render_place(one.line)} for one in replay.cut]
+    return {**make_plain(replay), "launches": launches, "cut": cut, "seconds": round(replay.seconds, 6)}
 
 
 def _launch(launch: LaunchNumbers) -> JsonObject:

@@ -18,8 +18,8 @@ from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.hlo.xla_pb2 import LiteralProto
 from ligerdiag.replay.interpreter.scope import Cell
+from ligerdiag.replay.runs.loops import find_trip_count
 from ligerdiag.replay.runs.program import NanWatch
-from ligerdiag.replay.service.estimate import find_trip_count
 from ligerdiag.rules.schedules.ld002_stale_copy import _is_gather  # pyright: ignore[reportPrivateUsage]
 from tests.analysis.by_hand import Program, effects_of, judge, verdicts
 from tests.analysis.test_races_by_hand import ASYNC

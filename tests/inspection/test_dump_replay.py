@@ -49,7 +49,9 @@ def replay_pair(pair: Pair, *, bounds: Bounds | None = None, kernels: Path | Non
 def replay_artifact(pair: Pair) -> Replay:
     """By what `check` has, on the same arguments."""
     program, _ = load_hlo(pair.tagged.unoptimized)
-    return replay_case(pair.tagged, Given(arguments=draw_parameters(program, 0), reference=None), rows=False)
+    return replay_case(
+        pair.tagged, Given(arguments=draw_parameters(program, 0), find_reference=lambda: None), rows=False
+    )
 
 
 def test_a_dump_gives_the_numbers_of_a_check(pairs: Pairs) -> None:

@@ -87,7 +87,8 @@ class Rung:
     @property
     def may_be_lossy(self) -> bool:
         """A value is read through an addition and a subtraction, and no numbers say what that costs."""
-        measured = bool(self.errors) or bool(self.device_errors)
+        is_whole = self.replay is not None and not self.replay.cut
+        measured = (is_whole and bool(self.errors)) or bool(self.device_errors)
         return not measured and any(finding.rule == _LOSSY_WORKAROUND for finding in self.outcome.findings)
 
     @property

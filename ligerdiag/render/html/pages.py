@@ -29,7 +29,8 @@ from ligerdiag.render.html.subject import Subject, compute_articles, find_subjec
 from ligerdiag.render.json import compute_version
 from ligerdiag.render.terminal.diagnostics import render_device_word, render_replay_word
 from ligerdiag.render.terminal.spans import compute_text
-from ligerdiag.render.terminal.summary import describe_end, render_coverage, render_totals
+from ligerdiag.render.terminal.summary import describe_cut_loop, describe_end, render_coverage, render_totals
+from ligerdiag.text import join_words
 
 MAX_BANDS = 2
 """Buffers that are all drawn at once; of more, `FEW_BANDS` are, and the others are folded."""
@@ -118,6 +119,7 @@ def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDE
         articles=compute_articles(case, steps),
         plot=compute_errors_plot(case, [chip.name for chip in chips]),
         replay_word=compute_text(render_replay_word(case)),
+        cut_loops=join_words([describe_cut_loop(one) for one in (() if case.replay is None else case.replay.cut)]),
         device_word=compute_text(render_device_word(case)),
         timeline=None if view is None else compute_timeline(view, tuple(p.number for p in pictures)),
         listing=() if view is None else compute_listing(view, case.source_roots),

@@ -45,7 +45,10 @@ _GAP = Span("  ")
 
 
 def render_replay_word(case: CaseReport) -> Line:
-    """`agrees`, `agrees 3 of 4`, `lossy 0.25`, `DISAGREES`, `undecided`, `too large` and so on; empty without replay."""
+    """`agrees`, `agrees 3 of 4`, `lossy 0.25`, `DISAGREES`, `undecided`, `too large` and so on; empty without replay.
+
+    `agrees (2 of 32)` where the dearest loop was cut short to that many iterations.
+    """
     return () if case.replay is None else render_agreement_word(case.outputs, case.replay, case.findings)
 
 
@@ -54,7 +57,8 @@ def render_agreement_word(outputs: Mapping[str, Verdict], replay: Replay, findin
     if replay.state is not ReplayState.DONE:
         return (Span(replay.state.value, _STATES[replay.state]),)
     lossy = {name: compute_lost(replay, name) for name, n in replay.outputs.items() if is_lossy(n.attribution)}
-    return _render_word(compute_replay_agreements(outputs, replay, findings), lossy)
+    word = _render_word(compute_replay_agreements(outputs, replay, findings), lossy)
+    return (*word, *[Span(f" ({one.ran} of {one.iterations})", Style.FAINT) for one in replay.cut[:1]])
 
 
 def render_device_word(case: CaseReport) -> Line:

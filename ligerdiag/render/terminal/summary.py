@@ -4,7 +4,7 @@ from collections import Counter
 
 from ligerdiag.ending import Ending
 from ligerdiag.judgement.agreement import Agreement, compute_replay_agreements
-from ligerdiag.model.findings import Attribution, ReplayState
+from ligerdiag.model.findings import Attribution, CutLoop, ReplayState
 from ligerdiag.model.report import CaseReport, CheckReport, Noun, Status
 from ligerdiag.render.terminal.spans import BLANK, Line, Span, Style, compute_wrapped
 from ligerdiag.text import count_of
@@ -171,6 +171,7 @@ def render_replays(report: CheckReport, *, width: int | None, verbose: bool) -> 
     lines = list(compute_wrapped((Span("replayed: ", Style.STRONG), Span(text)), width, 4))
     unsettled = [case for case in done if case.replay is not None and case.replay.reason]
     lines += _render_reasons("undecided by replay", _list_reasons(unsettled), width, verbose)
+    lines += _render_cuts(done, width, verbose)
     if states[ReplayState.TOO_LARGE]:
         lines += _render_too_large(states[ReplayState.TOO_LARGE], width, verbose)
     for label, state in (
@@ -210,6 +211,22 @@ def _compute_word(case: CaseReport) -> str:
     if any(numbers.attribution is Attribution.LOSSY for numbers in case.replay.outputs.values()):
         return "lossy"
     return "agree" if Agreement.AGREES in said else "undecided"
+
+
+def _render_cuts(cases: list[CaseReport], width: int | None, verbose: bool) -> list[Line]:
+    """Says which loops were cut short."""
+    said = [
+        (case, f"{describe_cut_loop(one)}, as the whole takes long; `--full` replays it")
+        for case in cases
+        for one in (() if case.replay is None else case.replay.cut)
+    ]
+    return _render_reasons("replayed in part", said, width, verbose)
+
+
+def describe_cut_loop(loop: CutLoop) -> str:
+    """Such as `2 of 32 iterations of the loop at train.py:82`."""
+    place = f"the loop `{loop.instruction}`" if loop.line is None else f"the loop at {loop.line.file}:{loop.line.line}"
+    return f"{loop.ran} of {loop.iterations} iterations of {place}"
 
 
 def _render_too_large(cases: list[CaseReport], width: int | None, verbose: bool) -> list[Line]:

@@ -5,8 +5,9 @@ The three runs get the same arguments, drawn as the case says. Program order giv
 computes on the CPU.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache as remember
 from math import inf, isnan
 from pathlib import Path
 from time import perf_counter
@@ -30,8 +31,15 @@ from ligerdiag.replay.interpreter.dtypes import get_dtype
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
 from ligerdiag.replay.runs.attribution import compare_output, compute_error, compute_tolerance
 from ligerdiag.replay.runs.kernels import KernelRunner
+from ligerdiag.replay.runs.loops import NO_CUTS, Cuts, cut_named_loops
 from ligerdiag.replay.runs.memory import REMEMBERED_BYTES, RememberedKernels, count_changed
-from ligerdiag.replay.runs.program import NanWatch, describe_first_nan, needs_explanation, run_program
+from ligerdiag.replay.runs.program import (
+    NanWatch,
+    describe_first_nan,
+    needs_explanation,
+    run_both_ways,
+    run_program,
+)
 from ligerdiag.replay.runs.rounding import measure_rounding, needs_rounding, settle
 from ligerdiag.replay.runs.schedule import ScheduleRunner
 from ligerdiag.replay.runs.shards import check_replicas, find_other_copies, join_shards, take_shard
@@ -91,8 +99,8 @@ class Given:
     """What a case's runs get, and what they are held against; the same for all cases of equal draws."""
 
     arguments: tuple[Array, ...]
-    reference: Mapping[str, Array] | None
-    """Outputs of the case's reference by name; None where it has none."""
+    find_reference: Callable[[], Mapping[str, Array] | None]
+    """Computes the outputs of the case's reference by name, once; None where it has none."""
 
 
 def compute_given(case: Case) -> Given:
@@ -100,25 +108,37 @@ def compute_given(case: Case) -> Given:
     arguments = draw_arguments(case)
     return Given(
         arguments=tuple(np.asarray(leaf) for leaf in jax.tree.leaves(arguments)),
-        reference=None if case.reference is None else _run_reference(case, arguments),
+        find_reference=remember(lambda: None if case.reference is None else _run_reference(case, arguments)),
     )
 
 
-def replay_case(artifact: Artifact, given: Given, *, rows: bool, modules: Mapping[str, Path] | None = None) -> Replay:
+def replay_case(
+    artifact: Artifact,
+    given: Given,
+    *,
+    rows: bool,
+    cut: Sequence[str] = (),
+    modules: Mapping[str, Path] | None = None,
+) -> Replay:
     """Replays the case's artifact. Limits of coverage are in the record and are not raised.
 
-    rows: count fresh and stale rows. modules: see `KernelRunner`.
+    rows: count fresh and stale rows. cut: names of the program's loops that are cut short; then there is no reference, which
+    is one of the whole. modules: see `KernelRunner`.
     Raises LigerdiagError when the artifact cannot be read.
     """
     started = perf_counter()
     programs = load_programs(artifact)
+    cuts = cut_named_loops(programs.program, programs.optimized, cut)
+    reference = given.find_reference() if not cut else None
     try:
         with np.errstate(all="ignore"):
-            record, intended = compare_runs(programs, given.arguments, KernelRunner(modules=modules), rows=rows)
+            record, intended = compare_runs(
+                programs, given.arguments, KernelRunner(modules=modules), rows=rows, cuts=cuts
+            )
     except NotCoveredError as error:
         return Replay(state=ReplayState.NOT_COVERED, reason=str(error), seconds=perf_counter() - started)
-    if given.reference is not None:
-        record = _judge_reference(record, intended, given.reference)
+    if reference is not None:
+        record = _judge_reference(record, intended, reference)
     return replace(record, seconds=perf_counter() - started)
 
 
@@ -204,22 +224,20 @@ def compute_tolerances(programs: Programs, outputs: Mapping[str, Array]) -> dict
     return {name: compute_tolerance([*dtypes, array.dtype]) for name, array in outputs.items()}
 
 
-def replay_programs(programs: Programs, arguments: Sequence[Array], runner: KernelRunner) -> CaseRuns:
+def replay_programs(
+    programs: Programs, arguments: Sequence[Array], runner: KernelRunner, cuts: Cuts = NO_CUTS
+) -> CaseRuns:
     """All three runs on the same arguments, which are the program's inputs in order. Raises NotCoveredError."""
     signature = programs.signature
     names, devices = signature.outputs, signature.devices
     kernels = RememberedKernels(runner, REMEMBERED_BYTES)
     intended, stale = (
-        dict(
-            zip(
-                names,
-                run_program(programs.program, arguments, kernels, isolated=isolated, devices=devices),
-                strict=True,
-            )
-        )
-        for isolated in (False, True)
+        dict(zip(names, results, strict=True))
+        for results in run_both_ways(programs.program, arguments, kernels, devices=devices, most=cuts.program)
     )
-    schedule = ScheduleRunner(module=programs.optimized, buffers=programs.buffers, kernels=kernels, devices=devices)
+    schedule = ScheduleRunner(
+        module=programs.optimized, buffers=programs.buffers, kernels=kernels, devices=devices, most=cuts.optimized
+    )
     constants, given = schedule.read_constants(), split_arguments(signature, arguments)
     actual = run_schedule(schedule, signature, given)
     changed = _find_changed_inputs(schedule, programs.optimized, signature.inputs, given)
@@ -237,15 +255,18 @@ def replay_programs(programs: Programs, arguments: Sequence[Array], runner: Kern
 
 
 def compare_runs(
-    programs: Programs, arguments: Sequence[Array], runner: KernelRunner, *, rows: bool
+    programs: Programs, arguments: Sequence[Array], runner: KernelRunner, *, rows: bool, cuts: Cuts = NO_CUTS
 ) -> tuple[Replay, Mapping[str, Array]]:
     """Replays the programs; returns the record, and the outputs of program order by name. Raises NotCoveredError."""
-    runs = replay_programs(programs, arguments, runner)
+    runs = replay_programs(programs, arguments, runner, cuts)
     tolerances = compute_tolerances(programs, runs.intended)
     numbers = _compare(runs, tolerances, rows=rows)
     launches = name_hits(runner.numbers(), programs.optimized, programs.buffers)
-    reason = _explain_nan(programs, arguments, runner) if needs_explanation(numbers, runs.intended) else ""
-    if names := [name for name, one in numbers.items() if needs_rounding(one)]:
+    reason = _explain_nan(programs, arguments, runner, cuts) if needs_explanation(numbers, runs.intended) else ""
+    if cuts.loops:
+        numbers, unexplained = _believe(numbers)
+        reason = reason or unexplained
+    elif names := [name for name, one in numbers.items() if needs_rounding(one)]:
         found = measure_rounding(
             programs.program, arguments, runner, runs.intended, tolerances, devices=programs.signature.devices
         )
@@ -262,8 +283,23 @@ def compare_runs(
         second_run=_find_differences(runs.actual, runs.again, tolerances),
         launches=launches,
         unreached=runs.unreached,
+        cut=cuts.loops,
     )
     return record, runs.intended
+
+
+def _believe(numbers: Mapping[str, OutputNumbers]) -> tuple[dict[str, OutputNumbers], str]:
+    """Returns what loops that were cut short can tell, and a reason if there are outputs of which they tell nothing.
+
+    A schedule that gives the intended or the stale numbers of the shortened program computes that program. What gives others
+    may owe them to the cut: XLA may count on all iterations, such as where it writes their number behind the loop.
+    """
+    lost = [name for name, one in numbers.items() if one.attribution is Attribution.NEITHER]
+    found = {n: replace(one, attribution=Attribution.UNDECIDED) if n in lost else one for n, one in numbers.items()}
+    return (
+        found,
+        f"`{lost[0]}` is neither as intended nor stale where loops are cut short: `--full` tells" if lost else "",
+    )
 
 
 def _compare(runs: CaseRuns, tolerances: Mapping[str, float], *, rows: bool) -> dict[str, OutputNumbers]:
@@ -281,10 +317,11 @@ def _compare(runs: CaseRuns, tolerances: Mapping[str, float], *, rows: bool) -> 
     }
 
 
-def _explain_nan(programs: Programs, arguments: Sequence[Array], runner: KernelRunner) -> str:
+def _explain_nan(programs: Programs, arguments: Sequence[Array], runner: KernelRunner, cuts: Cuts) -> str:
     """Runs the program once more and watches where the first NaN comes from."""
     watch = NanWatch()
-    run_program(programs.program, arguments, runner, devices=programs.signature.devices, watch=watch)
+    devices = programs.signature.devices
+    run_program(programs.program, arguments, runner, devices=devices, watch=watch, most=cuts.program)
     inputs = dict(zip(programs.signature.inputs, arguments, strict=True))
     return describe_first_nan(programs.program, watch.first, inputs)
 

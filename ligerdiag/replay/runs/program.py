@@ -154,14 +154,25 @@ def run_program(
     isolated: bool = False,
     devices: int = 1,
     watch: ValueWatch | None = None,
+    most: Mapping[int, int] | None = None,
 ) -> tuple[Array, ...]:
     """Returns the outputs (leaves of the entry's root, in order) of the program as written, for all devices as one.
 
-    arguments: by parameter number. devices: how many there are inside of a shard_map. Raises NotCoveredError.
+    arguments: by parameter number. devices: how many there are inside of a shard_map. most: id of a loop to the most
+    iterations that it runs. Raises NotCoveredError.
     """
-    run = _Run(module, kernels, isolated, devices, watch)
-    root = run.run(module.entry, [Cell(argument) for argument in arguments])
-    return tuple([cell.array for cell in list_cells(root)])
+    return _Run(module, kernels, isolated, devices, watch, most or {}).start(arguments)
+
+
+def run_both_ways(
+    module: HloModule, arguments: Sequence[Array], kernels: Kernels, *, devices: int, most: Mapping[int, int]
+) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    """Returns the intended and the stale outputs: the same ones, where no kernel overwrote what another may read."""
+    run = _Run(module, kernels, False, devices, None, most)
+    intended = run.start(arguments)
+    if not run.overwrote:
+        return intended, intended
+    return intended, run_program(module, arguments, kernels, isolated=True, devices=devices, most=most)
 
 
 @dataclass(slots=True, eq=False)
@@ -171,6 +182,9 @@ class _Run:
     isolated: bool
     devices: int
     watch: ValueWatch | None = None
+    most: Mapping[int, int] = field(default_factory=dict[int, int])
+    overwrote: bool = False
+    """Whether a kernel has overwritten an operand so far that none of its outputs stands for."""
     _evaluator: HloEvaluator = field(init=False)
     _overwritable: frozenset[_Form] = field(init=False)
     """Forms of the arrays that kernels are given."""
@@ -185,6 +199,11 @@ class _Run:
             for operand in call.operands
             if carries_kernel(call.proto.custom_call_target)
         )
+
+    def start(self, arguments: Sequence[Array]) -> tuple[Array, ...]:
+        """Runs the entry computation; see `run_program`."""
+        root = self.run(self.module.entry, [Cell(argument) for argument in arguments])
+        return tuple([cell.array for cell in list_cells(root)])
 
     def run(self, computation: HloComputation, arguments: Sequence[Cells]) -> Cells:
         """Runs a computation once; drops a cell that will not be read again."""
@@ -234,8 +253,10 @@ class _Run:
                 body, condition = called
                 kept = body.kept_elements
                 state = _copy_but(operands[0], kept)
-                while is_true(_read_for_all(self.run(condition, (state,)))):
+                left = self.most.get(instruction.id, -1)
+                while left and is_true(_read_for_all(self.run(condition, (state,)))):
                     state = _copy_but(self.run(body, (state,)), kept)
+                    left -= 1
                 return state
             case "conditional":
                 branch = choose_branch(instruction, _read_for_all(operands[0]))
@@ -294,6 +315,7 @@ class _Run:
         for number, (cell, buffer) in enumerate(zip(cells, buffers, strict=True)):
             if number not in shared.values() and not self.isolated and not _is_equal(cell.array, buffer):
                 cell.overwrite(np.reshape(buffer, cell.array.shape))
+                self.overwrote = True
         results = [
             Cell(output.reshape(get_dimensions(shape))) for output, (_, shape) in zip(outputs, shapes, strict=True)
         ]

@@ -106,6 +106,8 @@ class ScheduleRunner:
     buffers: BufferAssignment
     kernels: Kernels
     devices: int = 1
+    most: Mapping[int, int] = field(default_factory=dict[int, int])
+    """Id of a loop to the most iterations that it runs."""
     _positions: Positions = field(init=False)
     _memories: list[DeviceMemory] = field(init=False)
     _evaluators: list[HloEvaluator] = field(init=False)
@@ -221,12 +223,14 @@ class ScheduleRunner:
         for computation in (body, condition):
             self._require_same_places(loop, computation.parameters[0], loop)
         self._require_same_places(loop, body.root, loop)
-        while True:
+        left = self.most.get(loop.id, -1)
+        while left:
             self._run(condition, active)
             active = [device for device in active if is_true(self._memories[device].read(condition.root))]
             if not active:
                 return
             self._run(body, active)
+            left -= 1
 
     def _require_same_places(self, loop: HloInstruction, one: HloInstruction, two: HloInstruction) -> None:
         for index in iterate_leaves(loop.shape):

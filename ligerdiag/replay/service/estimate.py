@@ -6,18 +6,17 @@
     instruction a fixed amount. Views cost only that.
 (3) A loop's body counts as often as it runs: by XLA's count, or by `i < constant` in its condition, from the constant
     that it starts at; else, for the program as written, by the optimized module's longest loop. Without any of these it
-    counts once, and `notes` says so. Of a conditional's branches the most expensive one counts.
+    counts once, and `notes` says so. Of a conditional's branches the most expensive one counts. A loop that is cut short
+    counts as often as it then runs.
 (4) A kernel's launches in both runs of the program are remembered, so they count once. In the schedule they count again:
     rounding differs. Devices that run the kernel on the whole of the program's operand all get the same bytes, and
     count once.
 (5) Products use all cores, nothing else does.
 """
 
-import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import cast
 
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.effects.call import carries_kernel
@@ -30,75 +29,15 @@ from ligerdiag.hlo.shape import DTYPE_NAMES, count_elements, is_tuple, render_sh
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.replay.interpreter.dtypes import get_dtype
 from ligerdiag.replay.runs.launch import count_programs
+from ligerdiag.replay.runs.loops import (
+    NO_CUTS,
+    Cuts,
+    cut_loops,
+    find_longest_loop,
+    find_shared_loops,
+    find_trip_count,
+)
 from ligerdiag.replay.runs.memory import REMEMBERED_BYTES
-
-_SAME_VALUE = having(Trait.KEEPS_SCALAR)
-
-
-def find_trip_count(module: HloModule, loop: HloInstruction) -> int | None:
-    """Iterations of a `while`: XLA's own count, or that of `i < constant` when i counts by 1; None when neither."""
-    known = _parse_known_count(loop.proto.backend_config)
-    return known if known is not None else _read_condition(module, loop)
-
-
-def find_longest_loop(module: HloModule) -> int:
-    """Returns the largest known number of iterations of a loop of the module; 1 when there is none."""
-    loops = [i for c in module.computations.values() for i in c.instructions if i.opcode == "while"]
-    return max([find_trip_count(module, loop) or 1 for loop in loops], default=1)
-
-
-def _parse_known_count(config: bytes) -> int | None:
-    """From the loop's backend_config, a JSON object."""
-    try:
-        fields: object = json.loads(config)
-        for name in ("known_trip_count", "n"):
-            fields = cast(dict[str, object], fields)[name]
-        count = int(cast(str, fields))
-    except (ValueError, KeyError, TypeError):
-        return None
-    return max(count, 0)
-
-
-def _read_condition(module: HloModule, loop: HloInstruction) -> int | None:
-    condition = module.computations[loop.called_computations[1]]
-    compare = _see_through(condition.root)
-    if compare.opcode != "compare" or compare.proto.comparison_direction != "LT" or len(compare.operands) != 2:
-        return None
-    counter, limit = (_see_through(operand) for operand in compare.operands)
-    last = _read_constant(limit)
-    if counter.opcode != "get-tuple-element" or counter.operands[0].opcode != "parameter" or last is None:
-        return None
-    start = _see_through(loop.operands[0])
-    if start.opcode != "tuple" or counter.proto.tuple_index >= len(start.operands):
-        return None
-    first = _read_constant(_see_through(start.operands[counter.proto.tuple_index]))
-    return None if first is None else max(last - first, 0)
-
-
-def _see_through(instruction: HloInstruction) -> HloInstruction:
-    """Returns the instruction that made the value: barriers and changes of form give it on."""
-    while True:
-        if instruction.opcode in _SAME_VALUE:
-            instruction = instruction.operands[0]
-        elif instruction.opcode == "get-tuple-element":
-            whole = _see_through(instruction.operands[0])
-            if whole.opcode != "tuple" or instruction.proto.tuple_index >= len(whole.operands):
-                return instruction
-            instruction = whole.operands[instruction.proto.tuple_index]
-        else:
-            return instruction
-
-
-def _read_constant(instruction: HloInstruction) -> int | None:
-    """Returns the value of an integer scalar."""
-    literal = instruction.proto.literal
-    if instruction.opcode != "constant" or is_tuple(instruction.shape) or instruction.shape.dimensions:
-        return None
-    for values in (literal.s32s, literal.s64s, literal.u32s, literal.u64s):
-        if len(values) == 1:
-            return values[0]
-    return None
-
 
 FLOPS = 60e9
 """A second and core. NumPy's f32 product on an EPYC core: 92e9 for 64x64, 41e9 for 1024x1024 while the machine was busy."""
@@ -112,6 +51,8 @@ PROGRAM_SECONDS = 1e-5
 """Each program of a batch of small ones; the batch itself is a few instructions."""
 KERNEL_ELEMENT_SECONDS = 2.5e-8
 """By the element of operands and outputs: a cross entropy of 26 to 412 million took 12 to 24 ns of a processor."""
+MOST_CUTS = 8
+"""Loops that are cut short at most: each makes another estimate."""
 LIVE_VALUES = 4
 """Number of the program's largest values that are alive at a time, beside its arguments."""
 
@@ -141,11 +82,13 @@ def estimate(
     kernel_seconds: KernelSeconds,
     devices: int,
     cores: int,
+    cuts: Cuts = NO_CUTS,
 ) -> Estimate:
     """The cost of all three runs. `kernel_seconds` is one launch of a kernel's custom call on one core."""
     notes: list[str] = []
-    written = _compute_cost(program, kernel_seconds, find_longest_loop(optimized), notes)
-    scheduled = _compute_cost(optimized, kernel_seconds, 1, notes)
+    longest = find_longest_loop(optimized)
+    written = _compute_costs(program, kernel_seconds, longest, notes, cuts.program)[program.entry.id]
+    scheduled = _compute_costs(optimized, kernel_seconds, 1, notes, cuts.optimized)[optimized.entry.id]
     launches = sum(written.kernels.values())
     launches += sum(s * (1 if key in written.kernels else devices) for key, s in scheduled.kernels.items())
     flops = 2 * written.flops + devices * scheduled.flops
@@ -173,6 +116,30 @@ def estimate_artifact(artifact: Artifact, cores: int) -> Estimate:
         devices=artifact.provenance.devices,
         cores=cores,
     )
+
+
+def estimate_cuts(artifact: Artifact, cores: int) -> Iterator[tuple[Cuts, Estimate]]:
+    """Yields what may be cut short, as `list_cuts`, and what that costs. Raises as `estimate_artifact`."""
+    if not artifact.as_written.stat().st_size:
+        return
+    program, _ = load_hlo(artifact.as_written)
+    optimized, buffers = load_hlo(artifact.optimized)
+    if buffers is None:
+        raise ArtifactError(f"`{artifact.optimized}` holds no buffer assignment")
+    devices = artifact.provenance.devices
+    for cuts in list_cuts(program, optimized, compute_kernel_seconds):
+        yield (
+            cuts,
+            estimate(
+                program,
+                optimized,
+                buffers,
+                kernel_seconds=compute_kernel_seconds,
+                devices=devices,
+                cores=cores,
+                cuts=cuts,
+            ),
+        )
 
 
 def compute_kernel_seconds(call: HloInstruction) -> float:
@@ -213,8 +180,32 @@ class _Cost:
             self.kernels[key] = self.kernels.get(key, 0.0) + times * seconds
 
 
-def _compute_cost(module: HloModule, kernel_seconds: KernelSeconds, unknown_trips: int, notes: list[str]) -> _Cost:
-    """Cost of the entry computation. Callees come before callers, so that each computation is looked at once."""
+def list_cuts(program: HloModule, optimized: HloModule, kernel_seconds: KernelSeconds) -> Iterator[Cuts]:
+    """Yields what may be cut short: the dearest loop, which goes round all that it holds, then the next one as well, and so
+    on."""
+    costs = _compute_costs(program, kernel_seconds, 1, [], {})
+    loops = sorted(
+        find_shared_loops(program, optimized),
+        key=lambda one: one.iterations * costs[one.loop.called_computations[0]].seconds,
+        reverse=True,
+    )
+    for number in range(1, min(len(loops), MOST_CUTS) + 1):
+        cuts = cut_loops(program, loops[:number])
+        if cuts.loops:
+            yield cuts
+
+
+def _compute_costs(
+    module: HloModule,
+    kernel_seconds: KernelSeconds,
+    unknown_trips: int,
+    notes: list[str],
+    most: Mapping[int, int],
+) -> dict[int, _Cost]:
+    """Cost of each computation, by id. Callees come before callers, so that each computation is looked at once.
+
+    most: id of a loop to the most iterations that it runs.
+    """
     costs: dict[int, _Cost] = {}
     for computation in module.computations.values():
         cost = costs[computation.id] = _Cost()
@@ -229,6 +220,7 @@ def _compute_cost(module: HloModule, kernel_seconds: KernelSeconds, unknown_trip
                     if trips is None:
                         trips = unknown_trips
                         notes.append(f"`{instruction.name}` is taken to run {trips} times")
+                    trips = min(trips, most.get(instruction.id, trips))
                     cost.add(costs[called[0]], trips)
                     cost.add(costs[called[1]], trips + 1)
                 case "conditional":
@@ -237,7 +229,7 @@ def _compute_cost(module: HloModule, kernel_seconds: KernelSeconds, unknown_trip
                     cost.add(_compute_kernel_cost(instruction, kernel_seconds))
                 case _:
                     cost.add(_compute_opcode_cost(instruction))
-    return costs[module.entry.id]
+    return costs
 
 
 def _compute_kernel_cost(call: HloInstruction, kernel_seconds: KernelSeconds) -> _Cost:

@@ -7,7 +7,8 @@ Files of the project that were imported are remembered with their sha256, as for
 death and "too large" are never kept.
 
 1. Programs that are equal and have equal arguments and references are replayed once.
-2. An artifact whose estimate is above the bounds is not replayed, and its record says so.
+2. An artifact whose estimate is above the bounds is replayed with its dearest loops cut short (see `runs.loops`), where
+   that fits them. Otherwise it is not replayed. Its record says which.
 3. What takes seconds is replayed beside each other, one core each; what takes longer, by itself on all cores.
 4. A worker that dies or takes too long costs its case alone.
 """
@@ -23,7 +24,7 @@ from pathlib import Path
 from ligerdiag.artifacts.artifact import PROVENANCE, Artifact, compute_file_sha256
 from ligerdiag.artifacts.cache import REPLAYS, Cache
 from ligerdiag.artifacts.store import get_program
-from ligerdiag.codec import FieldError, read_float, read_int, read_object
+from ligerdiag.codec import FieldError, encode_record, read_object, read_record
 from ligerdiag.compile.service import compute_sources_sha256
 from ligerdiag.effects.isolated import read_modules_elsewhere
 from ligerdiag.errors import LigerdiagError, describe_error
@@ -90,6 +91,16 @@ _PARTS = (
 """Files and folders of ligerdiag that a number can depend on, beside those that the artifact's key covers."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimated:
+    """What a replay costs."""
+
+    seconds: float
+    bytes: int
+    cut: tuple[str, ...] = ()
+    """Names of the program's loops that are cut short for it."""
+
+
 class Results:
     """The replays and estimates of one cache and toolchain."""
 
@@ -101,43 +112,46 @@ class Results:
             "environment": compute_important_environment(),
         }
 
-    def find(self, case: CaseSpec, artifact: Artifact, *, rows: bool) -> Replay | None:
-        """Returns the result for this program with these arguments, if it is still valid."""
-        answer = self._cache.find_answer(self._ask(case, artifact, rows), REPLAYS)
+    def find(self, case: CaseSpec, artifact: Artifact, *, rows: bool, cut: Sequence[str] = ()) -> Replay | None:
+        """Returns the result for this program with these arguments, if it is still valid. cut: names of the loops that are
+        cut short."""
+        answer = self._cache.find_answer(self._ask(case, artifact, rows, cut), REPLAYS)
         try:
             return None if answer is None else replace(parse_replay(read_object(answer, "replay")), cached=True)
         except FieldError:
             return None
 
-    def keep(self, case: CaseSpec, artifact: Artifact, answer: ReplayAnswer, *, rows: bool) -> None:
+    def keep(
+        self, case: CaseSpec, artifact: Artifact, answer: ReplayAnswer, *, rows: bool, cut: Sequence[str] = ()
+    ) -> None:
         """Writes it down if it is worth it."""
         if answer.replay.state in KEPT:
             kept = {"replay": render_replay(answer.replay)}
-            self._cache.keep_answer(self._ask(case, artifact, rows), answer.dependencies, kept, REPLAYS)
+            self._cache.keep_answer(self._ask(case, artifact, rows, cut), answer.dependencies, kept, REPLAYS)
 
-    def find_estimate(self, artifact: Artifact, cores: int) -> tuple[float, int] | None:
-        """(seconds, bytes) that were estimated before."""
-        answer = self._cache.find_answer(self._ask_for_estimate(artifact, cores), REPLAYS)
+    def find_estimates(self, artifact: Artifact, cores: int, question: str) -> tuple["Estimated", ...] | None:
+        """Returns what was estimated before; question: `estimate` or `cuts`."""
+        answer = self._cache.find_answer(self._ask_for_estimate(artifact, cores, question), REPLAYS)
         try:
-            return None if answer is None else (read_float(answer, "seconds"), read_int(answer, "bytes"))
+            return None if answer is None else read_record(tuple[Estimated, ...], answer, "estimates")
         except FieldError:
             return None
 
-    def keep_estimate(self, artifact: Artifact, cores: int, estimate: tuple[float, int]) -> None:
+    def keep_estimates(self, artifact: Artifact, cores: int, question: str, estimates: Sequence["Estimated"]) -> None:
         """Writes it down."""
         path = artifact.directory / PROVENANCE
-        kept = {"seconds": estimate[0], "bytes": estimate[1]}
+        kept = {"estimates": encode_record(tuple(estimates))}
         self._cache.keep_answer(
-            self._ask_for_estimate(artifact, cores), {str(path): compute_file_sha256(path)}, kept, REPLAYS
+            self._ask_for_estimate(artifact, cores, question), {str(path): compute_file_sha256(path)}, kept, REPLAYS
         )
 
-    def _ask(self, case: CaseSpec, artifact: Artifact, rows: bool) -> dict[str, object]:
+    def _ask(self, case: CaseSpec, artifact: Artifact, rows: bool, cut: Sequence[str]) -> dict[str, object]:
         key = {"artifact": get_program(artifact.provenance.key), "draws": case.draws}
-        return {"question": "replay", **key, "rows": rows, **self._circumstances}
+        return {"question": "replay", **key, "rows": rows, "cut": list(cut), **self._circumstances}
 
-    def _ask_for_estimate(self, artifact: Artifact, cores: int) -> dict[str, object]:
+    def _ask_for_estimate(self, artifact: Artifact, cores: int, question: str) -> dict[str, object]:
         key = {"artifact": get_program(artifact.provenance.key), "cores": cores}
-        return {"question": "estimate", **key, **self._circumstances}
+        return {"question": question, **key, **self._circumstances}
 
 
 @remember
@@ -190,6 +204,8 @@ class _Plan:
     seconds: float
     bytes: int
     alone: bool
+    cut: tuple[str, ...] = ()
+    """See `Estimated`."""
 
 
 def replay_artifacts(
@@ -242,6 +258,8 @@ def _replay_each(
     for task in tasks:
         found = None if options.refresh else results.find(task.case, task.artifact, rows=options.rows)
         step = found or _plan(task.artifact, options, results)
+        if isinstance(step, _Plan) and step.cut and not options.refresh:
+            step = results.find(task.case, task.artifact, rows=options.rows, cut=step.cut) or step
         if isinstance(step, Replay):
             yield task, step
         else:
@@ -270,9 +288,9 @@ def _replay_each(
 
 
 def explain_refusal(artifact: Artifact, options: ReplayOptions, *, cache: Cache, toolchain: Toolchain) -> str:
-    """Returns why the artifact would not be replayed, such as `too large: estimated 2 min, ...`; empty if it would
-    be."""
-    plan = _plan(artifact, options, Results(cache, toolchain))
+    """Returns why the artifact would not be replayed as a whole, such as `too large: estimated 2 min, ...`; empty if it
+    would be."""
+    plan = _plan_whole(artifact, options, Results(cache, toolchain))
     return "" if isinstance(plan, _Plan) else f"{plan.state.value}: {plan.reason}"
 
 
@@ -310,6 +328,7 @@ def _run(
                 case_id=task.case.id,
                 artifact=str(task.artifact.directory),
                 rows=options.rows,
+                cut=plan.cut,
                 modules=read_modules(task.artifact),
             ),
             max(options.timeout, LONGEST * plan.seconds) if options.bounds.full else options.timeout,
@@ -333,36 +352,62 @@ def _settle(
     except LigerdiagError as error:
         return replace(Replay(state=ReplayState.FAILED, reason=describe_error(error)), **estimate)
     answer = replace(answer, replay=replace(answer.replay, **estimate))
-    results.keep(task.case, task.artifact, answer, rows=options.rows)
+    results.keep(task.case, task.artifact, answer, rows=options.rows, cut=plan.cut)
     return answer.replay
 
 
 def _plan(artifact: Artifact, options: ReplayOptions, results: Results) -> _Plan | Replay:
     """Returns how the artifact is replayed, or the record if it is not."""
+    whole = _plan_whole(artifact, options, results)
+    if isinstance(whole, _Plan) or whole.state is not ReplayState.TOO_LARGE or options.bounds.full:
+        return whole
+    available, cores = compute_available_bytes(), options.jobs or count_cores()
+    try:
+        for one in _estimate(artifact, 1, results, "cuts"):
+            alone, cost = one.seconds > ALONE_SECONDS, one
+            if alone and cores > 1:
+                cost = next(two for two in _estimate(artifact, cores, results, "cuts") if two.cut == one.cut)
+            if refuse(cost.seconds, cost.bytes, options.bounds, available) is None:
+                return _Plan(seconds=cost.seconds, bytes=cost.bytes, alone=alone, cut=one.cut)
+    except LigerdiagError as error:
+        return Replay(state=ReplayState.FAILED, reason=str(error))
+    return whole
+
+
+def _plan_whole(artifact: Artifact, options: ReplayOptions, results: Results) -> _Plan | Replay:
+    """Returns how all of the artifact is replayed, or the record if it is not."""
     from ligerdiag.replay.interpreter.scope import NotCoveredError
 
     cores = options.jobs or count_cores()
     try:
-        seconds, size = _estimate(artifact, 1, results)
-        alone = seconds > ALONE_SECONDS
+        (cost,) = _estimate(artifact, 1, results, "estimate")
+        alone = cost.seconds > ALONE_SECONDS
         if alone and cores > 1:
-            seconds, size = _estimate(artifact, cores, results)
+            (cost,) = _estimate(artifact, cores, results, "estimate")
     except NotCoveredError as error:
         return Replay(state=ReplayState.NOT_COVERED, reason=str(error))
     except LigerdiagError as error:
         return Replay(state=ReplayState.FAILED, reason=str(error))
-    refused = refuse(seconds, size, options.bounds, compute_available_bytes())
-    return refused or _Plan(seconds=seconds, bytes=size, alone=alone)
+    refused = refuse(cost.seconds, cost.bytes, options.bounds, compute_available_bytes())
+    return refused or _Plan(seconds=cost.seconds, bytes=cost.bytes, alone=alone)
 
 
-def _estimate(artifact: Artifact, cores: int, results: Results) -> tuple[float, int]:
-    found = results.find_estimate(artifact, cores)
+def _estimate(artifact: Artifact, cores: int, results: Results, question: str) -> tuple[Estimated, ...]:
+    """Returns the cost of the whole, or of each way of cutting loops short; question: as of `Results.find_estimates`."""
+    found = results.find_estimates(artifact, cores, question)
     if found is None:
-        from ligerdiag.replay.service.estimate import estimate_artifact
+        from ligerdiag.replay.service.estimate import estimate_artifact, estimate_cuts
 
-        estimate = estimate_artifact(artifact, cores)
-        found = estimate.seconds, estimate.bytes
-        results.keep_estimate(artifact, cores, found)
+        if question == "cuts":
+            each = estimate_cuts(artifact, cores)
+            found = tuple([
+                Estimated(seconds=cost.seconds, bytes=cost.bytes, cut=tuple([loop.instruction for loop in cuts.loops]))
+                for cuts, cost in each
+            ])  # fmt: skip
+        else:
+            cost = estimate_artifact(artifact, cores)
+            found = (Estimated(seconds=cost.seconds, bytes=cost.bytes),)
+        results.keep_estimates(artifact, cores, question, found)
     return found
 
 

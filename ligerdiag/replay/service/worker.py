@@ -97,6 +97,8 @@ class ReplayRequest:
     """Its directory."""
     rows: bool
     """Whether fresh and stale rows are counted."""
+    cut: tuple[str, ...] = ()
+    """Names of the program's loops of which the first iterations alone are run."""
     modules: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """See `KernelRunner`."""
 
@@ -157,7 +159,8 @@ def prepare() -> Answerer:
         case = loader.find_case(request.source, request.case_id)
         artifact = load_artifact(Path(request.artifact))
         try:
-            replay = replay_case(artifact, find_given(case, request.source), rows=request.rows, modules=request.modules)
+            given = find_given(case, request.source)
+            replay = replay_case(artifact, given, rows=request.rows, cut=request.cut, modules=request.modules)
         except NotCoveredError as error:
             replay = Replay(state=ReplayState.NOT_COVERED, reason=str(error))
         except (LigerdiagError, MemoryError):
