@@ -329,8 +329,8 @@ class Replay:
     unreached: tuple[str, ...] = ()
     """Names of the schedule's instructions in branches and loops that these arguments do not enter."""
     cut: tuple[CutLoop, ...] = ()
-    """Loops that were cut short, as the whole replay is estimated above the bounds; the dearest first. Numbers then are those
-    of the shortened program: they show what is wrong in it, and never that nothing is wrong later."""
+    """Loops that were cut short, the dearest first: the whole is estimated above the bounds. The numbers are those of the
+    shortened program: they show what is wrong in it, and never that nothing is wrong later."""
     seconds: float = 0.0
     estimated_seconds: float = 0.0
     estimated_bytes: int = 0

@@ -44,12 +44,14 @@ def make_kernel(rows: int) -> HloModule:
 }}""")
 
 
-def make_loop(limit: int, *, start: str = "constant(0)", direction: str = "LT", config: str = "") -> HloModule:
+def make_loop(
+    limit: int, *, start: str = "constant(0)", direction: str = "LT", config: str = "", step: int = 1
+) -> HloModule:
     """A loop over products, whose counter goes through barriers as in a program as written."""
     return parse_text(f"""%body (p: (s32[], f32[64,64])) -> (s32[], f32[64,64]) {{
   %p = (s32[], f32[64,64]) parameter(0)
   %i = s32[] get-tuple-element(%p), index=0
-  %one = s32[] constant(1)
+  %one = s32[] constant({step})
   %next = s32[] add(%i, %one)
   %x = f32[64,64] get-tuple-element(%p), index=1
   %y = f32[64,64] dot(%x, %x), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}

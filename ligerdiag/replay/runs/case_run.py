@@ -32,7 +32,7 @@ from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
 from ligerdiag.replay.runs.attribution import compare_output, compute_error, compute_tolerance
 from ligerdiag.replay.runs.kernels import KernelRunner
 from ligerdiag.replay.runs.loops import NO_CUTS, Cuts, cut_named_loops
-from ligerdiag.replay.runs.memory import REMEMBERED_BYTES, RememberedKernels, count_changed
+from ligerdiag.replay.runs.memory import REMEMBERED_BYTES, IsolatedKernels, RememberedKernels, count_changed
 from ligerdiag.replay.runs.program import (
     NanWatch,
     describe_first_nan,
@@ -264,7 +264,7 @@ def compare_runs(
     launches = name_hits(runner.numbers(), programs.optimized, programs.buffers)
     reason = _explain_nan(programs, arguments, runner, cuts) if needs_explanation(numbers, runs.intended) else ""
     if cuts.loops:
-        numbers, unexplained = _believe(numbers)
+        numbers, unexplained = _believe(numbers, runs.stale, programs, arguments, runner, cuts)
         reason = reason or unexplained
     elif names := [name for name, one in numbers.items() if needs_rounding(one)]:
         found = measure_rounding(
@@ -288,18 +288,35 @@ def compare_runs(
     return record, runs.intended
 
 
-def _believe(numbers: Mapping[str, OutputNumbers]) -> tuple[dict[str, OutputNumbers], str]:
+def _believe(  # noqa: PLR0917
+    numbers: Mapping[str, OutputNumbers],
+    stale: Mapping[str, Array],
+    programs: Programs,
+    arguments: Sequence[Array],
+    runner: KernelRunner,
+    cuts: Cuts,
+) -> tuple[dict[str, OutputNumbers], str]:
     """Returns what loops that were cut short can tell, and a reason if there are outputs of which they tell nothing.
 
     A schedule that gives the intended or the stale numbers of the shortened program computes that program. What gives others
-    may owe them to the cut: XLA may count on all iterations, such as where it writes their number behind the loop.
+    may owe them to the cut: XLA may count on all iterations, such as where it writes their number behind the loop. So the
+    schedule runs once more, and nothing sees what kernels overwrite: then it has to give the stale numbers.
     """
-    lost = [name for name, one in numbers.items() if one.attribution is Attribution.NEITHER]
-    found = {n: replace(one, attribution=Attribution.UNDECIDED) if n in lost else one for n, one in numbers.items()}
-    return (
-        found,
-        f"`{lost[0]}` is neither as intended nor stale where loops are cut short: `--full` tells" if lost else "",
+    found, doubted = dict(numbers), [n for n, one in numbers.items() if one.attribution is Attribution.NEITHER]
+    if not doubted:
+        return found, ""
+    schedule = ScheduleRunner(
+        module=programs.optimized,
+        buffers=programs.buffers,
+        kernels=IsolatedKernels(runner),
+        devices=programs.signature.devices,
+        most=cuts.optimized,
     )
+    isolated = run_schedule(schedule, programs.signature, split_arguments(programs.signature, arguments))
+    lost = [n for n in doubted if not compute_error(isolated[n][0], stale[n]) <= numbers[n].tolerance]
+    for name in lost:
+        found[name] = replace(found[name], attribution=Attribution.UNDECIDED)
+    return found, f"`{lost[0]}` is another one where loops are cut short: `--full` tells" if lost else ""
 
 
 def _compare(runs: CaseRuns, tolerances: Mapping[str, float], *, rows: bool) -> dict[str, OutputNumbers]:

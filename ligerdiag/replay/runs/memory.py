@@ -27,7 +27,7 @@ from ligerdiag.hlo.shape import TOKEN, ShapeIndex, is_tuple
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.replay.interpreter.dtypes import get_dimensions, get_dtype
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError, Value
-from ligerdiag.replay.runs.launch import compute_payload_key
+from ligerdiag.replay.runs.launch import compute_payload_key, copy_buffers, do_share
 from ligerdiag.replay.runs.program import Kernels
 
 
@@ -180,6 +180,23 @@ class RememberedKernels:
         if self._size + size <= self.limit:
             self._kept[digest] = tuple(after)
             self._size += size
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IsolatedKernels:
+    """Runs kernels through another runner, unwatched, and takes back what they overwrite but for their outputs."""
+
+    runner: Kernels
+
+    def launch(
+        self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
+    ) -> None:
+        """See `Kernels.launch`."""
+        hidden = [one for one in operands if not any(do_share(one, output) for output in outputs)]
+        before = copy_buffers(hidden)
+        self.runner.launch(call, operands, outputs, watched=False)
+        for operand, content in zip(hidden, before, strict=True):
+            operand[...] = content
 
 
 def _compute_digest(payload: str, operands: Sequence[Array], outputs: Sequence[Array]) -> bytes:
