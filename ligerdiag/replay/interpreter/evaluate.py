@@ -26,10 +26,10 @@ from ligerdiag.replay.interpreter.dtypes import CONVERSION, get_dimensions, get_
 from ligerdiag.replay.interpreter.elementwise import BITS, CHOICE, ELEMENTWISE
 from ligerdiag.replay.interpreter.gather_scatter import GATHER, SCATTER
 from ligerdiag.replay.interpreter.movement import DYNAMIC, IDENTITY, MOVEMENT
-from ligerdiag.replay.interpreter.products import DOT, GEMM_CALLS
+from ligerdiag.replay.interpreter.products import DOT, GEMM_CALLS, multiply
 from ligerdiag.replay.interpreter.random import RANDOM, compute_threefry
 from ligerdiag.replay.interpreter.reductions import REDUCTION, SCAN
-from ligerdiag.replay.interpreter.scope import Evaluate, NotCoveredError, Scope, Value
+from ligerdiag.replay.interpreter.scope import Evaluate, Multiply, NotCoveredError, Scope, Value
 from ligerdiag.replay.interpreter.sorting import ORDERING, SORTING_CALLS
 from ligerdiag.replay.interpreter.windows import WINDOWS
 
@@ -112,6 +112,7 @@ class HloEvaluator:
 
     module: HloModule
     partition: int = 0
+    multiply: Multiply = multiply
     _uses: dict[int, Mapping[int, int]] = field(default_factory=dict[int, Mapping[int, int]])
 
     def call(self, computation: int, arguments: Sequence[Value]) -> Value:

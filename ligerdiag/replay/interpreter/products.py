@@ -18,7 +18,7 @@ epilogue says AUX, and a workspace, whose content must not be read: zeros here.
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,8 @@ import numpy as np
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.shape import is_tuple
-from ligerdiag.replay.interpreter.dtypes import NARROW_FLOATS, DType, get_dimensions, get_dtype
-from ligerdiag.replay.interpreter.scope import Array, Evaluate, NotCoveredError, Scope, Value
+from ligerdiag.replay.interpreter.dtypes import NARROW_FLOATS, DType, get_dimensions, get_dtype, have_same_bits
+from ligerdiag.replay.interpreter.scope import Array, Evaluate, Multiply, NotCoveredError, Scope, Value
 
 LARGE = 8 << 20
 """Bytes above which transposed matrices stay transposed: BLAS packs both kinds into the same panels."""
@@ -46,7 +46,7 @@ def compute_product_dtype(lhs: DType, rhs: DType, result: DType) -> DType:
     return np.dtype(np.float64 if wide else np.float32)
 
 
-def compute_product(lhs: Array, rhs: Array, numbers: Any, result: DType) -> Array:
+def compute_product(lhs: Array, rhs: Array, numbers: Any, result: DType, multiply: Multiply) -> Array:
     """[batch.., lhs kept.., rhs kept..], not yet rounded to the result's dtype.
 
     numbers: a DotDimensionNumbers, or what has its four fields as sequences of int.
@@ -63,18 +63,15 @@ def compute_product(lhs: Array, rhs: Array, numbers: Any, result: DType) -> Arra
         *(rhs.shape[d] for d in rhs_kept),
     )
     dtype = compute_product_dtype(lhs.dtype, rhs.dtype, result)
-    multiply = _multiply_integers if dtype.kind in "biu" else _multiply_floats
-    return multiply(left, right, dtype).reshape(shape)
+    if dtype.kind in "biu":
+        return _multiply_integers(left, right, dtype).reshape(shape)
+    return multiply(_lay_out(left, dtype), _lay_out(right, dtype)).reshape(shape)
 
 
 def _group(array: Array, groups: Sequence[Sequence[int]]) -> Array:
     """Three dimensions: one per group of dimensions."""
     transposed = array.transpose([d for group in groups for d in group])
     return transposed.reshape([math.prod(array.shape[d] for d in group) for group in groups])
-
-
-def _multiply_floats(left: Array, right: Array, dtype: DType) -> Array:
-    return np.matmul(_lay_out(left, dtype), _lay_out(right, dtype))
 
 
 def _lay_out(array: Array, dtype: DType) -> Array:
@@ -103,10 +100,77 @@ def evaluate_dot(instruction: HloInstruction, operands: tuple[Value, ...], scope
     dtype = get_dtype(instruction.shape)
     lhs, rhs = np.asarray(operands[0]), np.asarray(operands[1])
     with np.errstate(all="ignore"):
-        return compute_product(lhs, rhs, instruction.proto.dot_dimension_numbers, dtype).astype(dtype, copy=False)
+        product = compute_product(lhs, rhs, instruction.proto.dot_dimension_numbers, dtype, scope.multiply)
+        return product.astype(dtype, copy=False)
 
 
 DOT: Mapping[str, Evaluate] = {"dot": evaluate_dot}
+
+
+def multiply(left: Array, right: Array) -> Array:
+    """See `Multiply`."""
+    product: Array = np.matmul(left, right)
+    return product
+
+
+WORTHWHILE = 1 << 30
+"""Multiplications from which on a product is remembered: comparing its operands takes a tenth of computing it."""
+_SAMPLES = 64
+"""Elements of an operand that are looked at before all of them are."""
+
+type _Form = tuple[tuple[int, ...], str, bytes]
+
+
+@dataclass(slots=True, eq=False)
+class RememberedProducts:
+    """Computes each large product once, for as long as its limit allows to keep the operands and the results.
+
+    The program as written, without what kernels overwrite, and the schedule multiply the same arrays, for the most part, and
+    so do the modes of one operation. A product is another one where BLAS reads an operand the other way round.
+    """
+
+    limit: int
+    """Bytes that may be kept."""
+    hits: int = 0
+    _size: int = 0
+    _operands: dict[_Form, list[Array]] = field(default_factory=dict["_Form", list[Array]])
+    _products: dict[tuple[int, bool, int, bool], Array] = field(
+        default_factory=dict[tuple[int, bool, int, bool], Array]
+    )
+    """By the identities of the two operands that are kept, and whether each is read the other way round."""
+
+    def multiply(self, left: Array, right: Array) -> Array:
+        """See `Multiply`."""
+        if left.size * right.shape[2] < WORTHWHILE:
+            return multiply(left, right)
+        operands = (left, right)
+        turned = [not one.flags.c_contiguous for one in operands]
+        plain = [one.swapaxes(1, 2) if turn else one for one, turn in zip(operands, turned, strict=True)]
+        kept = [self._keep(one) for one in plain]
+        if kept[0] is None or kept[1] is None:
+            return multiply(left, right)
+        key = id(kept[0]), turned[0], id(kept[1]), turned[1]
+        found = self._products.get(key)
+        if found is not None:
+            self.hits += 1
+            return found
+        product = multiply(left, right)
+        if self._size + product.nbytes <= self.limit:
+            self._size += product.nbytes
+            self._products[key] = product
+        return product
+
+    def _keep(self, operand: Array) -> Array | None:
+        """Returns the operand as it is kept: the first one of its bits. None where there is no room for it."""
+        flat = operand.reshape(-1)
+        form = operand.shape, operand.dtype.str, flat[:: max(1, flat.size // _SAMPLES)].tobytes()
+        alike = self._operands.setdefault(form, [])
+        found = next((one for one in alike if have_same_bits(one, operand)), None)
+        if found is None and self._size + operand.nbytes <= self.limit:
+            found = np.array(operand)
+            self._size += found.nbytes
+            alike.append(found)
+        return found
 
 
 def _gelu(x: Array) -> Array:
@@ -183,7 +247,7 @@ def evaluate_gemm(instruction: HloInstruction, operands: tuple[Value, ...], scop
     numbers = _DotNumbers(**{name: tuple([int(d) for d in written.get(name, ())]) for name in names})
     with np.errstate(all="ignore"):
         wide = compute_product_dtype(arrays[0].dtype, arrays[1].dtype, dtype)
-        total = compute_product(arrays[0], arrays[1], numbers, dtype)
+        total = compute_product(arrays[0], arrays[1], numbers, dtype, scope.multiply)
         alpha = complex(float(config.get("alpha_real", 1)), float(config.get("alpha_imag", 0)))
         if alpha != 1:
             total = total * np.asarray(alpha if wide.kind == "c" else alpha.real).astype(wide)

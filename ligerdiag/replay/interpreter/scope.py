@@ -40,6 +40,11 @@ class Scope(Protocol):
         """Number of the device that runs the instruction, 0-based."""
         ...
 
+    @property
+    def multiply(self) -> "Multiply":
+        """Returns float[batch, m, k] x float[batch, k, n], both of one dtype of which BLAS has products."""
+        ...
+
     def call(self, computation: int, arguments: Sequence[Value]) -> Value:
         """Returns the value of the computation with that id, called with these arguments.
 
@@ -47,6 +52,9 @@ class Scope(Protocol):
         """
         ...
 
+
+type Multiply = Callable[[Array, Array], Array]
+"""The product of two stacks of matrices, which nobody changes afterwards."""
 
 type Evaluate = Callable[[HloInstruction, tuple[Value, ...], Scope], Value]
 """Computes one instruction from its operands' values; never changes them. Raises NotCoveredError."""

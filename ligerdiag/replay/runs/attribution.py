@@ -27,7 +27,7 @@ the other one's norm, or to 1.
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -103,7 +103,7 @@ def compare_output(
         attribution = Attribution.FRESH
     elif stale_error <= limit:
         attribution = Attribution.STALE if distance > limit else Attribution.UNDECIDED
-    elif _is_sorted(sums, limit) or (counts := _count_rows(views, sums, limit)).partly_stale:
+    elif _is_sorted(views, sums, limit) or (counts := _count_rows(views, sums, limit)).partly_stale:
         attribution = Attribution.PARTLY_STALE
     elif error < FAR and not sums.to_intended >= _LOSSY_NEARNESS * sums.to_stale:
         attribution = Attribution.LOSSY
@@ -142,9 +142,6 @@ class _Sums:
     finite_actual: bool = True
     finite_intended: bool = True
     finite_stale: bool = True
-    parts: list[list[float]] = field(default_factory=lambda: [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
-    """Of the elements nearer to intended, and of the others: squares of their error against what they are nearer to, of
-    that prediction, and of the difference of the predictions."""
 
     @property
     def to_intended(self) -> float:
@@ -196,6 +193,8 @@ class _Views:
         self.size = actual.size
         self.row_size = self.size // self.rows if self.rows else 0
         self._arrays = [a.reshape(self.rows, self.row_size) for a in arrays] if self.size else []
+        if self.size and intended is stale:
+            self._arrays[2] = self._arrays[1]
         self._exponent = 0 if self.exact else -self._find_exponent()
 
     def iterate_blocks(self) -> Iterator[tuple[int, Block]]:
@@ -205,15 +204,16 @@ class _Views:
         height, width = max(1, BLOCK // self.row_size), min(self.row_size, BLOCK)
         for top in range(0, self.rows, height):
             for left in range(0, self.row_size, width):
-                pieces = [a[top : top + height, left : left + width] for a in self._arrays]
-                yield top, (self._read(pieces[0]), self._read(pieces[1]), self._read(pieces[2]))
+                actual, intended, stale = (a[top : top + height, left : left + width] for a in self._arrays)
+                meant = self._read(intended)
+                without = meant if self._arrays[1] is self._arrays[2] else self._read(stale)
+                yield top, (self._read(actual), meant, without)
 
     def _read(self, piece: Array) -> Array:
         if self.exact:
             return piece
-        if not self.complex:
-            return np.ldexp(piece.astype(np.float64), self._exponent)
-        return np.ldexp(np.ascontiguousarray(piece, np.complex128).view(np.float64), self._exponent)
+        wide = np.ascontiguousarray(piece, np.complex128).view(np.float64) if self.complex else piece.astype(np.float64)
+        return np.ldexp(wide, self._exponent) if self._exponent else wide
 
     def _find_exponent(self) -> int:
         """Returns the power of two that brings the larger prediction near 1: squares of f64 must neither overflow nor
@@ -237,26 +237,46 @@ def _sum_up(views: _Views) -> _Sums:
 
 
 def _add_block(sums: _Sums, actual: Array, intended: Array, stale: Array) -> None:
-    own, other, apart = (_square(sums.exact, a, b) for a, b in ((actual, intended), (actual, stale), (stale, intended)))
+    pairs = (actual, intended), (actual, stale), (stale, intended)
     if sums.exact:
-        weights_intended = weights_stale = np.ones(actual.shape)
+        own, other, apart = (float(np.count_nonzero(left != right)) for left, right in pairs)
+        weights = float(actual.size), float(actual.size)
     else:
-        weights_intended, weights_stale = intended * intended, stale * stale
-        sums.finite_actual &= bool(np.isfinite(actual).all())
-        sums.finite_intended &= bool(np.isfinite(intended).all())
-        sums.finite_stale &= bool(np.isfinite(stale).all())
-    sums.actual_intended += float(own.sum())
-    sums.actual_stale += float(other.sum())
-    sums.stale_intended += float(apart.sum())
-    sums.intended += float(weights_intended.sum())
-    sums.stale += float(weights_stale.sum())
-    nearer_stale = other < own
-    for part, chosen, errors, weights in (
-        (sums.parts[0], ~nearer_stale, own, weights_intended),
-        (sums.parts[1], nearer_stale, other, weights_stale),
-    ):
-        for number, values in enumerate((errors, weights, apart)):
-            part[number] += float(np.sum(values, where=chosen))
+        own, other, apart = (_sum_squares(left - right) for left, right in pairs)
+        weights = _sum_squares(intended), _sum_squares(stale)
+        sums.finite_actual &= math.isfinite(own) or bool(np.isfinite(actual).all())
+        sums.finite_intended &= math.isfinite(weights[0])
+        sums.finite_stale &= math.isfinite(weights[1])
+    sums.actual_intended += own
+    sums.actual_stale += other
+    sums.stale_intended += apart
+    sums.intended += weights[0]
+    sums.stale += weights[1]
+
+
+def _sum_squares(values: Array) -> float:
+    """Of f64 whose squares do not overflow: finite where all of them are."""
+    flat = values.reshape(-1)
+    return float(np.dot(flat, flat))
+
+
+def _sum_parts(views: _Views) -> list[list[float]]:
+    """Of the elements nearer to intended, and of the others: squares of their error against what they are nearer to, of
+    that prediction, and of the difference of the predictions."""
+    parts = [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+    with np.errstate(invalid="ignore", over="ignore"):
+        for _, (actual, intended, stale) in views.iterate_blocks():
+            pairs = (actual, intended), (actual, stale), (stale, intended)
+            own, other, apart = (_square(views.exact, *pair) for pair in pairs)
+            weights = [np.ones(actual.shape)] * 2 if views.exact else [intended * intended, stale * stale]
+            nearer_stale = other < own
+            for part, chosen, errors, weight in (
+                (parts[0], ~nearer_stale, own, weights[0]),
+                (parts[1], nearer_stale, other, weights[1]),
+            ):
+                for number, values in enumerate((errors, weight, apart)):
+                    part[number] += float(np.sum(values, where=chosen))
+    return parts
 
 
 def _square(exact: bool, left: Array, right: Array) -> Array:
@@ -267,11 +287,11 @@ def _square(exact: bool, left: Array, right: Array) -> Array:
     return np.multiply(difference, difference, out=difference)
 
 
-def _is_sorted(sums: _Sums, limit: float) -> bool:
+def _is_sorted(views: _Views, sums: _Sums, limit: float) -> bool:
     """Rule (5)."""
     if not (sums.finite_stale and sums.distance > _DISTANCE_TO_SORT * limit):
         return False
-    return all(error <= limit**2 * weight < apart for error, weight, apart in sums.parts)
+    return all(error <= limit**2 * weight < apart for error, weight, apart in _sum_parts(views))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

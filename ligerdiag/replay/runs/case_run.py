@@ -6,7 +6,7 @@ computes on the CPU.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache as remember
 from math import inf, isnan
 from pathlib import Path
@@ -28,11 +28,18 @@ from ligerdiag.hlo.shape import TOKEN, is_tuple
 from ligerdiag.model.case import Case
 from ligerdiag.model.findings import FAR, Attribution, OutputNumbers, Replay, ReplayState
 from ligerdiag.replay.interpreter.dtypes import get_dtype
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.interpreter.products import RememberedProducts, multiply
+from ligerdiag.replay.interpreter.scope import Array, Multiply, NotCoveredError
 from ligerdiag.replay.runs.attribution import compare_output, compute_error, compute_tolerance
 from ligerdiag.replay.runs.kernels import KernelRunner
 from ligerdiag.replay.runs.loops import NO_CUTS, Cuts, cut_named_loops
-from ligerdiag.replay.runs.memory import REMEMBERED_BYTES, IsolatedKernels, RememberedKernels, count_changed
+from ligerdiag.replay.runs.memory import (
+    REMEMBERED_BYTES,
+    REMEMBERED_PRODUCTS,
+    IsolatedKernels,
+    RememberedKernels,
+    count_changed,
+)
 from ligerdiag.replay.runs.program import (
     NanWatch,
     describe_first_nan,
@@ -101,6 +108,8 @@ class Given:
     arguments: tuple[Array, ...]
     find_reference: Callable[[], Mapping[str, Array] | None]
     """Computes the outputs of the case's reference by name, once; None where it has none."""
+    products: RememberedProducts = field(default_factory=lambda: RememberedProducts(REMEMBERED_PRODUCTS))
+    """Of all programs that are run on the arguments."""
 
 
 def compute_given(case: Case) -> Given:
@@ -133,7 +142,12 @@ def replay_case(
     try:
         with np.errstate(all="ignore"):
             record, intended = compare_runs(
-                programs, given.arguments, KernelRunner(modules=modules), rows=rows, cuts=cuts
+                programs,
+                given.arguments,
+                KernelRunner(modules=modules),
+                rows=rows,
+                cuts=cuts,
+                multiply=given.products.multiply,
             )
     except NotCoveredError as error:
         return Replay(state=ReplayState.NOT_COVERED, reason=str(error), seconds=perf_counter() - started)
@@ -225,7 +239,11 @@ def compute_tolerances(programs: Programs, outputs: Mapping[str, Array]) -> dict
 
 
 def replay_programs(
-    programs: Programs, arguments: Sequence[Array], runner: KernelRunner, cuts: Cuts = NO_CUTS
+    programs: Programs,
+    arguments: Sequence[Array],
+    runner: KernelRunner,
+    cuts: Cuts = NO_CUTS,
+    multiply: Multiply = multiply,
 ) -> CaseRuns:
     """All three runs on the same arguments, which are the program's inputs in order. Raises NotCoveredError."""
     signature = programs.signature
@@ -233,10 +251,17 @@ def replay_programs(
     kernels = RememberedKernels(runner, REMEMBERED_BYTES)
     intended, stale = (
         dict(zip(names, results, strict=True))
-        for results in run_both_ways(programs.program, arguments, kernels, devices=devices, most=cuts.program)
+        for results in run_both_ways(
+            programs.program, arguments, kernels, devices=devices, most=cuts.program, multiply=multiply
+        )
     )
     schedule = ScheduleRunner(
-        module=programs.optimized, buffers=programs.buffers, kernels=kernels, devices=devices, most=cuts.optimized
+        module=programs.optimized,
+        buffers=programs.buffers,
+        kernels=kernels,
+        devices=devices,
+        most=cuts.optimized,
+        multiply=multiply,
     )
     constants, given = schedule.read_constants(), split_arguments(signature, arguments)
     actual = run_schedule(schedule, signature, given)
@@ -255,16 +280,22 @@ def replay_programs(
 
 
 def compare_runs(
-    programs: Programs, arguments: Sequence[Array], runner: KernelRunner, *, rows: bool, cuts: Cuts = NO_CUTS
+    programs: Programs,
+    arguments: Sequence[Array],
+    runner: KernelRunner,
+    *,
+    rows: bool,
+    cuts: Cuts = NO_CUTS,
+    multiply: Multiply = multiply,
 ) -> tuple[Replay, Mapping[str, Array]]:
     """Replays the programs; returns the record, and the outputs of program order by name. Raises NotCoveredError."""
-    runs = replay_programs(programs, arguments, runner, cuts)
+    runs = replay_programs(programs, arguments, runner, cuts, multiply)
     tolerances = compute_tolerances(programs, runs.intended)
     numbers = _compare(runs, tolerances, rows=rows)
     launches = name_hits(runner.numbers(), programs.optimized, programs.buffers)
     reason = _explain_nan(programs, arguments, runner, cuts) if needs_explanation(numbers, runs.intended) else ""
     if cuts.loops:
-        numbers, unexplained = _believe(numbers, runs.stale, programs, arguments, runner, cuts)
+        numbers, unexplained = _believe(numbers, runs.stale, programs, arguments, runner, cuts, multiply)
         reason = reason or unexplained
     elif names := [name for name, one in numbers.items() if needs_rounding(one)]:
         found = measure_rounding(
@@ -295,6 +326,7 @@ def _believe(  # noqa: PLR0917
     arguments: Sequence[Array],
     runner: KernelRunner,
     cuts: Cuts,
+    multiply: Multiply,
 ) -> tuple[dict[str, OutputNumbers], str]:
     """Returns what loops that were cut short can tell, and a reason if there are outputs of which they tell nothing.
 
@@ -311,6 +343,7 @@ def _believe(  # noqa: PLR0917
         kernels=IsolatedKernels(runner),
         devices=programs.signature.devices,
         most=cuts.optimized,
+        multiply=multiply,
     )
     isolated = run_schedule(schedule, programs.signature, split_arguments(programs.signature, arguments))
     lost = [n for n in doubted if not compute_error(isolated[n][0], stale[n]) <= numbers[n].tolerance]

@@ -19,6 +19,7 @@ import numpy as np
 
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.model.findings import LaunchNumbers, MemoryOperation, OutsideAccess, ProgramMeeting, SourceLine
+from ligerdiag.replay.interpreter.dtypes import have_same_bits
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
 from ligerdiag.replay.runs.launch import Launch, compute_payload_key, copy_buffers, do_share, read_launches
 from ligerdiag.replay.triton_ir.outcome import GridOptions, GridOutcome
@@ -175,7 +176,7 @@ def _view_bits(array: Array) -> Array:
 
 
 def _are_equal(one: Array, other: Array) -> bool:
-    return np.array_equal(one.view(np.uint8), other.view(np.uint8))
+    return have_same_bits(one, other)
 
 
 def _compute_difference(one: Array, other: Array, atomics: bool) -> float:

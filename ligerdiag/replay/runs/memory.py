@@ -25,7 +25,7 @@ from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.shape import TOKEN, ShapeIndex, is_tuple
 from ligerdiag.hlo.xla_pb2 import ShapeProto
-from ligerdiag.replay.interpreter.dtypes import get_dimensions, get_dtype
+from ligerdiag.replay.interpreter.dtypes import get_dimensions, get_dtype, have_same_bits
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError, Value
 from ligerdiag.replay.runs.launch import compute_payload_key, copy_buffers, do_share
 from ligerdiag.replay.runs.program import Kernels
@@ -123,15 +123,19 @@ def count_changed(before: Sequence[Array], after: Sequence[Array]) -> tuple[int,
     """(elements that differ bit for bit, elements)."""
     changed = total = 0
     for old, new in zip(before, after, strict=True):
+        total += old.size
+        if have_same_bits(old, new):
+            continue
         one = np.ascontiguousarray(old).reshape(-1).view(np.uint8).reshape(old.size, old.dtype.itemsize)
         two = np.ascontiguousarray(new).reshape(-1).view(np.uint8).reshape(new.size, new.dtype.itemsize)
         changed += int(np.any(one != two, axis=1).sum())
-        total += old.size
     return changed, total
 
 
 REMEMBERED_BYTES = 4 << 30
 """The most bytes of kernel launches to keep while a case is replayed."""
+REMEMBERED_PRODUCTS = 2 << 30
+"""The most bytes of products and their operands to keep while cases with the same arguments are replayed."""
 WATCHED = 2
 """Launches of each named call that are run in any case, so that the runner sees them."""
 WORTHWHILE = 1 << 16
@@ -172,8 +176,7 @@ class RememberedKernels:
         before = [np.array(operand) for operand in operands]
         self.runner.launch(call, operands, outputs, watched=watched)
         after: list[Array | None] = [
-            None if np.array_equal(_get_bytes(old), _get_bytes(new)) else np.array(new)
-            for old, new in zip(before, operands, strict=True)
+            None if have_same_bits(old, new) else np.array(new) for old, new in zip(before, operands, strict=True)
         ]
         after += [np.array(output) for output in outputs]
         size = sum(content.nbytes for content in after if content is not None)

@@ -34,12 +34,14 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaf_shapes
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.model.findings import Attribution, OutputNumbers
-from ligerdiag.replay.interpreter.dtypes import get_dimensions, get_dtype
+from ligerdiag.replay.interpreter.dtypes import get_dimensions, get_dtype, have_same_bits
 from ligerdiag.replay.interpreter.evaluate import HloEvaluator, choose_branch, is_true
+from ligerdiag.replay.interpreter.products import multiply
 from ligerdiag.replay.interpreter.scope import (
     Array,
     Cell,
     Cells,
+    Multiply,
     NotCoveredError,
     Spread,
     Value,
@@ -155,24 +157,31 @@ def run_program(
     devices: int = 1,
     watch: ValueWatch | None = None,
     most: Mapping[int, int] | None = None,
+    multiply: Multiply = multiply,
 ) -> tuple[Array, ...]:
     """Returns the outputs (leaves of the entry's root, in order) of the program as written, for all devices as one.
 
     arguments: by parameter number. devices: how many there are inside of a shard_map. most: id of a loop to the most
-    iterations that it runs. Raises NotCoveredError.
+    iterations that it runs. multiply: computes the products. Raises NotCoveredError.
     """
-    return _Run(module, kernels, isolated, devices, watch, most or {}).start(arguments)
+    return _Run(module, kernels, isolated, devices, watch, most or {}, multiply).start(arguments)
 
 
 def run_both_ways(
-    module: HloModule, arguments: Sequence[Array], kernels: Kernels, *, devices: int, most: Mapping[int, int]
+    module: HloModule,
+    arguments: Sequence[Array],
+    kernels: Kernels,
+    *,
+    devices: int,
+    most: Mapping[int, int],
+    multiply: Multiply,
 ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
     """Returns the intended and the stale outputs: the same ones, where no kernel overwrote what another may read."""
-    run = _Run(module, kernels, False, devices, None, most)
+    run = _Run(module, kernels, False, devices, None, most, multiply)
     intended = run.start(arguments)
     if not run.overwrote:
         return intended, intended
-    return intended, run_program(module, arguments, kernels, isolated=True, devices=devices, most=most)
+    return intended, _Run(module, kernels, True, devices, None, most, multiply).start(arguments)
 
 
 @dataclass(slots=True, eq=False)
@@ -183,6 +192,7 @@ class _Run:
     devices: int
     watch: ValueWatch | None = None
     most: Mapping[int, int] = field(default_factory=dict[int, int])
+    multiply: Multiply = multiply
     overwrote: bool = False
     """Whether a kernel has overwritten an operand so far that none of its outputs stands for."""
     _evaluator: HloEvaluator = field(init=False)
@@ -192,7 +202,7 @@ class _Run:
     """Whether a shard_map is run."""
 
     def __post_init__(self) -> None:
-        self._evaluator = HloEvaluator(self.module)
+        self._evaluator = HloEvaluator(self.module, multiply=self.multiply)
         self._overwritable = frozenset(
             _read_form(operand)
             for _, call in self.module.iterate_custom_calls()
@@ -294,7 +304,7 @@ class _Run:
         if instruction.opcode in COLLECTIVES:
             read = [tuple([read_cells(operand) for operand in one]) for one in picked]
             return spread_cells([store(value) for value in exchange(instruction, read, self._evaluator.call)])
-        evaluators = [HloEvaluator(self.module, partition=device) for device in range(devices)]
+        evaluators = [HloEvaluator(self.module, device, self.multiply) for device in range(devices)]
         results = [
             self._compute(instruction, one, evaluator) for one, evaluator in zip(picked, evaluators, strict=True)
         ]
@@ -352,4 +362,4 @@ def _allocate(shape: ShapeProto) -> Array:
 
 def _is_equal(array: Array, flat: Array) -> bool:
     """Bit for bit."""
-    return np.array_equal(np.ascontiguousarray(array).reshape(-1).view(np.uint8), flat.view(np.uint8))
+    return have_same_bits(array.reshape(-1), flat)

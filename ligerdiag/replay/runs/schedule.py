@@ -28,7 +28,8 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaf_shapes, iterate_leaves
 from ligerdiag.replay.interpreter.dtypes import get_dimensions, get_dtype
 from ligerdiag.replay.interpreter.evaluate import HloEvaluator, choose_branch, is_true
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError, Value
+from ligerdiag.replay.interpreter.products import multiply
+from ligerdiag.replay.interpreter.scope import Array, Multiply, NotCoveredError, Value
 from ligerdiag.replay.runs.collectives import COLLECTIVES, exchange
 from ligerdiag.replay.runs.memory import DeviceMemory
 from ligerdiag.replay.runs.program import Kernels
@@ -108,6 +109,7 @@ class ScheduleRunner:
     devices: int = 1
     most: Mapping[int, int] = field(default_factory=dict[int, int])
     """Id of a loop to the most iterations that it runs."""
+    multiply: Multiply = multiply
     _positions: Positions = field(init=False)
     _memories: list[DeviceMemory] = field(init=False)
     _evaluators: list[HloEvaluator] = field(init=False)
@@ -120,7 +122,7 @@ class ScheduleRunner:
         for alias in find_broken_aliases(self.module, self._positions):
             self._broken.setdefault(alias.call.id, set()).add(alias.operand)
         self._memories = [DeviceMemory(self.buffers, self._positions) for _ in range(self.devices)]
-        self._evaluators = [HloEvaluator(self.module, partition=device) for device in range(self.devices)]
+        self._evaluators = [HloEvaluator(self.module, device, self.multiply) for device in range(self.devices)]
         for computation in self.module.computations.values():
             for instruction in computation.sequence:
                 if instruction.opcode == "constant":

@@ -40,6 +40,7 @@ from ligerdiag.hlo.xla_pb2 import (
     MeshAxesReplicaGroupListProto,
     MeshProto,
 )
+from ligerdiag.replay.interpreter.dtypes import have_same_bits
 from ligerdiag.replay.interpreter.scope import (
     Array,
     Cell,
@@ -215,11 +216,13 @@ def join_shards(shards: Sequence[Array], placement: Placement) -> Array:
 def find_other_copies(shards: Sequence[Array], placement: Placement) -> list[Array]:
     """Returns the whole array once more for each device whose copy of its part has other bits than the first
     device's."""
+    if len(shards) == 1:
+        return []
     first: dict[object, Array] = {}
     others: list[Array] = []
     for shard, ranges in zip(shards, placement.shards, strict=True):
         copy = first.setdefault(ranges, shard)
-        if copy.tobytes() != shard.tobytes():
+        if not have_same_bits(copy, shard):
             whole = join_shards(shards, placement)
             whole[tuple([slice(start, stop) for start, stop in ranges])] = shard
             others.append(whole)

@@ -10,7 +10,7 @@
     counts as often as it then runs.
 (4) A kernel's launches in both runs of the program are remembered, so they count once. In the schedule they count again:
     rounding differs. Devices that run the kernel on the whole of the program's operand all get the same bytes, and
-    count once.
+    count once. Large products are remembered, too: as long as there is room for all of them, two runs of three compute them.
 (5) Products use all cores, nothing else does.
 """
 
@@ -28,6 +28,7 @@ from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.shape import DTYPE_NAMES, count_elements, is_tuple, render_shape
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.replay.interpreter.dtypes import get_dtype
+from ligerdiag.replay.interpreter.products import WORTHWHILE
 from ligerdiag.replay.runs.launch import count_programs
 from ligerdiag.replay.runs.loops import (
     NO_CUTS,
@@ -37,7 +38,7 @@ from ligerdiag.replay.runs.loops import (
     find_shared_loops,
     find_trip_count,
 )
-from ligerdiag.replay.runs.memory import REMEMBERED_BYTES
+from ligerdiag.replay.runs.memory import REMEMBERED_BYTES, REMEMBERED_PRODUCTS
 
 FLOPS = 60e9
 """A second and core. NumPy's f32 product on an EPYC core: 92e9 for 64x64, 41e9 for 1024x1024 while the machine was busy."""
@@ -89,11 +90,15 @@ def estimate(
     longest = find_longest_loop(optimized)
     written = _compute_costs(program, kernel_seconds, longest, notes, cuts.program)[program.entry.id]
     scheduled = _compute_costs(optimized, kernel_seconds, 1, notes, cuts.optimized)[optimized.entry.id]
+    product_bytes = written.product_bytes + devices * scheduled.product_bytes
     launches = sum(written.kernels.values())
     launches += sum(s * (1 if key in written.kernels else devices) for key, s in scheduled.kernels.items())
     flops = 2 * written.flops + devices * scheduled.flops
+    if product_bytes <= REMEMBERED_PRODUCTS:
+        flops -= written.remembered_flops
     others = 2 * written.other_seconds + devices * scheduled.other_seconds
     remembered = min(written.kernel_bytes + devices * scheduled.kernel_bytes, REMEMBERED_BYTES)
+    remembered += min(product_bytes, REMEMBERED_PRODUCTS)
     return Estimate(
         seconds=launches + flops / FLOPS / max(cores, 1) + others,
         bytes=devices * count_allocated_bytes(buffers) + _count_live_bytes(program) + remembered,
@@ -167,6 +172,10 @@ class _Cost:
     """Payload and shapes of the operands to the seconds of all launches."""
     kernel_bytes: int = 0
     """Operands and outputs of all launches."""
+    product_bytes: int = 0
+    """Of the large products, which are remembered: left operands and results; the right ones are mostly arguments."""
+    remembered_flops: float = 0.0
+    """Of these."""
 
     @property
     def seconds(self) -> float:
@@ -176,6 +185,8 @@ class _Cost:
         self.flops += times * other.flops
         self.other_seconds += times * other.other_seconds
         self.kernel_bytes += times * other.kernel_bytes
+        self.product_bytes += times * other.product_bytes
+        self.remembered_flops += times * other.remembered_flops
         for key, seconds in other.kernels.items():
             self.kernels[key] = self.kernels.get(key, 0.0) + times * seconds
 
@@ -243,7 +254,13 @@ def _compute_opcode_cost(instruction: HloInstruction) -> _Cost:
     if opcode in _VIEWS:
         return _Cost()
     if opcode == "dot":
-        return _Cost(flops=count_flops(instruction))
+        flops = count_flops(instruction)
+        size = _count_bytes(instruction.operands[0].shape) + _count_bytes(instruction.shape)
+        return (
+            _Cost(flops=flops, product_bytes=size, remembered_flops=flops)
+            if flops >= 2 * WORTHWHILE
+            else _Cost(flops=flops)
+        )
     if opcode == "custom-call" and ("matmul" in target or "gemm" in target):
         return _Cost(flops=_count_gemm_flops(instruction))
     elements = _count_elements(instruction.shape)

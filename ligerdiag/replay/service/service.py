@@ -264,6 +264,7 @@ def _replay_each(
             yield task, step
         else:
             planned.append((task, step))
+    planned.sort(key=lambda one: one[0].case.draws)  # equal arguments are drawn, and multiplied, once by each worker
     beside = [(task, plan) for task, plan in planned if not plan.alone]
     alone = [(task, plan) for task, plan in planned if plan.alone]
     workers = count_workers([plan.bytes for _, plan in beside], cores, compute_available_bytes()) if beside else 1
