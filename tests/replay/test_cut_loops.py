@@ -78,7 +78,9 @@ def test_what_counts_on_all_iterations_is_undecided(compiler: Compiler) -> None:
     whole, part = replay(program), replay(program, list_loops(program.artifact))
     assert {one.attribution for one in whole.outputs.values()} == {Attribution.FRESH}
     assert part.outputs["seen"].attribution is Attribution.FRESH
-    if part.outputs["times"].attribution is not Attribution.FRESH:  # XLA writes the number of iterations behind the loop
+    if (
+        part.outputs["times"].attribution is not Attribution.FRESH
+    ):  # XLA writes the number of iterations behind the loop
         assert part.outputs["times"].attribution is Attribution.UNDECIDED
         assert part.reason == "`times` is another one where loops are cut short: `--full` tells"
 

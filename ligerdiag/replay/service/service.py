@@ -264,7 +264,9 @@ def _replay_each(
             yield task, step
         else:
             planned.append((task, step))
-    planned.sort(key=lambda one: one[0].case.draws)  # equal arguments are drawn, and multiplied, once by each worker
+    sources = {source: number for number, source in enumerate(dict.fromkeys(task.case.source for task in tasks))}
+    # equal arguments are drawn, and multiplied, once by each worker, which takes the cases of one source
+    planned.sort(key=lambda one: (sources[one[0].case.source], one[0].case.draws))
     beside = [(task, plan) for task, plan in planned if not plan.alone]
     alone = [(task, plan) for task, plan in planned if plan.alone]
     workers = count_workers([plan.bytes for _, plan in beside], cores, compute_available_bytes()) if beside else 1
