@@ -1,4 +1,4 @@
-"""Loops cut short: what the first iterations show is what all of them show, and what they do not show is not called right."""
+"""Loops cut short: their first iterations show what all of them show, and what they do not show is not called right."""
 
 import json
 

@@ -29,8 +29,9 @@ from ligerdiag.hlo.shape import is_tuple
 from ligerdiag.replay.interpreter.dtypes import NARROW_FLOATS, DType, get_dimensions, get_dtype, have_same_bits
 from ligerdiag.replay.interpreter.scope import Array, Evaluate, Multiply, NotCoveredError, Scope, Value
 
-LARGE = 8 << 20
-"""Bytes above which transposed matrices stay transposed: BLAS packs both kinds into the same panels."""
+LARGE, LARGE_BESIDE_A_VECTOR = 64 << 10, 8 << 20
+"""Bytes above which transposed matrices stay transposed: BLAS packs both kinds into the same panels, but for a product with
+a vector, and to copy one takes longer than to multiply it by some rows."""
 EXACT_IN_F64 = 2**53
 
 
@@ -65,7 +66,8 @@ def compute_product(lhs: Array, rhs: Array, numbers: Any, result: DType, multipl
     dtype = compute_product_dtype(lhs.dtype, rhs.dtype, result)
     if dtype.kind in "biu":
         return _multiply_integers(left, right, dtype).reshape(shape)
-    return multiply(_lay_out(left, dtype), _lay_out(right, dtype)).reshape(shape)
+    limit = LARGE_BESIDE_A_VECTOR if 1 in (left.shape[1], right.shape[2]) else LARGE
+    return multiply(_lay_out(left, dtype, limit), _lay_out(right, dtype, limit)).reshape(shape)
 
 
 def _group(array: Array, groups: Sequence[Sequence[int]]) -> Array:
@@ -74,9 +76,9 @@ def _group(array: Array, groups: Sequence[Sequence[int]]) -> Array:
     return transposed.reshape([math.prod(array.shape[d] for d in group) for group in groups])
 
 
-def _lay_out(array: Array, dtype: DType) -> Array:
-    """Row-major matrices; large ones may be transposed, which BLAS takes as they are."""
-    if array.size * dtype.itemsize > LARGE and array.strides[1] < array.strides[2]:
+def _lay_out(array: Array, dtype: DType, limit: int) -> Array:
+    """Row-major matrices; those of more bytes than the limit may be transposed, which BLAS takes as they are."""
+    if array.size * dtype.itemsize > limit and array.strides[1] < array.strides[2]:
         return np.ascontiguousarray(array.swapaxes(1, 2), dtype).swapaxes(1, 2)
     return np.ascontiguousarray(array, dtype)
 

@@ -1,0 +1,66 @@
+"""Large products are computed once, and never taken for others."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ligerdiag.replay.interpreter import products
+from ligerdiag.replay.interpreter.dtypes import have_same_bits
+from ligerdiag.replay.interpreter.products import RememberedProducts
+
+
+@pytest.fixture
+def remembered(monkeypatch: pytest.MonkeyPatch) -> RememberedProducts:
+    monkeypatch.setattr(products, "WORTHWHILE", 1)
+    return RememberedProducts(1 << 20)
+
+
+def draw(seed: int, *shape: int) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+
+
+def test_equal_bits_are_multiplied_once_wherever_they_stand(remembered: RememberedProducts) -> None:
+    x, w = draw(0, 1, 20, 30), draw(1, 1, 30, 40)
+    first = remembered.multiply(x, w)
+    assert remembered.multiply(x.copy(), w.copy()) is first
+    assert remembered.hits == 1
+    assert np.array_equal(first, x @ w)
+
+
+def test_an_operand_that_was_overwritten_is_another_one(remembered: RememberedProducts) -> None:
+    x, w = draw(0, 1, 20, 30), draw(1, 1, 30, 40)
+    remembered.multiply(x, w)
+    w[0, 17, 3] += 1  # between the elements that are looked at first
+    assert np.array_equal(remembered.multiply(x, w), x @ w)
+    x[...] = 0
+    assert not remembered.multiply(x, w).any()
+    assert remembered.hits == 0
+
+
+def test_a_matrix_and_its_transpose_are_two_factors(remembered: RememberedProducts) -> None:
+    x, w = draw(0, 1, 30, 30), draw(1, 1, 30, 30)
+    for left, right in ((x, w), (x, w.swapaxes(1, 2)), (x.swapaxes(1, 2), w), (w, x)):
+        assert np.array_equal(remembered.multiply(left, right), left @ right)
+    assert remembered.hits == 0
+    remembered.multiply(x, w.swapaxes(1, 2))
+    assert remembered.hits == 1
+
+
+def test_beyond_the_limit_products_are_computed_again() -> None:
+    remembered = RememberedProducts(0)
+    x, w = draw(0, 1, 1100, 1000), draw(1, 1, 1000, 1000)
+    assert np.array_equal(remembered.multiply(x, w), remembered.multiply(x, w))
+    assert remembered.hits == 0
+
+
+@pytest.mark.parametrize("size", [0, 3, 8, 1 << 18, (1 << 18) + 5])
+def test_bits_are_compared_to_the_last_byte(size: int) -> None:
+    one = np.arange(size, dtype=np.uint64).astype(np.uint8)
+    assert have_same_bits(one, one.copy())
+    for place in {0, size // 2, size - 1} if size else set[int]():
+        other = one.copy()
+        other[place] ^= 1
+        assert not have_same_bits(one, other)
+    assert not have_same_bits(np.array([0.0], np.float32), np.array([-0.0], np.float32))
+    assert have_same_bits(np.array([np.nan], np.float32), np.array([np.nan], np.float32))
