@@ -8,6 +8,7 @@ import pytest
 
 from ligerdiag import api
 from ligerdiag.model.report import CaseReport, CheckReport
+from ligerdiag.replay.service.worker import Bounds
 from tools.running import Outcome
 from tools.warm_commands import run_warm_command
 
@@ -30,7 +31,10 @@ def check(cache: Path) -> Check:
         *selectors: str | Path, targets: tuple[str, ...] = ("h100",), cache: Path = cache, replay: bool = False
     ) -> CheckReport:
         words = tuple(str(selector) for selector in selectors)
-        return api.check(api.CheckOptions(selectors=words, targets=targets, cache_directory=cache, replay=replay))
+        bounds = Bounds(memory=2 << 30)  # the large rows of the linear cross entropy take more: a night's work
+        return api.check(
+            api.CheckOptions(selectors=words, targets=targets, cache_directory=cache, replay=replay, bounds=bounds)
+        )
 
     return run
 

@@ -95,10 +95,16 @@ def run(
 
 
 def test_a_product_costs_its_flops_in_each_of_the_three_runs() -> None:
-    module = make_product(512, 1024, 2048)
-    assert count_flops(module.entry.root) == 2 * 512 * 1024 * 2048
+    module = make_product(256, 1024, 2048)
+    assert count_flops(module.entry.root) == 2 * 256 * 1024 * 2048
     # the rest is a few instructions that are looked at
-    assert run(module).seconds == pytest.approx(3 * 2 * 512 * 1024 * 2048 / FLOPS, rel=0.02)
+    assert run(module).seconds == pytest.approx(3 * 2 * 256 * 1024 * 2048 / FLOPS, rel=0.02)
+
+
+def test_a_large_product_is_computed_in_two_runs_as_long_as_there_is_room_for_it() -> None:
+    assert run(make_product(512, 1024, 2048)).seconds == pytest.approx(2 * 2 * 512 * 1024 * 2048 / FLOPS, rel=0.02)
+    large = 2 * (1 << 18) * 64 * (1 << 11)  # its result alone has the bytes of all that is remembered
+    assert run(make_product(1 << 18, 64, 1 << 11)).seconds == pytest.approx(3 * large / FLOPS, rel=0.02)
 
 
 def test_a_library_call_costs_as_much_as_its_product() -> None:

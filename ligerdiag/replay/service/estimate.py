@@ -254,19 +254,21 @@ def _compute_opcode_cost(instruction: HloInstruction) -> _Cost:
     if opcode in _VIEWS:
         return _Cost()
     if opcode == "dot":
-        flops = count_flops(instruction)
-        size = _count_bytes(instruction.operands[0].shape) + _count_bytes(instruction.shape)
-        return (
-            _Cost(flops=flops, product_bytes=size, remembered_flops=flops)
-            if flops >= 2 * WORTHWHILE
-            else _Cost(flops=flops)
-        )
+        return _compute_product_cost(instruction, count_flops(instruction))
     if opcode == "custom-call" and ("matmul" in target or "gemm" in target):
-        return _Cost(flops=_count_gemm_flops(instruction))
+        return _compute_product_cost(instruction, _count_gemm_flops(instruction))
     elements = _count_elements(instruction.shape)
     if opcode in _OVER_OPERANDS:
         elements += sum(_count_elements(operand.shape) for operand in instruction.operands)
     return _Cost(other_seconds=elements * (SORT_SECONDS if opcode in _SORTS else ELEMENT_SECONDS))
+
+
+def _compute_product_cost(product: HloInstruction, flops: float) -> _Cost:
+    if flops < 2 * WORTHWHILE:
+        return _Cost(flops=flops)
+    result = product.shape.tuple_shapes[0] if is_tuple(product.shape) else product.shape
+    size = _count_bytes(product.operands[0].shape) + _count_bytes(result)
+    return _Cost(flops=flops, product_bytes=size, remembered_flops=flops)
 
 
 def count_flops(dot: HloInstruction) -> float:

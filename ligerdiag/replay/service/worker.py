@@ -164,6 +164,7 @@ def prepare() -> Answerer:
         except NotCoveredError as error:
             replay = Replay(state=ReplayState.NOT_COVERED, reason=str(error))
         except (LigerdiagError, MemoryError):
+            last.clear()  # what cannot be computed is another case's own trouble, in its own words
             raise
         except Exception as fault:
             traceback.print_exception(fault)
