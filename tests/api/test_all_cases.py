@@ -3,13 +3,21 @@
 import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 import jsonschema
 import pytest
 
-from ligerdiag.model.findings import Finding, Verdict
+from ligerdiag import api
+from ligerdiag.artifacts.artifact import load_artifact
+from ligerdiag.judgement.agreement import Agreement, compute_replay_agreements
+from ligerdiag.model.findings import Finding, ReplayState, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Status
 from ligerdiag.render.json import load_schema, render_json
+from ligerdiag.replay.service.estimate import estimate_cuts
+from ligerdiag.replay.service.worker import Bounds, refuse
+
+ROOT = Path(__file__).parents[2]
 
 SMALL, LARGE = "1-4-32-16", "4-2048-50304-1024"
 SHAPES = (SMALL, LARGE)
@@ -32,6 +40,27 @@ def test_every_case_is_as_it_expects(table: CheckReport) -> None:
     others = {case.id: (case.status, case.mismatch, case.error) for case in table.cases}
     assert {name: why for name, why in others.items() if why[0] is not Status.EXPECTED} == {}
     assert len(table.cases) == 266
+
+
+@pytest.mark.nightly
+def test_every_row_of_the_seed_has_numbers_that_agree(cache: Path) -> None:
+    options = api.CheckOptions(selectors=(f"{ROOT / 'cases'}::seed_*",), cache_directory=cache, timeout=1800)
+    report = api.check(options)
+    assert [case.status for case in report.cases] == [Status.EXPECTED] * 20
+    for case in report.cases:
+        assert case.replay is not None
+        assert case.replay.state is ReplayState.DONE, case.replay.reason
+        agreements = compute_replay_agreements(case.outputs, case.replay, case.findings)
+        assert set(agreements.values()) <= {Agreement.AGREES, Agreement.SILENT}
+        assert Agreement.AGREES in agreements.values()
+
+
+def test_the_large_rows_fit_the_bounds_by_the_first_iterations_of_their_loop(cases: Cases) -> None:
+    for mode in ("hidden", "out_of_place"):
+        artifact = load_artifact(Path(cases[f"flce_modes[{mode}-float32-True-{LARGE}]"].artifact))
+        ((cuts, estimate),) = estimate_cuts(artifact, cores=1)
+        assert [(one.ran, one.iterations) for one in cuts.loops] == [(2, 32)]
+        assert refuse(estimate.seconds, estimate.bytes, Bounds(), 64 << 30) is None
 
 
 def test_every_case_has_an_expectation(table: CheckReport) -> None:

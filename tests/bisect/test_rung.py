@@ -9,6 +9,7 @@ from ligerdiag.bisect.axes.mitigation_variants import Rung, find_cheapest, find_
 from ligerdiag.bisect.search.trial import Outcome, Trial
 from ligerdiag.model.findings import (
     Attribution,
+    CutLoop,
     DeviceOutput,
     DeviceRun,
     Finding,
@@ -64,6 +65,9 @@ def test_the_worst_error_is_one_that_is_no_number() -> None:
     assert find_worst({}) is None
 
 
+CUT = (CutLoop(instruction="while.1", line=None, ran=2, iterations=32),)
+
+
 @pytest.mark.parametrize(
     "lossy",
     [
@@ -71,8 +75,9 @@ def test_the_worst_error_is_one_that_is_no_number() -> None:
         make_rung(device=make_device(Attribution.LOSSY, 0.25)),
         make_rung(findings=(LD012,)),
         make_rung(findings=(LD012,), replay=Replay(state=ReplayState.TOO_LARGE)),
+        make_rung(findings=(LD012,), replay=replace(make_replay(Attribution.FRESH, 1e-7), cut=CUT)),
     ],
-    ids=["replay", "device", "rule alone", "rule and no numbers"],
+    ids=["replay", "device", "rule alone", "rule and no numbers", "rule and the first iterations, without a reference"],
 )
 def test_what_loses_precision_is_right_and_not_exact(lossy: Rung) -> None:
     assert lossy.is_right

@@ -13,7 +13,7 @@ from ligerdiag.judgement.agreement import (
     compute_replay_agreements,
     explain_unknown_order,
 )
-from ligerdiag.model.findings import Attribution, DeviceOutput, ReplayState, Verdict
+from ligerdiag.model.findings import Attribution, CutLoop, DeviceOutput, ReplayState, Verdict
 from tests.report.samples import OUTPUTS, make_device, make_finding, make_numbers, make_refused, make_replay
 
 A, S, D = Agreement.AGREES, Agreement.SILENT, Agreement.DISAGREES
@@ -114,6 +114,16 @@ def test_right_numbers_say_nothing_where_the_arguments_do_not_reach_what_is_wron
         assert compute_replay_agreements({"bias": Verdict.STALE}, replay, findings) == {"bias": D}
     wrong = replace(replay, outputs={"bias": make_numbers(Attribution.STALE)})
     assert compute_replay_agreements({"bias": Verdict.FRESH}, wrong, (finding,)) == {"bias": D}
+
+
+def test_right_numbers_of_the_first_iterations_say_nothing_against_a_later_one_and_wrong_ones_do() -> None:
+    cut = (CutLoop(instruction="while.1", line=None, ran=2, iterations=32),)
+    right, wrong = (make_replay({"bias": make_numbers(one)}, cut=cut) for one in (Attribution.FRESH, Attribution.STALE))
+    assert compute_replay_agreements({"bias": Verdict.STALE}, right) == {"bias": S}
+    assert compute_replay_agreements({"bias": Verdict.STALE}, replace(right, cut=())) == {"bias": D}
+    assert compute_replay_agreements({"bias": Verdict.FRESH}, right) == {"bias": A}
+    assert compute_replay_agreements({"bias": Verdict.STALE}, wrong) == {"bias": A}
+    assert compute_replay_agreements({"bias": Verdict.FRESH}, wrong) == {"bias": D}
 
 
 def test_a_fresh_verdict_and_wrong_numbers_disagree_without_a_finding() -> None:

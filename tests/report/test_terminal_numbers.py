@@ -1,10 +1,14 @@
 """What people read of replays and devices, beside the verdicts."""
 
+import json
+
+import jsonschema
 import pytest
 
 from ligerdiag.judgement.agreement import compute_disagreements
-from ligerdiag.model.findings import Attribution, OutputNumbers, ReplayState, Verdict
+from ligerdiag.model.findings import Attribution, CutLoop, OutputNumbers, ReplayState, SourceLine, Verdict
 from ligerdiag.model.report import Status
+from ligerdiag.render.json import load_schema, render_json
 from ligerdiag.render.terminal.terminal import render_terminal
 from tests.report.samples import (
     AGREEING,
@@ -184,3 +188,21 @@ def test_why_a_case_was_not_run_on_the_device_is_said() -> None:
     text = render_terminal(make_report(make_case(device=device)))
     assert "ran on a device: 0 of 1 compared with the intended result\n" in text
     assert "not compared: case `flce[hidden]` needs 8 GPUs, and this machine has 1 (`flce[hidden]` on h100)\n" in text
+
+
+def test_a_row_says_of_how_many_iterations_its_numbers_are_and_a_line_says_of_which_loop() -> None:
+    place = SourceLine(file="train.py", line=82)
+    cut = make_replay(cut=(CutLoop(instruction="while.1", line=place, ran=2, iterations=32),))
+    report = make_report(make_case("flce[hidden]", replay=cut), make_case("flce[trivial]", replay=make_replay()))
+    text = render_terminal(report)
+    first, second = text.splitlines()[1:3]
+    assert "agrees (2 of 32)" in first
+    assert "agrees  " in second
+    assert (
+        "replayed in part: 2 of 32 iterations of the loop at train.py:82, as the whole takes long; `--full` replays"
+        in text
+    )
+    written = json.loads(render_json(report))
+    assert list(jsonschema.Draft202012Validator(load_schema()).iter_errors(written)) == []
+    (loop,) = written["cases"][0]["replay"]["cut"]
+    assert (loop["ran"], loop["iterations"], loop["line"]["line"]) == (2, 32, 82)
