@@ -79,6 +79,15 @@ def test_what_a_dump_does_not_tell_is_not_called_fresh(pairs: Pairs) -> None:
     assert replay_pair(pair).outputs["gradient"].attribution is Attribution.UNDECIDED
 
 
+def test_a_dump_above_the_bounds_is_replayed_with_its_loop_cut_short(pairs: Pairs) -> None:
+    pair = pairs["mixed_in_body"]
+    whole = replay_pair(pair)
+    part = replay_pair(pair, bounds=Bounds(seconds=0.9 * whole.estimated_seconds))
+    assert [(one.ran, one.iterations) for one in part.cut] == [(2, 8)]
+    told = {name: one.attribution for name, one in part.outputs.items()}
+    assert told == {name: one.attribution for name, one in whole.outputs.items()}
+
+
 def test_a_dump_above_the_bounds_is_too_large(pairs: Pairs) -> None:
     record = replay_pair(next(iter(pairs.values())), bounds=Bounds(memory=1))
     assert record.state is ReplayState.TOO_LARGE

@@ -7,7 +7,8 @@
 4. A dump holds the program as MLIR folded it: of some values it cannot be told whether autodiff meant them from before or
    after a kernel, and some it surely meant from before. Program order decides nothing there: the numbers of such an
    output are undecided.
-5. What is estimated above the bounds is refused before anything is drawn. An endless loop is the caller's to end.
+5. What is estimated above the bounds has its dearest loops cut short (see `runs.loops`), or is refused before anything is
+   drawn. An endless loop is the caller's to end.
 6. Kernels are read from the files that workers have made of their Triton IR: its parser, C++, is not called here.
 """
 
@@ -37,8 +38,9 @@ from ligerdiag.replay.runs.case_run import Programs, Signature, compare_runs
 from ligerdiag.replay.runs.collectives import COLLECTIVES
 from ligerdiag.replay.runs.kernels import KernelRunner
 from ligerdiag.replay.runs.launch import list_modules
+from ligerdiag.replay.runs.loops import NO_CUTS, Cuts
 from ligerdiag.replay.runs.shards import EDGES, check_replicas
-from ligerdiag.replay.service.estimate import Estimate, compute_kernel_seconds, estimate
+from ligerdiag.replay.service.estimate import Estimate, compute_kernel_seconds, estimate, list_cuts
 from ligerdiag.replay.service.service import LONGEST, SLACK, compute_available_bytes
 from ligerdiag.replay.service.worker import ALONE_SECONDS, Bounds, refuse
 from ligerdiag.workers.pool import count_cores
@@ -61,6 +63,7 @@ class DumpPlan:
     """Of a processor, that it may take."""
     estimated_seconds: float
     estimated_bytes: int
+    cuts: Cuts = NO_CUTS
 
     @property
     def memory(self) -> int:
@@ -73,17 +76,22 @@ def plan_dump(programs: Programs, bounds: Bounds, ambiguous: Collection[str] = (
 
     ambiguous: see `DumpPlan`.
     """
-    cores = count_cores()
     try:
-        expected = _estimate(programs, 1)
-        seconds = max(_LEAST_SECONDS, LONGEST * expected.seconds)
-        if expected.seconds > ALONE_SECONDS and cores > 1:
-            expected = _estimate(programs, cores)
+        expected, seconds = _expect(programs, NO_CUTS)
         _require_arguments(programs.program)
     except NotCoveredError as error:
         return Replay(state=ReplayState.NOT_COVERED, reason=str(error))
-    return refuse(expected.seconds, expected.bytes, bounds, compute_available_bytes()) or DumpPlan(
+    available, used = compute_available_bytes(), NO_CUTS
+    refused = refuse(expected.seconds, expected.bytes, bounds, available)
+    if refused is not None and not bounds.full:
+        for cuts in list_cuts(programs.program, programs.optimized, compute_kernel_seconds):
+            shorter, shorter_seconds = _expect(programs, cuts)
+            if refuse(shorter.seconds, shorter.bytes, bounds, available) is None:
+                refused, expected, seconds, used = None, shorter, shorter_seconds, cuts
+                break
+    return refused or DumpPlan(
         programs=programs,
+        cuts=used,
         ambiguous=frozenset(ambiguous),
         sources=tuple(
             dict.fromkeys(one for module in (programs.program, programs.optimized) for one in list_modules(module))
@@ -105,7 +113,8 @@ def replay_dump(plan: DumpPlan, arguments: tuple[Array, ...], kernels: Mapping[s
         if any(sha256(source).hexdigest() not in kernels for source in plan.sources):
             raise NotCoveredError("a kernel whose Triton IR could not be read")
         with np.errstate(all="ignore"):
-            record, _ = compare_runs(plan.programs, arguments, KernelRunner(modules=kernels), rows=False)
+            runner = KernelRunner(modules=kernels)
+            record, _ = compare_runs(plan.programs, arguments, runner, rows=False, cuts=plan.cuts)
     except NotCoveredError as error:
         record = Replay(state=ReplayState.NOT_COVERED, reason=str(error))
     outputs = {
@@ -158,7 +167,16 @@ def join_programs(
     return Programs(program=program, optimized=optimized, buffers=buffers, signature=signature)
 
 
-def _estimate(programs: Programs, cores: int) -> Estimate:
+def _expect(programs: Programs, cuts: Cuts) -> tuple[Estimate, float]:
+    """Returns the cost on as many cores as it gets, and the seconds of a processor that it may take."""
+    expected, cores = _estimate(programs, 1, cuts), count_cores()
+    seconds = max(_LEAST_SECONDS, LONGEST * expected.seconds)
+    if expected.seconds > ALONE_SECONDS and cores > 1:
+        expected = _estimate(programs, cores, cuts)
+    return expected, seconds
+
+
+def _estimate(programs: Programs, cores: int, cuts: Cuts) -> Estimate:
     return estimate(
         programs.program,
         programs.optimized,
@@ -166,6 +184,7 @@ def _estimate(programs: Programs, cores: int) -> Estimate:
         kernel_seconds=compute_kernel_seconds,
         devices=programs.signature.devices,
         cores=cores,
+        cuts=cuts,
     )
 
 
