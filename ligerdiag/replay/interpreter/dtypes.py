@@ -87,9 +87,12 @@ _WORDS = 1 << 17
 
 def have_same_bits(one: Array, other: Array) -> bool:
     """Returns whether two arrays of equal shape and dtype are equal bit for bit."""
-    if one is other or (one.ctypes.data == other.ctypes.data and one.strides == other.strides):
+    if one is other:
         return True
+    # a number that NumPy made of a whole array is no array
     flat = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (one, other)]
+    if flat[0].ctypes.data == flat[1].ctypes.data:
+        return True
     whole = flat[0].size - flat[0].size % 8
     left, right = (array[:whole].view(np.uint64) for array in flat)
     return np.array_equal(flat[0][whole:], flat[1][whole:]) and all(

@@ -64,3 +64,6 @@ def test_bits_are_compared_to_the_last_byte(size: int) -> None:
         assert not have_same_bits(one, other)
     assert not have_same_bits(np.array([0.0], np.float32), np.array([-0.0], np.float32))
     assert have_same_bits(np.array([np.nan], np.float32), np.array([np.nan], np.float32))
+    number: Any = np.float32(1) + np.float32(2)
+    assert have_same_bits(number, np.array(3, np.float32))
+    assert not have_same_bits(number, np.array(4, np.float32))
