@@ -28,7 +28,8 @@ from ligerdiag.model.case import Case
 from ligerdiag.model.findings import FAR, Attribution, DeviceOutput
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
 from ligerdiag.replay.runs.attribution import compare_output, compute_error
-from ligerdiag.replay.runs.case_run import compute_reference, compute_tolerances, load_programs, replay_programs
+from ligerdiag.replay.runs.case_run import compute_tolerances, load_programs, replay_programs
+from ligerdiag.replay.runs.given import compute_reference
 from ligerdiag.replay.runs.kernels import KernelRunner
 from ligerdiag.replay.runs.rounding import measure_rounding, needs_rounding, settle
 from ligerdiag.workers.loop import Answerer, serve

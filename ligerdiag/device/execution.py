@@ -41,7 +41,7 @@ from ligerdiag.device.job import DeviceAnswer, DeviceRequest, parse_device_reque
 from ligerdiag.errors import CompileError, InputError
 from ligerdiag.model.case import Case
 from ligerdiag.replay.runs.attribution import compute_error
-from ligerdiag.replay.runs.case_run import compute_reference
+from ligerdiag.replay.runs.given import compute_reference
 from ligerdiag.workers.loop import Answerer, serve
 
 MOST_RUNS = 20

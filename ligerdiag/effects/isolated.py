@@ -34,6 +34,9 @@ from ligerdiag.workers.starts import WorkerDied, WorkerTimeout
 ANALYSIS_VERSION = 12
 """Part of every cache key; raise it with every change that can change an answer."""
 
+LENT = "lent"
+"""Name, in a directory of the cache, of a link to another one, whose entries are read and never written."""
+
 WORKER_MEMORY = 16 * 2**30
 """Bytes of data of a worker."""
 
@@ -141,11 +144,17 @@ def _compute_key(call: CustomCall, triton: str | None = None) -> str:
     return hashlib.sha256(head.encode("utf-8", "surrogatepass") + call.backend_config).hexdigest()
 
 
+def _find_entry(directory: Path, key: str) -> Path:
+    """Returns where the cache has this entry: in the directory itself, or in the one that is lent to it."""
+    own, lent = directory / f"{key}.json", directory / LENT / f"{key}.json"
+    return lent if not own.exists() and lent.exists() else own
+
+
 def _load_cached(directory: Path | None, key: str, call: CustomCall) -> CallEffects | None:
     if directory is None:
         return None
     try:
-        fields = parse_object(read_untrusted(directory / f"{key}.json", MAXIMUM_JSON_BYTES))
+        fields = parse_object(read_untrusted(_find_entry(directory, key), MAXIMUM_JSON_BYTES))
         if read_str(fields, "key") != key:
             return None  # a file that was moved is no answer
         return parse_effects(read_str(fields, "effects"), operands=call.operands, outputs=call.outputs)
@@ -201,7 +210,7 @@ def read_modules_isolated(sources: Iterable[bytes], cache_directory: Path) -> Ma
 def _list_module_files(names: Iterable[str], version: str, cache_directory: Path) -> dict[str, Path]:
     """By the sha256 of a module. version: of the Triton that reads it."""
     keys = {name: hashlib.sha256(f"{ANALYSIS_VERSION}\0{version}\0{name}".encode()).hexdigest() for name in names}
-    return {name: cache_directory / f"{key}.json" for name, key in keys.items()}
+    return {name: _find_entry(cache_directory, key) for name, key in keys.items()}
 
 
 def _read_modules(found: Mapping[str, bytes], files: Mapping[str, Path], readers: Pool) -> Mapping[str, Path]:

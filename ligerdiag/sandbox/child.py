@@ -233,7 +233,7 @@ def _answer(questions: TextIO, answers: TextIO, refused: tuple[str, ...]) -> Non
     setup = parse_record(Setup, questions.readline())
     cache = Cache(Path("cache"))
     effects = cache.root / "effects"
-    link_entries(setup.cache / "effects", effects)
+    lend_entries(setup.cache / "effects", effects)
     with Translator(cache=cache, timeout=setup.request.timeout) as translator:
         inspector = ModuleInspector(request=setup.request, translate=translator.translate, effects_cache=effects)
         for line in questions:
@@ -249,11 +249,12 @@ def _answer(questions: TextIO, answers: TextIO, refused: tuple[str, ...]) -> Non
             say(Done(answer=question.answer))
 
 
-def link_entries(known: Path, own: Path) -> None:
-    """What is known so far is found in the own folder, too; what is written there replaces a link, not an entry."""
+def lend_entries(known: Path, own: Path) -> None:
+    """Makes the own folder, in which what is known so far is found too; what is written goes to the own folder alone."""
+    from ligerdiag.effects.isolated import LENT
+
     own.mkdir()
-    for entry in known.glob("*.json"):
-        (own / entry.name).symlink_to(entry)
+    (own / LENT).symlink_to(known.absolute())
 
 
 if __name__ == "__main__":

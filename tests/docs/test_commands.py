@@ -18,6 +18,8 @@ from tools.documents import (
 )
 
 PAGES = [page for page in list_pages() if any(one.is_shell for one in parse_blocks(page))]
+BY_NIGHT = {"bisect.md", "how-to-several-gpus.md"}
+"""Their bisections compile some 60 programs that nothing else does; tests/bisect has small ones."""
 
 
 @pytest.fixture
@@ -30,15 +32,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One cache for all pages."""
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_page_prints_what_it_shows_and_ends_as_it_says(page: Path, folder: Path, cache: Path) -> None:
-    for block, command, outcome in iterate_runs(page, folder, cache):
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.nightly) if page.name in BY_NIGHT else page for page in PAGES],
+    ids=lambda page: page.name,
+)
+def test_a_page_prints_what_it_shows_and_ends_as_it_says(page: Path, folder: Path, shared_cache: Path) -> None:
+    for block, command, outcome in iterate_runs(page, folder, shared_cache):
         said = f"{block.place}: {command.words}\n{outcome.out}{outcome.err}"
         assert outcome.code == int(block.find_word("exit") or 0), said
         if command.expected is not None:

@@ -1,14 +1,15 @@
 """The kernel cases with what a plain installation gets: jax-triton 0.4 and a newer Triton, whose calls XLA treats otherwise.
 
-One hidden and one declared case of each file in `cases/`; Mosaic's need no jax-triton. What differs from the pinned versions
-was held against an H200 (docs/measurements/2026-11-24-h200.md).
+One hidden and, by night, one declared case of each file in `cases/`; Mosaic's need no jax-triton. What differs from the
+pinned versions was held against an H200 (docs/measurements/2026-11-24-h200.md).
 """
 
+import functools
 import importlib
 import json
 import pkgutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from ligerdiag.model.case import Case
 from tools.documents import ROOT
 
 WITHOUT_JAX_TRITON = ("fused_alias", "mosaic")
-MODES = ("hidden", "aliased")
 DIFFERENT: dict[str, tuple[dict[str, str], set[str]]] = {
     "autotuned[hidden]": ({}, {"LD006"}),  # tries no configurations
     "autotuned[aliased]": ({}, set()),
@@ -36,29 +36,45 @@ DIFFERENT: dict[str, tuple[dict[str, str], set[str]]] = {
 """Outputs that are not fresh, and rules, where these are others than with the pinned versions."""
 
 
-def choose() -> Iterator[Case]:
+def choose(mode: str) -> Iterator[str]:
     for module in pkgutil.iter_modules(cases.__path__, "cases."):
         found: tuple[Case, ...] = importlib.import_module(module.name).CASES
-        for mode in MODES:
-            own = [one for one in found if mode in one.params and one.name not in WITHOUT_JAX_TRITON]
-            yield from own[:1]
+        own = [one for one in found if mode in one.params and one.name not in WITHOUT_JAX_TRITON]
+        yield from (one.id for one in own[:1])
 
 
-CHOSEN = {case.id: case for case in (*choose(), *in_flight.CASES, *sub_views.CASES)}
+BY_DAY = tuple(
+    dict.fromkeys((*choose("hidden"), *(one.id for one in (*in_flight.CASES, *sub_views.CASES)), *DIFFERENT))
+)
+BY_NIGHT = tuple(name for name in choose("aliased") if name not in BY_DAY)
+LEVELS = {"day": BY_DAY, "night": BY_NIGHT}
+ALL = [
+    *(("day", name) for name in BY_DAY),
+    *(pytest.param("night", name, marks=pytest.mark.nightly) for name in BY_NIGHT),
+]
+
+type Reports = Mapping[str, Any]
+"""By case id."""
 
 
 @pytest.fixture(scope="module")
-def reports(plain_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
-    cache = tmp_path_factory.mktemp("cache")
-    words = ("check", *CHOSEN, "--cache-dir", str(cache), "--format", "json")
-    program = plain_python.with_name("ligerdiag")
-    done = subprocess.run([program, *words], cwd=ROOT, stdout=subprocess.PIPE, check=False)
-    return {case["id"]: case for case in json.loads(done.stdout)["cases"]}
+def judge(plain_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Reports]:
+    @functools.cache
+    def run(level: str) -> Reports:
+        words = ("check", *LEVELS[level], "--cache-dir", str(tmp_path_factory.mktemp("cache")), "--format", "json")
+        program = plain_python.with_name("ligerdiag")
+        done = subprocess.run([program, *words], cwd=ROOT, stdout=subprocess.PIPE, check=False)
+        return {case["id"]: case for case in json.loads(done.stdout)["cases"]}
+
+    return run
 
 
-@pytest.mark.parametrize("name", CHOSEN)
-def test_a_case_is_as_expected_or_as_an_h200_computed_it(name: str, reports: Mapping[str, Any]) -> None:
-    report = reports[name]
+@pytest.mark.parametrize(("level", "name"), ALL)
+def test_a_case_is_as_expected_or_as_an_h200_computed_it(
+    level: str, name: str, judge: Callable[[str], Reports]
+) -> None:
+    report = judge(level)[name]
+    assert report["replay"]["state"] == "done"
     assert report["error"] == ""
     assert report["disagreements"] == []
     if name not in DIFFERENT:
@@ -67,8 +83,3 @@ def test_a_case_is_as_expected_or_as_an_h200_computed_it(name: str, reports: Map
     wrong, rules = DIFFERENT[name]
     assert {output: verdict for output, verdict in report["outputs"].items() if verdict != "fresh"} == wrong
     assert {rule for finding in report["findings"] for rule in finding["rules"]} == rules
-
-
-def test_every_kernel_is_replayed(reports: Mapping[str, Any]) -> None:
-    states = {name: report["replay"]["state"] for name, report in reports.items()}
-    assert set(states.values()) == {"done"}, states

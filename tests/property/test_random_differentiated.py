@@ -13,7 +13,7 @@ from tests.property.random_cases import SEEDS as OTHER_SEEDS
 from tests.property.random_differentiated import BEFORE, LAYERS, READS, STEPS, VIEWS, draw_recipe
 from tests.witness.process import open_interpreting_process
 
-FIRST, COUNT = 0, 20
+FIRST, COUNT = 0, 10
 ONCE_WRONG = (
     31214,  # a product of what a kernel left and of the original, of which both were read from the overwritten bytes
     31118,  # one kernel call in each of two pullbacks on equal cotangents, which XLA makes one call

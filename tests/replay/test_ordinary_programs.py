@@ -4,11 +4,12 @@ Equal up to f32 rounding: 1e-5 in norm is 80 times the last bit of f32, for sums
 order, and exponentials and logarithms that differ by a few ulp.
 """
 
+import functools
 import os
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from ligerdiag.compile.cases.arguments import draw_arguments
 from ligerdiag.compile.service import compile_cases, discover_cases
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.model.case import Case
 from ligerdiag.replay.runs.program import run_program
 from ligerdiag.replay.runs.schedule import ScheduleRunner
 from ligerdiag.toolchains.catalogue import load_target
@@ -32,6 +32,11 @@ from tests.replay.programs import array_operations, control_flow, layers, traini
 ROUNDING = 1e-5
 FILES = (array_operations, control_flow, layers, training)
 CASES = {case.id: case for file in FILES for case in file.CASES}
+BY_NIGHT = {
+    "transformer_unrolled", "transformer_remat", "transformer_scan_remat_untied", "optimizer_adam", "optimizer_momentum",
+    "optimizer_lion", "optimizer_schedule", "mlp_sgd", "sort_pairs", "causal_attention",
+}  # fmt: skip
+"""Those that take longest, and whose operations another program has too."""
 
 
 class NoKernels:
@@ -42,11 +47,18 @@ class NoKernels:
 
 
 @pytest.fixture(scope="module")
-def artifacts(shared_cache: Path) -> Iterator[Mapping[str, Artifact]]:
+def compile_level(shared_cache: Path) -> Iterator[Callable[[bool], Mapping[str, Artifact]]]:
+    """Returns the artifacts of the programs of the day, or of those of the night, by case id."""
     with Pool(cache=Cache(shared_cache)) as pool:
         specs = discover_cases([str(file.__file__) for file in FILES], pool=pool)
-        results = compile_cases(specs, [load_target("h100")], pool=pool)
-        yield {result.case.id: result.artifact for result in results if result.artifact is not None}
+
+        @functools.cache
+        def compile_them(by_night: bool) -> Mapping[str, Artifact]:
+            chosen = [spec for spec in specs if (spec.id in BY_NIGHT) == by_night]
+            results = compile_cases(chosen, [load_target("h100")], pool=pool)
+            return {result.case.id: result.artifact for result in results if result.artifact is not None}
+
+        yield compile_them
 
 
 def compute_error(actual: Any, wanted: Any) -> float:
@@ -59,9 +71,11 @@ def compute_error(actual: Any, wanted: Any) -> float:
     return float(np.linalg.norm((one - two)[finite]) / (scale or 1.0))
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_replay_equals_xla_cpu(case: Case, artifacts: Mapping[str, Artifact]) -> None:
-    artifact = artifacts[case.id]
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.nightly) if name in BY_NIGHT else name for name in CASES]
+)
+def test_replay_equals_xla_cpu(name: str, compile_level: Callable[[bool], Mapping[str, Artifact]]) -> None:
+    case, artifact = CASES[name], compile_level(name in BY_NIGHT)[name]
     arguments = [np.asarray(leaf) for leaf in jax.tree.leaves(draw_arguments(case))]
     wanted = [np.asarray(leaf) for leaf in jax.tree.leaves(jax.jit(case.function)(*draw_arguments(case)))]
     program, _ = load_hlo(artifact.as_written)

@@ -14,14 +14,15 @@ ALLOW = "# ligerdiag: allow LD001, LD002, LD003, LD004, LD006 it excuses itself"
 def test_inspect_quotes_nothing_unless_a_root_is_named(
     run: Run, artifact: Path, workplace: Path, tmp_path: Path
 ) -> None:
-    for form in ("terminal", "json", "sarif", "markdown", "junit", "github"):
-        words = ("inspect", artifact, "--no-replay", "--format", form, "--html", tmp_path / form)
-        done = run(*words, cwd=workplace / "mine")
-        assert done.returncode == 1, done.stderr
-        pages = "".join(page.read_text() for page in (tmp_path / form).iterdir())
+    files = {form: tmp_path / form for form in ("json", "sarif", "markdown", "junit", "github")}
+    outputs = [word for form, file in files.items() for word in ("--output", f"{form}={file}")]
+    done = run("inspect", artifact, "--no-replay", *outputs, "--html", tmp_path / "html", cwd=workplace / "mine")
+    assert done.returncode == 1, done.stderr
+    pages = "".join(page.read_text() for page in (tmp_path / "html").iterdir())
+    for said in (done.stdout, *(file.read_text() for file in files.values())):
         for text in (CALL, STORE):
-            assert text not in done.stdout + pages
-        assert "mine.py" in done.stdout
+            assert text not in said + pages
+        assert "mine.py" in said
     shown = run("inspect", artifact, "--no-replay", "--source-root", workplace / "mine", cwd=tmp_path)
     assert CALL in shown.stdout
     assert STORE in shown.stdout

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.effects.call import CustomCall
+from ligerdiag.effects.isolated import read_modules_isolated
 from ligerdiag.effects.worker import EFFECTS_WORKER, make_effects_job
-from ligerdiag.sandbox.child import link_entries
+from ligerdiag.sandbox.child import lend_entries
 from ligerdiag.toolchains.toolchain import describe_interpreter
 from ligerdiag.workers.pool import Pool
 from tests.security.conftest import Run
@@ -75,14 +76,17 @@ def test_what_a_stranger_s_kernel_does_is_not_kept(artifact: Path, run: Run, wor
 
 
 def test_what_is_known_of_a_kernel_is_read_and_not_written(tmp_path: Path) -> None:
+    module, other = (b"module { tt.func public @%c() { tt.return } }" % name for name in b"kl")
     known, own = tmp_path / "known", tmp_path / "own"
-    known.mkdir()
-    (known / "a.json").write_text("true")
-    link_entries(known, own)
-    assert (own / "a.json").read_text() == "true"
-    (own / "new").write_text("forged")
-    (own / "new").replace(own / "a.json")
-    assert (known / "a.json").read_text() == "true"
+    read_modules_isolated([module], known)
+    (entry,) = known.iterdir()
+    entry.write_text("true")
+    lend_entries(known, own)
+    (found,) = read_modules_isolated([module], own).values()
+    assert found.read_text() == "true"
+    assert len(read_modules_isolated([module, other], own)) == 2
+    assert len([path for path in own.iterdir() if path.is_file()]) == 1
+    assert list(known.iterdir()) == [entry]
 
 
 def test_reading_needs_no_pickle(artifact: Path, tmp_path: Path) -> None:

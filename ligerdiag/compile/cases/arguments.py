@@ -14,6 +14,7 @@ import numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from ligerdiag.compile.cases.draws import draw_values
 from ligerdiag.errors import CaseError, InputError, describe_fault
 from ligerdiag.model.case import Arg, Case, Draw, Values
 from ligerdiag.toolchains.catalogue import strip_comments
@@ -182,34 +183,6 @@ def draw_array(number: int, arg: Arg) -> jax.Array:
             return _as_array(draw_values(draw, np.random.Generator(np.random.PCG64(seed)), arg.shape, dtype))
         case function:
             return _call(function, jax.random.key(number * NEXT_DRAW), arg.shape, dtype)
-
-
-def draw_values(draw: Draw, random: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Any:
-    """Returns an array of NumPy's, drawn in f32 and cast to the dtype."""
-    values: Any
-    match _settle_kind(draw.kind, dtype):
-        case "normal":
-            values = random.standard_normal(shape, np.float32) * np.float32(draw.scale)
-        case "squares":
-            values = np.square(random.standard_normal(shape, np.float32)) * np.float32(draw.scale)
-        case "uniform":
-            low, high = np.float32(draw.low), np.float32(draw.high)
-            values = random.random(shape, np.float32) * (high - low) + low
-            values = np.where(values < high, values, low)  # where the sum was rounded up
-        case "randint":
-            values = random.integers(int(draw.low), int(draw.high), shape)
-        case "bernoulli":
-            values = random.random(shape, np.float32) < (0.5 if draw.kind == "usual" else draw.scale)
-        case kind:
-            assert kind == "zeros"
-            values = np.zeros(shape)
-    return np.asarray(values).astype(dtype)
-
-
-def _settle_kind(kind: str, dtype: Any) -> str:
-    if kind != "usual":
-        return kind
-    return "bernoulli" if dtype.kind == "b" else "randint" if jnp.issubdtype(dtype, jnp.integer) else "normal"
 
 
 def _as_array(values: Any) -> jax.Array:

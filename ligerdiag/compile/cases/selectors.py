@@ -16,6 +16,7 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from ligerdiag.errors import InputError
@@ -148,8 +149,17 @@ def _defines_cases(file: Path) -> bool:
     """Returns whether the file binds CASE or CASES at its top; true when it cannot be parsed, so that its import
     reports why."""
     try:
-        body = ast.parse(file.read_bytes()).body
-    except (OSError, SyntaxError, ValueError):
+        return _binds_cases(file.read_bytes())
+    except OSError:
+        return True
+
+
+@lru_cache(maxsize=1024)
+def _binds_cases(text: bytes) -> bool:
+    """Each selector asks for all files of its folder."""
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError):
         return True
     for statement in body:
         match statement:

@@ -1,31 +1,25 @@
 """One case on numbers: program order, isolated memory and the schedule on its own bytes, compared output by output.
 
 The three runs get the same arguments, drawn as the case says. Program order gives the intended result; a case's
-`reference` tests program order itself. Runs in a process where JAX
-computes on the CPU.
+`reference` tests program order itself, see `given`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache as remember
 from math import inf, isnan
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
-import jax
 import numpy as np
 
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.artifacts.call_records import Placement
-from ligerdiag.compile.cases.arguments import compute_output_names, draw_arguments
-from ligerdiag.errors import ArtifactError, LigerdiagError, describe_fault
+from ligerdiag.errors import ArtifactError, LigerdiagError
 from ligerdiag.hlo.aliasing import find_buffer_fault
 from ligerdiag.hlo.buffers import BufferAssignment, name_hits
 from ligerdiag.hlo.module import HloModule, is_tagged
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.shape import TOKEN, is_tuple
-from ligerdiag.model.case import Case
 from ligerdiag.model.findings import FAR, Attribution, OutputNumbers, Replay, ReplayState
 from ligerdiag.replay.interpreter.dtypes import get_dtype
 from ligerdiag.replay.interpreter.products import RememberedProducts, multiply
@@ -50,11 +44,6 @@ from ligerdiag.replay.runs.program import (
 from ligerdiag.replay.runs.rounding import measure_rounding, needs_rounding, settle
 from ligerdiag.replay.runs.schedule import ScheduleRunner
 from ligerdiag.replay.runs.shards import check_replicas, find_other_copies, join_shards, take_shard
-
-_QUICK_COMPILE = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-"""Takes 0.1 s less of a processor for a small reference."""
-_MANY_ELEMENTS = 1 << 20
-"""Of all arguments: from there on, a reference without LLVM's optimisation takes longer than it was compiled faster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,15 +99,6 @@ class Given:
     """Computes the outputs of the case's reference by name, once; None where it has none."""
     products: RememberedProducts = field(default_factory=lambda: RememberedProducts(REMEMBERED_PRODUCTS))
     """Of all programs that are run on the arguments."""
-
-
-def compute_given(case: Case) -> Given:
-    """Returns the case's own arguments and reference. Raises LigerdiagError where they cannot be computed."""
-    arguments = draw_arguments(case)
-    return Given(
-        arguments=tuple(np.asarray(leaf) for leaf in jax.tree.leaves(arguments)),
-        find_reference=remember(lambda: None if case.reference is None else _run_reference(case, arguments)),
-    )
 
 
 def replay_case(
@@ -181,27 +161,6 @@ def load_programs(artifact: Artifact) -> Programs:
         devices=where.devices,
     )
     return Programs(program=program, optimized=optimized, buffers=buffers, signature=signature)
-
-
-def compute_reference(case: Case, draw: int = 0) -> Mapping[str, Array]:
-    """Returns the outputs of the case's reference by name, for that draw of the arguments, products in full
-    precision."""
-    return _run_reference(case, draw_arguments(case, draw))
-
-
-def _run_reference(case: Case, arguments: tuple[Any, ...]) -> Mapping[str, Array]:
-    assert case.reference is not None
-    library: Any = jax
-    elements = sum(np.size(leaf) for leaf in jax.tree.leaves(arguments))
-    with library.default_matmul_precision("highest"):
-        try:
-            lowered = library.jit(case.reference).lower(*arguments)
-        except Exception as fault:
-            hint = ", and it has no mesh: write it without shards" if case.mesh else ""
-            raise LigerdiagError(f"the reference raises{hint}: {describe_fault(fault)}") from fault
-        compiled = lowered.compile(compiler_options=_QUICK_COMPILE if elements < _MANY_ELEMENTS else None)
-        results = compiled(*arguments)
-    return dict(zip(compute_output_names(results), map(np.asarray, jax.tree.leaves(results)), strict=True))
 
 
 def run_schedule(

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ligerdiag.artifacts.call_records import Placement
-from ligerdiag.compile.cases.arguments import draw_values
+from ligerdiag.compile.cases.draws import draw_values
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.aliasing import find_buffer_fault
 from ligerdiag.hlo.buffers import BufferAssignment

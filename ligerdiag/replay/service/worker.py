@@ -140,7 +140,8 @@ def prepare() -> Answerer:
     from ligerdiag.compile.lowering.lowering import import_kernel_libraries
     from ligerdiag.errors import describe_fault
     from ligerdiag.replay.interpreter.scope import NotCoveredError
-    from ligerdiag.replay.runs.case_run import Given, compute_given, replay_case
+    from ligerdiag.replay.runs.case_run import Given, replay_case
+    from ligerdiag.replay.runs.given import compute_given
 
     import_kernel_libraries()
     loader = CaseLoader(once=True)

@@ -1,6 +1,6 @@
 """Kernels drawn at random, bit for bit as Triton's own interpreter runs them.
 
-200 of them here; LIGERDIAG_RANDOM_KERNELS=1000 draws so many.
+80 of them by day, 200 by night; LIGERDIAG_RANDOM_KERNELS=1000 draws so many.
 """
 
 import os
@@ -16,10 +16,11 @@ from tests.replay.triton_ir.random_kernels import make_launch, write_kernels
 from tests.replay.triton_ir.run import run_launch
 
 COUNT = int(os.environ.get("LIGERDIAG_RANDOM_KERNELS", "200"))
-PART = 50
+BY_DAY, PART = 80, 40
+FIRST = [pytest.param(first, marks=() if first < BY_DAY else pytest.mark.nightly) for first in range(0, COUNT, PART)]
 
 
-@pytest.mark.parametrize("first", range(0, COUNT, PART))
+@pytest.mark.parametrize("first", FIRST)
 def test_random_kernels(first: int, tmp_path: Path) -> None:
     seeds = range(first, min(first + PART, COUNT))
     file = tmp_path / f"random_kernels_{first}.py"

@@ -46,8 +46,7 @@ def find_file(pages: Path, case: CaseReport = WHOLE) -> str:
     return (pages / compute_file_names([case])[0]).as_uri()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
 def test_no_page_complains_asks_for_anything_or_scrolls_sideways(
     browser: "playwright_api.Browser", pages: Path, scheme: str, width: int
 ) -> None:
@@ -160,7 +159,7 @@ _CONTRAST = """() => {
 }"""
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.nightly)])
 def test_text_has_the_contrast_that_wcag_aa_asks_for(
     browser: "playwright_api.Browser", pages: Path, scheme: str
 ) -> None:
@@ -283,6 +282,7 @@ def count_nodes(visit: Visit) -> int:
     return visit.page.locator("#viewer *").count()
 
 
+@pytest.mark.nightly
 def test_a_module_of_150000_lines_opens_in_a_bounded_number_of_nodes(
     browser: "playwright_api.Browser", large: str
 ) -> None:
@@ -297,6 +297,7 @@ def test_a_module_of_150000_lines_opens_in_a_bounded_number_of_nodes(
         assert visit.complaints == []
 
 
+@pytest.mark.nightly
 def test_a_line_of_a_large_module_is_found(browser: "playwright_api.Browser", large: str) -> None:
     with Visit(browser) as visit:
         visit.page.goto(large)
@@ -345,6 +346,7 @@ def test_the_index_sorts_and_filters(browser: "playwright_api.Browser", pages: P
         assert names.all_inner_texts() == ["nothing"]
 
 
+@pytest.mark.nightly
 def test_an_index_of_190_cases_sorts_every_row(browser: "playwright_api.Browser", tmp_path: Path) -> None:
     report = make_report(*(make_case(f"case[{n}]", findings=(make_finding(),)) for n in range(190)))
     (tmp_path / "index.html").write_text(render_index_html(report), encoding="utf-8")

@@ -11,7 +11,7 @@ from tests.report.html.view_samples import make_accesses, make_step, make_view
 from tests.report.samples import make_case, make_finding, make_numbers, make_replay, make_report
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-pytestmark = NEEDS_CHROMIUM
+pytestmark = [NEEDS_CHROMIUM, pytest.mark.nightly]
 
 
 @pytest.fixture(scope="module")
