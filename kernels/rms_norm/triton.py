@@ -162,7 +162,7 @@ def launch_backward(
         OFFSET=float(options.offset),
         ROUNDED=options.casting is Casting.LLAMA,
         PROGRAMS=programs,
-        STAGES=choose_stages(parts["BLOCK"]),
+        STAGES=choose_stages(parts["BLOCK"], 2 * sum(parts.values()) * input.dtype.itemsize),
         **parts,
     )
     return gradient, weight_gradients.sum(0)
