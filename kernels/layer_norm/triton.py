@@ -13,9 +13,9 @@ from kernels.triton_call import inplace_call, overwriting_call
 
 PROGRAMS = 264
 """Of the backward kernel, at most: two for each multiprocessor of an H100 or H200. Each sums up two gradients."""
-WIDE = 4096
-"""Elements of a block. In a wider one a row and the sums over rows leave no registers for the weight, and for one program on
-each multiprocessor only."""
+WIDE = 8192
+"""Elements of a row's blocks. Where there are more, the row and the sums over rows leave room for one program on each
+multiprocessor, and no registers for the weight."""
 
 
 class Moments(NamedTuple):
@@ -177,7 +177,7 @@ def launch_backward(
     rows, hidden = input.shape
     parts = split_row(hidden)
     block, elements = parts["BLOCK"], sum(parts.values())
-    wide = block > WIDE
+    wide = elements > WIDE
     row_bytes = 2 * elements * input.dtype.itemsize
     with_weight = row_bytes + elements * weight.dtype.itemsize
     reloaded = wide and choose_stages(block, with_weight) > 1
@@ -193,7 +193,7 @@ def launch_backward(
         outputs=(sums, sums),
         grid=(programs,),
         mode=mode,
-        num_warps=choose_warps(block, most=16 if wide else 8),
+        num_warps=choose_warps(block, most=8 if block <= 4096 else 16),
         ROWS=rows,
         HIDDEN=hidden,
         PROGRAMS=programs,
