@@ -1,7 +1,8 @@
 """A row of any length in one or two blocks of elements, since Triton's blocks are powers of two.
 
 A program holds a whole row. 11008 elements in one block of 16384 leave a third of the program's registers empty, and in two
-of 8192 and 4096 a tenth.
+of 8192 and 4096 a tenth. A sum over a row is a sum over one block: the other is added to it first (`fold_parts`), for all
+threads of the program wait for one another in every sum.
 """
 
 import triton
@@ -9,6 +10,8 @@ import triton.language as tl
 
 MAX_ROW = 2**20
 """Elements of the longest row: Triton's own limit for a block."""
+MAX_SHARED_BYTES = 150 * 2**10
+"""What rows on their way may take of a program's shared memory; an A100 has 163 KiB of it, later GPUs 227 KiB."""
 
 
 @triton.jit
@@ -25,6 +28,25 @@ def store_part(  # noqa: PLR0917 - Triton knows no keyword-only parameters
     """Stores the elements of a row from START on, if it is here."""
     column = START + tl.arange(0, BLOCK)
     tl.store(row_ptr + column, values, mask=(column < ROW) & here)
+
+
+@triton.jit
+def fold_parts(block, tail, BLOCK: tl.constexpr, TAIL: tl.constexpr):
+    """Returns numbers with the sum of both blocks, float[TAIL]; those of the first where there is no other (TAIL 0)."""
+    if TAIL > 0:
+        block = tl.sum(tl.reshape(block, [BLOCK // TAIL, TAIL]), axis=0) + tail
+    return block
+
+
+@triton.jit
+def sum_pairs(first, second):
+    """Returns the sums of two blocks of one size: the threads wait for one another once."""
+    return tl.reduce((first, second), 0, _add_pairs)
+
+
+@triton.jit
+def _add_pairs(first, second, other_first, other_second):
+    return first + other_first, second + other_second
 
 
 def compute_row_block(row: int) -> int:
@@ -49,6 +71,10 @@ def choose_warps(block: int, *, most: int) -> int:
     return min(most, max(1, block // 256))
 
 
-def choose_stages(block: int) -> int:
-    """Returns how many rows of a loop are on their way at a time: as many as the shared memory of an H100 holds, or 1."""
-    return 3 if block <= 8192 else 1
+def choose_stages(block: int, row_bytes: int) -> int:
+    """Returns how many rows of a loop are on their way at a time: three, or one where two wait in too much shared memory.
+
+    block: elements; of more than 8192, the program's registers hold no other row. row_bytes: of all that the loop loads for
+    a row.
+    """
+    return 3 if block <= 8192 and 2 * row_bytes <= MAX_SHARED_BYTES else 1

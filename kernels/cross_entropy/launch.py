@@ -49,13 +49,19 @@ def launch_forward(logits: jax.Array, targets: jax.Array, options: LossOptions) 
 
 
 def launch_with_gradient(
-    logits: jax.Array, targets: jax.Array, scale: jax.Array, options: LossOptions
+    logits: jax.Array,
+    targets: jax.Array,
+    scale: jax.Array,
+    options: LossOptions,
+    *,
+    operation: str = "cross_entropy",
 ) -> LossesAndGradient:
     """Returns the losses of the rows and `scale` times their gradient.
 
-    logits, targets: as for `launch_forward`; scale: f32[] or, for each row its own, f32[rows].
+    logits, targets: as for `launch_forward`; scale: f32[] or, for each row its own, f32[rows]; operation: the entry of
+    `launches.toml`.
     """
-    configuration = find_launch("cross_entropy")
+    configuration = find_launch(operation)
     (losses, lse), gradient = inplace_call(
         cross_entropy_kernel,
         logits,

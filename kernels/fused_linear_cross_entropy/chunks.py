@@ -94,7 +94,9 @@ def compute_losses_and_gradients(
     def step(done: Results, start: jax.Array | int, length: int) -> Results:
         x, y = _take(input, start, length), _take(targets, start, length)
         row_scale = _take(scale, start, length) if scale.ndim else scale
-        losses, lse, gradient = launch_with_gradient(_compute_logits(x, parameters), y, row_scale, options.loss)
+        losses, lse, gradient = launch_with_gradient(
+            _compute_logits(x, parameters), y, row_scale, options.loss, operation="cross_entropy_between_products"
+        )
         return Results(
             _put(done.losses, losses, start),
             _put(done.lse, lse, start),

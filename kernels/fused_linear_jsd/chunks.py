@@ -5,8 +5,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from kernels.jsd.triton import launch
 from kernels.kl_div.options import DivergenceOptions
+from kernels.kl_div.triton import launch
 
 type Linear = tuple[jax.Array, jax.Array]
 """An input, float[tokens, hidden], and its weight, float[hidden, vocabulary], of one dtype."""

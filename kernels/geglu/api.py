@@ -3,9 +3,8 @@
 import jax
 
 from kernels.gated_unit import apply_gated_unit, make_gated_unit
-from kernels.geglu.triton import geglu_backward_kernel, geglu_kernel
 
-_geglu = make_gated_unit(geglu_kernel, geglu_backward_kernel)
+_geglu = make_gated_unit(gelu=True)
 
 
 def geglu(gate: jax.Array, value: jax.Array, *, mode: str = "aliased") -> jax.Array:

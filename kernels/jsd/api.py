@@ -5,9 +5,9 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from kernels.jsd.triton import launch
 from kernels.kl_div.options import DivergenceOptions
 from kernels.kl_div.row_weights import compute_row_weights, flatten_pair, reduce_losses, scale_gradient
+from kernels.kl_div.triton import launch
 
 
 def jsd(

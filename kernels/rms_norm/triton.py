@@ -7,7 +7,7 @@ import triton.language as tl
 
 from kernels.modes import Mode
 from kernels.rms_norm.options import Casting, RmsNormOptions
-from kernels.row_parts import choose_stages, choose_warps, load_part, split_row, store_part
+from kernels.row_parts import choose_stages, choose_warps, fold_parts, load_part, split_row, store_part
 from kernels.triton_call import inplace_call, overwriting_call
 
 PROGRAMS = 264
@@ -31,11 +31,12 @@ def rms_norm_kernel(  # noqa: PLR0917 - Triton knows no keyword-only parameters
     input_ptr += row * HIDDEN
     output_ptr += row * HIDDEN
     given = load_part(input_ptr, True, 0, BLOCK, HIDDEN)
-    squares = tl.sum(given.to(tl.float32) * given.to(tl.float32))
+    squares = given.to(tl.float32) * given.to(tl.float32)
+    squares_tail = squares
     if TAIL > 0:
         given_tail = load_part(input_ptr, True, BLOCK, TAIL, HIDDEN)
-        squares += tl.sum(given_tail.to(tl.float32) * given_tail.to(tl.float32))
-    inverse = tl.rsqrt(squares / HIDDEN + EPSILON)
+        squares_tail = given_tail.to(tl.float32) * given_tail.to(tl.float32)
+    inverse = tl.rsqrt(tl.sum(fold_parts(squares, squares_tail, BLOCK, TAIL)) / HIDDEN + EPSILON)
     tl.store(inverse_ptr + row, inverse)
     # Loaded late, the weight holds no registers while the row is summed up.
     weight = load_part(weight_ptr, True, 0, BLOCK, HIDDEN).to(tl.float32) + OFFSET
@@ -84,14 +85,15 @@ def rms_norm_backward_kernel(  # noqa: PLR0917 - Triton knows no keyword-only pa
 
         normalized = given.to(tl.float32) * inverse
         weighted = cotangent.to(tl.float32) * (weight.to(tl.float32) + OFFSET)
-        projection = tl.sum(weighted * normalized)
+        projected = weighted * normalized
+        projected_tail = projected
         weight_gradient += cotangent.to(tl.float32) * _normalize(given, inverse, ROUNDED)
         if TAIL > 0:
             normalized_tail = given_tail.to(tl.float32) * inverse
             weighted_tail = cotangent_tail.to(tl.float32) * (weight_tail.to(tl.float32) + OFFSET)
-            projection += tl.sum(weighted_tail * normalized_tail)
+            projected_tail = weighted_tail * normalized_tail
             weight_gradient_tail += cotangent_tail.to(tl.float32) * _normalize(given_tail, inverse, ROUNDED)
-        projection /= HIDDEN
+        projection = tl.sum(fold_parts(projected, projected_tail, BLOCK, TAIL)) / HIDDEN
         gradient = (weighted - normalized * projection) * inverse
         store_part(destination_ptr + row * HIDDEN, gradient, here, 0, BLOCK, HIDDEN)
         if TAIL > 0:
@@ -162,7 +164,7 @@ def launch_backward(
         OFFSET=float(options.offset),
         ROUNDED=options.casting is Casting.LLAMA,
         PROGRAMS=programs,
-        STAGES=choose_stages(parts["BLOCK"]),
+        STAGES=choose_stages(parts["BLOCK"], 2 * sum(parts.values()) * input.dtype.itemsize),
         **parts,
     )
     return gradient, weight_gradients.sum(0)

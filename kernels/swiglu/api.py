@@ -3,9 +3,8 @@
 import jax
 
 from kernels.gated_unit import apply_gated_unit, make_gated_unit
-from kernels.swiglu.triton import swiglu_backward_kernel, swiglu_kernel
 
-_swiglu = make_gated_unit(swiglu_kernel, swiglu_backward_kernel)
+_swiglu = make_gated_unit(gelu=False)
 
 
 def swiglu(gate: jax.Array, value: jax.Array, *, mode: str = "aliased") -> jax.Array:

@@ -11,7 +11,8 @@ from tests.gpu.conftest import parametrize_cases
 ROOT = Path(__file__).parents[2]
 SELECTORS = (
     "seed_flce[*-1-4-32-16]", "bf16_flce[*-1-4-32-16]", "flce_modes[*-1-4-32-16]", "saved_residual*", "two_losses*",
-    "loop_carry*", "constant*", "undonated_parameter*", "dropped_backward*",
+    "loop_carry*", "constant*", "undonated_parameter*", "dropped_backward*", "cross_entropy_modes*", "chunked_flce*",
+    "rms_norm*", "layer_norm*", "swiglu*", "geglu*", "rope*", "kl_div*", "jsd*", "fused_linear_jsd*",
 )  # fmt: skip
 F32, BF16 = 1e-5, 2e-2
 """Relative error in norm, products in full precision: sums in another order and functions that differ by ulps; and

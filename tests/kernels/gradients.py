@@ -14,7 +14,6 @@ from kernels.fused_linear_jsd.api import fused_linear_jsd
 from kernels.fused_linear_jsd.reference import fused_linear_jsd as fused_linear_jsd_reference
 from kernels.geglu.api import geglu
 from kernels.geglu.reference import geglu as geglu_reference
-from kernels.jsd import triton as jsd_triton
 from kernels.jsd.api import jsd
 from kernels.jsd.reference import jsd as jsd_reference
 from kernels.kl_div import triton as kl_div_triton
@@ -83,7 +82,7 @@ def compare_with_programs(name: str, shapes: Sequence[tuple[int, ...]], *, progr
 
 def compare_in_blocks(name: str, shapes: Sequence[tuple[int, ...]], max_block: int, **options: Any) -> Errors:
     """As `compare`, by programs that hold at most so many elements of a row."""
-    with patch.object({"kl_div": kl_div_triton, "jsd": jsd_triton}[name], "MAX_BLOCK", max_block):
+    with patch.object(kl_div_triton, "MAX_BLOCK", max_block):
         return compare(name, shapes, **options)
 
 

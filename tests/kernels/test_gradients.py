@@ -43,6 +43,11 @@ def test_a_row_in_two_blocks_is_normalized_with_an_offset_in_either_casting(inte
     assert_close(interpreted(gradients.compare, "rms_norm", ((2, 1300), (1300,)), casting=casting, offset=1.0))
 
 
+@pytest.mark.parametrize("hidden", [1300, 8300], ids=["two blocks", "so wide that the weight is loaded for each row"])
+def test_a_layer_norm_of_a_row_in_two_blocks(interpreted, hidden):
+    assert_close(interpreted(gradients.compare, "layer_norm", ((3, hidden), (hidden,), (hidden,))))
+
+
 @pytest.mark.parametrize("name", ["rms_norm", "layer_norm"])
 def test_programs_that_have_more_rows_than_one_sum_up_the_weight_s_gradient(interpreted, name):
     assert_close(interpreted(gradients.compare_with_programs, name, SHAPES[name], programs=2))

@@ -1,7 +1,7 @@
 """Measures the ways of JAX; runs in a process of its own, for JAX takes most of the GPU's memory."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import jax
 
@@ -10,19 +10,38 @@ from tools.bench_kernels.record import Benchmark, Measurement, Size, Way
 from tools.bench_kernels.timing import time_calls
 
 
+class _Ready(NamedTuple):
+    """call: queues one; memory: temporary bytes."""
+
+    call: Callable[[], Any]
+    memory: int
+
+
 def measure(benchmark: Benchmark, size: Size) -> Iterator[Measurement]:
     """Yields a measurement for each way of JAX; one that does not run says why."""
     arguments = benchmark.draw(size)
-    for way in benchmark.ways:
-        if not way.torch:
-            try:
-                yield _measure_way(benchmark.name, way, size, list(arguments))
-            except Exception as error:
-                trouble = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
-                yield Measurement(benchmark=benchmark.name, way=way.name, size=size, trouble=trouble)
+    ready: dict[str, _Ready] = {}
+    ways = {way.name: way for way in benchmark.ways if not way.torch}
+    for name, way in ways.items():
+        try:
+            ready[name] = _prepare(way, size, list(arguments))
+        except Exception as error:
+            yield benchmark.fail(name, size, error)
+    timings = time_calls({name: one.call for name, one in ready.items()}, jax.block_until_ready)
+    for name, timing in timings.items():
+        yield Measurement(
+            benchmark=benchmark.name,
+            way=name,
+            size=size,
+            median=timing.median,
+            least=timing.least,
+            memory=ready[name].memory,
+            floor=compute_floor(ways[name].cost(size), jax.devices()[0].device_kind),
+        )
 
 
-def _measure_way(benchmark: str, way: Way, size: Size, arguments: list[Any]) -> Measurement:
+def _prepare(way: Way, size: Size, arguments: list[Any]) -> _Ready:
+    """Compiles it, and calls it once."""
     donated = () if way.overwrites is None else (way.overwrites,)
     compiled = jax.jit(way.make(size), donate_argnums=donated).lower(*arguments).compile()
     for number in donated:
@@ -34,14 +53,6 @@ def _measure_way(benchmark: str, way: Way, size: Size, arguments: list[Any]) -> 
             arguments[way.overwrites] = results[-1]
         return results
 
+    jax.block_until_ready(call())
     memory = compiled.memory_analysis()
-    timing = time_calls(call, jax.block_until_ready)
-    return Measurement(
-        benchmark=benchmark,
-        way=way.name,
-        size=size,
-        median=timing.median,
-        least=timing.least,
-        memory=memory.temp_size_in_bytes if memory is not None else 0,
-        floor=compute_floor(way.cost(size), jax.devices()[0].device_kind),
-    )
+    return _Ready(call, memory.temp_size_in_bytes if memory is not None else 0)

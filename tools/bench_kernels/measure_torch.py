@@ -14,8 +14,7 @@ def measure(benchmark: Benchmark, size: Size) -> Iterator[Measurement]:
             try:
                 yield _measure_way(benchmark.name, way, size)
             except Exception as error:
-                trouble = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
-                yield Measurement(benchmark=benchmark.name, way=way.name, size=size, trouble=trouble)
+                yield benchmark.fail(way.name, size, error)
 
 
 def _measure_way(benchmark: str, way: Way, size: Size) -> Measurement:
@@ -29,7 +28,7 @@ def _measure_way(benchmark: str, way: Way, size: Size) -> Measurement:
     call()
     torch.cuda.synchronize()
     memory = torch.cuda.max_memory_allocated() - before
-    timing = time_calls(call, lambda _: torch.cuda.synchronize())
+    timing = time_calls({way.name: call}, lambda _: torch.cuda.synchronize())[way.name]
     return Measurement(
         benchmark=benchmark,
         way=way.name,

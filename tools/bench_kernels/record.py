@@ -40,17 +40,6 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Benchmark:
-    """name: for the command line; title: a line for people; draw: the arguments for a size, as JAX arrays."""
-
-    name: str
-    title: str
-    sizes: tuple[Size, ...]
-    draw: Callable[[Size], tuple[Any, ...]]
-    ways: tuple[Way, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """milliseconds: median and least of a call; memory: temporary bytes, None where `trouble` says why there are none.
 
@@ -66,3 +55,19 @@ class Measurement:
     memory: int = 0
     floor: float = 0.0
     trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """name: for the command line; title: a line for people; draw: the arguments for a size, as JAX arrays."""
+
+    name: str
+    title: str
+    sizes: tuple[Size, ...]
+    draw: Callable[[Size], tuple[Any, ...]]
+    ways: tuple[Way, ...]
+
+    def fail(self, way: str, size: Size, error: Exception) -> Measurement:
+        """Returns the measurement of a way that raised."""
+        trouble = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
+        return Measurement(benchmark=self.name, way=way, size=size, trouble=trouble)

@@ -1,12 +1,13 @@
-"""Times a call in the steady state: after a while of the same calls, so that clocks and power have settled.
+"""Times calls in the steady state: after a while of the same calls, so that clocks and power have settled.
 
 A matrix product on a cold GPU is some 10 % faster than the same one a second later. What is compared is therefore run for
-some time before it is measured, and calls follow one another without a pause.
+some time before it is measured, calls follow one another without a pause, and the ways to compute one thing take turns: what
+the GPU's temperature does to one, it does to all.
 """
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 WARM_SECONDS = 0.4
@@ -22,26 +23,33 @@ class Timing(NamedTuple):
     least: float
 
 
-def time_calls(call: Callable[[], Any], wait: Callable[[Any], Any]) -> Timing:
-    """Times `call`, which queues work on the GPU; `wait` blocks until a result of it is there."""
+def time_calls(calls: Mapping[str, Callable[[], Any]], wait: Callable[[Any], Any]) -> dict[str, Timing]:
+    """Times calls, each of which queues work on the GPU, in turns; `wait` blocks until a result of one is there."""
+    batches = {name: _count_for_a_batch(call, wait) for name, call in calls.items()}
+    _run_in_turns(calls, batches, wait, WARM_SECONDS)
+    seconds = _run_in_turns(calls, batches, wait, MEASURED_SECONDS)
+    return {name: Timing(1e3 * statistics.median(of_call), 1e3 * min(of_call)) for name, of_call in seconds.items()}
+
+
+def _count_for_a_batch(call: Callable[[], Any], wait: Callable[[Any], Any]) -> int:
     wait(call())
     start = time.perf_counter()
     wait(call())
-    batch = max(1, round(_BATCH_SECONDS / max(1e-6, time.perf_counter() - start)))
-    _run(call, wait, batch, WARM_SECONDS)
-    seconds = _run(call, wait, batch, MEASURED_SECONDS)
-    return Timing(1e3 * statistics.median(seconds), 1e3 * min(seconds))
+    return max(1, round(_BATCH_SECONDS / max(1e-6, time.perf_counter() - start)))
 
 
-def _run(call: Callable[[], Any], wait: Callable[[Any], Any], batch: int, seconds: float) -> list[float]:
-    """Returns the seconds of a call, for each batch of calls."""
-    done: list[float] = []
-    end = time.perf_counter() + seconds
-    while not done or time.perf_counter() < end:
-        start = time.perf_counter()
-        result = None
-        for _ in range(batch):
-            result = call()
-        wait(result)
-        done.append((time.perf_counter() - start) / batch)
+def _run_in_turns(
+    calls: Mapping[str, Callable[[], Any]], batches: Mapping[str, int], wait: Callable[[Any], Any], seconds: float
+) -> dict[str, list[float]]:
+    """Returns the seconds of a call of each, for each batch; each gets about as many seconds as given."""
+    done: dict[str, list[float]] = {name: [] for name in calls}
+    end = time.perf_counter() + seconds * len(calls)
+    while calls and (time.perf_counter() < end or not all(done.values())):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            result = None
+            for _ in range(batches[name]):
+                result = call()
+            wait(result)
+            done[name].append((time.perf_counter() - start) / batches[name])
     return done

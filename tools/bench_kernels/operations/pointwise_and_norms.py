@@ -73,13 +73,16 @@ def _make(name: str, way: str, _: Size) -> Callable[..., Any]:
     return _find(name, way)
 
 
-def _make_both(name: str, way: str, _: Size) -> Callable[..., Any]:
+def _make_both(name: str, way: str, _: Size, *, apart: bool = False) -> Callable[..., Any]:
+    """apart: the cotangent comes after the outputs, as in a model, where something stands between."""
     import jax
 
     function, count = _find(name, way), _OPERATIONS[name].differentiated
 
     def compute(cotangent: Any, *arrays: Any) -> Any:
         outputs, pull = jax.vjp(lambda *given: function(*given, *arrays[count:]), *arrays[:count])
+        if apart:
+            outputs, cotangent = jax.lax.optimization_barrier((outputs, cotangent))
         return outputs, pull(cotangent)
 
     return compute
@@ -89,7 +92,7 @@ def _move(times: int, size: Size) -> Cost:
     return Cost(0, 2 * times * size.tokens * size.width)
 
 
-def _describe(name: str) -> tuple[Benchmark, Benchmark]:
+def _describe(name: str) -> tuple[Benchmark, ...]:
     operation = _OPERATIONS[name]
     ways = (("ours", "api"), ("XLA alone", "reference"))
     forward, both = (partial(_move, n) for n in (operation.forward, operation.forward + operation.backward))
@@ -107,6 +110,15 @@ def _describe(name: str) -> tuple[Benchmark, Benchmark]:
             sizes=_SIZES,
             draw=partial(_draw_with_cotangents, name),
             ways=tuple(Way(name=label, make=partial(_make_both, name, way), cost=both) for label, way in ways),
+        ),
+        Benchmark(
+            name=f"{name}_apart",
+            title=f"{name}, forward and then backward; floor: {operation.forward} and {operation.backward} arrays",
+            sizes=_SIZES,
+            draw=partial(_draw_with_cotangents, name),
+            ways=tuple(
+                Way(name=label, make=partial(_make_both, name, way, apart=True), cost=both) for label, way in ways
+            ),
         ),
     )
 
