@@ -1,9 +1,9 @@
 """Judges the train step of a Llama from one GPU to 512: `python -m tools.llama_grid [PATTERN...]`, as `make llama-grid`.
 
-Prints a row for each case of kernels/llama/grid.py whose params match a glob pattern, such as `fsdp-*-64-*`: verdict, what XLA reserves on one GPU,
-the collectives of a step and their bytes on one GPU, and what the judgement itself took from nothing: seconds, processor
-seconds, the peak memory of all its processes. No GPU is needed, nothing is replayed. Each case has a process and a
-cache of its own.
+Prints a row for each case of kernels/llama/grid.py whose params match a glob pattern, such as `fsdp-*-64-*`: the verdict,
+what XLA reserves on one GPU, the collectives of a step and their bytes on one GPU, and what the judgement itself took from
+nothing: seconds, processor seconds, the peak memory of all its processes. No GPU is needed, nothing is replayed. Each case
+has a process and a cache of its own.
 """
 
 import json
