@@ -50,7 +50,8 @@ def _render_panel(
     steps = max([len(read(run)) for run in runs], default=1)
     parts = [
         f'<text x="{_LEFT}" y="{top + 14}" font-weight="bold">{escape(title)}</text>',
-        f'<rect x="{_LEFT}" y="{top + 20}" width="{_WIDTH - _LEFT - 20}" height="{_HEIGHT - 20}" fill="none" stroke="#bbb"/>',
+        f'<rect x="{_LEFT}" y="{top + 20}" width="{_WIDTH - _LEFT - 20}" height="{_HEIGHT - 20}" '
+        'fill="none" stroke="#bbb"/>',
         f'<text x="{_WIDTH - 20}" y="{top + _HEIGHT + 16}" text-anchor="end">step {steps}</text>',
     ]
     for value, y in ((high, top + 30), (low, top + _HEIGHT)):
