@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 from kernels.modes import Mode
@@ -62,11 +63,25 @@ CONFIGS = {
 """From 1B on those of Llama 3."""
 
 
+class Logits(StrEnum):
+    """How the logits come to the kernel that overwrites them."""
+
+    CHUNKED = "chunked"
+    """Of some tokens at a time, in bf16, by `kernels.fused_linear_cross_entropy`."""
+
+    SEED = "seed"
+    """Of some tokens at a time, in f32 and a `scan`, as the project's seed has it, by `kernels.seed_flce`."""
+
+    WHOLE = "whole"
+    """Of all tokens, in f32, by `kernels.cross_entropy`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fused:
     """The kernels that a model calls, each by the mode in which it overwrites its operand; None for plain JAX.
 
     per_device: whether they are called in a `shard_map`, each device on its own part, or by XLA's partitioner.
+    logits: matters where the loss is a kernel and not called per device.
     """
 
     loss: Mode | None = None
@@ -74,6 +89,7 @@ class Fused:
     rope: Mode | None = None
     gate: Mode | None = None
     per_device: bool = False
+    logits: Logits = Logits.WHOLE
 
 
 class Parameter(NamedTuple):

@@ -4,13 +4,14 @@
 
 Only the loss is a kernel, as in the seed. The modes are those of `kernels.modes`, for a user who annotates his arrays and
 leaves the rest to XLA's partitioner; `shard_map` is `aliased` with each device calling the kernel on its own tokens and,
-where the vocabulary is split, on its own part of the vocabulary. `python -m tools.llama_grid` judges them all.
+where the vocabulary is split, on its own part of the vocabulary. The kernel overwrites all logits at once, unless the id
+ends in another of `config.Logits`: `seed` is the program that the seed warns of. `python -m tools.llama_grid` judges all.
 """
 
 from functools import partial
 from typing import Any
 
-from kernels.llama.config import CONFIGS, Fused, LlamaConfig, Parameter, list_parameters, map_tree
+from kernels.llama.config import CONFIGS, Fused, LlamaConfig, Logits, Parameter, list_parameters, map_tree
 from kernels.llama.layout import BATCH, LAYOUTS, Layout, count_sequences, require_fit
 from kernels.modes import Mode
 from ligerdiag.model.case import Arg, Case, Draw
@@ -21,11 +22,11 @@ SIZES = {1: "100M", 2: "100M", 8: "1B", 64: "8B", 512: "70B"}
 """What is trained on so many GPUs."""
 
 
-def choose_fused(mode: str, *, every: bool = False) -> Fused:
+def choose_fused(mode: str, logits: Logits = Logits.WHOLE, *, every: bool = False) -> Fused:
     """Returns the loss in this mode; with `every`, all kernels."""
     own = Mode.ALIASED if mode == SHARD_MAP else Mode(mode)
     others = own if every else None
-    return Fused(loss=own, norm=others, rope=others, gate=others, per_device=mode == SHARD_MAP)
+    return Fused(loss=own, norm=others, rope=others, gate=others, per_device=mode == SHARD_MAP, logits=logits)
 
 
 def compute(config: LlamaConfig, layout: Layout, fused: Fused, *arrays: Any) -> dict[str, Any]:
@@ -65,18 +66,20 @@ def make_args(config: LlamaConfig, layout: Layout, mesh: dict[str, int]) -> tupl
     return state, *ids
 
 
-def make_case(layout: Layout, size: str, devices: int, mode: str, **words: Any) -> Case:
+def make_case(
+    layout: Layout, size: str, devices: int, mode: str, *, logits: Logits = Logits.WHOLE, **words: Any
+) -> Case:
     """Returns one case; `words` are those of a `Case`. ValueError where the layout does not fit the devices."""
     config, mesh = CONFIGS[size], layout.split_devices(devices)
     require_fit(config, mesh)
     return Case(
-        name="llama",
-        params=(layout.name, size, devices, mode),
-        function=partial(compute, config, layout, choose_fused(mode)),
+        params=(layout.name, size, devices, mode)
+        if logits is Logits.WHOLE
+        else (layout.name, size, devices, mode, logits),
+        function=partial(compute, config, layout, choose_fused(mode, logits)),
         args=make_args(config, layout, mesh),
         mesh=mesh,
-        mitigation=mode,
-        **words,
+        **{"name": "llama", "mitigation": mode, **words},
     )
 
 
@@ -87,8 +90,9 @@ def list_layouts(devices: int) -> tuple[Layout, ...]:
 
 
 CASES = tuple(
-    make_case(layout, size, devices, mode)
+    make_case(layout, size, devices, mode, logits=logits)
     for devices, size in SIZES.items()
     for layout in list_layouts(devices)
-    for mode in MODES
+    for logits, modes in ((Logits.WHOLE, MODES), (Logits.SEED, (Mode.HIDDEN, Mode.TRIVIAL)))
+    for mode in modes
 )

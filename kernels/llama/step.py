@@ -7,11 +7,13 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import PartitionSpec
 
+from kernels.cross_entropy.api import cross_entropy
 from kernels.fused_linear_cross_entropy.api import fused_linear_cross_entropy
 from kernels.fused_linear_cross_entropy.in_shard_map import fused_linear_cross_entropy_in_shard_map
-from kernels.llama.config import Fused, LlamaConfig, list_parameters
+from kernels.llama.config import Fused, LlamaConfig, Logits, list_parameters
 from kernels.llama.layout import DATA, Layout
 from kernels.llama.model import compute_hidden
+from kernels.seed_flce import api as seed_flce
 
 CLIP = 1.0
 OPTIMIZER = optax.adamw(3e-4, b1=0.9, b2=0.95, weight_decay=0.1)
@@ -52,7 +54,14 @@ def compute_loss(
     if fused.loss is None:
         return compute_plain_loss(hidden, head, targets)
     if not fused.per_device:
-        return fused_linear_cross_entropy(hidden, head, targets, mode=fused.loss)
+        match fused.logits:
+            case Logits.CHUNKED:
+                return fused_linear_cross_entropy(hidden, head, targets, mode=fused.loss)
+            case Logits.SEED:
+                return seed_flce.fused_linear_cross_entropy(hidden, head, targets, mode=fused.loss)
+            case Logits.WHOLE:
+                logits = jnp.matmul(hidden, head, preferred_element_type=jnp.float32)
+                return cross_entropy(logits, targets, mode=fused.loss)
     partition = layout.split(parameter)
     return fused_linear_cross_entropy_in_shard_map(
         hidden,

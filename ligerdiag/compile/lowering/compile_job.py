@@ -11,7 +11,8 @@
 4. XLA starts a ptxas for each kernel, after the schedule and the buffer assignment, and after the thunks. What is
    compiled for a GPU that is only described never runs: a script in the place of ptxas and nvlink writes empty files,
    which is 40 percent of the processor time of a compile less.
-5. Nor does XLA tune there: it would only compile each fusion to see whether it compiles, and LLVM optimises nothing.
+5. Nor does XLA tune there: it would only compile each fusion to see whether it compiles, and LLVM optimises nothing. Where
+   a product has no configuration that XLA takes untried, the program is compiled once more and tuned.
 """
 
 import json
@@ -135,9 +136,14 @@ def _render_varint(value: int) -> bytes:
     return bytes([*digits, value])
 
 
-_NO_HANDLER, _MOCK = "No FFI handler registered", "xla_gpu_mock_custom_calls"
-"""The schedule is made before XLA asks for the function behind a custom call, which the program's own library brings."""
-_QUICK: Mapping[str, Flag] = {"xla_gpu_autotune_level": 0, "xla_backend_optimization_level": 0}
+_TUNING, _USUAL_TUNING = "xla_gpu_autotune_level", 4
+_QUICK: Mapping[str, Flag] = {_TUNING: 0, "xla_backend_optimization_level": 0}
+_REMEDIES: Mapping[str, Mapping[str, Flag]] = {
+    "No FFI handler registered": {"xla_gpu_mock_custom_calls": True},
+    "No supported config found": {_TUNING: _USUAL_TUNING},
+}
+"""From what XLA says to the options with which it compiles nevertheless. The schedule is made before XLA asks for the function
+behind a custom call, which the program's own library brings. For the second see 5."""
 _HEAD_START = 0.3
 """Seconds until JAX has handed a large program to XLA, which compiles it without Python's lock: the conversion of the
 program as traced holds the lock, and runs beside XLA from then on."""
@@ -274,18 +280,31 @@ def _compile(program: LoweredCase, request: CompileRequest, dump: Path, runs: bo
         if not runs:  # what a kernel call brings as PTX is assembled by that of PATH, whatever the option says
             os.environ["PATH"] = os.pathsep.join((str(_find_assembler() / "bin"), path))
             drop_host_callbacks(program.lowered)
-        try:
-            compiled = program.lowered.compile(compiler_options=options)
-        except Exception as fault:
-            if runs or _NO_HANDLER not in str(fault):
-                raise
-            compiled = program.lowered.compile(compiler_options={**options, _MOCK: True})
+        compiled = None
+        while compiled is None:
+            try:
+                compiled = program.lowered.compile(compiler_options=options)
+            except Exception as fault:
+                remedy = _find_remedy(str(fault), options, request.flags)
+                if runs or remedy is None:
+                    raise
+                options |= remedy
     except Exception as fault:
         traceback.print_exception(fault)
         raise CompileError(f"case `{request.case_id}` does not compile: {describe_fault(fault)}") from fault
     finally:
         os.environ["PATH"] = path
     return compiled, perf_counter() - started
+
+
+def _find_remedy(fault: str, options: Mapping[str, Flag], asked: Mapping[str, Flag]) -> Mapping[str, Flag] | None:
+    """Returns the options that help, unless they are set already or the user asked for others."""
+    given = os.environ.get("XLA_FLAGS", "")
+    for said, remedy in _REMEDIES.items():
+        is_new = any(options.get(name) != value for name, value in remedy.items())
+        if said in fault and is_new and not any(name in asked or f"--{name}" in given for name in remedy):
+            return remedy
+    return None
 
 
 def _choose_quick_options() -> dict[str, Flag]:
