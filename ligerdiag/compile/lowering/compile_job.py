@@ -21,7 +21,8 @@ import re
 import shutil
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
@@ -50,10 +51,10 @@ from ligerdiag.artifacts.artifact import (
 from ligerdiag.artifacts.call_records import Placement, compute_placements, render_readers
 from ligerdiag.artifacts.store import find_artifact, find_same_program, hold_key, join_key, keep_artifact
 from ligerdiag.compile.cases.arguments import build_mesh
-from ligerdiag.compile.cases.backend_answers import drop_host_callbacks, import_as
+from ligerdiag.compile.cases.backend_answers import answer_as, drop_host_callbacks, import_as
 from ligerdiag.compile.cases.loader import CaseLoader
 from ligerdiag.compile.lowering.kernel_calls import find_live_tags, settle_calls
-from ligerdiag.compile.lowering.lowering import LoweredCase, convert_as_written, lower_case
+from ligerdiag.compile.lowering.lowering import LoweredCase, assume_capability, convert_as_written, lower_case
 from ligerdiag.errors import CompileError, describe_fault
 from ligerdiag.model.jobs import CompileAnswer, CompileRequest, Flag
 from ligerdiag.toolchains.catalogue import strip_comments
@@ -142,8 +143,8 @@ _REMEDIES: Mapping[str, Mapping[str, Flag]] = {
     "No FFI handler registered": {"xla_gpu_mock_custom_calls": True},
     "No supported config found": {_TUNING: _USUAL_TUNING},
 }
-"""From what XLA says to the options with which it compiles nevertheless. The schedule is made before XLA asks for the function
-behind a custom call, which the program's own library brings. For the second see 5."""
+"""From what XLA says to the options with which it compiles all the same. The schedule is made before XLA asks for the
+function behind a custom call, which the program's own library brings. For the second see 5."""
 _HEAD_START = 0.3
 """Seconds until JAX has handed a large program to XLA, which compiles it without Python's lock: the conversion of the
 program as traced holds the lock, and runs beside XLA from then on."""
@@ -283,7 +284,8 @@ def _compile(program: LoweredCase, request: CompileRequest, dump: Path, runs: bo
         compiled = None
         while compiled is None:
             try:
-                compiled = program.lowered.compile(compiler_options=options)
+                with nullcontext() if runs else _answer_partitioners(program, request):
+                    compiled = program.lowered.compile(compiler_options=options)
             except Exception as fault:
                 remedy = _find_remedy(str(fault), options, request.flags)
                 if runs or remedy is None:
@@ -295,6 +297,13 @@ def _compile(program: LoweredCase, request: CompileRequest, dump: Path, runs: bo
     finally:
         os.environ["PATH"] = path
     return compiled, perf_counter() - started
+
+
+@contextmanager
+def _answer_partitioners(program: LoweredCase, request: CompileRequest) -> Generator[None]:
+    """Answers what a `custom_partitioning` asks, whose function XLA has traced and lowered while it compiles."""
+    with answer_as(program.assignment, request.description), assume_capability(request.compute_capability):
+        yield
 
 
 def _find_remedy(fault: str, options: Mapping[str, Flag], asked: Mapping[str, Flag]) -> Mapping[str, Flag] | None:
