@@ -33,9 +33,7 @@ class LlamaConfig:
 
 
 CONFIGS = {
-    "tiny": LlamaConfig(
-        vocabulary=64, width=32, inner=64, layers=2, heads=4, key_heads=2, head_size=8, context=16, tied=True
-    ),
+    "tiny": LlamaConfig(vocabulary=64, width=32, inner=64, layers=2, heads=4, key_heads=2, head_size=8, context=16),
     "1M": LlamaConfig(
         vocabulary=1024, width=128, inner=352, layers=4, heads=4, key_heads=2, head_size=32, context=128, tied=True
     ),

@@ -37,6 +37,14 @@ def compute(config: LlamaConfig, layout: Layout, fused: Fused, *arrays: Any) -> 
     return train_step(state, tokens, targets, config=config, layout=layout, fused=fused)
 
 
+def compute_without_optimizer(config: LlamaConfig, layout: Layout, fused: Fused, *arrays: Any) -> dict[str, Any]:
+    """Returns loss, gradients and their norm; the arrays are parameters, tokens and targets."""
+    from kernels.llama.step import compute_gradients
+
+    params, tokens, targets = arrays
+    return compute_gradients(params, tokens, targets, config=config, layout=layout, fused=fused)
+
+
 def make_args(config: LlamaConfig, layout: Layout, mesh: dict[str, int]) -> tuple[Any, ...]:
     """Returns the state, all donated, and tokens and targets."""
     parameters = list_parameters(config)

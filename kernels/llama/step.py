@@ -30,17 +30,26 @@ def train_step(
     tokens, targets: i32[batch, context]. Runs under the mesh of the context, which has the axes of `layout`.
     """
 
-    def compute(params: Any) -> jax.Array:
-        return compute_loss(params, tokens, targets, config=config, layout=layout, fused=fused)
-
-    loss, gradients = jax.value_and_grad(compute)(state["params"])
-    norm = optax.global_norm(gradients)
-    gradients = jax.tree.map(lambda one: one * jnp.minimum(1.0, CLIP / norm), gradients)
+    found = compute_gradients(state["params"], tokens, targets, config=config, layout=layout, fused=fused)
+    loss, norm = found["loss"], found["norm"]
+    gradients = jax.tree.map(lambda one: one * jnp.minimum(1.0, CLIP / norm), found["gradients"])
     moments = {name: state[name] for name in ("count", "mu", "nu")}
     before = optax.tree_utils.tree_set(OPTIMIZER.init(state["params"]), **moments)
     updates, after = OPTIMIZER.update(gradients, before, state["params"])
     moments = {name: optax.tree_utils.tree_get(after, name) for name in moments}
     return {"loss": loss, "norm": norm, "state": {"params": optax.apply_updates(state["params"], updates), **moments}}
+
+
+def compute_gradients(
+    params: Any, tokens: jax.Array, targets: jax.Array, *, config: LlamaConfig, layout: Layout, fused: Fused
+) -> dict[str, Any]:
+    """Returns `loss`, the `gradients` in the shape of `params`, and their `norm`; as `train_step`, without an optimizer."""
+
+    def compute(params: Any) -> jax.Array:
+        return compute_loss(params, tokens, targets, config=config, layout=layout, fused=fused)
+
+    loss, gradients = jax.value_and_grad(compute)(params)
+    return {"loss": loss, "norm": optax.global_norm(gradients), "gradients": gradients}
 
 
 def compute_loss(
