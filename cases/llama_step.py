@@ -18,7 +18,6 @@ CONFIG = replace(CONFIGS["tiny"], layers=1)
 EXPECTED = {"loss": "fresh", "*": "stale"}
 ROWS = (
     ("fsdp", Mode.TRIVIAL, EXPECTED),
-    ("fsdp+tp", Mode.TRIVIAL, EXPECTED),
     ("fsdp+tp", SHARD_MAP, "fresh"),
 )
 

@@ -27,7 +27,7 @@ from tools.collectives import sum_collectives
 
 FILE = "kernels/llama/grid.py"
 COLUMNS = ("case", "verdict", "rules", "GiB a GPU", "collectives a step", "s", "CPU s", "GiB here", "instructions")
-INTERVAL = 0.25
+INTERVAL = 1.0
 """Seconds between two looks at the memory of the processes."""
 
 
