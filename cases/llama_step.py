@@ -1,7 +1,7 @@
 """The seed's sentence on the gradients of a Llama: the trivial operations are "not robust and fail for training a LLM like
 Llama on multi-GPU setups" (https://github.com/phlippe/liger_kernels).
 
-One layer on four devices, as small as it can be, without optimizer: kernels/llama/grid.py has whole train steps up to 70B on 512
+One layer on four devices, as small as it can be, no optimizer: kernels/llama/grid.py has whole train steps up to 70B on 512
 devices. `shard_map` is the remedy, each device with its own part of the vocabulary.
 """
 
