@@ -287,7 +287,7 @@ def _compile(program: LoweredCase, request: CompileRequest, dump: Path, runs: bo
                 with nullcontext() if runs else _answer_partitioners(program, request):
                     compiled = program.lowered.compile(compiler_options=options)
             except Exception as fault:
-                remedy = _find_remedy(str(fault), options, request.flags)
+                remedy = find_remedy(str(fault), options, request.flags)
                 if runs or remedy is None:
                     raise
                 options |= remedy
@@ -306,7 +306,7 @@ def _answer_partitioners(program: LoweredCase, request: CompileRequest) -> Gener
         yield
 
 
-def _find_remedy(fault: str, options: Mapping[str, Flag], asked: Mapping[str, Flag]) -> Mapping[str, Flag] | None:
+def find_remedy(fault: str, options: Mapping[str, Flag], asked: Mapping[str, Flag]) -> Mapping[str, Flag] | None:
     """Returns the options that help, unless they are set already or the user asked for others."""
     given = os.environ.get("XLA_FLAGS", "")
     for said, remedy in _REMEDIES.items():
