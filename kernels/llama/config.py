@@ -73,6 +73,9 @@ class Logits(StrEnum):
     WHOLE = "whole"
     """Of all tokens, in f32, by `kernels.cross_entropy`."""
 
+    PARTITIONED = "partitioned"
+    """As `whole`, by a `custom_partitioning`: each device calls the kernel on the tokens that it has."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fused:

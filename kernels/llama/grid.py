@@ -5,7 +5,8 @@
 Only the loss is a kernel, as in the seed. The modes are those of `kernels.modes`, for a user who annotates his arrays and
 leaves the rest to XLA's partitioner; `shard_map` is `aliased` with each device calling the kernel on its own tokens and,
 where the vocabulary is split, on its own part of the vocabulary. The kernel overwrites all logits at once, unless the id
-ends in another of `config.Logits`: `seed` is the program that the seed warns of. `python -m tools.llama_grid` judges all.
+ends in another of `config.Logits`: `seed` is the program that the seed warns of, `partitioned` a remedy without
+`shard_map`. `python -m tools.llama_grid` judges all.
 """
 
 from functools import partial
@@ -97,10 +98,16 @@ def list_layouts(devices: int) -> tuple[Layout, ...]:
     return tuple(LAYOUTS[name] for name in names)
 
 
+_MODES = {
+    Logits.WHOLE: MODES,
+    Logits.PARTITIONED: (Mode.ALIASED,),
+    Logits.SEED: (Mode.HIDDEN, Mode.TRIVIAL),
+}
+
 CASES = tuple(
     make_case(layout, size, devices, mode, logits=logits)
     for devices, size in SIZES.items()
     for layout in list_layouts(devices)
-    for logits, modes in ((Logits.WHOLE, MODES), (Logits.SEED, (Mode.HIDDEN, Mode.TRIVIAL)))
+    for logits, modes in _MODES.items()
     for mode in modes
 )

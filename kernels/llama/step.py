@@ -68,9 +68,10 @@ def compute_loss(
                 return fused_linear_cross_entropy(hidden, head, targets, mode=fused.loss)
             case Logits.SEED:
                 return seed_flce.fused_linear_cross_entropy(hidden, head, targets, mode=fused.loss)
-            case Logits.WHOLE:
+            case Logits.WHOLE | Logits.PARTITIONED:
                 logits = jnp.matmul(hidden, head, preferred_element_type=jnp.float32)
-                return cross_entropy(logits, targets, mode=fused.loss)
+                partitioned = fused.logits is Logits.PARTITIONED
+                return cross_entropy(logits, targets, partitioned=partitioned, mode=fused.loss)
     partition = layout.split(parameter)
     return fused_linear_cross_entropy_in_shard_map(
         hidden,

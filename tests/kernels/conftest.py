@@ -13,7 +13,7 @@ QUICK = {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
 """XLA compiles dozens of small programs here, each to be run once."""
 
 
-def calls_in_a_process_with(environment: dict[str, str]) -> Iterator[Call]:
+def _calls_in_a_process_with(environment: dict[str, str]) -> Iterator[Call]:
     spawn = multiprocessing.get_context("spawn")
     # A builtin: to unpickle a function of ours, the process would import the kernels first.
     before = f"import os; os.environ.update({environment!r})"
@@ -24,10 +24,17 @@ def calls_in_a_process_with(environment: dict[str, str]) -> Iterator[Call]:
 @pytest.fixture(scope="session")
 def interpreted() -> Iterator[Call]:
     """Calls a function where Triton kernels run on the CPU."""
-    yield from calls_in_a_process_with({"TRITON_INTERPRET": "1", **QUICK})
+    yield from _calls_in_a_process_with({"TRITON_INTERPRET": "1", **QUICK})
 
 
 @pytest.fixture(scope="session")
 def compiled() -> Iterator[Call]:
     """Calls a function where Triton kernels are compiled."""
-    yield from calls_in_a_process_with({"TRITON_INTERPRET": "0", **QUICK})
+    yield from _calls_in_a_process_with({"TRITON_INTERPRET": "0", **QUICK})
+
+
+@pytest.fixture(scope="session")
+def interpreted_on_four_devices() -> Iterator[Call]:
+    """Calls a function where Triton kernels run on the CPU, which counts as four devices."""
+    four = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    yield from _calls_in_a_process_with({"TRITON_INTERPRET": "1", **QUICK, **four})

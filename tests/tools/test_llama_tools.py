@@ -42,7 +42,7 @@ def test_a_curve_that_diverges_is_drawn_as_far_as_it_goes() -> None:
 
 def test_the_grid_has_every_mode_of_every_layout_that_a_number_of_gpus_has() -> None:
     ids = {case.id for case in CASES}
-    assert len(ids) == len(CASES) == (1 + 3 + 4 + 4 + 4) * 8
+    assert len(ids) == len(CASES) == (1 + 3 + 4 + 4 + 4) * 9
     assert {"llama[fsdp+tp-70B-512-shard_map]", "llama[fsdp-8B-64-trivial-seed]"} <= ids
 
 
