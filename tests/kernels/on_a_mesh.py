@@ -13,7 +13,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from kernels.fused_linear_cross_entropy.api import fused_linear_cross_entropy
 from kernels.fused_linear_cross_entropy.in_shard_map import fused_linear_cross_entropy_in_shard_map
 from kernels.fused_linear_cross_entropy.reference import fused_linear_cross_entropy as reference
-from kernels.llama.config import CONFIGS, Fused
+from kernels.llama.config import CONFIGS, Fused, Logits
 from kernels.llama.layout import BATCH, LAYOUTS
 from kernels.llama.step import init_state, partition_state, train_step
 from kernels.modes import Mode
@@ -53,12 +53,15 @@ def compare_split_vocabulary(**options: Any) -> Errors:
     )
 
 
-def compare_steps(layout: str) -> Errors:
-    """Returns the errors of a step with all kernels, each device calling them, against plain JAX on one device."""
+def compare_steps(layout: str, *, partitioned: bool = False) -> Errors:
+    """Returns the errors of a step with all kernels, each device calling them, against plain JAX on one device.
+
+    partitioned: the loss is the only kernel, called by XLA's partitioner.
+    """
     config, chosen = replace(CONFIGS["tiny"], tied=layout == "fsdp+tp+sp"), LAYOUTS[layout]
-    fused = Fused(
-        loss=Mode.ALIASED, norm=Mode.ALIASED, rope=Mode.ALIASED, gate=Mode.ALIASED, per_device=True
-    )  # fmt: skip
+    fused = Fused(loss=Mode.ALIASED, logits=Logits.PARTITIONED)
+    if not partitioned:
+        fused = Fused(loss=Mode.ALIASED, norm=Mode.ALIASED, rope=Mode.ALIASED, gate=Mode.ALIASED, per_device=True)
     state = init_state(jax.random.key(0), config)
     tokens, targets = (jax.random.randint(jax.random.key(n), (4, config.context), 0, config.vocabulary) for n in (1, 2))
     with jax.set_mesh(_make_mesh({"data": 1, "model": 1})):
