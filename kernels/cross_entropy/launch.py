@@ -43,16 +43,14 @@ def launch_forward(logits: jax.Array, targets: jax.Array, options: LossOptions) 
 
 def _forward(options: LossOptions, logits: jax.Array, targets: jax.Array) -> tuple[jax.Array, ...]:
     configuration = find_launch("cross_entropy_forward")
-    return tuple(
-        *read_only_call(
-            cross_entropy_forward_kernel,
-            logits,
-            targets,
-            outputs=_declare_outputs(logits),
-            grid=logits.shape[:1],
-            num_warps=configuration.warps,
-            **_make_constants(logits, options, configuration),
-        )
+    return read_only_call(
+        cross_entropy_forward_kernel,
+        logits,
+        targets,
+        outputs=_declare_outputs(logits),
+        grid=logits.shape[:1],
+        num_warps=configuration.warps,
+        **_make_constants(logits, options, configuration),
     )
 
 
