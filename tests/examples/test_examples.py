@@ -9,7 +9,7 @@ import pytest
 from tools.running import run_process
 
 ROOT = Path(__file__).parents[2]
-WORDS = ("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider")
+WORDS = ("-m", "pytest", "-n", "0", "-p", "no:cacheprovider")
 
 
 def run_examples(cache: Path, marked: str) -> None:
