@@ -10,10 +10,11 @@ import numpy as np
 from differences import Errors, compute_relative_error
 from jax.sharding import NamedSharding, PartitionSpec
 
+from kernels.cross_entropy.partitioning import partition_by_rows
 from kernels.fused_linear_cross_entropy.api import fused_linear_cross_entropy
 from kernels.fused_linear_cross_entropy.in_shard_map import fused_linear_cross_entropy_in_shard_map
 from kernels.fused_linear_cross_entropy.reference import fused_linear_cross_entropy as reference
-from kernels.llama.config import CONFIGS, Fused, Logits
+from kernels.llama.config import CONFIGS, Fused
 from kernels.llama.layout import BATCH, LAYOUTS
 from kernels.llama.step import init_state, partition_state, train_step
 from kernels.modes import Mode
@@ -53,15 +54,32 @@ def compare_split_vocabulary(**options: Any) -> Errors:
     )
 
 
-def compare_steps(layout: str, *, partitioned: bool = False) -> Errors:
-    """Returns the errors of a step with all kernels, each device calling them, against plain JAX on one device.
+def compare_partitioned() -> tuple[Errors, int]:
+    """Returns the errors of a function of rows that the partitioner calls, and how many all-gathers the program has.
 
-    partitioned: the loss is the only kernel, called by XLA's partitioner.
+    The function is plain JAX: XLA:CPU loses the callback of an interpreted kernel there.
     """
+
+    def normalize(logits: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jnp.take_along_axis(logits, targets[:, None], 1)[:, 0], jax.nn.softmax(logits)
+
+    logits = jax.random.normal(jax.random.key(0), (16, 8))
+    targets = jnp.arange(16) % 8
+    partitioned = partition_by_rows(normalize, "row column, row -> row, row column")
+    mesh = _make_mesh({"data": 4, "model": 1})
+    placed = jax.device_put((logits, targets), NamedSharding(mesh, PartitionSpec("data")))
+    compiled = jax.jit(partitioned).lower(*placed).compile()
+    names = ("at target", "softmax")
+    errors = _compare(
+        dict(zip(names, compiled(*placed), strict=True)), dict(zip(names, normalize(logits, targets), strict=True))
+    )
+    return errors, compiled.as_text().count("all-gather")
+
+
+def compare_steps(layout: str) -> Errors:
+    """Returns the errors of a step with all kernels, each device calling them, against plain JAX on one device."""
     config, chosen = replace(CONFIGS["tiny"], tied=layout == "fsdp+tp+sp"), LAYOUTS[layout]
-    fused = Fused(loss=Mode.ALIASED, logits=Logits.PARTITIONED)
-    if not partitioned:
-        fused = Fused(loss=Mode.ALIASED, norm=Mode.ALIASED, rope=Mode.ALIASED, gate=Mode.ALIASED, per_device=True)
+    fused = Fused(loss=Mode.ALIASED, norm=Mode.ALIASED, rope=Mode.ALIASED, gate=Mode.ALIASED, per_device=True)
     state = init_state(jax.random.key(0), config)
     tokens, targets = (jax.random.randint(jax.random.key(n), (4, config.context), 0, config.vocabulary) for n in (1, 2))
     with jax.set_mesh(_make_mesh({"data": 1, "model": 1})):
