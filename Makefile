@@ -1,6 +1,6 @@
 UV ?= uv
 
-.PHONY: check lint test nightly costs docs docs-check examples screenshots bench bench-kernels fuzz-nightly lock proto
+.PHONY: check lint test nightly costs docs docs-check examples screenshots bench bench-kernels llama-grid fuzz-nightly lock proto
 
 check: lint docs-check test
 
@@ -47,6 +47,11 @@ bench:
 # Needs an NVIDIA GPU, and for Liger's own kernels torch and liger-kernel; make bench-kernels NAMES="cross_entropy" for some.
 bench-kernels:
 	$(UV) run --extra gpu python -m tools.bench_kernels $(NAMES)
+
+# The train step of a Llama from one GPU to 512, judged without one: make llama-grid ROWS="fsdp-*-64-*" for some. To train it on
+# the GPUs here: uv run --extra gpu python -m tools.train_llama
+llama-grid:
+	$(UV) run python -m tools.llama_grid $(foreach row,$(ROWS),'$(row)')
 
 # 50,000 mutations of what strangers may hand us, with claims about the verdicts afterwards; another thousand each night:
 # make fuzz-nightly SEED=$$(date +%Y%m%d)00000. One that was ended says how to go on.

@@ -21,6 +21,7 @@ def cross_entropy(
     z_loss: float = 0.0,
     reduction: str = "mean",
     return_lse: bool = False,
+    partitioned: bool = False,
     mode: str = "aliased",
 ) -> jax.Array | tuple[jax.Array, jax.Array]:
     """Returns the loss, f32[] or, for reduction `none`, f32[...] in the shape of `targets`; differentiable in `logits`.
@@ -36,6 +37,7 @@ def cross_entropy(
         logit_soft_cap=logit_soft_cap,
         z_loss=z_loss,
         reduction=reduction,
+        partitioned=partitioned,
         mode=mode,
     )
     loss, lse = _cross_entropy(logits, apply_where(targets, where, options), options)

@@ -1,11 +1,13 @@
 """Launches of the kernels on rows of logits."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from kernels.cross_entropy.options import LossOptions
+from kernels.cross_entropy.partitioning import partition_by_rows
 from kernels.cross_entropy.triton import cross_entropy_forward_kernel, cross_entropy_kernel
 from kernels.launches import LaunchConfiguration, find_launch
 from kernels.triton_call import inplace_call, read_only_call
@@ -34,17 +36,21 @@ def launch_forward(logits: jax.Array, targets: jax.Array, options: LossOptions) 
 
     logits: float[rows, vocabulary], at least one of each; targets: i32[rows].
     """
+    if options.partitioned:
+        return Losses(*partition_by_rows(partial(_forward, options), "row column, row -> row, row")(logits, targets))
+    return Losses(*_forward(options, logits, targets))
+
+
+def _forward(options: LossOptions, logits: jax.Array, targets: jax.Array) -> tuple[jax.Array, ...]:
     configuration = find_launch("cross_entropy_forward")
-    return Losses(
-        *read_only_call(
-            cross_entropy_forward_kernel,
-            logits,
-            targets,
-            outputs=_declare_outputs(logits),
-            grid=logits.shape[:1],
-            num_warps=configuration.warps,
-            **_make_constants(logits, options, configuration),
-        )
+    return read_only_call(
+        cross_entropy_forward_kernel,
+        logits,
+        targets,
+        outputs=_declare_outputs(logits),
+        grid=logits.shape[:1],
+        num_warps=configuration.warps,
+        **_make_constants(logits, options, configuration),
     )
 
 
@@ -61,6 +67,17 @@ def launch_with_gradient(
     logits, targets: as for `launch_forward`; scale: f32[] or, for each row its own, f32[rows]; operation: the entry of
     `launches.toml`.
     """
+    if options.partitioned:
+        call = partition_by_rows(
+            partial(_with_gradient, options, operation), "row column, row, row -> row, row, row column"
+        )
+        return LossesAndGradient(*call(logits, targets, jnp.broadcast_to(scale, targets.shape)))
+    return LossesAndGradient(*_with_gradient(options, operation, logits, targets, scale))
+
+
+def _with_gradient(
+    options: LossOptions, operation: str, logits: jax.Array, targets: jax.Array, scale: jax.Array
+) -> tuple[jax.Array, ...]:
     configuration = find_launch(operation)
     (losses, lse), gradient = inplace_call(
         cross_entropy_kernel,
@@ -75,7 +92,7 @@ def launch_with_gradient(
         SCALE_STRIDE=scale.ndim,
         **_make_constants(logits, options, configuration),
     )
-    return LossesAndGradient(losses, lse, gradient)
+    return losses, lse, gradient
 
 
 def _declare_outputs(logits: jax.Array) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:

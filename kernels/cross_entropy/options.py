@@ -28,6 +28,7 @@ class LossOptions:
     label_smoothing: the share, in [0, 1], of the target that is spread evenly over the vocabulary.
     logit_soft_cap: the logits become `cap * tanh(logits / cap)` first; None for no cap.
     z_loss: the weight of the squared logsumexp that is added to the loss of a row; 0 for none.
+    partitioned: whether XLA's partitioner, outside of a `shard_map`, calls the kernel on the rows that each device has.
     """
 
     ignore_index: int = -100
@@ -36,6 +37,7 @@ class LossOptions:
     z_loss: float = 0.0
     reduction: Reduction = Reduction.MEAN
     mode: Mode = Mode.ALIASED
+    partitioned: bool = False
 
     def __post_init__(self) -> None:
         for name, kind in (("reduction", Reduction), ("mode", Mode)):

@@ -17,7 +17,7 @@ _LN_2 = tl.constexpr(0.6931471805599453)
 
 
 @triton.jit
-def _load_logits(pointer, exists, SOFT_CAP: tl.constexpr, EVICTION: tl.constexpr):
+def load_logits(pointer, exists, SOFT_CAP: tl.constexpr, EVICTION: tl.constexpr):
     """Returns logits in f32, capped where there is a cap; -inf where none exists."""
     x = tl.load(pointer, mask=exists, other=float("-inf"), eviction_policy=EVICTION).to(tl.float32)
     if SOFT_CAP > 0:
@@ -48,7 +48,7 @@ def _compute_row_statistics(  # noqa: PLR0917 - Triton knows no keyword-only par
     lane = tl.arange(0, groups)[:, None] * LANES + tl.arange(0, LANES)[None, :]
     for start in range(0, VOCABULARY, BLOCK):
         column = start + lane
-        x = _load_logits(logits_ptr + column, column < VOCABULARY, SOFT_CAP, "")
+        x = load_logits(logits_ptr + column, column < VOCABULARY, SOFT_CAP, "")
         if SUM:
             total += tl.sum(tl.where(column < VOCABULARY, x, 0.0), axis=1)
         higher = tl.maximum(maximum, tl.max(x, axis=1) * _LOG2_E)
@@ -95,7 +95,7 @@ def cross_entropy_forward_kernel(  # noqa: PLR0917 - Triton knows no keyword-onl
         tl.store(lse_ptr + row, 0.0)
         return
     exists = (target >= 0) & (target < VOCABULARY)
-    at_target = _load_logits(logits_ptr + target, exists, SOFT_CAP, "")
+    at_target = load_logits(logits_ptr + target, exists, SOFT_CAP, "")
     maximum, denominator, total = _compute_row_statistics(logits_ptr, VOCABULARY, SOFT_CAP, SMOOTHING > 0, BLOCK, LANES)
     lse = (maximum + tl.log2(denominator)) * _LN_2
     loss = _compute_loss(lse, at_target, total, VOCABULARY, SMOOTHING, Z_LOSS)
@@ -135,7 +135,7 @@ def cross_entropy_kernel(  # noqa: PLR0917
         tl.store(lse_ptr + row, 0.0)
         return
     exists = (target >= 0) & (target < VOCABULARY)
-    at_target = _load_logits(logits_ptr + target, exists, SOFT_CAP, "")
+    at_target = load_logits(logits_ptr + target, exists, SOFT_CAP, "")
     maximum, denominator, total = _compute_row_statistics(logits_ptr, VOCABULARY, SOFT_CAP, SMOOTHING > 0, BLOCK, LANES)
     lse = (maximum + tl.log2(denominator)) * _LN_2
     loss = _compute_loss(lse, at_target, total, VOCABULARY, SMOOTHING, Z_LOSS)
@@ -151,7 +151,7 @@ def cross_entropy_kernel(  # noqa: PLR0917
     blocks: tl.constexpr = (VOCABULARY + BLOCK - 1) // BLOCK
     for block in range(blocks):
         column = (blocks - 1 - block) * BLOCK + tl.arange(0, BLOCK)
-        x = _load_logits(logits_ptr + column, column < VOCABULARY, SOFT_CAP, "evict_first")
+        x = load_logits(logits_ptr + column, column < VOCABULARY, SOFT_CAP, "evict_first")
         gradient = tl.exp2(x * _LOG2_E - maximum) * factor
         if SMOOTHING > 0:
             gradient -= smoothing

@@ -29,6 +29,7 @@ def fused_linear_cross_entropy(
     return_lse: bool = False,
     logits_bytes: int = LOGITS_BYTES,
     accumulate: str = "input",
+    vocabulary_axis: str | None = None,
     mode: str = "aliased",
 ) -> jax.Array | tuple[jax.Array, jax.Array]:
     """Returns the loss, f32[] or, for reduction `none`, f32[...]; differentiable in `input`, `weight` and `bias`.
@@ -40,6 +41,8 @@ def fused_linear_cross_entropy(
 
     logits_bytes: what the logits of one chunk may take; twice that in mode `out_of_place`. accumulate: what the gradient
     of the weight is summed up in from chunk to chunk, `input` (the input's dtype) or `f32` (see `options.Accumulate`).
+    vocabulary_axis: inside of a `shard_map`, the mesh axis over which weight and bias are split in the vocabulary; the
+    targets are those of the whole vocabulary. No logits are gathered: the devices exchange one f32 a token, twice.
     For reduction `none` the backward pass computes the logits once more. See `reference.fused_linear_cross_entropy` for
     the formula, `LossOptions` for the other options and `kernels.modes.Mode` for the modes. ValueError for shapes that
     do not fit and for options that do not exist.
@@ -55,6 +58,7 @@ def fused_linear_cross_entropy(
         ),
         logits_bytes=logits_bytes,
         accumulate=accumulate,
+        vocabulary_axis=vocabulary_axis,
     )
     loss, lse = _fused(input, weight, apply_where(targets, where, options.loss), bias, options)
     return (loss, jax.lax.stop_gradient(lse)) if return_lse else loss
@@ -97,6 +101,8 @@ def _backward(
 ) -> tuple[jax.Array, jax.Array, None, jax.Array | None]:
     """XLA drops a multiplication by a constant 1, and fuses one by anything else into what uses the gradient."""
     cotangent = cotangents[0]
+    if options.vocabulary_axis is not None:  # each device's loss is that of all: theirs are parts of one cotangent
+        cotangent = jax.lax.psum(cotangent, options.vocabulary_axis)
     match residuals:
         case (input, weight, targets, bias) if not targets.size:
             gradients = jnp.zeros_like(input), jnp.zeros_like(weight), None if bias is None else jnp.zeros_like(bias)

@@ -14,8 +14,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from kernels.cross_entropy.launch import Losses, launch_forward, launch_with_gradient
+from kernels.cross_entropy.launch import Losses, LossesAndGradient, launch_forward, launch_with_gradient
 from kernels.fused_linear_cross_entropy.options import Accumulate, FusedOptions
+from kernels.fused_linear_cross_entropy.vocabulary_parts import launch_part, launch_part_with_gradient
 
 _TILE = 256
 """Tokens; see 1."""
@@ -76,7 +77,7 @@ def compute_losses(
 
     def step(done: Losses, start: jax.Array | int, length: int) -> Losses:
         x, y = _take(input, start, length), _take(targets, start, length)
-        return Losses(*map(_put, done, launch_forward(_compute_logits(x, parameters), y, options.loss), (start, start)))
+        return Losses(*map(_put, done, _launch(_compute_logits(x, parameters), y, options), (start, start)))
 
     row = jnp.zeros(targets.shape, jnp.float32)
     return _run(step, Losses(row, row), chunks)
@@ -94,9 +95,7 @@ def compute_losses_and_gradients(
     def step(done: Results, start: jax.Array | int, length: int) -> Results:
         x, y = _take(input, start, length), _take(targets, start, length)
         row_scale = _take(scale, start, length) if scale.ndim else scale
-        losses, lse, gradient = launch_with_gradient(
-            _compute_logits(x, parameters), y, row_scale, options.loss, operation="cross_entropy_between_products"
-        )
+        losses, lse, gradient = _launch_with_gradient(_compute_logits(x, parameters), y, row_scale, options)
         return Results(
             _put(done.losses, losses, start),
             _put(done.lse, lse, start),
@@ -138,6 +137,20 @@ def _add(sums: Sums | None, x: jax.Array, gradient: jax.Array, parameters: Param
 def _compute_logits(x: jax.Array, parameters: Parameters) -> jax.Array:
     logits = x @ parameters.weight
     return logits if parameters.bias is None else logits + parameters.bias
+
+
+def _launch(logits: jax.Array, targets: jax.Array, options: FusedOptions) -> Losses:
+    if options.vocabulary_axis is None:
+        return launch_forward(logits, targets, options.loss)
+    return launch_part(logits, targets, options.vocabulary_axis, options.loss)
+
+
+def _launch_with_gradient(
+    logits: jax.Array, targets: jax.Array, scale: jax.Array, options: FusedOptions
+) -> LossesAndGradient:
+    if options.vocabulary_axis is None:
+        return launch_with_gradient(logits, targets, scale, options.loss, operation="cross_entropy_between_products")
+    return launch_part_with_gradient(logits, targets, scale, options.vocabulary_axis, options.loss)
 
 
 def _split(input: jax.Array, parameters: Parameters, options: FusedOptions) -> Chunks:

@@ -5,7 +5,8 @@ The tokens are split over one axis, whatever the parameters are split over. Para
 on each device, inside of the `shard_map`, before the product with the input: the kernel needs all logits of a row. Each
 device's results for its tokens are then summed up: losses and counts by `psum`, gradients of the parameters by
 autodiff's transpose of the gathering, a scattered sum. This is data parallelism, also where the parameters are split
-over the vocabulary: no device computes a part of a row.
+over the vocabulary: no device computes a part of a row. With a `vocabulary_axis` each does, and nothing is gathered along
+that one.
 """
 
 from collections.abc import Callable
@@ -31,6 +32,7 @@ def fused_linear_cross_entropy_in_shard_map(
     axis: str,
     weight_partition: Partition,
     bias_partition: Partition = (),
+    vocabulary_axis: str | None = None,
     mode: str = "aliased",
     local_loss: Callable[..., Any] = fused_linear_cross_entropy,
 ) -> jax.Array:
@@ -38,13 +40,18 @@ def fused_linear_cross_entropy_in_shard_map(
 
     Shapes as for `api.fused_linear_cross_entropy`; the first dimension of input, targets and mask is a multiple of the mesh
     axis `axis`. The partitions say, for each dimension, the axis that a parameter is split over, or None.
+    vocabulary_axis: of the partitions' axes the one that is left split, see `options.FusedOptions`.
     local_loss: what each device calls, with reduction `sum`; another one takes the same arguments.
     """
     tokens = PartitionSpec(axis)
     specs = (tokens, PartitionSpec(*weight_partition), tokens, PartitionSpec(*bias_partition), tokens)
-    local = partial(
-        _compute_local, axis=axis, partitions=(weight_partition, bias_partition), mode=mode, local_loss=local_loss
+    if vocabulary_axis is not None:
+        local_loss = partial(local_loss, vocabulary_axis=vocabulary_axis)
+    gathered = tuple(
+        tuple(None if name == vocabulary_axis else name for name in partition)
+        for partition in (weight_partition, bias_partition)
     )
+    local = partial(_compute_local, axis=axis, gathered=gathered, mode=mode, local_loss=local_loss)
     return jax.shard_map(local, in_specs=specs, out_specs=PartitionSpec(), check_vma=False)(
         input, weight, targets, bias, where
     )
@@ -58,12 +65,12 @@ def _compute_local(
     mask: jax.Array,
     *,
     axis: str,
-    partitions: tuple[Partition, Partition],
+    gathered: tuple[Partition, ...],
     mode: str,
     local_loss: Callable[..., Any],
 ) -> jax.Array:
-    weight = _gather(weight, partitions[0])
-    bias = None if bias is None else _gather(bias, partitions[1])
+    weight = _gather(weight, gathered[0])
+    bias = None if bias is None else _gather(bias, gathered[1])
     loss = local_loss(input, weight, targets, bias, where=mask, reduction="sum", mode=mode)
     count = mask.sum().astype(jnp.float32)
     return jax.lax.psum(loss, axis) / jnp.maximum(1, jax.lax.psum(count, axis))

@@ -21,11 +21,14 @@ class FusedOptions:
     """The static options; ValueError for one that does not exist.
 
     logits_bytes: what the logits of one chunk may take, in bytes; a chunk has one token at least.
+    vocabulary_axis: in a `shard_map`, the mesh axis over which the vocabulary is split, each device having the next part of
+        it. None if each device has all of it.
     """
 
     loss: LossOptions
     logits_bytes: int
     accumulate: Accumulate
+    vocabulary_axis: str | None = None
 
     def __post_init__(self) -> None:
         if self.accumulate not in list(Accumulate):
@@ -33,3 +36,8 @@ class FusedOptions:
         object.__setattr__(self, "accumulate", Accumulate(self.accumulate))
         if self.logits_bytes < 1:
             raise ValueError(f"Expected at least 1 byte but got logits_bytes={self.logits_bytes}")
+        if self.vocabulary_axis is not None and self.loss.label_smoothing:
+            raise ValueError(
+                "Expected no label smoothing where the vocabulary is split "
+                f"but got label_smoothing={self.loss.label_smoothing}"
+            )

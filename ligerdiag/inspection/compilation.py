@@ -21,7 +21,7 @@ from ligerdiag.analysis.write_correspondence import TracedKernel, find_hidden_ac
 from ligerdiag.analysis.writes import EffectsOf, find_hidden_operands
 from ligerdiag.artifacts.artifact import Artifact, KernelCall, LoneCall, Provenance
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.effects.access import Access
+from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.effects.call import CustomCall
 from ligerdiag.effects.declared import Contradiction, DeclaredEffects
 from ligerdiag.effects.isolated import TIMEOUT as EFFECTS_TIMEOUT
@@ -45,6 +45,10 @@ from ligerdiag.workers.starts import Templates
 
 NO_BUFFERS = BufferAssignment(slices=(), definitions={}, overlapping={}, parameters={})
 """Nothing is looked up where no kernel writes anything."""
+
+
+_PARTITIONED = "CustomSPMDPartitioning"
+"""The target of JAX's `custom_partitioning` (jax/_src/custom_partitioning.py)."""
 
 
 class InspectionWords(TypedDict, total=False):
@@ -109,7 +113,8 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
     try:
         mixed_up = find_mixed_up(optimized, compilation.buffers, is_described=compilation.is_described)
         compilation = _check_buffers(compilation)
-        context = _compute_context(compilation, names, effects.find, traced_calls)
+        effects_of = _see_through_partitioning(effects.find, optimized)
+        context = _compute_context(compilation, names, effects_of, traced_calls)
         context = replace(
             context, contradictions=_list_contradictions(context, effects), sites=find_sites(traced_calls)
         )
@@ -146,6 +151,25 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
         view=drawn,
     )
     return Analysed(inspection=inspection, compilation=compilation, context=context)
+
+
+def _see_through_partitioning(effects_of: EffectsOf, optimized: HloModule) -> EffectsOf:
+    """Returns the effects of each call, of that which stands for a `custom_partitioning` in the program, too.
+
+    XLA's partitioner puts the function that it stands for in its place. So it overwrites nothing behind XLA's back if no
+    call of the schedule does; otherwise what it does stays unknown.
+    """
+    if any(find_hidden_operands(call, effects_of(call)) for _, call in optimized.iterate_custom_calls()):
+        return effects_of
+
+    def find(call: HloInstruction) -> CallEffects:
+        found = effects_of(call)
+        if call.proto.custom_call_target != _PARTITIONED:
+            return found
+        operands, outputs = (Access.READ,) * len(found.operands), (Access.WRITE,) * len(found.outputs)
+        return CallEffects(kernel=found.kernel, operands=operands, outputs=outputs)
+
+    return find
 
 
 def _name_outputs(module: HloModule) -> tuple[str, ...]:

@@ -31,3 +31,10 @@ def interpreted() -> Iterator[Call]:
 def compiled() -> Iterator[Call]:
     """Calls a function where Triton kernels are compiled."""
     yield from _calls_in_a_process_with({"TRITON_INTERPRET": "0", **QUICK})
+
+
+@pytest.fixture(scope="session")
+def interpreted_on_four_devices() -> Iterator[Call]:
+    """Calls a function where Triton kernels run on the CPU, which counts as four devices."""
+    four = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    yield from _calls_in_a_process_with({"TRITON_INTERPRET": "1", **QUICK, **four})

@@ -11,7 +11,8 @@
 4. XLA starts a ptxas for each kernel, after the schedule and the buffer assignment, and after the thunks. What is
    compiled for a GPU that is only described never runs: a script in the place of ptxas and nvlink writes empty files,
    which is 40 percent of the processor time of a compile less.
-5. Nor does XLA tune there: it would only compile each fusion to see whether it compiles, and LLVM optimises nothing.
+5. Nor does XLA tune there: it would only compile each fusion to see whether it compiles, and LLVM optimises nothing. Where
+   a product has no configuration that XLA takes untried, the program is compiled once more and tuned.
 """
 
 import json
@@ -20,7 +21,8 @@ import re
 import shutil
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
@@ -49,10 +51,10 @@ from ligerdiag.artifacts.artifact import (
 from ligerdiag.artifacts.call_records import Placement, compute_placements, render_readers
 from ligerdiag.artifacts.store import find_artifact, find_same_program, hold_key, join_key, keep_artifact
 from ligerdiag.compile.cases.arguments import build_mesh
-from ligerdiag.compile.cases.backend_answers import drop_host_callbacks, import_as
+from ligerdiag.compile.cases.backend_answers import answer_as, drop_host_callbacks, import_as
 from ligerdiag.compile.cases.loader import CaseLoader
 from ligerdiag.compile.lowering.kernel_calls import find_live_tags, settle_calls
-from ligerdiag.compile.lowering.lowering import LoweredCase, convert_as_written, lower_case
+from ligerdiag.compile.lowering.lowering import LoweredCase, assume_capability, convert_as_written, lower_case
 from ligerdiag.errors import CompileError, describe_fault
 from ligerdiag.model.jobs import CompileAnswer, CompileRequest, Flag
 from ligerdiag.toolchains.catalogue import strip_comments
@@ -135,9 +137,14 @@ def _render_varint(value: int) -> bytes:
     return bytes([*digits, value])
 
 
-_NO_HANDLER, _MOCK = "No FFI handler registered", "xla_gpu_mock_custom_calls"
-"""The schedule is made before XLA asks for the function behind a custom call, which the program's own library brings."""
-_QUICK: Mapping[str, Flag] = {"xla_gpu_autotune_level": 0, "xla_backend_optimization_level": 0}
+_TUNING, _USUAL_TUNING = "xla_gpu_autotune_level", 4
+_QUICK: Mapping[str, Flag] = {_TUNING: 0, "xla_backend_optimization_level": 0}
+_REMEDIES: Mapping[str, Mapping[str, Flag]] = {
+    "No FFI handler registered": {"xla_gpu_mock_custom_calls": True},
+    "No supported config found": {_TUNING: _USUAL_TUNING},
+}
+"""From what XLA says to the options with which it compiles all the same. The schedule is made before XLA asks for the
+function behind a custom call, which the program's own library brings. For the second see 5."""
 _HEAD_START = 0.3
 """Seconds until JAX has handed a large program to XLA, which compiles it without Python's lock: the conversion of the
 program as traced holds the lock, and runs beside XLA from then on."""
@@ -274,18 +281,39 @@ def _compile(program: LoweredCase, request: CompileRequest, dump: Path, runs: bo
         if not runs:  # what a kernel call brings as PTX is assembled by that of PATH, whatever the option says
             os.environ["PATH"] = os.pathsep.join((str(_find_assembler() / "bin"), path))
             drop_host_callbacks(program.lowered)
-        try:
-            compiled = program.lowered.compile(compiler_options=options)
-        except Exception as fault:
-            if runs or _NO_HANDLER not in str(fault):
-                raise
-            compiled = program.lowered.compile(compiler_options={**options, _MOCK: True})
+        compiled = None
+        while compiled is None:
+            try:
+                with nullcontext() if runs else _answer_partitioners(program, request):
+                    compiled = program.lowered.compile(compiler_options=options)
+            except Exception as fault:
+                remedy = find_remedy(str(fault), options, request.flags)
+                if runs or remedy is None:
+                    raise
+                options |= remedy
     except Exception as fault:
         traceback.print_exception(fault)
         raise CompileError(f"case `{request.case_id}` does not compile: {describe_fault(fault)}") from fault
     finally:
         os.environ["PATH"] = path
     return compiled, perf_counter() - started
+
+
+@contextmanager
+def _answer_partitioners(program: LoweredCase, request: CompileRequest) -> Generator[None]:
+    """Answers what a `custom_partitioning` asks, whose function XLA has traced and lowered while it compiles."""
+    with answer_as(program.assignment, request.description), assume_capability(request.compute_capability):
+        yield
+
+
+def find_remedy(fault: str, options: Mapping[str, Flag], asked: Mapping[str, Flag]) -> Mapping[str, Flag] | None:
+    """Returns the options that help, unless they are set already or the user asked for others."""
+    given = os.environ.get("XLA_FLAGS", "")
+    for said, remedy in _REMEDIES.items():
+        is_new = any(options.get(name) != value for name, value in remedy.items())
+        if said in fault and is_new and not any(name in asked or f"--{name}" in given for name in remedy):
+            return remedy
+    return None
 
 
 def _choose_quick_options() -> dict[str, Flag]:

@@ -149,8 +149,7 @@ def lower_case(
     started = perf_counter()
     with (
         answers,
-        _assume_compute_capability(compute_capability),
-        _assume_pallas_device(compute_capability),
+        assume_capability(compute_capability),
         enter_mesh(mesh) if case.mesh else nullcontext(),
         _blame_function(case),
     ):
@@ -288,6 +287,13 @@ def _pallas_library() -> Any:
         return importlib.import_module("jax._src.pallas.pallas_call")
     except ImportError:
         return None
+
+
+@contextmanager
+def assume_capability(compute_capability: int) -> Generator[None]:
+    """Tells libraries of kernels that the GPU has it, for which they would ask one that is not there."""
+    with _assume_compute_capability(compute_capability), _assume_pallas_device(compute_capability):
+        yield
 
 
 @contextmanager

@@ -1,0 +1,86 @@
+"""How the parameters and activations of a model lie on a mesh of two axes. Imports no framework.
+
+`data` splits the batch, and under FSDP each parameter too, by its width. `model` splits heads, the MLP's inner dimension
+and the vocabulary (Shoeybi et al., arXiv 1909.08053), and with `sequence` the tokens between them, where
+norms and residuals are computed (Korthikanti et al., arXiv 2205.05198).
+"""
+
+from dataclasses import dataclass
+
+from kernels.llama.config import LlamaConfig, Parameter
+
+DATA, MODEL = "data", "model"
+BATCH = (DATA,)
+"""The partition of the token ids, i32[batch, context]."""
+MODEL_GPUS = 8
+"""The most GPUs on the axis `model`: those of a host, and the key heads of a Llama 3."""
+
+type Partition = tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """One way to split a model."""
+
+    name: str
+    parameters: bool = False
+    """FSDP: the parameters are split over `data`."""
+    tensor: bool = False
+    """The axis `model` has more than one device."""
+    sequence: bool = False
+    """Between attention and MLP the tokens are split over `model`."""
+
+    def split_devices(self, devices: int) -> dict[str, int]:
+        """Returns the mesh: axis to size. ValueError where there are too few devices for both axes."""
+        if not self.tensor:
+            return {DATA: devices, MODEL: 1}
+        if self.parameters and devices < 4:
+            raise ValueError(f"Expected at least 4 devices for `{self.name}` but got {devices=}")
+        model = min(devices // 2 if self.parameters else devices, MODEL_GPUS)
+        return {DATA: devices // model, MODEL: model}
+
+    def split(self, parameter: Parameter, *, stored: bool = True) -> Partition:
+        """Returns the mesh axis of each dimension; not stored: as the products need it, gathered from `data`."""
+        return tuple(self._split_dimension(name, stored) for name in parameter.dimensions)
+
+    def _split_dimension(self, dimension: str, stored: bool) -> str | None:
+        if dimension == "width":
+            return DATA if self.parameters and stored else None
+        return MODEL if self.tensor and dimension in {"heads", "key_heads", "inner", "vocabulary"} else None
+
+    @property
+    def hidden(self) -> Partition:
+        """The partition of activations, [batch, tokens, width]."""
+        return (DATA, MODEL if self.sequence else None, None)
+
+    @property
+    def inside(self) -> Partition:
+        """The partition of what a column-parallel product leaves, [batch, tokens, heads or inner, ...]."""
+        return (DATA, None, MODEL if self.tensor else None)
+
+    @property
+    def vocabulary_axis(self) -> str | None:
+        return MODEL if self.tensor else None
+
+
+LAYOUTS = {
+    layout.name: layout
+    for layout in (
+        Layout(name="dp"),
+        Layout(name="fsdp", parameters=True),
+        Layout(name="tp", tensor=True),
+        Layout(name="fsdp+tp", parameters=True, tensor=True),
+        Layout(name="fsdp+tp+sp", parameters=True, tensor=True, sequence=True),
+    )
+}
+
+
+def count_sequences(devices: dict[str, int]) -> int:
+    """Returns the batch: one sequence for each device of `data`."""
+    return devices[DATA]
+
+
+def require_fit(config: LlamaConfig, mesh: dict[str, int]) -> None:
+    """Raises ValueError where the key heads cannot be split."""
+    if config.key_heads % mesh[MODEL]:
+        raise ValueError(f"Expected key heads for {mesh[MODEL]} devices but got {config.key_heads=}")

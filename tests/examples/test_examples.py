@@ -1,0 +1,28 @@
+"""The examples' own tests pass, by the pytest fixture, as somebody would run them."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools.running import run_process
+
+ROOT = Path(__file__).parents[2]
+WORDS = ("-m", "pytest", "-n", "0", "-p", "no:cacheprovider")
+
+
+def run_examples(cache: Path, marked: str) -> None:
+    environment = {**os.environ, "LIGERDIAG_CACHE_DIR": str(cache)}
+    done = run_process([sys.executable, *WORDS, "-m", marked, "examples"], cwd=ROOT, environment=environment)
+    assert done.code == 0, done.out + done.err
+    assert "passed" in done.out
+
+
+def test_a_step_of_each_model_is_what_its_test_says(shared_cache: Path) -> None:
+    run_examples(shared_cache, "not nightly")
+
+
+@pytest.mark.nightly
+def test_so_is_every_mode(shared_cache: Path) -> None:
+    run_examples(shared_cache, "nightly")
