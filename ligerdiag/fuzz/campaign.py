@@ -1,0 +1,234 @@
+"""A campaign: seeds to programs, each compiled, judged and replayed; what contradicts itself is shrunk to a case file.
+
+In the campaign's directory:
+
+    programs.jsonl          one line a program, written as soon as it is known; a campaign goes on behind what is there
+    contradictions/         `SEED-KIND.py`, a case file that stands alone, for each contradiction
+    batches/, cache/        what is being worked on; artifacts of programs without contradictions are removed
+
+Kinds of contradictions:
+
+    verdict      the schedule's verdict on an output and its replay cannot both be true
+    reference    program order, on numbers, differs from the formulas in plain jnp
+    fault        no verdict, or no replay, where there should be one
+"""
+
+import json
+import resource
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any, cast
+
+from ligerdiag.api.checking import check
+from ligerdiag.api.judging import CheckOptions
+from ligerdiag.ending import Ending, work_until_ended
+from ligerdiag.errors import InputError
+from ligerdiag.fuzz.programs import Program, draw_program
+from ligerdiag.fuzz.shrink import measure, shrink
+from ligerdiag.fuzz.source import render_case_file
+from ligerdiag.model.findings import ReplayState
+from ligerdiag.model.report import CaseReport, CheckReport, Progress, Status
+
+BATCH = 24
+"""Programs of one file: a run that is ended loses no more than these."""
+_REFERENCE = "LD016"
+_UNROLLED = "unrolled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FuzzOptions:
+    """Which programs, and how they are judged."""
+
+    directory: Path
+    first: int = 0
+    count: int = 100
+    minutes: float | None = None
+    """No batch is begun after that."""
+    target: str = "h100"
+    jobs: int | None = None
+    timeout: float = 120.0
+    """Seconds that one program may take to compile, and again to replay."""
+    shrink: bool = True
+
+
+@dataclass(slots=True, kw_only=True)
+class FuzzReport:
+    """What is known of all programs of the directory."""
+
+    rows: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
+    """Seed to its line of `programs.jsonl`."""
+    judged: int = 0
+    """Programs of this run."""
+    seconds: float = 0.0
+    """Processor seconds of this run, without shrinking."""
+    files: tuple[Path, ...] = ()
+    """Case files that this run wrote."""
+    ended_by: Ending | None = None
+
+    def count_outputs(self) -> Counter[tuple[str, str]]:
+        """Outputs by verdict and by what replay says."""
+        return Counter((static, numbers) for row in self.rows.values() for static, numbers in row["outputs"].values())
+
+    def list_contradictions(self) -> list[tuple[int, str]]:
+        """Seed and what contradicts, in words."""
+        return [(seed, words) for seed, row in sorted(self.rows.items()) for words in row["contradictions"].values()]
+
+
+def run_campaign(options: FuzzOptions, tell: Callable[[Progress], None]) -> FuzzReport:
+    """Judges the programs of these seeds that are not known yet. Raises InputError for a directory of other programs."""
+    report = FuzzReport(rows=load_rows(options.directory, options.target))
+    seeds = [seed for seed in range(options.first, options.first + options.count) if seed not in report.rows]
+    until = monotonic() + options.minutes * 60 if options.minutes is not None else float("inf")
+    with work_until_ended() as work:
+        for start in range(0, len(seeds), BATCH):
+            if monotonic() >= until or report.ended_by is not None:
+                break
+            batch = seeds[start : start + BATCH]
+            _judge_batch(batch, options, report, _count_behind(tell, start, len(seeds)))
+    report.ended_by = report.ended_by or work.ending
+    return report
+
+
+def load_rows(directory: Path, target: str) -> dict[int, dict[str, Any]]:
+    """The known programs by seed; a last line that was not written to its end is dropped."""
+    path, rows = directory / "programs.jsonl", dict[int, dict[str, Any]]()
+    if not path.exists():
+        return rows
+    *lines, rest = path.read_text(encoding="utf-8").split("\n")
+    if rest:
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    for line in lines:
+        row = cast("dict[str, Any]", json.loads(line))
+        if row["target"] != target:
+            raise InputError(f"expected programs for {target} but `{path}` has some for {row['target']}")
+        rows[int(row["seed"])] = row
+    return rows
+
+
+def judge_case(case: CaseReport) -> dict[str, Any]:
+    """One line of `programs.jsonl`, without seed and target: verdicts, numbers and contradictions."""
+    numbers = case.replay.outputs if case.replay is not None else {}
+    outputs = {
+        name: (verdict.value, numbers[name].attribution.value if name in numbers else "none")
+        for name, verdict in case.outputs.items()
+    }
+    return {"outputs": outputs, "contradictions": dict(_find_contradictions(case)), "notes": case.coverage.not_covered}
+
+
+def _find_contradictions(case: CaseReport) -> Iterator[tuple[str, str]]:
+    """Yields (kind, words)."""
+    if case.error or case.failures:
+        yield "fault", case.error or case.failures[0].message
+    elif case.replay is None or case.replay.state is not ReplayState.DONE:
+        reason = "no replay" if case.replay is None else f"{case.replay.state.value}: {case.replay.reason}"
+        yield "fault", reason
+    limit = " (a loop is unrolled)" if any(_UNROLLED in note for note in case.coverage.not_covered) else ""
+    for one in case.disagreements:
+        yield f"verdict-{one.static.value}-{one.numbers.value}".replace(" ", "-"), one.message + limit
+    for finding in case.findings:
+        if finding.rule == _REFERENCE:
+            yield "reference", finding.message
+
+
+def _judge_batch(
+    seeds: Sequence[int], options: FuzzOptions, report: FuzzReport, tell: Callable[[Progress], None]
+) -> None:
+    programs = {seed: draw_program(seed) for seed in seeds}
+    before = _read_processor_seconds()
+    checked = _check(list(programs.values()), options, tell)
+    report.seconds += _read_processor_seconds() - before
+    for case in checked.cases:
+        if case.status is Status.NOT_CHECKED:
+            continue
+        seed = int(case.id.partition("[")[2].rstrip("]"))
+        row = {"seed": seed, "target": options.target} | judge_case(case)
+        if checked.interrupted and any(words.startswith("not done") for words in row["contradictions"].values()):
+            continue
+        _append(options.directory / "programs.jsonl", row)
+        report.rows[seed], report.judged = row, report.judged + 1
+        if not row["contradictions"] and case.artifact:
+            shutil.rmtree(case.artifact, ignore_errors=True)
+    if checked.interrupted:
+        report.ended_by = checked.ended_by
+        return
+    for seed, program in programs.items():
+        for kind in report.rows.get(seed, {}).get("contradictions", {}):
+            report.files += (_write_contradiction(program, kind, options, tell),)
+
+
+def _write_contradiction(program: Program, kind: str, options: FuzzOptions, tell: Callable[[Progress], None]) -> Path:
+    """Shrinks the program while it shows this kind, and writes what is left as a case file."""
+    words = ""
+
+    def find_shown(some: Sequence[Program]) -> Sequence[Program]:
+        nonlocal words
+        checked = _check(some, options, _rename_phase(tell, f"shrink {program.seed}"), reference=kind == "reference")
+        if checked.interrupted:
+            return ()
+        shown = {case.id: found[kind] for case in checked.cases if kind in (found := dict(_find_contradictions(case)))}
+        kept = [one for one in some if f"fuzz[{one.seed}-{one.variant}]" in shown]
+        if kept:
+            best = min(kept, key=measure)
+            words = shown[f"fuzz[{best.seed}-{best.variant}]"]
+        return kept
+
+    small = shrink(program, find_shown) if options.shrink and kind != "fault" else program
+    folder = options.directory / "contradictions"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{program.seed}-{kind}.py"
+    about = f"Program {program.seed} of `ligerdiag fuzz`, {options.target}: {words or kind}."
+    path.write_text(render_case_file([small], about), encoding="utf-8")
+    return path
+
+
+def _check(
+    programs: Sequence[Program], options: FuzzOptions, tell: Callable[[Progress], None], *, reference: bool = True
+) -> CheckReport:
+    folder = options.directory / "batches"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"programs_{programs[0].seed}{'_smaller' if programs[0].variant else ''}.py"
+    path.write_text(render_case_file(programs, "Programs of `ligerdiag fuzz`.", reference=reference), encoding="utf-8")
+    return check(
+        CheckOptions(
+            selectors=(str(path),),
+            targets=(options.target,),
+            usual_targets=(options.target,),
+            jobs=options.jobs,
+            timeout=options.timeout,
+            cache_directory=options.directory / "cache",
+        ),
+        tell,
+    )
+
+
+def _append(path: Path, row: dict[str, Any]) -> None:
+    with path.open("a", encoding="utf-8") as out:
+        out.write(json.dumps(row) + "\n")
+
+
+def _count_behind(tell: Callable[[Progress], None], done: int, total: int) -> Callable[[Progress], None]:
+    """Reports the steps of a batch as those of the campaign."""
+
+    def told(progress: Progress) -> None:
+        if progress.phase == "replay":
+            tell(Progress(phase="fuzz", event=progress.event, done=done + progress.done, total=total, case_id=progress.case_id))
+        else:
+            tell(Progress(phase=progress.phase, event=progress.event, done=done, total=total, case_id=progress.case_id))
+
+    return told
+
+
+def _rename_phase(tell: Callable[[Progress], None], phase: str) -> Callable[[Progress], None]:
+    return lambda p: tell(Progress(phase=phase, event=p.event, done=p.done, total=p.total))
+
+
+def _read_processor_seconds() -> float:
+    """Of this process and of all that it started and that have ended."""
+    return sum(
+        usage.ru_utime + usage.ru_stime
+        for usage in (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
+    )
