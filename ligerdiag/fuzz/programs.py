@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 COLUMNS = 16
 ROWS = (8, 16, 32)
 DTYPES = ("float32", "bfloat16", "float16")
-KERNELS = {"shift": 1, "left": 1, "top": 1, "positive": 1, "carry": 1, "add": 1, "damp": 2, "turn": 2}
+KERNELS = {"bend": 1, "left": 1, "upper": 1, "positive": 1, "carry": 1, "add": 1, "damp": 2, "turn": 2}
 """Kernel to its number of operands."""
-PARTIAL = ("left", "top", "positive", "carry", "add")
+PARTIAL = ("left", "upper", "positive", "carry", "add")
 """Kernels that leave some of their operand as it was, or read what they wrote: not to be had out of place."""
 MODES = ("hidden",) * 7 + ("trivial", "barrier", "aliased", "out_of_place")
 CONSTRUCTS = ("scan", "while", "map", "cond", "call", "gradient", "shard_map")
@@ -184,7 +184,7 @@ class _Drawer:
             if others:
                 inputs.append(self._choose(others, scope.hot))
             else:
-                word = "shift"
+                word = "bend"
         if word == "add" and x.kind.dtype != "float32":
             word = "positive"
         mode = self.pick.choice(MODES)
