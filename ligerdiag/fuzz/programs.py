@@ -290,7 +290,8 @@ class _Drawer:
                 owned = [*scope.passed, *scope.own]
                 count = min(len(owned), self.pick.choice((1, 2)))
                 inputs = tuple(self.pick.sample(owned, count))
-                block = self._draw_block(scope, tuple(self.make(v.kind) for v in inputs), passed=True, extra=1)
+                parameters = tuple(self.make(v.kind) for v in inputs)
+                block = self._draw_block(scope, parameters, passed=True, extra=1, hidden=inputs)
                 outputs = tuple(self.make(v.kind) for v in block.results)
                 overwritten = {step.inputs[0] for step in block.steps if step.word in KERNELS}
                 scope.hot += [x for x, inner in zip(inputs, block.parameters, strict=True) if inner in overwritten]
@@ -309,9 +310,10 @@ class _Drawer:
         extra: int = 0,
         passed: bool = False,
         alone: bool = False,
+        hidden: tuple[Value, ...] = (),
     ) -> Block:
-        """A block whose results have these kinds, and `extra` ones of any kind behind them."""
-        around = [] if alone else [value for value in scope.readable if self.pick.random() < 0.4]
+        """A block whose results have these kinds, and `extra` ones of any kind behind them; it does not read `hidden`."""
+        around = [v for v in scope.readable if self.pick.random() < 0.4 and not alone and v not in hidden]
         inner = _Scope(
             own=[] if passed else list(parameters),
             passed=list(parameters) if passed else [],

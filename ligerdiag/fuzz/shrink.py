@@ -74,6 +74,8 @@ def _is_block_valid(block: Block, around: frozenset[Value], *, passed: bool) -> 
         if step.word == "loss" and not set(step.inputs) <= own - set(block.parameters):
             return False
         inner = frozenset() if step.word == "shard_map" else frozenset(readable)
+        if step.word == "call":  # what it is called with has one name inside
+            inner -= set(step.inputs)
         if not all(_is_block_valid(one, inner, passed=step.word == "call") for one in step.blocks):
             return False
         own |= set(step.outputs)
