@@ -48,7 +48,8 @@ Exit codes:
 {render_table(MEANINGS)}
 """
 
-def fuzz(
+
+def fuzz(  # noqa: PLR0917 - typer reads the options from the signature
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the campaign is kept.")] = Path("fuzz"),
     seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="The first seed.")] = 0,
     count: Annotated[int, typer.Option("--count", min=1, metavar="N", help="Seeds, from the first on.")] = 100,
@@ -56,7 +57,9 @@ def fuzz(
         float | None,
         typer.Option("--minutes", min=0.0, metavar="N", help="Begin nothing new after that. [default: none]"),
     ] = None,
-    target: Annotated[str, typer.Option("--target", metavar="NAME", help="The GPU to compile for.")] = DEFAULT_TARGETS[0],
+    target: Annotated[str, typer.Option("--target", metavar="NAME", help="The GPU to compile for.")] = DEFAULT_TARGETS[
+        0
+    ],
     jobs: Jobs = None,
     timeout: Annotated[
         float,
@@ -112,7 +115,10 @@ def render_fuzz_report(report: "FuzzReport") -> str:
     lines += [f"  seed {seed}: {words}" for seed, words in contradictions]
     lines += [f"  written: {path}" for path in report.files]
     if report.judged:
-        lines += ["", f"this run: {report.judged} programs, {report.seconds / report.judged:.1f} processor seconds each"]
+        lines += [
+            "",
+            f"this run: {report.judged} programs, {report.seconds / report.judged:.1f} processor seconds each",
+        ]
     return "\n".join(lines) + "\n"
 
 

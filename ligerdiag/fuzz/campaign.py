@@ -213,11 +213,9 @@ def _append(path: Path, row: dict[str, Any]) -> None:
 def _count_behind(tell: Callable[[Progress], None], done: int, total: int) -> Callable[[Progress], None]:
     """Reports the steps of a batch as those of the campaign."""
 
-    def told(progress: Progress) -> None:
-        if progress.phase == "replay":
-            tell(Progress(phase="fuzz", event=progress.event, done=done + progress.done, total=total, case_id=progress.case_id))
-        else:
-            tell(Progress(phase=progress.phase, event=progress.event, done=done, total=total, case_id=progress.case_id))
+    def told(p: Progress) -> None:
+        here = p.done if p.phase == "replay" else 0
+        tell(Progress(phase=p.phase, event=p.event, done=done + here, total=total, case_id=p.case_id))
 
     return told
 

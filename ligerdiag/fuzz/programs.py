@@ -2,8 +2,9 @@
 
 1. A value is an array f32, bf16 or f16[rows, 16] with a number of its own. Everything is of magnitude about one, so that
    anything can feed anything.
-2. A step computes values from values: by an operation (`source.OPERATIONS`), a kernel that overwrites some of its operands, or
-   a construct of JAX's with blocks inside (`CONSTRUCTS`). After a kernel a value's number stands for what the kernel left.
+2. A step computes values from values: by an operation (`source.OPERATIONS`), a kernel that overwrites some of its
+   operands, or a construct of JAX's with blocks inside (`CONSTRUCTS`). After a kernel a value's number stands for what the
+   kernel left.
 3. A block has parameters, steps and results. It may read the values around it, and overwrites its own alone; a `call` also
    overwrites what it is called with, which are the caller's values.
 4. Where JAX leaves it open whether two values are one (the initial value of a loop, the operands of a branch or of a
@@ -114,7 +115,9 @@ def draw_program(seed: int) -> Program:
     devices = pick.choice((1, 1, 1, 1, 1, 2, 2, 4, 8))
     drawer = _Drawer(pick, devices)
     dtypes = ("float32",) * 4 + ("bfloat16", "float16") if pick.random() < 0.5 else ("float32",)
-    arguments = tuple(drawer.make(Kind(pick.choice((16, 16, 8)), pick.choice(dtypes))) for _ in range(pick.choice((2, 3))))
+    arguments = tuple(
+        drawer.make(Kind(pick.choice((16, 16, 8)), pick.choice(dtypes))) for _ in range(pick.choice((2, 3)))
+    )
     donated = tuple(number for number in range(len(arguments)) if pick.random() < 0.15)
     layouts = tuple(pick.choice(LAYOUTS) if devices > 1 else "whole" for _ in arguments)
     scope = _Scope(list(arguments))
@@ -180,7 +183,9 @@ class _Drawer:
         x = self._choose([*scope.passed, *scope.own], scope.hot)
         inputs = [x]
         if KERNELS[word] == 2:
-            others = [v for v in (scope.own if word == "turn" else scope.readable) if v.kind.rows == x.kind.rows and v != x]
+            others = [
+                v for v in (scope.own if word == "turn" else scope.readable) if v.kind.rows == x.kind.rows and v != x
+            ]
             if others:
                 inputs.append(self._choose(others, scope.hot))
             else:
@@ -255,7 +260,9 @@ class _Drawer:
             if rows % self.devices:
                 return None
             layout = self.pick.choice(LAYOUTS)
-            return Step(word="annotate", inputs=(x,), outputs=(self.make(x.kind),), numbers=(self._number(),), mode=layout)
+            return Step(
+                word="annotate", inputs=(x,), outputs=(self.make(x.kind),), numbers=(self._number(),), mode=layout
+            )
         words = ["psum", "permute"]
         words += ["gather"] if rows * self.devices <= 32 else []
         words += ["scatter"] if rows % self.devices == 0 else []

@@ -1,7 +1,8 @@
 """Programs as the Python source of a case file that stands alone: the program and its reference are one text.
 
-`compute(plain, ...)` runs kernels, or with `plain` their formulas in jnp, by which a name stands for what the kernel leaves:
-the reference. What differs beside: a `call` with `plain` hands back what its parameters became, and a `shard_map` is a `vmap`.
+`compute(plain, ...)` runs kernels, or with `plain` their formulas in jnp, by which a name stands for what the kernel
+leaves: the reference. What differs beside: a `call` with `plain` hands back what its parameters became, and a `shard_map`
+is a `vmap`.
 """
 
 import ast
@@ -307,7 +308,7 @@ def _render_shard_map(step: Step, devices: int) -> list[str]:
         f"    {outputs}, totals = mapped({parted[0]}, {parted[1]}, {whole})",
         f"    {outputs}, totals = {joined}, totals[0]",
         "else:",
-        f"    mapped = jax.shard_map(",
+        "    mapped = jax.shard_map(",
         f'        {name}, in_specs=(P("d"), P("d"), P()), out_specs=({results}, P()), check_vma=False',
         "    )",
         f"    {outputs}, totals = mapped({x}, {y}, {whole})",
