@@ -1,7 +1,7 @@
 """What a random program consists of, and how it is drawn from a seed, before anything is traced.
 
-1. A value is an array f32, bf16 or f16[rows, 16] with a number of its own. Everything is of magnitude about one, so that
-   anything can feed anything.
+1. A value is an array f32, bf16 or f16[rows, 16] with a number of its own, times the program's scale. Everything is of
+   magnitude about one, so that anything can feed anything.
 2. A step computes values from values: by an operation (`source.OPERATIONS`), a kernel that overwrites some of its
    operands, or a construct of JAX's with blocks inside (`CONSTRUCTS`). After a kernel a value's number stands for what the
    kernel left.
@@ -22,7 +22,7 @@ KERNELS = {"bend": 1, "left": 1, "upper": 1, "positive": 1, "carry": 1, "add": 1
 """Kernel to its number of operands."""
 PARTIAL = ("left", "upper", "positive", "carry", "add")
 """Kernels that leave some of their operand as it was, or read what they wrote: not to be had out of place."""
-MODES = ("hidden",) * 7 + ("trivial", "barrier", "aliased", "out_of_place")
+MODES = ("hidden", "trivial", "barrier", "aliased", "out_of_place")
 CONSTRUCTS = ("scan", "while", "map", "cond", "call", "gradient", "shard_map")
 UNARY = (
     "tanh", "scale", "shift", "flip", "roll", "centre", "softmax", "leaky", "halves", "update", "sort", "cumsum", "take",
@@ -81,6 +81,8 @@ class Program:
     variant: int = 0
     """Number of a smaller program that was made of the seed's own."""
     devices: int
+    scale: int
+    """Times `Kind.rows` and COLUMNS there are of rows and columns."""
     donated: tuple[int, ...]
     """Positions of the arguments that are donated."""
     layouts: tuple[str, ...]
@@ -113,7 +115,7 @@ def draw_program(seed: int) -> Program:
     """The program of this seed."""
     pick = random.Random(seed)
     devices = pick.choice((1, 1, 1, 1, 1, 2, 2, 4, 8))
-    drawer = _Drawer(pick, devices)
+    drawer = _Drawer(pick, devices, kernels=pick.choice((0.08, 0.24)), hidden=pick.choice((0.4, 0.9)))
     dtypes = ("float32",) * 4 + ("bfloat16", "float16") if pick.random() < 0.5 else ("float32",)
     arguments = tuple(
         drawer.make(Kind(pick.choice((16, 16, 8)), pick.choice(dtypes))) for _ in range(pick.choice((2, 3)))
@@ -124,12 +126,15 @@ def draw_program(seed: int) -> Program:
     steps = drawer.draw_steps(scope, pick.randrange(5, 14))
     results = tuple(dict.fromkeys([*scope.hot[-3:], *scope.own[-3:]]))
     block = Block(parameters=arguments, steps=steps, results=results)
-    return Program(seed=seed, devices=devices, donated=donated, layouts=layouts, block=block)
+    scale = pick.choice((1, 1, 4))
+    return Program(seed=seed, devices=devices, scale=scale, donated=donated, layouts=layouts, block=block)
 
 
 class _Drawer:
-    def __init__(self, pick: random.Random, devices: int) -> None:
-        self.pick, self.devices = pick, devices
+    """kernels: the share of steps that are kernels. hidden: the share of these of which XLA knows nothing."""
+
+    def __init__(self, pick: random.Random, devices: int, *, kernels: float, hidden: float) -> None:
+        self.pick, self.devices, self.kernels, self.hidden = pick, devices, kernels, hidden
         self._made = 0
 
     def make(self, kind: Kind) -> Value:
@@ -155,9 +160,9 @@ class _Drawer:
         return self.pick.choice(values[-5:] if self.pick.random() < 0.6 else values)
 
     def _draw_step(self, scope: _Scope) -> Step | None:
-        kind = self.pick.random()
-        if kind < 0.24:
+        if self.pick.random() < self.kernels:
             return self._draw_kernel(scope)
+        kind = self.pick.uniform(0.24, 1)
         if kind < 0.40 and scope.depth < DEPTH:
             return self._draw_construct(scope)
         if kind < 0.46 and self.devices > 1:
@@ -192,7 +197,7 @@ class _Drawer:
                 word = "bend"
         if word == "add" and x.kind.dtype != "float32":
             word = "positive"
-        mode = self.pick.choice(MODES)
+        mode = "hidden" if self.pick.random() < self.hidden else self.pick.choice(MODES)
         if any(value in scope.passed for value in inputs):
             mode = "hidden"
         if mode == "out_of_place" and word in PARTIAL:
@@ -219,8 +224,9 @@ class _Drawer:
         if not square:
             return None
         count = self.pick.choice((1, 1, 2))
-        factors = tuple(self._choose(square, scope.hot) for _ in range(count))
-        outputs = tuple(self.make(Kind(x.kind.rows, "float32")) for _ in range(count))
+        chosen = [self._choose(square, scope.hot) for _ in range(count)]
+        factors = tuple(dict.fromkeys(chosen))
+        outputs = tuple(self.make(Kind(x.kind.rows, "float32")) for _ in factors)
         return Step(word="product", inputs=(x, *factors), outputs=outputs)
 
     def _draw_binary(self, scope: _Scope) -> Step:

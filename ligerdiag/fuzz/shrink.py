@@ -34,8 +34,8 @@ def shrink(program: Program, find_shown: Callable[[Sequence[Program]], Sequence[
 
 
 def measure(program: Program) -> tuple[int, int, int]:
-    """The size of a program: steps, results, devices."""
-    return sum(1 for _ in _walk(program.block)), len(program.block.results), program.devices
+    """The size of a program: steps, results, and what else makes it large."""
+    return sum(1 for _ in _walk(program.block)), len(program.block.results), program.devices * program.scale
 
 
 def list_smaller(program: Program) -> tuple[Program, ...]:
@@ -97,6 +97,8 @@ def _make_smaller(program: Program) -> Iterator[Program]:
     if program.devices > 1:
         yield replace(program, devices=1, layouts=("whole",) * len(block.parameters))
         yield replace(program, layouts=("whole",) * len(block.parameters))
+    if program.scale > 1:
+        yield replace(program, scale=1)
     if program.donated:
         yield replace(program, donated=())
     for count in range(1, len(block.steps)):

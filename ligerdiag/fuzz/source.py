@@ -7,6 +7,7 @@ is a `vmap`.
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from importlib import resources
 
 from ligerdiag.fuzz.programs import COLUMNS, KERNELS, Block, Program, Step, Value
@@ -26,8 +27,8 @@ OPERATIONS = {
     "cumsum": "jnp.cumsum({0}, axis=0) * 0.3",
     "take": "{0}[jnp.arange({rows}) * 3 % {rows}]",
     "moving": "jax.lax.dynamic_slice_in_dim(jnp.concatenate([{0}, {0}]), ({0}[0, 0] > 0).astype(jnp.int32) + 1, {rows})",
-    "pad": "jnp.pad({0}[:, :8], ((0, 0), (8, 0)))",
-    "reshape": "{0}.reshape(-1)[::-1].reshape({rows}, 16)",
+    "pad": "jnp.pad({0}[:, :{left}], ((0, 0), ({left}, 0)))",
+    "reshape": "{0}.reshape(-1)[::-1].reshape({rows}, {columns})",
     "normalise": "{0} * jax.lax.rsqrt(({0} * {0}).mean(1, keepdims=True) + 1)",
     "stop": "jax.lax.stop_gradient({0}) * {c}",
     "transpose": "{0}.T",
@@ -41,7 +42,7 @@ OPERATIONS = {
     "multiply": "{0} * {1} * {c}",
     "maximum": "jnp.maximum({0}, {1} * {c})",
     "select": "jnp.where({0} > {1}, {0}, {1} * {c})",
-    "outer": "jnp.dot({0}.T, {1}, preferred_element_type=jnp.float32) * 0.2",
+    "outer": "jnp.dot({0}.T, {1}, preferred_element_type=jnp.float32) * {root}",
     "psum": 'jax.lax.psum({0}, "d") * 0.5',
     "permute": 'jax.lax.ppermute({0}, "d", [(i, (i + 1) % {devices}) for i in range({devices})])',
     "gather": 'jax.lax.all_gather({0}, "d", tiled=True)',
@@ -63,6 +64,21 @@ from jax.sharding import PartitionSpec as P
 
 from ligerdiag.model.case import Arg, Case, Draw
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """What of a program its steps are written with."""
+
+    devices: int
+    scale: int
+
+    @property
+    def columns(self) -> int:
+        return COLUMNS * self.scale
+
+    def shape(self, value: Value) -> tuple[int, int]:
+        return value.kind.rows * self.scale, self.columns
 
 
 def render_case_file(programs: Sequence[Program], about: str, *, reference: bool = True) -> str:
@@ -100,7 +116,10 @@ def _names(text: str) -> Iterator[str]:
 
 def _render_program(program: Program) -> str:
     names = _name(program.block.parameters)
-    lines = [f"def {_name_function(program)}(plain, {names}):", *_indent(_render_block(program.block, program.devices))]
+    lines = [
+        f"def {_name_function(program)}(plain, {names}):",
+        *_indent(_render_block(program.block, Sizes(devices=program.devices, scale=program.scale))),
+    ]
     outputs = [f'"v{value.number}": v{value.number}.astype(jnp.float32)' for value in program.block.results]
     lines += _indent([f"outputs = {{{', '.join(outputs)}}}"])
     norm = "sum((value * value).mean() for value in outputs.values())"
@@ -114,8 +133,9 @@ def _name_function(program: Program) -> str:
 
 def _render_case(program: Program, *, reference: bool) -> str:
     args: list[str] = []
+    sizes = Sizes(devices=program.devices, scale=program.scale)
     for position, value in enumerate(program.block.parameters):
-        words = [f"shape=({value.kind.rows}, {COLUMNS})", f'dtype="{value.kind.dtype}"']
+        words = [f"shape={sizes.shape(value)}", f'dtype="{value.kind.dtype}"']
         words += [f"draw=Draw(seed={program.seed * 4 + position})"]
         words += ["donate=True"] if position in program.donated else []
         words += [f"partition={_PARTITIONS[program.layouts[position]]}"] if program.devices > 1 else []
@@ -136,21 +156,23 @@ def _render_case(program: Program, *, reference: bool) -> str:
     return "\n".join(lines)
 
 
-def _render_block(block: Block, devices: int) -> list[str]:
+def _render_block(block: Block, sizes: Sizes) -> list[str]:
     """The lines of a function's body without its return; `total` sums what kernels give beside, so that JAX keeps them."""
     lines = ["total = jnp.float32(0)"]
     for step in block.steps:
-        lines += _render_step(step, devices)
+        lines += _render_step(step, sizes)
     return lines
 
 
-def _render_step(step: Step, devices: int) -> list[str]:
+def _render_step(step: Step, sizes: Sizes) -> list[str]:
     if step.word in KERNELS:
-        return _render_kernel(step)
+        return _render_kernel(step, sizes)
     match step.word:
         case "product":
             x, *factors = map(_wide, step.inputs)
-            return [f"{_name(step.outputs)} = {', '.join(f'{x} @ {y} * 0.25' for y in factors)}"]
+            return [
+                f"{_name(step.outputs)} = {', '.join(f'{x} @ {y} * {1 / sizes.columns**0.5:.3f}' for y in factors)}"
+            ]
         case "annotate":
             x = f"{_name(step.inputs)} * {_constant(step)}"
             constrained = f"jax.lax.with_sharding_constraint({x}, {_LAYOUTS[step.mode]})"
@@ -159,33 +181,36 @@ def _render_step(step: Step, devices: int) -> list[str]:
             x = _name(step.inputs)
             return [f'loss, {x} = find_loss(plain, {x}, "{step.mode}")', "total = total + loss"]
         case "scan" | "map" | "while" | "cond":
-            return _CONTROL[step.word](step, devices)
+            return _CONTROL[step.word](step, sizes)
         case "call":
-            return _render_call(step, devices)
+            return _render_call(step, sizes)
         case "gradient":
-            return _render_gradient(step, devices)
+            return _render_gradient(step, sizes)
         case "shard_map":
-            return _render_shard_map(step, devices)
+            return _render_shard_map(step, sizes)
         case word:
-            return [f"{_name(step.outputs)} = {_fill(OPERATIONS[word], step, devices)}"]
+            return [f"{_name(step.outputs)} = {_fill(OPERATIONS[word], step, sizes)}"]
 
 
-def _fill(template: str, step: Step, devices: int) -> str:
+def _fill(template: str, step: Step, sizes: Sizes) -> str:
     kinds = {value.kind.dtype for value in step.inputs}
     operands = [f"v{value.number}" if len(kinds) == 1 else _wide(value) for value in step.inputs]
-    rows = step.inputs[0].kind.rows
+    rows = step.inputs[0].kind.rows * sizes.scale
     return template.format(
         *operands,
         c=_constant(step),
         rows=rows,
         half=rows // 2,
         quarter=rows // 4,
+        columns=sizes.columns,
+        left=sizes.columns // 2,
+        root=f"{1 / sizes.columns**0.5:.3f}",
         dtype=step.outputs[0].kind.dtype,
-        devices=devices,
+        devices=sizes.devices,
     )
 
 
-def _render_kernel(step: Step) -> list[str]:
+def _render_kernel(step: Step, sizes: Sizes) -> list[str]:
     written = step.inputs if step.word == "turn" else step.inputs[:1]
     words = ["plain", f"{step.word}_kernel", f"{step.word}_formula", *(f"v{value.number}" for value in step.inputs)]
     words += ["written=2"] if len(written) == 2 else []
@@ -195,13 +220,13 @@ def _render_kernel(step: Step) -> list[str]:
     return [
         f"{sums}, ({_name(written)},) = overwrite({', '.join(words)})",
         f"total = total + {sums}.sum() * 1e-2",
-        f"{_name(step.outputs)} = jnp.broadcast_to({sums}[:, None] / {COLUMNS}, ({written[0].kind.rows}, {COLUMNS}))",
+        f"{_name(step.outputs)} = jnp.broadcast_to({sums}[:, None] / {sizes.columns}, {sizes.shape(written[0])})",
     ]
 
 
-def _define(name: str, block: Block, devices: int, result: str, parameters: str = "") -> list[str]:
+def _define(name: str, block: Block, sizes: Sizes, result: str, parameters: str = "") -> list[str]:
     parameters = parameters or _name(block.parameters)
-    return [f"def {name}({parameters}):", *_indent([*_render_block(block, devices), f"return {result}"])]
+    return [f"def {name}({parameters}):", *_indent([*_render_block(block, sizes), f"return {result}"])]
 
 
 def _function(step: Step, position: int = 0) -> str:
@@ -215,34 +240,34 @@ def _stack(step: Step, value: Value) -> str:
     return f"jnp.stack([v{value.number} * ({_constant(step)} + 0.2 * i) for i in range({length})])"
 
 
-def _render_scan(step: Step, devices: int) -> list[str]:
+def _render_scan(step: Step, sizes: Sizes) -> list[str]:
     (block,), name = step.blocks, _function(step)
     carry, y = block.results
     words = ["", "", ", reverse=True", ", unroll=2"][step.numbers[0] % 4]
     x, xs = step.inputs
     initial, (last, stacked) = f"v{x.number} * {_constant(step)}", step.outputs
     return [
-        *_define(name, block, devices, f"v{carry.number}, (v{y.number}, total)"),
+        *_define(name, block, sizes, f"v{carry.number}, (v{y.number}, total)"),
         f"v{last.number}, (stacked, totals) = jax.lax.scan({name}, {initial}, {_stack(step, xs)}{words})",
         f"v{stacked.number}, total = stacked.mean(0), total + totals.sum()",
     ]
 
 
-def _render_map(step: Step, devices: int) -> list[str]:
+def _render_map(step: Step, sizes: Sizes) -> list[str]:
     (block,), name, (stacked,) = step.blocks, _function(step), step.outputs
     return [
-        *_define(name, block, devices, f"v{block.results[0].number}, total"),
+        *_define(name, block, sizes, f"v{block.results[0].number}, total"),
         f"stacked, totals = jax.lax.map({name}, {_stack(step, step.inputs[0])})",
         f"v{stacked.number}, total = stacked.mean(0), total + totals.sum()",
     ]
 
 
-def _render_while(step: Step, devices: int) -> list[str]:
+def _render_while(step: Step, sizes: Sizes) -> list[str]:
     (block,), name, (x,) = step.blocks, _function(step), step.inputs
     count = ["2", "3", f"1 + (v{x.number}[0, 0] > 0).astype(jnp.int32)"][step.numbers[1] % 3]
     parameter, result = block.parameters[0].number, block.results[0].number
     before = f"v{parameter}, before = carry"
-    lines = _define(name, block, devices, f"v{result}, before + total", "_, carry")
+    lines = _define(name, block, sizes, f"v{result}, before + total", "_, carry")
     initial = f"(v{x.number} * {_constant(step)}, jnp.float32(0))"
     return [
         lines[0],
@@ -253,10 +278,10 @@ def _render_while(step: Step, devices: int) -> list[str]:
     ]
 
 
-def _render_cond(step: Step, devices: int) -> list[str]:
+def _render_cond(step: Step, sizes: Sizes) -> list[str]:
     lines: list[str] = []
     for position, block in enumerate(step.blocks):
-        lines += _define(_function(step, position), block, devices, f"v{block.results[0].number}, total")
+        lines += _define(_function(step, position), block, sizes, f"v{block.results[0].number}, total")
     x, y = (f"v{value.number}" for value in step.inputs)
     c = _constant(step)
     functions = f"{_function(step, 0)}, {_function(step, 1)}"
@@ -267,26 +292,26 @@ def _render_cond(step: Step, devices: int) -> list[str]:
     ]
 
 
-def _render_call(step: Step, devices: int) -> list[str]:
+def _render_call(step: Step, sizes: Sizes) -> list[str]:
     (block,), name = step.blocks, _function(step)
     after = f"({_name(block.parameters)},) if plain else ()"
     inputs = _name(step.inputs)
     return [
-        *_define(name, block, devices, f"{_name(block.results)}, total, {after}"),
+        *_define(name, block, sizes, f"{_name(block.results)}, total, {after}"),
         f"{_name(step.outputs)}, totals, after = jax.jit({name})({inputs})",
         f"{inputs}{',' if len(step.inputs) == 1 else ''} = after or ({inputs},)",
         "total = total + totals",
     ]
 
 
-def _render_gradient(step: Step, devices: int) -> list[str]:
+def _render_gradient(step: Step, sizes: Sizes) -> list[str]:
     (block,), name = step.blocks, _function(step)
     result = "".join(f"v{value.number}, " for value in block.results)
     function = f"jax.checkpoint({name})" if step.mode == "checkpoint" else name
     gradient, *beside = step.outputs
     auxiliary = f"({''.join(f'v{value.number}, ' for value in beside)})"
     return [
-        *_define(name, block, devices, f"total, ({result})"),
+        *_define(name, block, sizes, f"total, ({result})"),
         f"(value, {auxiliary}), v{gradient.number} = jax.value_and_grad({function}, has_aux=True)({_name(step.inputs)})"
         if beside
         else f"(value, _), v{gradient.number} = jax.value_and_grad({function}, has_aux=True)({_name(step.inputs)})",
@@ -294,15 +319,15 @@ def _render_gradient(step: Step, devices: int) -> list[str]:
     ]
 
 
-def _render_shard_map(step: Step, devices: int) -> list[str]:
+def _render_shard_map(step: Step, sizes: Sizes) -> list[str]:
     (block,), name = step.blocks, _function(step)
     x, y, whole = (f"v{value.number} * {_constant(step)}" for value in step.inputs)
     outputs = _name(step.outputs)
     results = ", ".join("P('d')" for _ in step.outputs)
-    parted = [f"({value}).reshape({devices}, -1, {COLUMNS})" for value in (x, y)]
-    joined = ", ".join(f"v{value.number}.reshape(-1, {COLUMNS})" for value in step.outputs)
+    parted = [f"({value}).reshape({sizes.devices}, -1, {sizes.columns})" for value in (x, y)]
+    joined = ", ".join(f"v{value.number}.reshape(-1, {sizes.columns})" for value in step.outputs)
     return [
-        *_define(name, block, devices, f'{_name(block.results)}, jax.lax.psum(total, "d")'),
+        *_define(name, block, sizes, f'{_name(block.results)}, jax.lax.psum(total, "d")'),
         "if plain:",
         f'    mapped = jax.vmap({name}, axis_name="d", in_axes=(0, 0, None))',
         f"    {outputs}, totals = mapped({parted[0]}, {parted[1]}, {whole})",
