@@ -8,7 +8,8 @@ In the campaign's directory:
 
 Kinds of contradictions:
 
-    verdict      the schedule's verdict on an output and its replay cannot both be true
+    verdict      the schedule's verdict on an output and its replay cannot both be true; wrong by schedule and right in
+                 numbers only if it is so with other arguments, too: errors may cancel out
     reference    program order, on numbers, differs from the formulas in plain jnp
     fault        no verdict, or no replay, where there should be one
 """
@@ -17,8 +18,8 @@ import json
 import resource
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any, cast
@@ -37,6 +38,8 @@ BATCH = 24
 """Programs of one file: a run that is ended loses no more than these."""
 _REFERENCE = "LD016"
 _UNROLLED = "unrolled"
+_BY_LUCK = ("verdict-stale-fresh", "verdict-clobbered-fresh")
+"""Kinds that cancelling errors may show: a sum of several values that are wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,13 +143,16 @@ def _judge_batch(
     programs = {seed: draw_program(seed) for seed in seeds}
     before = _read_processor_seconds()
     checked = _check(list(programs.values()), options, tell)
+    rows: dict[int, dict[str, Any]] = {}
+    for case in checked.cases:
+        row = {"seed": _read_seed(case), "target": options.target} | judge_case(case)
+        if not (checked.interrupted and _is_undone(case)):
+            rows[row["seed"]] = row
+    _drop_coincidences(programs, rows, options, tell)
     report.seconds += _read_processor_seconds() - before
     for case in checked.cases:
-        if case.status is Status.NOT_CHECKED:
-            continue
-        seed = int(case.id.partition("[")[2].rstrip("]"))
-        row = {"seed": seed, "target": options.target} | judge_case(case)
-        if checked.interrupted and any(words.startswith("not done") for words in row["contradictions"].values()):
+        seed = _read_seed(case)
+        if (row := rows.get(seed)) is None:
             continue
         _append(options.directory / "programs.jsonl", row)
         report.rows[seed], report.judged = row, report.judged + 1
@@ -155,13 +161,51 @@ def _judge_batch(
     if checked.interrupted:
         report.ended_by = checked.ended_by
         return
-    for seed, program in programs.items():
-        for kind in report.rows.get(seed, {}).get("contradictions", {}):
-            report.files += (_write_contradiction(program, kind, options, tell),)
+    _write_contradictions(report, options, tell)
 
 
-def _write_contradiction(program: Program, kind: str, options: FuzzOptions, tell: Callable[[Progress], None]) -> Path:
-    """Shrinks the program while it shows this kind, and writes what is left as a case file."""
+def _write_contradictions(report: FuzzReport, options: FuzzOptions, tell: Callable[[Progress], None]) -> None:
+    """Writes each case file that is not there yet, also those that an ended run left out."""
+    folder = options.directory / "contradictions"
+    for seed, row in report.rows.items():
+        for kind in row["contradictions"]:
+            path = folder / f"{seed}-{kind}.py"
+            if not path.exists():
+                folder.mkdir(exist_ok=True)
+                path.write_text(_render_contradiction(draw_program(seed), kind, options, tell), encoding="utf-8")
+                report.files += (path,)
+
+
+def _read_seed(case: CaseReport) -> int:
+    return int(case.id.partition("[")[2].rstrip("]").partition("-")[0])
+
+
+def _is_undone(case: CaseReport) -> bool:
+    replay_undone = case.replay is not None and case.replay.state is ReplayState.NOT_DONE
+    return case.status is Status.NOT_CHECKED or replay_undone
+
+
+def _drop_coincidences(
+    programs: Mapping[int, Program],
+    rows: Mapping[int, dict[str, Any]],
+    options: FuzzOptions,
+    tell: Callable[[Progress], None],
+) -> None:
+    """Keeps of the contradictions "wrong by its schedule, right in its numbers" those that other arguments show, too."""
+    doubted = [seed for seed, row in rows.items() if any(kind in _BY_LUCK for kind in row["contradictions"])]
+    if not doubted:
+        return
+    checked = _check([replace(programs[seed], draw=1, variant=1) for seed in doubted], options, tell, reference=False)
+    for case in checked.cases:
+        if _is_undone(case):
+            continue
+        contradictions, shown = rows[_read_seed(case)]["contradictions"], dict(_find_contradictions(case))
+        for kind in [kind for kind in contradictions if kind in _BY_LUCK and kind not in shown]:
+            rows[_read_seed(case)].setdefault("coincidences", []).append(contradictions.pop(kind))
+
+
+def _render_contradiction(program: Program, kind: str, options: FuzzOptions, tell: Callable[[Progress], None]) -> str:
+    """Shrinks the program while it shows this kind; returns what is left as the source of a case file."""
     words = ""
 
     def find_shown(some: Sequence[Program]) -> Sequence[Program]:
@@ -177,12 +221,8 @@ def _write_contradiction(program: Program, kind: str, options: FuzzOptions, tell
         return kept
 
     small = shrink(program, find_shown) if options.shrink and kind != "fault" else program
-    folder = options.directory / "contradictions"
-    folder.mkdir(exist_ok=True)
-    path = folder / f"{program.seed}-{kind}.py"
     about = f"Program {program.seed} of `ligerdiag fuzz`, {options.target}: {words or kind}."
-    path.write_text(render_case_file([small], about), encoding="utf-8")
-    return path
+    return render_case_file([small], about)
 
 
 def _check(

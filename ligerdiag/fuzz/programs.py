@@ -80,6 +80,8 @@ class Program:
     seed: int
     variant: int = 0
     """Number of a smaller program that was made of the seed's own."""
+    draw: int = 0
+    """Which arguments it gets."""
     devices: int
     scale: int
     """Times `Kind.rows` and COLUMNS there are of rows and columns."""

@@ -53,6 +53,8 @@ OPERATIONS = {
 
 _LAYOUTS = {"rows": 'P("d", None)', "columns": 'P(None, "d")', "whole": "P()"}
 _PARTITIONS = {"rows": '("d", None)', "columns": '(None, "d")', "whole": "()"}
+_DRAWS = 1_000_000_007
+"""Between the seeds of one argument's draws."""
 _HEAD = """from functools import partial
 
 import jax
@@ -136,7 +138,7 @@ def _render_case(program: Program, *, reference: bool) -> str:
     sizes = Sizes(devices=program.devices, scale=program.scale)
     for position, value in enumerate(program.block.parameters):
         words = [f"shape={sizes.shape(value)}", f'dtype="{value.kind.dtype}"']
-        words += [f"draw=Draw(seed={program.seed * 4 + position})"]
+        words += [f"draw=Draw(seed={program.seed * 4 + position + program.draw * _DRAWS})"]
         words += ["donate=True"] if position in program.donated else []
         words += [f"partition={_PARTITIONS[program.layouts[position]]}"] if program.devices > 1 else []
         args.append(f"            Arg({', '.join(words)}),")
@@ -220,7 +222,7 @@ def _render_kernel(step: Step, sizes: Sizes) -> list[str]:
     return [
         f"{sums}, ({_name(written)},) = overwrite({', '.join(words)})",
         f"total = total + {sums}.sum() * 1e-2",
-        f"{_name(step.outputs)} = jnp.broadcast_to({sums}[:, None] / {sizes.columns}, {sizes.shape(written[0])})",
+        f"{_name(step.outputs)} = jnp.outer({sums} / {sizes.columns}, jnp.cos(jnp.arange({sizes.columns})))",
     ]
 
 
