@@ -11,7 +11,9 @@ Kinds of contradictions:
     verdict      the schedule's verdict on an output and its replay cannot both be true; wrong by schedule and right in
                  numbers only if it is so with other arguments, too: errors may cancel out
     reference    program order, on numbers, differs from the formulas in plain jnp
-    fault        no verdict, or no replay, where there should be one
+    fault        a rule or a replay fails
+
+Where XLA aborts, and where a program holds what replay does not compute, nothing is contradicted: the line says so.
 """
 
 import json
@@ -76,6 +78,10 @@ class FuzzReport:
         """Outputs by verdict and by what replay says."""
         return Counter((static, numbers) for row in self.rows.values() for static, numbers in row["outputs"].values())
 
+    def list_unjudged(self) -> list[tuple[int, str]]:
+        """Seed and why its verdict has no numbers beside it."""
+        return [(seed, row["unjudged"]) for seed, row in sorted(self.rows.items()) if row["unjudged"]]
+
     def list_contradictions(self) -> list[tuple[int, str]]:
         """Seed and what contradicts, in words."""
         return [(seed, words) for seed, row in sorted(self.rows.items()) for words in row["contradictions"].values()]
@@ -119,16 +125,25 @@ def judge_case(case: CaseReport) -> dict[str, Any]:
         name: (verdict.value, numbers[name].attribution.value if name in numbers else "none")
         for name, verdict in case.outputs.items()
     }
-    return {"outputs": outputs, "contradictions": dict(_find_contradictions(case)), "notes": case.coverage.not_covered}
+    row = {"outputs": outputs, "contradictions": dict(_find_contradictions(case)), "notes": case.coverage.not_covered}
+    return row | {"unjudged": _explain_unjudged(case)}
+
+
+def _explain_unjudged(case: CaseReport) -> str:
+    """Says in words why there are no numbers to hold a verdict against: XLA aborts, or replay does not compute it."""
+    if case.error:
+        return case.error
+    if case.replay is None or case.replay.state is ReplayState.DONE:
+        return ""
+    return f"{case.replay.state.value}: {case.replay.reason}"
 
 
 def _find_contradictions(case: CaseReport) -> Iterator[tuple[str, str]]:
     """Yields (kind, words)."""
-    if case.error or case.failures:
-        yield "fault", case.error or case.failures[0].message
-    elif case.replay is None or case.replay.state is not ReplayState.DONE:
-        reason = "no replay" if case.replay is None else f"{case.replay.state.value}: {case.replay.reason}"
-        yield "fault", reason
+    if case.failures:
+        yield "fault", case.failures[0].message
+    if case.replay is not None and case.replay.state is ReplayState.FAILED:
+        yield "fault", f"replay failed: {case.replay.reason}"
     limit = " (a loop is unrolled)" if any(_UNROLLED in note for note in case.coverage.not_covered) else ""
     for one in case.disagreements:
         yield f"verdict-{one.static.value}-{one.numbers.value}".replace(" ", "-"), one.message + limit
