@@ -93,6 +93,7 @@ def run_campaign(options: FuzzOptions, tell: Callable[[Progress], None]) -> Fuzz
     seeds = [seed for seed in range(options.first, options.first + options.count) if seed not in report.rows]
     until = monotonic() + options.minutes * 60 if options.minutes is not None else float("inf")
     with work_until_ended() as work:
+        _write_contradictions(report, options, tell)
         for start in range(0, len(seeds), BATCH):
             if monotonic() >= until or report.ended_by is not None:
                 break
@@ -122,10 +123,14 @@ def judge_case(case: CaseReport) -> dict[str, Any]:
     """One line of `programs.jsonl`, without seed and target: verdicts, numbers and contradictions."""
     numbers = case.replay.outputs if case.replay is not None else {}
     outputs = {
-        name: (verdict.value, numbers[name].attribution.value if name in numbers else "none")
+        name: [verdict.value, numbers[name].attribution.value if name in numbers else "none"]
         for name, verdict in case.outputs.items()
     }
-    row = {"outputs": outputs, "contradictions": dict(_find_contradictions(case)), "notes": case.coverage.not_covered}
+    row = {
+        "outputs": outputs,
+        "contradictions": dict(_find_contradictions(case)),
+        "notes": [*case.coverage.not_covered],
+    }
     return row | {"unjudged": _explain_unjudged(case)}
 
 
