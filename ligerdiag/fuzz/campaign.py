@@ -24,22 +24,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
-from typing import Any, cast
 
 from ligerdiag.api.checking import check
 from ligerdiag.api.judging import CheckOptions
+from ligerdiag.codec import FieldError, encode_record, parse_record
 from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.errors import InputError
 from ligerdiag.fuzz.programs import Program, draw_program
 from ligerdiag.fuzz.shrink import measure, shrink
 from ligerdiag.fuzz.source import render_case_file
-from ligerdiag.model.findings import ReplayState
+from ligerdiag.model.findings import OutputNumbers, ReplayState
 from ligerdiag.model.report import CaseReport, CheckReport, Progress, Status
 
 BATCH = 24
 """Programs of one file: a run that is ended loses no more than these."""
 _REFERENCE = "LD016"
 _UNROLLED = "unrolled"
+_ABORTED = "was aborted"
+"""In the error of a case whose worker XLA ended."""
 _BY_LUCK = ("verdict-stale-fresh", "verdict-clobbered-fresh")
 """Kinds that cancelling errors may show: a sum of several values that are wrong."""
 
@@ -60,12 +62,30 @@ class FuzzOptions:
     shrink: bool = True
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedProgram:
+    """One line of `programs.jsonl`."""
+
+    seed: int
+    target: str
+    outputs: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    """Output name to the verdict and what the replay says, `none` where it says nothing."""
+    contradictions: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Kind to words."""
+    coincidences: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Contradictions that other arguments do not show."""
+    notes: tuple[str, ...] = ()
+    """What the analysis does not cover."""
+    unjudged: str = ""
+    """Why there are no numbers to hold the verdict against: XLA aborts, or replay does not compute the program."""
+
+
 @dataclass(slots=True, kw_only=True)
 class FuzzReport:
     """What is known of all programs of the directory."""
 
-    rows: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
-    """Seed to its line of `programs.jsonl`."""
+    rows: dict[int, JudgedProgram] = field(default_factory=dict[int, JudgedProgram])
+    """By seed."""
     judged: int = 0
     """Programs of this run."""
     seconds: float = 0.0
@@ -76,15 +96,15 @@ class FuzzReport:
 
     def count_outputs(self) -> Counter[tuple[str, str]]:
         """Outputs by verdict and by what replay says."""
-        return Counter((static, numbers) for row in self.rows.values() for static, numbers in row["outputs"].values())
+        return Counter((static, numbers) for row in self.rows.values() for static, numbers in row.outputs.values())
 
     def list_unjudged(self) -> list[tuple[int, str]]:
         """Seed and why its verdict has no numbers beside it."""
-        return [(seed, row["unjudged"]) for seed, row in sorted(self.rows.items()) if row["unjudged"]]
+        return [(seed, row.unjudged) for seed, row in sorted(self.rows.items()) if row.unjudged]
 
     def list_contradictions(self) -> list[tuple[int, str]]:
         """Seed and what contradicts, in words."""
-        return [(seed, words) for seed, row in sorted(self.rows.items()) for words in row["contradictions"].values()]
+        return [(seed, words) for seed, row in sorted(self.rows.items()) for words in row.contradictions.values()]
 
 
 def run_campaign(options: FuzzOptions, tell: Callable[[Progress], None]) -> FuzzReport:
@@ -103,48 +123,48 @@ def run_campaign(options: FuzzOptions, tell: Callable[[Progress], None]) -> Fuzz
     return report
 
 
-def load_rows(directory: Path, target: str) -> dict[int, dict[str, Any]]:
-    """The known programs by seed; a last line that was not written to its end is dropped."""
-    path, rows = directory / "programs.jsonl", dict[int, dict[str, Any]]()
+def load_rows(directory: Path, target: str) -> dict[int, JudgedProgram]:
+    """The known programs by seed; a last line that was not written to its end is dropped. Raises InputError."""
+    path, rows = directory / "programs.jsonl", dict[int, JudgedProgram]()
     if not path.exists():
         return rows
     *lines, rest = path.read_text(encoding="utf-8").split("\n")
     if rest:
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    for line in lines:
-        row = cast("dict[str, Any]", json.loads(line))
-        if row["target"] != target:
-            raise InputError(f"expected programs for {target} but `{path}` has some for {row['target']}")
-        rows[int(row["seed"])] = row
+    for number, line in enumerate(lines, 1):
+        try:
+            row = parse_record(JudgedProgram, line)
+        except FieldError as error:
+            raise InputError(f"expected a program in line {number} of `{path}` but: {error}") from error
+        if row.target != target:
+            raise InputError(f"expected programs for {target} but `{path}` has some for {row.target}")
+        rows[row.seed] = row
     return rows
 
 
-def judge_case(case: CaseReport) -> dict[str, Any]:
-    """One line of `programs.jsonl`, without seed and target: verdicts, numbers and contradictions."""
-    numbers = case.replay.outputs if case.replay is not None else {}
-    outputs = {
-        name: [verdict.value, numbers[name].attribution.value if name in numbers else "none"]
-        for name, verdict in case.outputs.items()
-    }
-    row = {
-        "outputs": outputs,
-        "contradictions": dict(_find_contradictions(case)),
-        "notes": [*case.coverage.not_covered],
-    }
-    return row | {"unjudged": _explain_unjudged(case)}
-
-
-def _explain_unjudged(case: CaseReport) -> str:
-    """Says in words why there are no numbers to hold a verdict against: XLA aborts, or replay does not compute it."""
-    if case.error:
-        return case.error
-    if case.replay is None or case.replay.state is ReplayState.DONE:
-        return ""
-    return f"{case.replay.state.value}: {case.replay.reason}"
+def judge_case(case: CaseReport) -> JudgedProgram:
+    """Verdicts, numbers and contradictions of one program."""
+    numbers: Mapping[str, OutputNumbers] = case.replay.outputs if case.replay is not None else {}
+    unjudged = case.error
+    if case.replay is not None and case.replay.state is not ReplayState.DONE:
+        unjudged = f"{case.replay.state.value}: {case.replay.reason}"
+    return JudgedProgram(
+        seed=int(case.id.partition("[")[2].rstrip("]").partition("-")[0]),
+        target=case.target,
+        outputs={
+            name: (verdict.value, numbers[name].attribution.value if name in numbers else "none")
+            for name, verdict in case.outputs.items()
+        },
+        contradictions=dict(_find_contradictions(case)),
+        notes=case.coverage.not_covered,
+        unjudged=unjudged,
+    )
 
 
 def _find_contradictions(case: CaseReport) -> Iterator[tuple[str, str]]:
     """Yields (kind, words)."""
+    if case.error and _ABORTED not in case.error:
+        yield "fault", case.error
     if case.failures:
         yield "fault", case.failures[0].message
     if case.replay is not None and case.replay.state is ReplayState.FAILED:
@@ -163,20 +183,18 @@ def _judge_batch(
     programs = {seed: draw_program(seed) for seed in seeds}
     before = _read_processor_seconds()
     checked = _check(list(programs.values()), options, tell)
-    rows: dict[int, dict[str, Any]] = {}
-    for case in checked.cases:
-        row = {"seed": _read_seed(case), "target": options.target} | judge_case(case)
-        if not (checked.interrupted and _is_undone(case)):
-            rows[row["seed"]] = row
-    _drop_coincidences(programs, rows, options, tell)
+    done = {row.seed: (case, row) for case in checked.cases if not _is_undone(case) for row in (judge_case(case),)}
+    luck = _find_coincidences(programs, [row for _, row in done.values()], options, tell)
     report.seconds += _read_processor_seconds() - before
-    for case in checked.cases:
-        seed = _read_seed(case)
-        if (row := rows.get(seed)) is None:
-            continue
-        _append(options.directory / "programs.jsonl", row)
-        report.rows[seed], report.judged = row, report.judged + 1
-        if not row["contradictions"] and case.artifact:
+    for seed, (case, row) in done.items():
+        known = replace(
+            row,
+            contradictions={kind: words for kind, words in row.contradictions.items() if (seed, kind) not in luck},
+            coincidences={kind: words for kind, words in row.contradictions.items() if (seed, kind) in luck},
+        )
+        _append(options.directory / "programs.jsonl", known)
+        report.rows[seed], report.judged = known, report.judged + 1
+        if not known.contradictions and case.artifact:
             shutil.rmtree(case.artifact, ignore_errors=True)
     if checked.interrupted:
         report.ended_by = checked.ended_by
@@ -188,7 +206,7 @@ def _write_contradictions(report: FuzzReport, options: FuzzOptions, tell: Callab
     """Writes each case file that is not there yet, also those that an ended run left out."""
     folder = options.directory / "contradictions"
     for seed, row in report.rows.items():
-        for kind in row["contradictions"]:
+        for kind in row.contradictions:
             path = folder / f"{seed}-{kind}.py"
             if not path.exists():
                 folder.mkdir(exist_ok=True)
@@ -196,32 +214,27 @@ def _write_contradictions(report: FuzzReport, options: FuzzOptions, tell: Callab
                 report.files += (path,)
 
 
-def _read_seed(case: CaseReport) -> int:
-    return int(case.id.partition("[")[2].rstrip("]").partition("-")[0])
-
-
 def _is_undone(case: CaseReport) -> bool:
     replay_undone = case.replay is not None and case.replay.state is ReplayState.NOT_DONE
     return case.status is Status.NOT_CHECKED or replay_undone
 
 
-def _drop_coincidences(
+def _find_coincidences(
     programs: Mapping[int, Program],
-    rows: Mapping[int, dict[str, Any]],
+    rows: Sequence[JudgedProgram],
     options: FuzzOptions,
     tell: Callable[[Progress], None],
-) -> None:
-    """Keeps of the contradictions "wrong by its schedule, right in its numbers" those that other arguments show, too."""
-    doubted = [seed for seed, row in rows.items() if any(kind in _BY_LUCK for kind in row["contradictions"])]
+) -> set[tuple[int, str]]:
+    """Finds the contradictions "wrong by its schedule, right in its numbers" that other arguments do not show."""
+    doubted = {(row.seed, kind) for row in rows for kind in row.contradictions if kind in _BY_LUCK}
     if not doubted:
-        return
-    checked = _check([replace(programs[seed], draw=1, variant=1) for seed in doubted], options, tell, reference=False)
-    for case in checked.cases:
-        if _is_undone(case):
-            continue
-        contradictions, shown = rows[_read_seed(case)]["contradictions"], dict(_find_contradictions(case))
-        for kind in [kind for kind in contradictions if kind in _BY_LUCK and kind not in shown]:
-            rows[_read_seed(case)].setdefault("coincidences", []).append(contradictions.pop(kind))
+        return set()
+    others = [replace(programs[seed], draw=1, variant=1) for seed in sorted({seed for seed, _ in doubted})]
+    checked = _check(others, options, tell, reference=False)
+    again = {
+        row.seed: row.contradictions for case in checked.cases if not _is_undone(case) for row in (judge_case(case),)
+    }
+    return {(seed, kind) for seed, kind in doubted if seed in again and kind not in again[seed]}
 
 
 def _render_contradiction(program: Program, kind: str, options: FuzzOptions, tell: Callable[[Progress], None]) -> str:
@@ -265,9 +278,9 @@ def _check(
     )
 
 
-def _append(path: Path, row: dict[str, Any]) -> None:
+def _append(path: Path, row: JudgedProgram) -> None:
     with path.open("a", encoding="utf-8") as out:
-        out.write(json.dumps(row) + "\n")
+        out.write(json.dumps(encode_record(row)) + "\n")
 
 
 def _count_behind(tell: Callable[[Progress], None], done: int, total: int) -> Callable[[Progress], None]:

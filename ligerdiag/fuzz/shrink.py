@@ -73,7 +73,7 @@ def _is_block_valid(block: Block, around: frozenset[Value], *, passed: bool) -> 
             return False
         if step.word == "loss" and not set(step.inputs) <= own - set(block.parameters):
             return False
-        inner = frozenset() if step.word == "shard_map" else frozenset(readable)
+        inner = frozenset[Value]() if step.word == "shard_map" else frozenset(readable)
         if step.word == "call":  # what it is called with has one name inside
             inner -= set(step.inputs)
         if not all(_is_block_valid(one, inner, passed=step.word == "call") for one in step.blocks):

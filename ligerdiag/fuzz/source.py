@@ -285,11 +285,11 @@ def _render_cond(step: Step, sizes: Sizes) -> list[str]:
     for position, block in enumerate(step.blocks):
         lines += _define(_function(step, position), block, sizes, f"v{block.results[0].number}, total")
     x, y = (f"v{value.number}" for value in step.inputs)
-    c = _constant(step)
+    c, other = _constant(step), _constant(step, 0.11)
     functions = f"{_function(step, 0)}, {_function(step, 1)}"
     return [
         *lines,
-        f"{_name(step.outputs)}, totals = jax.lax.cond({x}[0, 0] > 0, {functions}, {x} * {c}, {y} * {c})",
+        f"{_name(step.outputs)}, totals = jax.lax.cond({x}[0, 0] > 0, {functions}, {x} * {c}, {y} * {other})",
         "total = total + totals",
     ]
 
@@ -323,7 +323,7 @@ def _render_gradient(step: Step, sizes: Sizes) -> list[str]:
 
 def _render_shard_map(step: Step, sizes: Sizes) -> list[str]:
     (block,), name = step.blocks, _function(step)
-    x, y, whole = (f"v{value.number} * {_constant(step)}" for value in step.inputs)
+    x, y, whole = (f"v{value.number} * {_constant(step, 0.11 * n)}" for n, value in enumerate(step.inputs))
     outputs = _name(step.outputs)
     results = ", ".join("P('d')" for _ in step.outputs)
     parted = [f"({value}).reshape({sizes.devices}, -1, {sizes.columns})" for value in (x, y)]
@@ -346,8 +346,9 @@ def _render_shard_map(step: Step, sizes: Sizes) -> list[str]:
 _CONTROL = {"scan": _render_scan, "map": _render_map, "while": _render_while, "cond": _render_cond}
 
 
-def _constant(step: Step) -> str:
-    return f"{0.5 + (step.numbers or (37,))[0] / 100:.2f}"
+def _constant(step: Step, more: float = 0.0) -> str:
+    """A number of the step's own; `more` tells its operands apart: two that are equal are one value to XLA."""
+    return f"{0.5 + (step.numbers or (37,))[0] / 100 + more:.2f}"
 
 
 def _wide(value: Value) -> str:

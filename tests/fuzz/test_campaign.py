@@ -9,20 +9,23 @@ import pytest
 from ligerdiag import api
 from ligerdiag.cli.exit_codes import ExitCode
 from ligerdiag.cli.fuzz import compute_exit_code, render_fuzz_report
+from ligerdiag.codec import encode_record
 from ligerdiag.ending import Ending
 from ligerdiag.errors import InputError
 from ligerdiag.fuzz import campaign
-from ligerdiag.fuzz.campaign import FuzzOptions, FuzzReport, judge_case, load_rows, run_campaign
+from ligerdiag.fuzz.campaign import FuzzOptions, FuzzReport, JudgedProgram, judge_case, load_rows, run_campaign
 from ligerdiag.model.findings import Attribution, Verdict
 from ligerdiag.model.report import CheckReport, Disagreement, Progress
 from tests.report.samples import make_case
 
-ROW = {"seed": 3, "target": "h100", "outputs": {"v": ["fresh", "fresh"]}, "contradictions": {}, "unjudged": ""}
-WRONG = ROW | {
-    "seed": 4,
-    "outputs": {"v": ["fresh", "stale"]},
-    "contradictions": {"verdict-fresh-stale": "`v` is both"},
-}
+ROW = JudgedProgram(seed=3, target="h100", outputs={"v": ("fresh", "fresh")})
+WRONG = JudgedProgram(
+    seed=4, target="h100", outputs={"v": ("fresh", "stale")}, contradictions={"verdict-fresh-stale": "`v` is both"}
+)
+
+
+def write(row: JudgedProgram) -> str:
+    return json.dumps(encode_record(row)) + "\n"
 
 
 def test_what_was_once_wrong_is_right(shared_cache: Path) -> None:
@@ -47,13 +50,13 @@ def test_a_campaign_judges_each_program_once(tmp_path: Path) -> None:
 
 def test_a_line_that_was_not_written_to_its_end_is_judged_again(tmp_path: Path) -> None:
     path = tmp_path / "programs.jsonl"
-    path.write_text(json.dumps(ROW) + "\n" + json.dumps(WRONG)[:40])
+    path.write_text(write(ROW) + write(WRONG)[:40])
     assert load_rows(tmp_path, "h100").keys() == {3}
-    assert path.read_text() == json.dumps(ROW) + "\n"
+    assert path.read_text() == write(ROW)
 
 
 def test_programs_of_another_target_are_not_added_to(tmp_path: Path) -> None:
-    (tmp_path / "programs.jsonl").write_text(json.dumps(ROW) + "\n")
+    (tmp_path / "programs.jsonl").write_text(write(ROW))
     with pytest.raises(InputError, match="a100"):
         load_rows(tmp_path, "a100")
 
@@ -65,18 +68,18 @@ def test_a_contradiction_is_named_by_what_contradicts() -> None:
         numbers=Attribution.PARTLY_STALE,
         message="`loss` is fresh and partly stale",
     )
-    row = judge_case(replace(make_case(), disagreements=(both,)))
-    assert row["contradictions"] == {"verdict-fresh-partly-stale": "`loss` is fresh and partly stale"}
+    row = judge_case(replace(make_case(id="fuzz[7]"), disagreements=(both,)))
+    assert row.contradictions == {"verdict-fresh-partly-stale": "`loss` is fresh and partly stale"}
 
 
 def test_the_report_counts_and_the_exit_code_says_it() -> None:
-    report = FuzzReport(rows={3: dict(ROW), 4: dict(WRONG)}, judged=2, seconds=3.0)
+    report = FuzzReport(rows={3: ROW, 4: WRONG}, judged=2, seconds=3.0)
     text = render_fuzz_report(report)
     assert "2 programs, 2 outputs" in text
     assert "seed 4: `v` is both" in text
     assert "1.5 processor seconds each" in text
     assert compute_exit_code(report) is ExitCode.NOT_ANALYSED
-    assert compute_exit_code(FuzzReport(rows={3: dict(ROW)})) is ExitCode.AS_EXPECTED
+    assert compute_exit_code(FuzzReport(rows={3: ROW})) is ExitCode.AS_EXPECTED
     assert compute_exit_code(FuzzReport()) is ExitCode.NOTHING_CHECKED
     assert compute_exit_code(replace(report, ended_by=Ending.INTERRUPT)) is ExitCode.INTERRUPTED
 
@@ -86,7 +89,7 @@ def test_a_contradiction_is_written_once_and_again_only_when_it_is_missing(
 ) -> None:
     """Stands in for `check`, whose verdicts are right: every case file shows the contradiction."""
     monkeypatch.setattr(campaign, "check", lambda *_: CheckReport(cases=(), targets=("h100",), toolchain="default"))
-    (tmp_path / "programs.jsonl").write_text(json.dumps(WRONG) + "\n")
+    (tmp_path / "programs.jsonl").write_text(write(WRONG))
     options = FuzzOptions(directory=tmp_path, first=4, count=1)
     report = run_campaign(options, lambda _: None)
     assert [path.name for path in report.files] == ["4-verdict-fresh-stale.py"]
