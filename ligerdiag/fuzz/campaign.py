@@ -30,7 +30,7 @@ from ligerdiag.api.judging import CheckOptions
 from ligerdiag.codec import FieldError, encode_record, parse_record
 from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.errors import InputError
-from ligerdiag.fuzz.programs import Program, draw_program
+from ligerdiag.fuzz.programs import RandomProgram, draw_program
 from ligerdiag.fuzz.shrink import measure, shrink
 from ligerdiag.fuzz.source import render_case_file
 from ligerdiag.model.findings import OutputNumbers, ReplayState
@@ -220,7 +220,7 @@ def _is_undone(case: CaseReport) -> bool:
 
 
 def _find_coincidences(
-    programs: Mapping[int, Program],
+    programs: Mapping[int, RandomProgram],
     rows: Sequence[JudgedProgram],
     options: FuzzOptions,
     tell: Callable[[Progress], None],
@@ -237,11 +237,13 @@ def _find_coincidences(
     return {(seed, kind) for seed, kind in doubted if seed in again and kind not in again[seed]}
 
 
-def _render_contradiction(program: Program, kind: str, options: FuzzOptions, tell: Callable[[Progress], None]) -> str:
+def _render_contradiction(
+    program: RandomProgram, kind: str, options: FuzzOptions, tell: Callable[[Progress], None]
+) -> str:
     """Shrinks the program while it shows this kind; returns what is left as the source of a case file."""
     words = ""
 
-    def find_shown(some: Sequence[Program]) -> Sequence[Program]:
+    def find_shown(some: Sequence[RandomProgram]) -> Sequence[RandomProgram]:
         nonlocal words
         checked = _check(some, options, _rename_phase(tell, f"shrink {program.seed}"), reference=kind == "reference")
         if checked.interrupted:
@@ -259,7 +261,7 @@ def _render_contradiction(program: Program, kind: str, options: FuzzOptions, tel
 
 
 def _check(
-    programs: Sequence[Program], options: FuzzOptions, tell: Callable[[Progress], None], *, reference: bool = True
+    programs: Sequence[RandomProgram], options: FuzzOptions, tell: Callable[[Progress], None], *, reference: bool = True
 ) -> CheckReport:
     folder = options.directory / "batches"
     folder.mkdir(parents=True, exist_ok=True)

@@ -37,7 +37,7 @@ DEPTH = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ArrayKind:
     """Shape and dtype of a value."""
 
     rows: int
@@ -45,9 +45,9 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class Variable:
     number: int
-    kind: Kind
+    kind: ArrayKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,26 +55,26 @@ class Step:
     """One step. word: an operation, a kernel or a construct."""
 
     word: str
-    inputs: tuple[Value, ...] = ()
-    outputs: tuple[Value, ...] = ()
+    inputs: tuple[Variable, ...] = ()
+    outputs: tuple[Variable, ...] = ()
     numbers: tuple[int, ...] = ()
     """Choices of the step, each below 100."""
     mode: str = ""
     """Of a kernel, a loss or an annotation."""
-    blocks: tuple["Block", ...] = ()
+    blocks: tuple["Body", ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class Body:
     """Steps, and what they start from and give."""
 
-    parameters: tuple[Value, ...]
+    parameters: tuple[Variable, ...]
     steps: tuple[Step, ...]
-    results: tuple[Value, ...]
+    results: tuple[Variable, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class RandomProgram:
     """One program."""
 
     seed: int
@@ -84,52 +84,52 @@ class Program:
     """Which arguments it gets."""
     devices: int
     scale: int
-    """Times `Kind.rows` and COLUMNS there are of rows and columns."""
+    """Times `ArrayKind.rows` and COLUMNS there are of rows and columns."""
     donated: tuple[int, ...]
     """Positions of the arguments that are donated."""
     layouts: tuple[str, ...]
     """For each argument one of LAYOUTS: how it is split over the devices."""
-    block: Block
+    block: Body
 
 
 @dataclass(slots=True)
 class _Scope:
     """What a block can use."""
 
-    own: list[Value]
+    own: list[Variable]
     """What it may overwrite."""
-    passed: list[Value] = field(default_factory=list[Value])
+    passed: list[Variable] = field(default_factory=list[Variable])
     """The caller's values: overwritten by hidden kernels alone."""
-    around: list[Value] = field(default_factory=list[Value])
+    around: list[Variable] = field(default_factory=list[Variable])
     """What it may only read."""
-    hot: list[Value] = field(default_factory=list[Value])
+    hot: list[Variable] = field(default_factory=list[Variable])
     """What was overwritten."""
     depth: int = 0
     sharded: bool = False
     """In a `shard_map`."""
 
     @property
-    def readable(self) -> list[Value]:
+    def readable(self) -> list[Variable]:
         return [*self.around, *self.passed, *self.own]
 
 
-def draw_program(seed: int) -> Program:
+def draw_program(seed: int) -> RandomProgram:
     """The program of this seed."""
     pick = random.Random(seed)
     devices = pick.choice((1, 1, 1, 1, 1, 2, 2, 4, 8))
     drawer = _Drawer(pick, devices, kernels=pick.choice((0.08, 0.24)), hidden=pick.choice((0.4, 0.9)))
     dtypes = ("float32",) * 4 + ("bfloat16", "float16") if pick.random() < 0.5 else ("float32",)
     arguments = tuple(
-        drawer.make(Kind(pick.choice((16, 16, 8)), pick.choice(dtypes))) for _ in range(pick.choice((2, 3)))
+        drawer.make(ArrayKind(pick.choice((16, 16, 8)), pick.choice(dtypes))) for _ in range(pick.choice((2, 3)))
     )
     donated = tuple(number for number in range(len(arguments)) if pick.random() < 0.15)
     layouts = tuple(pick.choice(LAYOUTS) if devices > 1 else "whole" for _ in arguments)
     scope = _Scope(list(arguments))
     steps = drawer.draw_steps(scope, pick.randrange(5, 14))
     results = tuple(dict.fromkeys([*scope.hot[-3:], *scope.own[-3:]]))
-    block = Block(parameters=arguments, steps=steps, results=results)
+    block = Body(parameters=arguments, steps=steps, results=results)
     scale = pick.choice((1, 1, 4))
-    return Program(seed=seed, devices=devices, scale=scale, donated=donated, layouts=layouts, block=block)
+    return RandomProgram(seed=seed, devices=devices, scale=scale, donated=donated, layouts=layouts, block=block)
 
 
 class _Drawer:
@@ -139,9 +139,9 @@ class _Drawer:
         self.pick, self.devices, self.kernels, self.hidden = pick, devices, kernels, hidden
         self._made = 0
 
-    def make(self, kind: Kind) -> Value:
+    def make(self, kind: ArrayKind) -> Variable:
         self._made += 1
-        return Value(self._made, kind)
+        return Variable(self._made, kind)
 
     def draw_steps(self, scope: _Scope, count: int) -> tuple[Step, ...]:
         steps: list[Step] = []
@@ -155,7 +155,7 @@ class _Drawer:
             scope.own += steps[-1].outputs
         return tuple(steps)
 
-    def _choose(self, values: Sequence[Value], hot: Sequence[Value] = ()) -> Value:
+    def _choose(self, values: Sequence[Variable], hot: Sequence[Variable] = ()) -> Variable:
         warm = [value for value in hot if value in values]
         if warm and self.pick.random() < 0.4:
             return self.pick.choice(warm)
@@ -209,7 +209,7 @@ class _Drawer:
             if value in scope.hot:
                 scope.hot.remove(value)
             scope.hot.append(value)
-        sums = self.make(Kind(x.kind.rows, "float32"))
+        sums = self.make(ArrayKind(x.kind.rows, "float32"))
         return Step(word=word, inputs=tuple(inputs), outputs=(sums,), mode=mode)
 
     def _draw_product(self, scope: _Scope) -> Step | None:
@@ -221,14 +221,14 @@ class _Drawer:
             return Step(
                 word="outer",
                 inputs=(x, self._choose(others, scope.hot)),
-                outputs=(self.make(Kind(COLUMNS, "float32")),),
+                outputs=(self.make(ArrayKind(COLUMNS, "float32")),),
             )
         if not square:
             return None
         count = self.pick.choice((1, 1, 2))
         chosen = [self._choose(square, scope.hot) for _ in range(count)]
         factors = tuple(dict.fromkeys(chosen))
-        outputs = tuple(self.make(Kind(x.kind.rows, "float32")) for _ in factors)
+        outputs = tuple(self.make(ArrayKind(x.kind.rows, "float32")) for _ in factors)
         return Step(word="product", inputs=(x, *factors), outputs=outputs)
 
     def _draw_binary(self, scope: _Scope) -> Step:
@@ -236,7 +236,9 @@ class _Drawer:
         y = self._choose([value for value in scope.readable if value.kind.rows == x.kind.rows], scope.hot)
         dtype = x.kind.dtype if x.kind.dtype == y.kind.dtype else "float32"
         word = self.pick.choice(("sum", "sum", "multiply", "maximum", "select"))
-        return Step(word=word, inputs=(x, y), outputs=(self.make(Kind(x.kind.rows, dtype)),), numbers=(self._number(),))
+        return Step(
+            word=word, inputs=(x, y), outputs=(self.make(ArrayKind(x.kind.rows, dtype)),), numbers=(self._number(),)
+        )
 
     def _draw_other_kind(self, scope: _Scope) -> Step | None:
         x = self._choose(scope.readable, scope.hot)
@@ -249,16 +251,16 @@ class _Drawer:
         match word:
             case "cast":
                 others = [name for name in DTYPES if name != dtype]
-                return Step(word=word, inputs=(x,), outputs=(self.make(Kind(rows, self.pick.choice(others))),))
+                return Step(word=word, inputs=(x,), outputs=(self.make(ArrayKind(rows, self.pick.choice(others))),))
             case "join":
                 same = [value for value in scope.readable if value.kind == x.kind]
                 other = self._choose(same, scope.hot)
-                return Step(word=word, inputs=(x, other), outputs=(self.make(Kind(rows * 2, dtype)),))
+                return Step(word=word, inputs=(x, other), outputs=(self.make(ArrayKind(rows * 2, dtype)),))
             case "transpose":
                 return Step(word=word, inputs=(x,), outputs=(self.make(x.kind),))
             case _:
                 count = 2 if word == "split" else 1
-                outputs = tuple(self.make(Kind(rows // 2, dtype)) for _ in range(count))
+                outputs = tuple(self.make(ArrayKind(rows // 2, dtype)) for _ in range(count))
                 return Step(word=word, inputs=(x,), outputs=outputs)
 
     def _draw_across(self, scope: _Scope) -> Step | None:
@@ -276,7 +278,7 @@ class _Drawer:
         words += ["scatter"] if rows % self.devices == 0 else []
         word = self.pick.choice(words)
         after = {"gather": rows * self.devices, "scatter": rows // self.devices}.get(word, rows)
-        return Step(word=word, inputs=(x,), outputs=(self.make(Kind(after, dtype)),))
+        return Step(word=word, inputs=(x,), outputs=(self.make(ArrayKind(after, dtype)),))
 
     def _draw_construct(self, scope: _Scope) -> Step | None:
         word = self.pick.choice(CONSTRUCTS)
@@ -319,14 +321,14 @@ class _Drawer:
     def _draw_block(
         self,
         scope: _Scope,
-        parameters: tuple[Value, ...],
+        parameters: tuple[Variable, ...],
         *,
-        kinds: tuple[Kind, ...] = (),
+        kinds: tuple[ArrayKind, ...] = (),
         extra: int = 0,
         passed: bool = False,
         alone: bool = False,
-        hidden: tuple[Value, ...] = (),
-    ) -> Block:
+        hidden: tuple[Variable, ...] = (),
+    ) -> Body:
         """A block whose results have these kinds, and `extra` ones of any kind behind them; it does not read `hidden`."""
         around = [v for v in scope.readable if self.pick.random() < 0.4 and not alone and v not in hidden]
         inner = _Scope(
@@ -337,14 +339,14 @@ class _Drawer:
             sharded=scope.sharded or alone,
         )
         steps = list(self.draw_steps(inner, self.pick.randrange(1, 5)))
-        results: list[Value] = []
+        results: list[Variable] = []
         for kind in kinds:
             fitting = [value for value in (*inner.passed, *inner.own) if value.kind == kind]
             results.append(self._choose(fitting[-2:], inner.hot))
         results += [self._choose(inner.own[-2:] or inner.passed, inner.hot) for _ in range(extra)]
-        return Block(parameters=parameters, steps=tuple(steps), results=tuple(results))
+        return Body(parameters=parameters, steps=tuple(steps), results=tuple(results))
 
-    def _draw_gradient(self, scope: _Scope, x: Value) -> Step:
+    def _draw_gradient(self, scope: _Scope, x: Variable) -> Step:
         """A gradient by x of a loss whose kernel overwrites what it is called with."""
         parameter = self.make(x.kind)
         around = [value for value in scope.readable if value.kind.rows == COLUMNS]
@@ -352,7 +354,7 @@ class _Drawer:
         for _ in range(self.pick.randrange(1, 5)):
             if around and self.pick.random() < 0.35:
                 factor = self._choose(around, scope.hot)
-                output = self.make(Kind(value.kind.rows, "float32"))
+                output = self.make(ArrayKind(value.kind.rows, "float32"))
                 steps.append(Step(word="product", inputs=(value, factor), outputs=(output,)))
             elif self.pick.random() < 0.2:
                 output = self.make(value.kind)
@@ -368,21 +370,21 @@ class _Drawer:
         when = self.pick.choice(("none", "before", "after"))
         steps += {"none": [loss], "before": [reader, loss], "after": [loss, reader]}[when]
         results = () if when == "none" else (beside,)
-        block = Block(parameters=(parameter,), steps=tuple(steps), results=results)
+        block = Body(parameters=(parameter,), steps=tuple(steps), results=results)
         outputs = (self.make(x.kind), *(self.make(v.kind) for v in results))
         mode = self.pick.choice(("plain", "plain", "checkpoint"))
         return Step(word="gradient", inputs=(x,), outputs=outputs, blocks=(block,), mode=mode)
 
-    def _draw_shard_map(self, scope: _Scope, x: Value, numbers: tuple[int, ...]) -> Step | None:
+    def _draw_shard_map(self, scope: _Scope, x: Variable, numbers: tuple[int, ...]) -> Step | None:
         if self.devices == 1 or scope.sharded or scope.depth or x.kind.rows % self.devices:
             return None
         y = self._choose(scope.readable, scope.hot)
         whole = self._choose(scope.readable, scope.hot)
         if y.kind.rows % self.devices:
             y = x
-        local = tuple(Kind(v.kind.rows // self.devices, v.kind.dtype) for v in (x, y))
+        local = tuple(ArrayKind(v.kind.rows // self.devices, v.kind.dtype) for v in (x, y))
         parameters = (*(self.make(kind) for kind in local), self.make(whole.kind))
         block = self._draw_block(scope, parameters, kinds=(local[0],), extra=1, alone=True)
         block = replace(block, results=tuple(dict.fromkeys(block.results)))  # XLA would make one value of two
-        outputs = tuple(self.make(Kind(v.kind.rows * self.devices, v.kind.dtype)) for v in block.results)
+        outputs = tuple(self.make(ArrayKind(v.kind.rows * self.devices, v.kind.dtype)) for v in block.results)
         return Step(word="shard_map", inputs=(x, y, whole), outputs=outputs, blocks=(block,), numbers=numbers)

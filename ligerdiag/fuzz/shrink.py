@@ -9,16 +9,18 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ligerdiag.fuzz.programs import KERNELS, Block, Kind, Program, Step, Value
+from ligerdiag.fuzz.programs import KERNELS, ArrayKind, Body, RandomProgram, Step, Variable
 
 ROUND = 16
 """Programs that are tried at once."""
 ROUNDS = 14
 
 
-def shrink(program: Program, find_shown: Callable[[Sequence[Program]], Sequence[Program]]) -> Program:
+def shrink(
+    program: RandomProgram, find_shown: Callable[[Sequence[RandomProgram]], Sequence[RandomProgram]]
+) -> RandomProgram:
     """The smallest found program. find_shown: those of some programs that show the same."""
-    skipped: set[Program] = set()
+    skipped: set[RandomProgram] = set()
     for _ in range(ROUNDS):
         smaller = [one for one in list_smaller(program) if one not in skipped][:ROUND]
         if not smaller:
@@ -33,21 +35,21 @@ def shrink(program: Program, find_shown: Callable[[Sequence[Program]], Sequence[
     return program
 
 
-def measure(program: Program) -> tuple[int, int, int]:
+def measure(program: RandomProgram) -> tuple[int, int, int]:
     """The size of a program: steps, results, and what else makes it large."""
     return sum(1 for _ in _walk(program.block)), len(program.block.results), program.devices * program.scale
 
 
-def list_smaller(program: Program) -> tuple[Program, ...]:
+def list_smaller(program: RandomProgram) -> tuple[RandomProgram, ...]:
     """Programs with one thing less, those with the least left first."""
-    found: dict[Program, None] = {}
+    found: dict[RandomProgram, None] = {}
     for one in _make_smaller(program):
         if one != program and is_valid(one):
             found[replace(one, variant=0)] = None
     return tuple(sorted(found, key=measure))
 
 
-def is_valid(program: Program) -> bool:
+def is_valid(program: RandomProgram) -> bool:
     """Whether what is read is there, and what is overwritten may be."""
     needs_mesh = any(step.word in ("shard_map", "annotate") for step in _walk(program.block))
     if needs_mesh and program.devices == 1:
@@ -56,9 +58,9 @@ def is_valid(program: Program) -> bool:
     return writes and bool(program.block.results) and _is_block_valid(program.block, frozenset(), passed=False)
 
 
-def _is_block_valid(block: Block, around: frozenset[Value], *, passed: bool) -> bool:
-    own = set[Value]() if passed else set(block.parameters)
-    given = set(block.parameters) if passed else set[Value]()
+def _is_block_valid(block: Body, around: frozenset[Variable], *, passed: bool) -> bool:
+    own = set[Variable]() if passed else set(block.parameters)
+    given = set(block.parameters) if passed else set[Variable]()
     for step in block.steps:
         readable = around | own | given
         if not all(value in readable for value in step.inputs):
@@ -73,7 +75,7 @@ def _is_block_valid(block: Block, around: frozenset[Value], *, passed: bool) -> 
             return False
         if step.word == "loss" and not set(step.inputs) <= own - set(block.parameters):
             return False
-        inner = frozenset[Value]() if step.word == "shard_map" else frozenset(readable)
+        inner = frozenset[Variable]() if step.word == "shard_map" else frozenset(readable)
         if step.word == "call":  # what it is called with has one name inside
             inner -= set(step.inputs)
         if not all(_is_block_valid(one, inner, passed=step.word == "call") for one in step.blocks):
@@ -82,14 +84,14 @@ def _is_block_valid(block: Block, around: frozenset[Value], *, passed: bool) -> 
     return set(block.results) <= own
 
 
-def _walk(block: Block) -> Iterator[Step]:
+def _walk(block: Body) -> Iterator[Step]:
     for step in block.steps:
         yield step
         for inner in step.blocks:
             yield from _walk(inner)
 
 
-def _make_smaller(program: Program) -> Iterator[Program]:
+def _make_smaller(program: RandomProgram) -> Iterator[RandomProgram]:
     block = program.block
     if len(block.results) > 1:
         for value in block.results:
@@ -107,7 +109,7 @@ def _make_smaller(program: Program) -> Iterator[Program]:
         yield replace(program, block=smaller)
 
 
-def _end_early(block: Block, count: int) -> Block:
+def _end_early(block: Body, count: int) -> Body:
     """The block's first steps, and as results what of the old ones is there, or was made last."""
     steps = block.steps[:count]
     there = {value for step in steps for value in step.outputs} | set(block.parameters)
@@ -115,7 +117,7 @@ def _end_early(block: Block, count: int) -> Block:
     return replace(block, steps=steps, results=kept or steps[-1].outputs[-1:] or block.parameters[:1])
 
 
-def _shrink_block(block: Block) -> Iterator[Block]:
+def _shrink_block(block: Body) -> Iterator[Body]:
     """The block without one of its steps, or with one that is smaller."""
     for position, step in enumerate(block.steps):
         before, behind = block.steps[:position], block.steps[position + 1 :]
@@ -134,13 +136,13 @@ def _shrink_block(block: Block) -> Iterator[Block]:
                 yield replace(block, steps=(*before, replace(step, blocks=blocks), *behind))
 
 
-def _find_other(kind: Kind, inputs: Sequence[Value], known: Sequence[Value]) -> Value | None:
+def _find_other(kind: ArrayKind, inputs: Sequence[Variable], known: Sequence[Variable]) -> Variable | None:
     """An operand of that kind that is the block's own, else the last such value."""
     fitting = [value for value in known if value.kind == kind]
     return next((value for value in inputs if value in fitting), fitting[-1] if fitting else None)
 
 
-def _rename_step(step: Step, names: Mapping[Value, Value]) -> Step:
+def _rename_step(step: Step, names: Mapping[Variable, Variable]) -> Step:
     blocks = tuple(
         replace(
             block,

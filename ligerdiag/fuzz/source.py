@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
-from ligerdiag.fuzz.programs import COLUMNS, KERNELS, Block, Program, Step, Value
+from ligerdiag.fuzz.programs import COLUMNS, KERNELS, Body, RandomProgram, Step, Variable
 
 OPERATIONS = {
     "tanh": "jnp.tanh({0})",
@@ -79,11 +79,11 @@ class Sizes:
     def columns(self) -> int:
         return COLUMNS * self.scale
 
-    def shape(self, value: Value) -> tuple[int, int]:
+    def shape(self, value: Variable) -> tuple[int, int]:
         return value.kind.rows * self.scale, self.columns
 
 
-def render_case_file(programs: Sequence[Program], about: str, *, reference: bool = True) -> str:
+def render_case_file(programs: Sequence[RandomProgram], about: str, *, reference: bool = True) -> str:
     """The source of a file that defines these programs as cases `fuzz[SEED]`. about: its docstring. reference: with that."""
     functions = [_render_program(program) for program in programs]
     body = "\n\n".join(functions)
@@ -116,7 +116,7 @@ def _names(text: str) -> Iterator[str]:
     return (node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name))
 
 
-def _render_program(program: Program) -> str:
+def _render_program(program: RandomProgram) -> str:
     names = _name(program.block.parameters)
     lines = [
         f"def {_name_function(program)}(plain, {names}):",
@@ -129,11 +129,11 @@ def _render_program(program: Program) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _name_function(program: Program) -> str:
+def _name_function(program: RandomProgram) -> str:
     return f"compute_{program.seed}" + (f"_{program.variant}" if program.variant else "")
 
 
-def _render_case(program: Program, *, reference: bool) -> str:
+def _render_case(program: RandomProgram, *, reference: bool) -> str:
     args: list[str] = []
     sizes = Sizes(devices=program.devices, scale=program.scale)
     for position, value in enumerate(program.block.parameters):
@@ -158,7 +158,7 @@ def _render_case(program: Program, *, reference: bool) -> str:
     return "\n".join(lines)
 
 
-def _render_block(block: Block, sizes: Sizes) -> list[str]:
+def _render_block(block: Body, sizes: Sizes) -> list[str]:
     """The lines of a function's body without its return; `total` sums what kernels give beside, so that JAX keeps them."""
     lines = ["total = jnp.float32(0)"]
     for step in block.steps:
@@ -226,7 +226,7 @@ def _render_kernel(step: Step, sizes: Sizes) -> list[str]:
     ]
 
 
-def _define(name: str, block: Block, sizes: Sizes, result: str, parameters: str = "") -> list[str]:
+def _define(name: str, block: Body, sizes: Sizes, result: str, parameters: str = "") -> list[str]:
     parameters = parameters or _name(block.parameters)
     return [f"def {name}({parameters}):", *_indent([*_render_block(block, sizes), f"return {result}"])]
 
@@ -237,7 +237,7 @@ def _function(step: Step, position: int = 0) -> str:
     return f"{step.word.replace('while', 'loop')}_{first}"
 
 
-def _stack(step: Step, value: Value) -> str:
+def _stack(step: Step, value: Variable) -> str:
     length = 1 + step.numbers[1] % 3
     return f"jnp.stack([v{value.number} * ({_constant(step)} + 0.2 * i) for i in range({length})])"
 
@@ -351,12 +351,12 @@ def _constant(step: Step, more: float = 0.0) -> str:
     return f"{0.5 + (step.numbers or (37,))[0] / 100 + more:.2f}"
 
 
-def _wide(value: Value) -> str:
+def _wide(value: Variable) -> str:
     name = f"v{value.number}"
     return name if value.kind.dtype == "float32" else f"{name}.astype(jnp.float32)"
 
 
-def _name(values: Iterable[Value]) -> str:
+def _name(values: Iterable[Variable]) -> str:
     return ", ".join(f"v{value.number}" for value in values)
 
 

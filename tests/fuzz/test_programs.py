@@ -5,14 +5,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ligerdiag.fuzz.programs import CONSTRUCTS, DTYPES, KERNELS, MODES, Block, Program, Step, draw_program
+from ligerdiag.fuzz.programs import CONSTRUCTS, DTYPES, KERNELS, MODES, Body, RandomProgram, Step, draw_program
 from ligerdiag.fuzz.shrink import is_valid, list_smaller, measure, shrink
 from ligerdiag.fuzz.source import OPERATIONS, render_case_file
 
 PROGRAMS = tuple(map(draw_program, range(400)))
 
 
-def walk(block: Block) -> Iterator[Step]:
+def walk(block: Body) -> Iterator[Step]:
     for step in block.steps:
         yield step
         for inner in step.blocks:
@@ -72,10 +72,10 @@ def test_whatever_is_taken_away_leaves_a_smaller_program_that_means_something() 
 def test_shrinking_keeps_what_is_shown_and_little_else() -> None:
     """A stand-in for a contradiction: a kernel in a loop whose result the program returns."""
 
-    def has_loop_with_kernel(program: Program) -> bool:
+    def has_loop_with_kernel(program: RandomProgram) -> bool:
         return any(s.word == "scan" and any(i.word in KERNELS for i in s.blocks[0].steps) for s in program.block.steps)
 
-    def find_shown(some: Sequence[Program]) -> Sequence[Program]:
+    def find_shown(some: Sequence[RandomProgram]) -> Sequence[RandomProgram]:
         return [one for one in some if has_loop_with_kernel(one)]
 
     large = [program for program in PROGRAMS if has_loop_with_kernel(program) and measure(program)[0] > 12][:5]
@@ -92,6 +92,6 @@ def _find_read(step: Step) -> Step:
     return Step(word="tanh", inputs=step.inputs[:1], outputs=(value,), numbers=(1,))
 
 
-def _exchange(program: Program, old: Step, new: Step) -> Program:
+def _exchange(program: RandomProgram, old: Step, new: Step) -> RandomProgram:
     steps = tuple(new if step is old else step for step in program.block.steps)
     return replace(program, block=replace(program.block, steps=steps))
