@@ -30,7 +30,7 @@ The programs call their kernels by jax-triton: pip install 'ligerdiag[jax-triton
 MEANINGS = {
     ExitCode.AS_EXPECTED: "no contradiction in any program of DIR",
     ExitCode.INPUT: "usage or input error",
-    ExitCode.NOT_ANALYSED: "contradictions: bugs in ligerdiag",
+    ExitCode.NOT_ANALYSED: "contradictions: bugs in ligerdiag; or the --time-limit came first",
     ExitCode.NOTHING_CHECKED: "no program judged",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; what was known is kept",
     ExitCode.TERMINATED: "ended by SIGTERM; what was known is kept",
@@ -114,6 +114,9 @@ def render_fuzz_report(report: "FuzzReport") -> str:
     lines += ["", f"{len(contradictions)} contradictions" + (":" if contradictions else "")]
     lines += [f"  seed {seed}: {words}" for seed, words in contradictions]
     lines += [f"  written: {path}" for path in report.files]
+    luck, limits = report.count_excused()
+    if luck or limits:
+        lines += [f"beside these {luck} that other arguments do not show, and {limits} around a loop that XLA unrolled"]
     if unjudged := report.list_unjudged():
         lines += ["", f"{len(unjudged)} without numbers:", *(f"  seed {seed}: {words}" for seed, words in unjudged)]
     if report.judged:

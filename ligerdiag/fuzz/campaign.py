@@ -74,6 +74,8 @@ class JudgedProgram:
     """Kind to words."""
     coincidences: Mapping[str, str] = field(default_factory=dict[str, str])
     """Contradictions that other arguments do not show."""
+    limits: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Those in which an output is called wrong and is right, where a note says that iterations are not told apart."""
     notes: tuple[str, ...] = ()
     """What the analysis does not cover."""
     unjudged: str = ""
@@ -101,6 +103,11 @@ class FuzzReport:
     def list_unjudged(self) -> list[tuple[int, str]]:
         """Seed and why its verdict has no numbers beside it."""
         return [(seed, row.unjudged) for seed, row in sorted(self.rows.items()) if row.unjudged]
+
+    def count_excused(self) -> tuple[int, int]:
+        """Programs that contradict themselves by coincidence, and by a limit that the analysis names."""
+        rows = self.rows.values()
+        return sum(bool(row.coincidences) for row in rows), sum(bool(row.limits) for row in rows)
 
     def list_contradictions(self) -> list[tuple[int, str]]:
         """Seed and what contradicts, in words."""
@@ -169,9 +176,8 @@ def _find_contradictions(case: CaseReport) -> Iterator[tuple[str, str]]:
         yield "fault", case.failures[0].message
     if case.replay is not None and case.replay.state is ReplayState.FAILED:
         yield "fault", f"replay failed: {case.replay.reason}"
-    limit = " (a loop is unrolled)" if any(_UNROLLED in note for note in case.coverage.not_covered) else ""
     for one in case.disagreements:
-        yield f"verdict-{one.static.value}-{one.numbers.value}".replace(" ", "-"), one.message + limit
+        yield f"verdict-{one.static.value}-{one.numbers.value}".replace(" ", "-"), one.message
     for finding in case.findings:
         if finding.rule == _REFERENCE:
             yield "reference", finding.message
@@ -187,11 +193,7 @@ def _judge_batch(
     luck = _find_coincidences(programs, [row for _, row in done.values()], options, tell)
     report.seconds += _read_processor_seconds() - before
     for seed, (case, row) in done.items():
-        known = replace(
-            row,
-            contradictions={kind: words for kind, words in row.contradictions.items() if (seed, kind) not in luck},
-            coincidences={kind: words for kind, words in row.contradictions.items() if (seed, kind) in luck},
-        )
+        known = sort_out(row, {kind for number, kind in luck if number == seed})
         _append(options.directory / "programs.jsonl", known)
         report.rows[seed], report.judged = known, report.judged + 1
         if not known.contradictions and case.artifact:
@@ -212,6 +214,18 @@ def _write_contradictions(report: FuzzReport, options: FuzzOptions, tell: Callab
                 folder.mkdir(exist_ok=True)
                 path.write_text(_render_contradiction(draw_program(seed), kind, options, tell), encoding="utf-8")
                 report.files += (path,)
+
+
+def sort_out(row: JudgedProgram, luck: set[str]) -> JudgedProgram:
+    """Takes from the contradictions those that are coincidences, or a limit that the analysis names."""
+    is_unrolled = any(_UNROLLED in note for note in row.notes)
+    known = {kind for kind in row.contradictions if is_unrolled and kind in _BY_LUCK} - luck
+
+    def choose(kinds: set[str]) -> dict[str, str]:
+        return {kind: words for kind, words in row.contradictions.items() if kind in kinds}
+
+    rest = set(row.contradictions) - luck - known
+    return replace(row, contradictions=choose(rest), coincidences=choose(luck), limits=choose(known))
 
 
 def _is_undone(case: CaseReport) -> bool:

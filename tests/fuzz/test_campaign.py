@@ -72,6 +72,17 @@ def test_a_contradiction_is_named_by_what_contradicts() -> None:
     assert row.contradictions == {"verdict-fresh-partly-stale": "`loss` is fresh and partly stale"}
 
 
+def test_a_false_alarm_around_an_unrolled_loop_is_a_limit_and_a_miss_is_not() -> None:
+    """The first two have a note that iterations are not told apart."""
+    notes = ("the loop around `carry_kernel` was unrolled or removed: its iterations are not told apart",)
+    alarm, miss = {"verdict-stale-fresh": "`v` is both"}, {"verdict-fresh-stale": "`v` is both"}
+    one = campaign.sort_out(replace(ROW, contradictions=alarm | miss, notes=notes), set())
+    assert (one.contradictions, one.limits, one.coincidences) == (miss, alarm, {})
+    two = campaign.sort_out(replace(ROW, contradictions=alarm, notes=notes), {"verdict-stale-fresh"})
+    assert (two.contradictions, two.limits, two.coincidences) == ({}, {}, alarm)
+    assert campaign.sort_out(replace(ROW, contradictions=alarm), set()).contradictions == alarm
+
+
 def test_the_report_counts_and_the_exit_code_says_it() -> None:
     report = FuzzReport(rows={3: ROW, 4: WRONG}, judged=2, seconds=3.0)
     text = render_fuzz_report(report)
