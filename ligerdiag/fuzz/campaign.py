@@ -28,7 +28,7 @@ from time import monotonic
 from ligerdiag.api.checking import check
 from ligerdiag.api.judging import CheckOptions
 from ligerdiag.codec import FieldError, encode_record, parse_record
-from ligerdiag.ending import Ending, work_until_ended
+from ligerdiag.ending import Ending, RunEnded, work_until_ended
 from ligerdiag.errors import InputError
 from ligerdiag.fuzz.programs import RandomProgram, draw_program
 from ligerdiag.fuzz.shrink import measure, shrink
@@ -228,6 +228,12 @@ def sort_out(row: JudgedProgram, luck: set[str]) -> JudgedProgram:
     return replace(row, contradictions=choose(rest), coincidences=choose(luck), limits=choose(known))
 
 
+def _require_whole(checked: CheckReport) -> None:
+    """Ends the campaign where a check beside was ended: what it was for is left to the next run."""
+    if checked.interrupted:
+        raise RunEnded(checked.ended_by)
+
+
 def _is_undone(case: CaseReport) -> bool:
     replay_undone = case.replay is not None and case.replay.state is ReplayState.NOT_DONE
     return case.status is Status.NOT_CHECKED or replay_undone
@@ -245,6 +251,7 @@ def _find_coincidences(
         return set()
     others = [replace(programs[seed], draw=1, variant=1) for seed in sorted({seed for seed, _ in doubted})]
     checked = _check(others, options, tell, reference=False)
+    _require_whole(checked)
     again = {
         row.seed: row.contradictions for case in checked.cases if not _is_undone(case) for row in (judge_case(case),)
     }
@@ -260,8 +267,7 @@ def _render_contradiction(
     def find_shown(some: Sequence[RandomProgram]) -> Sequence[RandomProgram]:
         nonlocal words
         checked = _check(some, options, _rename_phase(tell, f"shrink {program.seed}"), reference=kind == "reference")
-        if checked.interrupted:
-            return ()
+        _require_whole(checked)
         shown = {case.id: found[kind] for case in checked.cases if kind in (found := dict(_find_contradictions(case)))}
         kept = [one for one in some if f"fuzz[{one.seed}-{one.variant}]" in shown]
         if kept:

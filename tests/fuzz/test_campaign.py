@@ -106,3 +106,14 @@ def test_a_contradiction_is_written_once_and_again_only_when_it_is_missing(
     assert [path.name for path in report.files] == ["4-verdict-fresh-stale.py"]
     assert "fuzz[" not in report.files[0].read_text().partition("\n")[0]
     assert run_campaign(options, lambda _: None).files == ()
+
+
+def test_a_campaign_that_is_ended_while_it_shrinks_leaves_that_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = CheckReport(cases=(), targets=("h100",), toolchain="default", interrupted=True, ended_by=Ending.TERMINATE)
+    monkeypatch.setattr(campaign, "check", lambda *_: ended)
+    (tmp_path / "programs.jsonl").write_text(write(WRONG))
+    report = run_campaign(FuzzOptions(directory=tmp_path, first=4, count=9), lambda _: None)
+    assert (report.ended_by, report.files, report.judged) == (Ending.TERMINATE, (), 0)
+    assert compute_exit_code(report) is ExitCode.TERMINATED
