@@ -37,14 +37,14 @@ def test_what_was_once_wrong_is_right(shared_cache: Path) -> None:
 
 def test_a_campaign_judges_each_program_once(tmp_path: Path) -> None:
     told: list[Progress] = []
-    first = run_campaign(FuzzOptions(directory=tmp_path, first=20, count=2, jobs=1), told.append)
-    assert first.judged == 2
+    first = run_campaign(FuzzOptions(directory=tmp_path, first=21, count=1, jobs=1), told.append)
+    assert first.judged == 1
     assert first.list_contradictions() == []
-    assert sum(first.count_outputs().values()) >= 6
+    assert sum(first.count_outputs().values()) >= 3
     assert first.seconds > 0
-    assert {one.total for one in told} == {2}
+    assert {one.total for one in told} == {1}
     assert not any((tmp_path / "cache" / "artifacts").iterdir())
-    again = run_campaign(FuzzOptions(directory=tmp_path, first=20, count=2), told.append)
+    again = run_campaign(FuzzOptions(directory=tmp_path, first=21, count=1), told.append)
     assert (again.judged, again.rows) == (0, first.rows)
 
 
