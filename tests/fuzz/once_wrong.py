@@ -1,5 +1,6 @@
 """Programs that `ligerdiag fuzz` found, reduced: of each the verdict and the numbers once contradicted each other."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -38,14 +39,31 @@ def convert_twice(x: Any, y: Any) -> dict[str, Any]:
     return {"product": first @ x.astype(jnp.float32) * 0.1, "sums": sums}
 
 
+def convert_in_call(x: Any, y: Any) -> dict[str, Any]:
+    """`y` is converted in a function, for nothing but the product that a kernel overwrites, and beside it. XLA inlines the
+    call and makes one conversion of both: it is not what stood in the product before."""
+
+    @jax.jit
+    def call(x: jax.Array) -> jax.Array:
+        return turn(x.astype(jnp.float32) @ y.astype(jnp.float32) * 0.25, x * 1.5)
+
+    sums = call(x)
+    beside = (jnp.outer(sums, jnp.cos(jnp.arange(SIZE))) + y.astype(jnp.float32)) * 0.74
+    return {"sums": sums, "beside": jnp.roll(beside, 3, 0)}
+
+
+_WIDE, _NARROW = (Arg(shape=(SIZE, SIZE), dtype=dtype, draw=Draw(seed=1)) for dtype in ("float32", "bfloat16"))
 CASES = (
     Case(
         name="convert_twice",
         function=convert_twice,
-        args=(
-            Arg(shape=(SIZE, SIZE), dtype="bfloat16", draw=Draw(seed=0)),
-            Arg(shape=(SIZE, SIZE), draw=Draw(seed=1)),
-        ),
+        args=(replace(_NARROW, draw=Draw(seed=0)), _WIDE),
         expected={"product": "fresh|latent", "sums": "fresh"},
+    ),
+    Case(
+        name="convert_in_call",
+        function=convert_in_call,
+        args=(replace(_NARROW, draw=Draw(seed=0)), _NARROW),
+        expected="fresh",
     ),
 )
