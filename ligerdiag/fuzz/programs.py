@@ -197,8 +197,8 @@ class _Drawer:
                 inputs.append(self._choose(others, scope.hot))
             else:
                 word = "bend"
-        if word == "add" and x.kind.dtype != "float32":
-            word = "positive"
+        if word in ("add", "positive") and x.kind.dtype != "float32":
+            word = "left"  # atomics; and a sign that hangs on roundings
         mode = "hidden" if self.pick.random() < self.hidden else self.pick.choice(MODES)
         if any(value in scope.passed for value in inputs):
             mode = "hidden"
