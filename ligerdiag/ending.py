@@ -17,7 +17,8 @@ How a run is ended before its time: by Ctrl-C, by SIGTERM, or by its time limit.
 2. From then on, and from the end of the work on, the report is made and written: further signals wait for that, except
    for a second Ctrl-C.
 3. Before the work begins there are no results to keep: Ctrl-C and SIGTERM have their usual effect.
-4. Without `watch_for_end`, as in a program that calls ligerdiag, the signal handlers of that program stay in place.
+4. Work inside of work is part of it: what is ended inside is ended outside, and its own end is not that of the whole.
+5. Without `watch_for_end`, as in a program that calls ligerdiag, the signal handlers of that program stay in place.
 """
 
 import ctypes
@@ -111,15 +112,15 @@ class _Watch:
     def __init__(self) -> None:
         self.is_over_time = False
         self._process = os.getpid()
-        self._is_working = False
+        self.is_working = False
         self._is_finishing = False
         self._interrupts = 0
 
     def begin(self) -> None:
-        self._is_working = True
+        self.is_working = True
 
     def finish(self) -> None:
-        self._is_working, self._is_finishing = False, True
+        self.is_working, self._is_finishing = False, True
 
     def handle(self, number: int, frame: object) -> None:
         """The handler of SIGINT and SIGTERM; the timer sends SIGTERM, too."""
@@ -132,7 +133,7 @@ class _Watch:
             if self._interrupts > 1:
                 raise KeyboardInterrupt
             return
-        if self._is_working:
+        if self.is_working:
             self.finish()
             raise RunEnded(self._find_ending(number))
         if number == signal.SIGINT:
@@ -181,13 +182,14 @@ def work_until_ended() -> Generator[Work]:
     """Ends its block at Ctrl-C, SIGTERM or the time limit, without an error: `ending` of what it yields says which."""
     work = Work()
     watch = _watches[-1] if _watches else None
+    is_part = watch is not None and watch.is_working
     try:
         try:
-            if watch is not None:
+            if watch is not None and not is_part:
                 watch.begin()
             yield work
         finally:
-            if watch is not None:
+            if watch is not None and not is_part:
                 watch.finish()
     except KeyboardInterrupt as end:
         work.ending = end.ending if isinstance(end, RunEnded) else Ending.INTERRUPT

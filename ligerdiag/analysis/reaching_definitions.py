@@ -17,6 +17,7 @@ Reaching definitions (see `hlo.dataflow` for the steps):
     order: two operations have one number when opcode, shape, attributes and the numbers of their operands are the same.
     Called computations are not compared: two reductions that differ in nothing else count as twins. An operation of (4)
     by arithmetic, or a barrier that only the program as written has, is its operand.
+(6) `number_inlined`: the same of a computation and all that it calls, as XLA sees it once every `call` is inlined.
 """
 
 from collections.abc import Iterator, Mapping
@@ -76,19 +77,68 @@ _OURS = ("", "ligerdiag_snapshot")
 _IGNORED = ("name", "id", "metadata", "operand_ids", "control_predecessor_ids", "called_computation_ids")
 
 
+type CallPath = tuple[int, ...]
+"""Ids of `call` instructions, outermost first."""
+type _Known = dict[tuple[bytes, tuple[int, ...]], int]
+
+
 @lru_cache(maxsize=32)
 def number_values(computation: HloComputation) -> Mapping[int, int]:
     """Maps instruction ids to the number of their value, (5): twins, and nothing else, share one."""
-    known: dict[tuple[bytes, tuple[int, ...]], int] = {}
+    known: _Known = {}
     numbers: dict[int, int] = {}
     for instruction in computation.instructions:
-        same = find_one_value(instruction)
-        if same is not None:
-            numbers[instruction.id] = numbers[same.id]
-            continue
-        operands = tuple([numbers[operand.id] for operand in instruction.operands])
-        numbers[instruction.id] = known.setdefault((_attributes(instruction), operands), len(known))
+        numbers[instruction.id] = _number(instruction, numbers, known)
     return numbers
+
+
+def _number(instruction: HloInstruction, numbers: Mapping[int, int], known: _Known) -> int:
+    same = find_one_value(instruction)
+    if same is not None:
+        return numbers[same.id]
+    operands = tuple([numbers[operand.id] for operand in instruction.operands])
+    return known.setdefault((_attributes(instruction), operands), len(known))
+
+
+@lru_cache(maxsize=32)
+def number_inlined(
+    module: HloModule, computation: HloComputation
+) -> Mapping[CallPath, tuple[HloComputation, Mapping[int, int]]]:
+    """Maps call paths from the computation to where they lead, and the numbers of the values there, (6)."""
+    known: _Known = {}
+    found: dict[CallPath, tuple[HloComputation, Mapping[int, int]]] = {}
+    _number_inlined(module, computation, (), (), known, found)
+    return found
+
+
+def _number_inlined(  # noqa: PLR0917
+    module: HloModule,
+    computation: HloComputation,
+    arguments: tuple[int, ...],
+    path: CallPath,
+    known: _Known,
+    found: dict[CallPath, tuple[HloComputation, Mapping[int, int]]],
+) -> None:
+    numbers: dict[int, int] = {}
+    parts: dict[int, tuple[int, ...]] = {}
+    for one in computation.instructions:
+        if one.opcode == "parameter" and arguments:
+            numbers[one.id] = arguments[one.proto.parameter_number]
+        elif one.opcode == "get-tuple-element" and one.operands[0].id in parts:
+            numbers[one.id] = parts[one.operands[0].id][one.proto.tuple_index]
+        else:
+            numbers[one.id] = _number(one, numbers, known)
+        if one.opcode == "call":
+            (callee,) = [module.computations[number] for number in one.called_computations]
+            inner = (*path, one.id)
+            given = tuple([numbers[operand.id] for operand in one.operands])
+            _number_inlined(module, callee, given, inner, known, found)
+            (_, results), root = found[inner], callee.root
+            if root.opcode == "tuple":
+                parts[one.id] = tuple([results[operand.id] for operand in root.operands])
+            else:
+                numbers[one.id] = results[root.id]
+    found[path] = computation, numbers
 
 
 def find_one_value(instruction: HloInstruction) -> HloInstruction | None:

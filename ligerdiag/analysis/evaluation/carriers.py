@@ -8,7 +8,8 @@ through the kernel. Carriers are the operations where such a path can start:
       not a broadcast, which holds fewer elements than it has, and which everyone makes anew where it is needed.
 Not a carrier, because the optimized module may share it with others for good reason:
   (3) one that depends on no parameter (zeros, an iota);
-  (4) one that has a twin outside (2): common subexpression elimination will merge the two.
+  (4) one that has a twin outside (2): common subexpression elimination will merge the two. Outside is also what calls the
+      computation, and what is called beside it: XLA inlines calls first.
 Carriers are found again in the optimized module by tag and opcode; one that has grown is two operations merged into one (two
 products with a factor in common) and stands for neither. When there are none, only the test for missing writes
 is left.
@@ -20,8 +21,8 @@ from dataclasses import dataclass
 from functools import lru_cache, reduce
 
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
-from ligerdiag.analysis.reaching_definitions import find_one_value, find_origins, number_values
-from ligerdiag.analysis.writes import HiddenWrite, call_tags_of
+from ligerdiag.analysis.reaching_definitions import find_one_value, find_origins, number_inlined
+from ligerdiag.analysis.writes import Frames, HiddenWrite, call_tags_of
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import count_elements, is_tuple
@@ -48,9 +49,9 @@ def compute_carriers(writes: tuple[HiddenWrite, ...]) -> Carriers:
     instructions: defaultdict[tuple[TagPath, int], list[int]] = defaultdict(list)
     paths: defaultdict[TagPath, list[tuple[HloInstruction, int]]] = defaultdict(list)
     parameters: defaultdict[int, list[int]] = defaultdict(list)
-    for index, prefix, computation, values in _group_origins(writes, parameters):
+    for index, prefix, computation, values, outer in _group_origins(writes, parameters):
         module = writes[0].module
-        for carrier in _find_carriers(computation, values):
+        for carrier in _find_carriers(module, computation, values, outer):
             own = module.find_tag_path(carrier)
             instructions[(*prefix, *own), carrier.id].append(index)
             if own:
@@ -64,12 +65,12 @@ def compute_carriers(writes: tuple[HiddenWrite, ...]) -> Carriers:
 
 def _group_origins(
     writes: tuple[HiddenWrite, ...], parameters: defaultdict[int, list[int]]
-) -> Iterator[tuple[int, TagPath, HloComputation, list[HloInstruction]]]:
-    """Yields HiddenWrite index, tags of the way to a computation, and its origins; adds to `parameters`.
+) -> Iterator[tuple[int, TagPath, HloComputation, list[HloInstruction], Frames]]:
+    """Yields HiddenWrite index, tags of the way to a computation, its origins, and that way; adds to `parameters`.
 
     Two calls that XLA makes one write have one index, and their operands are no twins outside (4).
     """
-    found: dict[tuple[int, TagPath, int], tuple[HloComputation, dict[int, HloInstruction]]] = {}
+    found: dict[tuple[int, TagPath, int], tuple[HloComputation, dict[int, HloInstruction], Frames]] = {}
     for write in writes:
         for frames in find_origins(write):
             computation, value = frames[-1].computation, frames[-1].instruction
@@ -78,9 +79,9 @@ def _group_origins(
                     parameters[value.proto.parameter_number].append(write.index)
                 continue
             key = (write.index, call_tags_of(write.module, frames[:-1]), computation.id)
-            found.setdefault(key, (computation, {}))[1][value.id] = value
-    for (index, prefix, _), (computation, values) in found.items():
-        yield index, prefix, computation, list(values.values())
+            found.setdefault(key, (computation, {}, frames[:-1]))[1][value.id] = value
+    for (index, prefix, _), (computation, values, outer) in found.items():
+        yield index, prefix, computation, list(values.values()), outer
 
 
 def is_same_operation(opcode: str, optimized: HloInstruction) -> bool:
@@ -134,7 +135,9 @@ def _start(carried: tuple[tuple[HloInstruction, int], ...], instruction: HloInst
     return unite(space.original(write) for operation, write in carried if is_carrier(operation, instruction))
 
 
-def _find_carriers(computation: HloComputation, values: list[HloInstruction]) -> list[HloInstruction]:
+def _find_carriers(
+    module: HloModule, computation: HloComputation, values: list[HloInstruction], outer: Frames
+) -> list[HloInstruction]:
     users = computation.users
     found = {value.id: value for value in values if value.opcode not in _NOT_OPERATIONS}
     pending = [operand for value in found.values() for operand in value.operands]
@@ -145,17 +148,26 @@ def _find_carriers(computation: HloComputation, values: list[HloInstruction]) ->
         if all(user.id in found for user in users[candidate.id]):
             found[candidate.id] = candidate
             pending += candidate.operands
-    numbers, dependent = number_values(computation), _find_dependent(computation)
-    every = _count_values(computation)
+    first = len(outer)
+    while first and outer[first - 1].instruction.opcode == "call":
+        first -= 1
+    root = outer[first].computation if first < len(outer) else computation
+    path = tuple([frame.instruction.id for frame in outer[first:]])
+    (_, numbers), dependent = number_inlined(module, root)[path], _find_dependent(computation)
+    every = _count_values(module, root)
     inside = Counter(numbers[one.id] for one in found.values() if find_one_value(one) is None)
     return [c for c in found.values() if c.id in dependent and inside[numbers[c.id]] == every[numbers[c.id]]]
 
 
 @lru_cache(maxsize=32)
-def _count_values(computation: HloComputation) -> Mapping[int, int]:
-    """Counts the instructions that have each number of a value."""
-    numbers = number_values(computation)
-    return Counter(numbers[one.id] for one in computation.instructions if find_one_value(one) is None)
+def _count_values(module: HloModule, root: HloComputation) -> Mapping[int, int]:
+    """Counts the operations that have each number of a value, with calls inlined."""
+    return Counter(
+        numbers[one.id]
+        for home, numbers in number_inlined(module, root).values()
+        for one in home.instructions
+        if one.opcode not in _NOT_OPERATIONS and find_one_value(one) is None
+    )
 
 
 @lru_cache(maxsize=32)

@@ -16,6 +16,8 @@ A custom call passes dependences on by the same rule in both programs:
     and no more: of what else the operand would depend on then, nothing is certain.
 (3) A kernel's own reading of an operand before it overwrites it is what is meant to happen, so neither carries that
     write's ORIG on. That of an earlier iteration goes on: what stood there then was another value.
+    A mark on an operation that is right before a call and wrong behind it ends at all that the call overwrites, not only at
+    the operand that it is about: what stands there was computed before.
 (4) What a kernel of unknown effect returns is FRESH of that unknown write: everything downstream is then unknown.
 
 Most of a large schedule has nothing to do with any kernel. An instruction is *quiet* if nothing stands in what it reads,
@@ -51,7 +53,7 @@ class WrongAbout:
     write: int
     """HiddenWrite index."""
     instruction: int
-    """Instruction id in the optimized module."""
+    """Instruction id in the optimized module; below zero for an operation of the program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class LabelSpace:
     _keys: list[object] = field(default_factory=list[object])
     """Of the marks, by number."""
     _wrong: dict[int, Labels] = field(default_factory=dict[int, Labels])
+    _before: dict[int, Labels] = field(default_factory=dict[int, Labels])
     _fresh: list[Labels] = field(init=False)
     _original: list[Labels] = field(init=False)
     _first_original: list[Labels] = field(init=False)
@@ -141,6 +144,8 @@ class LabelSpace:
             self._keys.append(key)
             if isinstance(key, WrongAbout):
                 self._wrong[key.write] = self._wrong.get(key.write, 0) | self.mark(key)
+                if key.instruction < 0:
+                    self._before[key.write] = self._before.get(key.write, 0) | self.mark(key)
                 self.mark(_Earlier(key))  # the next bit
         return 1 << (2 * self.classes * self.writes + number)
 
@@ -151,6 +156,10 @@ class LabelSpace:
     def wrong_about(self, write: int) -> Labels:
         """Returns all marks so far of something wrong about this write in this iteration."""
         return self._wrong.get(write, 0)
+
+    def wrong_before(self, write: int) -> Labels:
+        """Returns those of them that are on operations of the program."""
+        return self._before.get(write, 0)
 
     def marks_in(self, labels: Labels) -> list[object]:
         """Returns the keys whose marks are in the set."""
@@ -205,8 +214,9 @@ def transfer_call(
     settled = {write.index: space.original(write.index) | space.wrong_about(write.index) for write in writes}
     read &= ~unite(settled.values())
     results = read | unite(space.fresh(write.index) for write in writes if write.unknown)
+    before = unite(space.wrong_before(write.index) for write in writes)
     written = tuple(
-        (write.operand, settled[write.index], (0 if write.unknown else read) | space.fresh(write.index))
+        (write.operand, settled[write.index] | before, (0 if write.unknown else read) | space.fresh(write.index))
         for write in writes
     )
     return CallTransfer(results, written)

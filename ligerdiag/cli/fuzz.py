@@ -1,0 +1,131 @@
+"""`ligerdiag fuzz`: is ligerdiag itself right about random programs?"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ligerdiag.cli.exit_codes import ExitCode, find_ending_code, render_table
+from ligerdiag.cli.options import DEFAULT_TARGETS, Jobs, TimeLimit
+from ligerdiag.ending import watch_for_end
+from ligerdiag.errors import InputError
+
+if TYPE_CHECKING:
+    from ligerdiag.fuzz.campaign import FuzzReport
+
+HELP = """Is ligerdiag right about programs that nobody has seen? Draws random programs around
+kernels that overwrite an operand, compiles, judges and replays each, and says where the
+verdict on the schedule and the numbers cannot both be true: a bug in ligerdiag.
+
+A program is drawn from its seed: the same seed, the same program. What is known is in
+DIR/programs.jsonl, a line a program; a campaign that was ended goes on where it was.
+A contradiction is made smaller while it stays one, and written to DIR/contradictions
+as a case file that stands alone: `ligerdiag check` it, mend the bug, keep the file.
+
+The programs call their kernels by jax-triton: pip install 'ligerdiag[jax-triton]'.
+"""
+
+MEANINGS = {
+    ExitCode.AS_EXPECTED: "no contradiction in any program of DIR",
+    ExitCode.INPUT: "usage or input error",
+    ExitCode.NOT_ANALYSED: "contradictions: bugs in ligerdiag; or the --time-limit came first",
+    ExitCode.NOTHING_CHECKED: "no program judged",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C; what was known is kept",
+    ExitCode.TERMINATED: "ended by SIGTERM; what was known is kept",
+}
+
+EPILOG = f"""\b
+Examples:
+  ligerdiag fuzz                             a hundred programs
+  ligerdiag fuzz --seed 5000 --count 1000    others, and more of them
+  ligerdiag fuzz --minutes 30 --count 10000  as many as half an hour allows
+  ligerdiag fuzz --target a100 --out a100    compiled for another GPU
+
+\b
+Exit codes:
+{render_table(MEANINGS)}
+"""
+
+
+def fuzz(  # noqa: PLR0917 - typer reads the options from the signature
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the campaign is kept.")] = Path("fuzz"),
+    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="The first seed.")] = 0,
+    count: Annotated[int, typer.Option("--count", min=1, metavar="N", help="Seeds, from the first on.")] = 100,
+    minutes: Annotated[
+        float | None,
+        typer.Option("--minutes", min=0.0, metavar="N", help="Begin nothing new after that. [default: none]"),
+    ] = None,
+    target: Annotated[str, typer.Option("--target", metavar="NAME", help="The GPU to compile for.")] = DEFAULT_TARGETS[
+        0
+    ],
+    jobs: Jobs = None,
+    timeout: Annotated[
+        float,
+        typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Longest to compile a program, and to replay it."),
+    ] = 120.0,
+    time_limit: TimeLimit = None,
+    shrink: Annotated[bool, typer.Option("--shrink/--no-shrink", help="Make contradictions smaller.")] = True,
+) -> None:
+    """Runs the campaign and exits with its code."""
+    from ligerdiag.fuzz.campaign import FuzzOptions, run_campaign
+    from ligerdiag.render.terminal.terminal import ProgressDisplay
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"expected a folder for --out but `{out}`: {error.strerror}") from error
+    options = FuzzOptions(
+        directory=out.resolve(),
+        first=seed,
+        count=count,
+        minutes=minutes,
+        target=target,
+        jobs=jobs,
+        timeout=timeout,
+        shrink=shrink,
+    )
+    with watch_for_end(time_limit):
+        with ProgressDisplay(sys.stderr) as show:
+            report = run_campaign(options, show)
+        sys.stdout.write(render_fuzz_report(report))
+    raise typer.Exit(compute_exit_code(report))
+
+
+def compute_exit_code(report: "FuzzReport") -> ExitCode:
+    """Returns 130 or 143 for a run that was ended, else what all programs of the directory say."""
+    if report.ended_by is not None:
+        return find_ending_code(report.ended_by)
+    if not report.rows:
+        return ExitCode.NOTHING_CHECKED
+    return ExitCode.NOT_ANALYSED if report.list_contradictions() else ExitCode.AS_EXPECTED
+
+
+def render_fuzz_report(report: "FuzzReport") -> str:
+    """Returns the table of verdicts by numbers, every contradiction, and what a program costs."""
+    outputs = report.count_outputs()
+    numbers = list(dict.fromkeys(number for _, number in sorted(outputs)))
+    lines = [f"{len(report.rows)} programs, {sum(outputs.values())} outputs: verdict by what the replay says"]
+    lines += [_render_row("", numbers)]
+    for verdict in dict.fromkeys(verdict for verdict, _ in sorted(outputs)):
+        lines.append(_render_row(verdict, [str(outputs[verdict, number]) for number in numbers]))
+    contradictions = report.list_contradictions()
+    lines += ["", f"{len(contradictions)} contradictions" + (":" if contradictions else "")]
+    lines += [f"  seed {seed}: {words}" for seed, words in contradictions]
+    lines += [f"  written: {path}" for path in report.files]
+    luck, limits = report.count_excused()
+    if luck or limits:
+        lines += [f"beside these {luck} that other arguments do not show, and {limits} around a loop that XLA unrolled"]
+    if unjudged := report.list_unjudged():
+        lines += ["", f"{len(unjudged)} without numbers:", *(f"  seed {seed}: {words}" for seed, words in unjudged)]
+    if report.judged:
+        lines += [
+            "",
+            f"this run: {report.judged} programs, {report.seconds / report.judged:.1f} processor seconds each",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _render_row(name: str, cells: Sequence[str]) -> str:
+    return f"  {name:<10}" + "".join(f"{cell:>14}" for cell in cells)

@@ -1,0 +1,364 @@
+"""Programs as the Python source of a case file that stands alone: the program and its reference are one text.
+
+`compute(plain, ...)` runs kernels, or with `plain` their formulas in jnp, by which a name stands for what the kernel
+leaves: the reference. What differs beside: a `call` with `plain` hands back what its parameters became, and a `shard_map`
+is a `vmap`.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import resources
+
+from ligerdiag.fuzz.programs import COLUMNS, KERNELS, Body, RandomProgram, Step, Variable
+
+OPERATIONS = {
+    "tanh": "jnp.tanh({0})",
+    "scale": "{0} * {c}",
+    "shift": "{0} + {c}",
+    "flip": "{0}[::-1]",
+    "roll": "jnp.roll({0}, 3, 0)",
+    "centre": "{0} - {0}.mean(1, keepdims=True)",
+    "softmax": "jax.nn.softmax({0}, axis=1) * 4",
+    "leaky": "jnp.where({0} > 0, {0}, {0} * {c})",
+    "halves": "jnp.concatenate([{0}[{half}:], {0}[:{half}]])",
+    "update": "jax.lax.dynamic_update_slice({0}, {0}[:1] * {c}, (1, 0))",
+    "sort": "jnp.sort({0}, axis=1)",
+    "cumsum": "jnp.cumsum({0}, axis=0) * 0.3",
+    "take": "{0}[jnp.arange({rows}) * 3 % {rows}]",
+    "moving": "jax.lax.dynamic_slice_in_dim(jnp.concatenate([{0}, {0}]), ({0}[0, 0] > 0).astype(jnp.int32) + 1, {rows})",
+    "pad": "jnp.pad({0}[:, :{left}], ((0, 0), ({left}, 0)))",
+    "reshape": "{0}.reshape(-1)[::-1].reshape({rows}, {columns})",
+    "normalise": "{0} * jax.lax.rsqrt(({0} * {0}).mean(1, keepdims=True) + 1)",
+    "stop": "jax.lax.stop_gradient({0}) * {c}",
+    "transpose": "{0}.T",
+    "cast": "{0}.astype(jnp.{dtype})",
+    "top": "{0}[{quarter}:{quarter} + {half}]",
+    "strided": "{0}[::2]",
+    "fold": "{0}[:{half}] + {0}[{half}:]",
+    "split": "jnp.split({0}, 2)",
+    "join": "jnp.concatenate([{0}, {1}])",
+    "sum": "({0} + {1}) * {c}",
+    "multiply": "{0} * {1} * {c}",
+    "maximum": "jnp.maximum({0}, {1} * {c})",
+    "select": "jnp.where({0} > {1}, {0}, {1} * {c})",
+    "outer": "jnp.dot({0}.T, {1}, preferred_element_type=jnp.float32) * {root}",
+    "psum": 'jax.lax.psum({0}, "d") * 0.5',
+    "permute": 'jax.lax.ppermute({0}, "d", [(i, (i + 1) % {devices}) for i in range({devices})])',
+    "gather": 'jax.lax.all_gather({0}, "d", tiled=True)',
+    "scatter": 'jax.lax.psum_scatter({0}, "d", tiled=True)',
+    "squash": "squash(plain, {0})",
+}
+"""Word of a step to its expression."""
+
+_LAYOUTS = {"rows": 'P("d", None)', "columns": 'P(None, "d")', "whole": "P()"}
+_PARTITIONS = {"rows": '("d", None)', "columns": '(None, "d")', "whole": "()"}
+_DRAWS = 1_000_000_007
+"""Between the seeds of one argument's draws."""
+_HEAD = """from functools import partial
+
+import jax
+import jax.numpy as jnp
+import jax_triton
+import triton
+import triton.language as tl
+from jax.sharding import PartitionSpec as P
+
+from ligerdiag.model.case import Arg, Case, Draw
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """What of a program its steps are written with."""
+
+    devices: int
+    scale: int
+
+    @property
+    def columns(self) -> int:
+        return COLUMNS * self.scale
+
+    def shape(self, value: Variable) -> tuple[int, int]:
+        return value.kind.rows * self.scale, self.columns
+
+
+def render_case_file(programs: Sequence[RandomProgram], about: str, *, reference: bool = True) -> str:
+    """The source of a file that defines these programs as cases `fuzz[SEED]`. about: its docstring. reference: with that."""
+    functions = [_render_program(program) for program in programs]
+    body = "\n\n".join(functions)
+    cases = "\n".join(_render_case(program, reference=reference) for program in programs)
+    parts = "\n\n".join(_find_parts(body))
+    return f'"""{about}"""\n\n{_HEAD}\n\n{parts}\n\n{body}\n\nCASES = (\n{cases}\n)\n'
+
+
+def _find_parts(body: str) -> Iterator[str]:
+    """Yields the parts of kernels.py.txt that the text names, with those that they name, in the file's order."""
+    text = resources.files("ligerdiag.fuzz").joinpath("kernels.py.txt").read_text(encoding="utf-8")
+    parts = {node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
+    lines = text.splitlines()
+    wanted, found = set(_names(body)) & parts.keys(), set[str]()
+    while wanted:
+        name = wanted.pop()
+        found.add(name)
+        wanted |= (set(_names(_cut(lines, parts[name]))) & parts.keys()) - found
+    for name, node in parts.items():
+        if name in found:
+            yield _cut(lines, node) + "\n"
+
+
+def _cut(lines: Sequence[str], node: ast.FunctionDef) -> str:
+    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+    return "\n".join(lines[first - 1 : node.end_lineno])
+
+
+def _names(text: str) -> Iterator[str]:
+    return (node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name))
+
+
+def _render_program(program: RandomProgram) -> str:
+    names = _name(program.block.parameters)
+    lines = [
+        f"def {_name_function(program)}(plain, {names}):",
+        *_indent(_render_block(program.block, Sizes(devices=program.devices, scale=program.scale))),
+    ]
+    outputs = [f'"v{value.number}": v{value.number}.astype(jnp.float32)' for value in program.block.results]
+    lines += _indent([f"outputs = {{{', '.join(outputs)}}}"])
+    norm = "sum((value * value).mean() for value in outputs.values())"
+    lines += _indent([f'return outputs | {{"norm": {norm}, "total": total}}'])
+    return "\n".join(lines) + "\n"
+
+
+def _name_function(program: RandomProgram) -> str:
+    return f"compute_{program.seed}" + (f"_{program.variant}" if program.variant else "")
+
+
+def _render_case(program: RandomProgram, *, reference: bool) -> str:
+    args: list[str] = []
+    sizes = Sizes(devices=program.devices, scale=program.scale)
+    for position, value in enumerate(program.block.parameters):
+        words = [f"shape={sizes.shape(value)}", f'dtype="{value.kind.dtype}"']
+        words += [f"draw=Draw(seed={program.seed * 4 + position + program.draw * _DRAWS})"]
+        words += ["donate=True"] if position in program.donated else []
+        words += [f"partition={_PARTITIONS[program.layouts[position]]}"] if program.devices > 1 else []
+        args.append(f"            Arg({', '.join(words)}),")
+    name = _name_function(program)
+    lines = [
+        "    Case(",
+        '        name="fuzz",',
+        f"        function=partial({name}, False),",
+        *([f"        reference=partial({name}, True),"] if reference else []),
+        f"        params=({program.seed},{f' {program.variant},' if program.variant else ''}),",
+        "        args=(",
+        *args,
+        "        ),",
+        *([f'        mesh={{"d": {program.devices}}},'] if program.devices > 1 else []),
+        "    ),",
+    ]
+    return "\n".join(lines)
+
+
+def _render_block(block: Body, sizes: Sizes) -> list[str]:
+    """The lines of a function's body without its return; `total` sums what kernels give beside, so that JAX keeps them."""
+    lines = ["total = jnp.float32(0)"]
+    for step in block.steps:
+        lines += _render_step(step, sizes)
+    return lines
+
+
+def _render_step(step: Step, sizes: Sizes) -> list[str]:
+    if step.word in KERNELS:
+        return _render_kernel(step, sizes)
+    match step.word:
+        case "product":
+            x, *factors = map(_wide, step.inputs)
+            return [
+                f"{_name(step.outputs)} = {', '.join(f'{x} @ {y} * {1 / sizes.columns**0.5:.3f}' for y in factors)}"
+            ]
+        case "annotate":
+            x = f"{_name(step.inputs)} * {_constant(step)}"
+            constrained = f"jax.lax.with_sharding_constraint({x}, {_LAYOUTS[step.mode]})"
+            return [f"{_name(step.outputs)} = {x} if plain else {constrained}"]
+        case "loss":
+            x = _name(step.inputs)
+            return [f'loss, {x} = find_loss(plain, {x}, "{step.mode}")', "total = total + loss"]
+        case "scan" | "map" | "while" | "cond":
+            return _CONTROL[step.word](step, sizes)
+        case "call":
+            return _render_call(step, sizes)
+        case "gradient":
+            return _render_gradient(step, sizes)
+        case "shard_map":
+            return _render_shard_map(step, sizes)
+        case word:
+            return [f"{_name(step.outputs)} = {_fill(OPERATIONS[word], step, sizes)}"]
+
+
+def _fill(template: str, step: Step, sizes: Sizes) -> str:
+    kinds = {value.kind.dtype for value in step.inputs}
+    operands = [f"v{value.number}" if len(kinds) == 1 else _wide(value) for value in step.inputs]
+    rows = step.inputs[0].kind.rows * sizes.scale
+    return template.format(
+        *operands,
+        c=_constant(step),
+        rows=rows,
+        half=rows // 2,
+        quarter=rows // 4,
+        columns=sizes.columns,
+        left=sizes.columns // 2,
+        root=f"{1 / sizes.columns**0.5:.3f}",
+        dtype=step.outputs[0].kind.dtype,
+        devices=sizes.devices,
+    )
+
+
+def _render_kernel(step: Step, sizes: Sizes) -> list[str]:
+    written = step.inputs if step.word == "turn" else step.inputs[:1]
+    words = ["plain", f"{step.word}_kernel", f"{step.word}_formula", *(f"v{value.number}" for value in step.inputs)]
+    words += ["written=2"] if len(written) == 2 else []
+    words += [f'mode="{step.mode}"'] if step.mode != "hidden" else []
+    words += ["one_program=True"] if step.word == "carry" else []
+    sums = f"sums{step.outputs[0].number}"
+    return [
+        f"{sums}, ({_name(written)},) = overwrite({', '.join(words)})",
+        f"total = total + {sums}.sum() * 1e-2",
+        f"{_name(step.outputs)} = jnp.outer({sums} / {sizes.columns}, jnp.cos(jnp.arange({sizes.columns})))",
+    ]
+
+
+def _define(name: str, block: Body, sizes: Sizes, result: str, parameters: str = "") -> list[str]:
+    parameters = parameters or _name(block.parameters)
+    return [f"def {name}({parameters}):", *_indent([*_render_block(block, sizes), f"return {result}"])]
+
+
+def _function(step: Step, position: int = 0) -> str:
+    block = step.blocks[position]
+    first = block.parameters[0].number if block.parameters else step.outputs[0].number
+    return f"{step.word.replace('while', 'loop')}_{first}"
+
+
+def _stack(step: Step, value: Variable) -> str:
+    length = 1 + step.numbers[1] % 3
+    return f"jnp.stack([v{value.number} * ({_constant(step)} + 0.2 * i) for i in range({length})])"
+
+
+def _render_scan(step: Step, sizes: Sizes) -> list[str]:
+    (block,), name = step.blocks, _function(step)
+    carry, y = block.results
+    words = ["", "", ", reverse=True", ", unroll=2"][step.numbers[0] % 4]
+    x, xs = step.inputs
+    initial, (last, stacked) = f"v{x.number} * {_constant(step)}", step.outputs
+    return [
+        *_define(name, block, sizes, f"v{carry.number}, (v{y.number}, total)"),
+        f"v{last.number}, (stacked, totals) = jax.lax.scan({name}, {initial}, {_stack(step, xs)}{words})",
+        f"v{stacked.number}, total = stacked.mean(0), total + totals.sum()",
+    ]
+
+
+def _render_map(step: Step, sizes: Sizes) -> list[str]:
+    (block,), name, (stacked,) = step.blocks, _function(step), step.outputs
+    return [
+        *_define(name, block, sizes, f"v{block.results[0].number}, total"),
+        f"stacked, totals = jax.lax.map({name}, {_stack(step, step.inputs[0])})",
+        f"v{stacked.number}, total = stacked.mean(0), total + totals.sum()",
+    ]
+
+
+def _render_while(step: Step, sizes: Sizes) -> list[str]:
+    (block,), name, (x,) = step.blocks, _function(step), step.inputs
+    count = ["2", "3", f"1 + (v{x.number}[0, 0] > 0).astype(jnp.int32)"][step.numbers[1] % 3]
+    parameter, result = block.parameters[0].number, block.results[0].number
+    before = f"v{parameter}, before = carry"
+    lines = _define(name, block, sizes, f"v{result}, before + total", "_, carry")
+    initial = f"(v{x.number} * {_constant(step)}, jnp.float32(0))"
+    return [
+        lines[0],
+        f"    {before}",
+        *lines[1:],
+        f"{_name(step.outputs)}, totals = jax.lax.fori_loop(0, {count}, {name}, {initial})",
+        "total = total + totals",
+    ]
+
+
+def _render_cond(step: Step, sizes: Sizes) -> list[str]:
+    lines: list[str] = []
+    for position, block in enumerate(step.blocks):
+        lines += _define(_function(step, position), block, sizes, f"v{block.results[0].number}, total")
+    x, y = (f"v{value.number}" for value in step.inputs)
+    c, other = _constant(step), _constant(step, 0.11)
+    functions = f"{_function(step, 0)}, {_function(step, 1)}"
+    return [
+        *lines,
+        f"{_name(step.outputs)}, totals = jax.lax.cond({x}[0, 0] > 0, {functions}, {x} * {c}, {y} * {other})",
+        "total = total + totals",
+    ]
+
+
+def _render_call(step: Step, sizes: Sizes) -> list[str]:
+    (block,), name = step.blocks, _function(step)
+    after = f"({_name(block.parameters)},) if plain else ()"
+    inputs = _name(step.inputs)
+    return [
+        *_define(name, block, sizes, f"{_name(block.results)}, total, {after}"),
+        f"{_name(step.outputs)}, totals, after = jax.jit({name})({inputs})",
+        f"{inputs}{',' if len(step.inputs) == 1 else ''} = after or ({inputs},)",
+        "total = total + totals",
+    ]
+
+
+def _render_gradient(step: Step, sizes: Sizes) -> list[str]:
+    (block,), name = step.blocks, _function(step)
+    result = "".join(f"v{value.number}, " for value in block.results)
+    function = f"jax.checkpoint({name})" if step.mode == "checkpoint" else name
+    gradient, *beside = step.outputs
+    auxiliary = f"({''.join(f'v{value.number}, ' for value in beside)})"
+    return [
+        *_define(name, block, sizes, f"total, ({result})"),
+        f"(value, {auxiliary}), v{gradient.number} = jax.value_and_grad({function}, has_aux=True)({_name(step.inputs)})"
+        if beside
+        else f"(value, _), v{gradient.number} = jax.value_and_grad({function}, has_aux=True)({_name(step.inputs)})",
+        "total = total + value * 1e-2",
+    ]
+
+
+def _render_shard_map(step: Step, sizes: Sizes) -> list[str]:
+    (block,), name = step.blocks, _function(step)
+    x, y, whole = (f"v{value.number} * {_constant(step, 0.11 * n)}" for n, value in enumerate(step.inputs))
+    outputs = _name(step.outputs)
+    results = ", ".join("P('d')" for _ in step.outputs)
+    parted = [f"({value}).reshape({sizes.devices}, -1, {sizes.columns})" for value in (x, y)]
+    joined = ", ".join(f"v{value.number}.reshape(-1, {sizes.columns})" for value in step.outputs)
+    return [
+        *_define(name, block, sizes, f'{_name(block.results)}, jax.lax.psum(total, "d")'),
+        "if plain:",
+        f'    mapped = jax.vmap({name}, axis_name="d", in_axes=(0, 0, None))',
+        f"    {outputs}, totals = mapped({parted[0]}, {parted[1]}, {whole})",
+        f"    {outputs}, totals = {joined}, totals[0]",
+        "else:",
+        "    mapped = jax.shard_map(",
+        f'        {name}, in_specs=(P("d"), P("d"), P()), out_specs=({results}, P()), check_vma=False',
+        "    )",
+        f"    {outputs}, totals = mapped({x}, {y}, {whole})",
+        "total = total + totals",
+    ]
+
+
+_CONTROL = {"scan": _render_scan, "map": _render_map, "while": _render_while, "cond": _render_cond}
+
+
+def _constant(step: Step, more: float = 0.0) -> str:
+    """A number of the step's own; `more` tells its operands apart: two that are equal are one value to XLA."""
+    return f"{0.5 + (step.numbers or (37,))[0] / 100 + more:.2f}"
+
+
+def _wide(value: Variable) -> str:
+    name = f"v{value.number}"
+    return name if value.kind.dtype == "float32" else f"{name}.astype(jnp.float32)"
+
+
+def _name(values: Iterable[Variable]) -> str:
+    return ", ".join(f"v{value.number}" for value in values)
+
+
+def _indent(lines: Iterable[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
