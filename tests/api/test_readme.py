@@ -32,7 +32,10 @@ def test_the_function_of_yours_runs_as_printed(tmp_path: Path, run_cli: RunCli) 
 def test_the_excerpt_is_from_the_table_and_in_its_order(table: CheckReport) -> None:
     command, *excerpt = find_block(CASES, "text", "$ ligerdiag check")
     output = re.sub(r"\s+", " ", render_terminal(table))
-    text = re.sub(r"\s+", " ", " ".join(excerpt)).strip()
+    lines = [
+        line for line in excerpt if not re.search(r"\(\d+ of \d+\)|^replayed", line)
+    ]  # `table` has no large replays
+    text = re.sub(r"\s+", " ", " ".join(lines)).strip()
     parts = [part.strip() for part in text.split("…")]
     assert command == "$ ligerdiag check"
     at = 0

@@ -9,6 +9,7 @@ import pytest
 from ligerdiag.codec import FieldError
 from ligerdiag.model.findings import (
     Attribution,
+    CutLoop,
     LaunchNumbers,
     MemoryOperation,
     OutputNumbers,
@@ -68,6 +69,7 @@ REPLAY = Replay(
     reference_tolerance={"w": 1e-3},
     changed_inputs={"x": 1.0},
     second_run={"w": 2.0},
+    cut=(CutLoop(instruction="while.1", line=SourceLine(file="mine.py", line=9), ran=2, iterations=32),),
     unreached=("fusion.3",),
     launches=(
         LaunchNumbers(
