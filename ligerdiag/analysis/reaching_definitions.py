@@ -21,6 +21,7 @@ Reaching definitions (see `hlo.dataflow` for the steps):
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 
 from ligerdiag.analysis.writes import Frame, Frames, HiddenWrite
@@ -98,6 +99,27 @@ def _number(instruction: HloInstruction, numbers: Mapping[int, int], known: _Kno
         return numbers[same.id]
     operands = tuple([numbers[operand.id] for operand in instruction.operands])
     return known.setdefault((_attributes(instruction), operands), len(known))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inlined:
+    """Where an instruction is once XLA has inlined every `call`."""
+
+    outer: tuple[int, ...]
+    """Ids of the instructions that lead to the root, outermost first: loops, conditionals, and the calls around those."""
+    root: HloComputation
+    """The computation that it is inlined into."""
+    path: CallPath
+    """From the root to it."""
+
+
+def find_inlined(frames: Frames) -> Inlined:
+    """frames: the way to the instruction, itself last."""
+    first = len(frames) - 1
+    while first and frames[first - 1].instruction.opcode == "call":
+        first -= 1
+    outer, path = (tuple([one.instruction.id for one in part]) for part in (frames[:first], frames[first:-1]))
+    return Inlined(outer=outer, root=frames[first].computation, path=path)
 
 
 @lru_cache(maxsize=32)

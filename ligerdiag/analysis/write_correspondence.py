@@ -26,7 +26,7 @@ from ligerdiag.analysis.evaluation.loop_slices import takes_slices_apart
 from ligerdiag.analysis.evaluation.memory import ActualWrite
 from ligerdiag.analysis.evaluation.parts import ArrayRegion, find_region
 from ligerdiag.analysis.evaluation.program_order import Intended
-from ligerdiag.analysis.reaching_definitions import find_scheduled_operand, number_values
+from ligerdiag.analysis.reaching_definitions import find_inlined, find_scheduled_operand, number_inlined
 from ligerdiag.analysis.writes import (
     NOT_BROKEN,
     BrokenAliases,
@@ -210,12 +210,12 @@ def _find_merged(
 
 
 def _are_merged(a: HiddenWrite, b: HiddenWrite) -> bool:
-    outer_a, outer_b = ([frame.instruction for frame in w.frames[:-1]] for w in (a, b))
-    computation = a.frames[-1].computation
-    if outer_a != outer_b or b.frames[-1].computation is not computation:
+    one, other = (find_inlined(write.frames) for write in (a, b))
+    if one.outer != other.outer or one.root is not other.root:
         return False  # two branches of one conditional have one caller
-    numbers = number_values(computation)
-    return numbers[a.call.id] == numbers[b.call.id]
+    found = number_inlined(a.module, one.root)
+    (_, numbers_a), (_, numbers_b) = found[one.path], found[other.path]
+    return numbers_a[a.call.id] == numbers_b[b.call.id]
 
 
 def _locate(

@@ -1,4 +1,4 @@
-"""Programs that `ligerdiag fuzz` found, reduced: of each the verdict and the numbers once contradicted each other."""
+"""Programs that `ligerdiag fuzz` found or led to, reduced: verdict and numbers once contradicted each other."""
 
 from dataclasses import replace
 from typing import Any
@@ -52,6 +52,19 @@ def convert_in_call(x: Any, y: Any) -> dict[str, Any]:
     return {"sums": sums, "beside": jnp.roll(beside, 3, 0)}
 
 
+def call_twice(x: Any, y: Any) -> dict[str, Any]:
+    """A jitted function with a hidden write, called twice on equal arguments, as for a metric and its gradient. XLA inlines
+    both and makes one kernel call of them: what reads the second call's operand reads the one that the kernel overwrote."""
+
+    @jax.jit
+    def call(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        product = x @ y
+        return turn(product, x * 1.5), product
+
+    (sums, product), (sums_again, product_again) = call(x), call(x)
+    return {"first": sums.sum() + jnp.cos(product).sum(), "second": 2 * sums_again.sum() + jnp.sin(product_again).sum()}
+
+
 _WIDE, _NARROW = (Arg(shape=(SIZE, SIZE), dtype=dtype, draw=Draw(seed=1)) for dtype in ("float32", "bfloat16"))
 CASES = (
     Case(
@@ -65,5 +78,11 @@ CASES = (
         function=convert_in_call,
         args=(replace(_NARROW, draw=Draw(seed=0)), _NARROW),
         expected="fresh",
+    ),
+    Case(
+        name="call_twice",
+        function=call_twice,
+        args=(replace(_WIDE, draw=Draw(seed=0)), _WIDE),
+        expected={"first": "fresh|latent", "second": "fresh|latent"},
     ),
 )

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import lru_cache, reduce
 
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
-from ligerdiag.analysis.reaching_definitions import find_one_value, find_origins, number_inlined
+from ligerdiag.analysis.reaching_definitions import find_inlined, find_one_value, find_origins, number_inlined
 from ligerdiag.analysis.writes import Frames, HiddenWrite, call_tags_of
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
@@ -49,9 +49,9 @@ def compute_carriers(writes: tuple[HiddenWrite, ...]) -> Carriers:
     instructions: defaultdict[tuple[TagPath, int], list[int]] = defaultdict(list)
     paths: defaultdict[TagPath, list[tuple[HloInstruction, int]]] = defaultdict(list)
     parameters: defaultdict[int, list[int]] = defaultdict(list)
-    for index, prefix, computation, values, outer in _group_origins(writes, parameters):
+    for index, prefix, computation, values, frames in _group_origins(writes, parameters):
         module = writes[0].module
-        for carrier in _find_carriers(module, computation, values, outer):
+        for carrier in _find_carriers(module, computation, values, frames):
             own = module.find_tag_path(carrier)
             instructions[(*prefix, *own), carrier.id].append(index)
             if own:
@@ -66,7 +66,7 @@ def compute_carriers(writes: tuple[HiddenWrite, ...]) -> Carriers:
 def _group_origins(
     writes: tuple[HiddenWrite, ...], parameters: defaultdict[int, list[int]]
 ) -> Iterator[tuple[int, TagPath, HloComputation, list[HloInstruction], Frames]]:
-    """Yields HiddenWrite index, tags of the way to a computation, its origins, and that way; adds to `parameters`.
+    """Yields HiddenWrite index, tags of the way to a computation, its origins, and the way to one; adds to `parameters`.
 
     Two calls that XLA makes one write have one index, and their operands are no twins outside (4).
     """
@@ -79,9 +79,9 @@ def _group_origins(
                     parameters[value.proto.parameter_number].append(write.index)
                 continue
             key = (write.index, call_tags_of(write.module, frames[:-1]), computation.id)
-            found.setdefault(key, (computation, {}, frames[:-1]))[1][value.id] = value
-    for (index, prefix, _), (computation, values, outer) in found.items():
-        yield index, prefix, computation, list(values.values()), outer
+            found.setdefault(key, (computation, {}, frames))[1][value.id] = value
+    for (index, prefix, _), (computation, values, frames) in found.items():
+        yield index, prefix, computation, list(values.values()), frames
 
 
 def is_same_operation(opcode: str, optimized: HloInstruction) -> bool:
@@ -136,7 +136,7 @@ def _start(carried: tuple[tuple[HloInstruction, int], ...], instruction: HloInst
 
 
 def _find_carriers(
-    module: HloModule, computation: HloComputation, values: list[HloInstruction], outer: Frames
+    module: HloModule, computation: HloComputation, values: list[HloInstruction], frames: Frames
 ) -> list[HloInstruction]:
     users = computation.users
     found = {value.id: value for value in values if value.opcode not in _NOT_OPERATIONS}
@@ -148,13 +148,9 @@ def _find_carriers(
         if all(user.id in found for user in users[candidate.id]):
             found[candidate.id] = candidate
             pending += candidate.operands
-    first = len(outer)
-    while first and outer[first - 1].instruction.opcode == "call":
-        first -= 1
-    root = outer[first].computation if first < len(outer) else computation
-    path = tuple([frame.instruction.id for frame in outer[first:]])
-    (_, numbers), dependent = number_inlined(module, root)[path], _find_dependent(computation)
-    every = _count_values(module, root)
+    where = find_inlined(frames)
+    (_, numbers), dependent = number_inlined(module, where.root)[where.path], _find_dependent(computation)
+    every = _count_values(module, where.root)
     inside = Counter(numbers[one.id] for one in found.values() if find_one_value(one) is None)
     return [c for c in found.values() if c.id in dependent and inside[numbers[c.id]] == every[numbers[c.id]]]
 
