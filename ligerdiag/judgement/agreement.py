@@ -75,16 +75,18 @@ def render_error(numbers: OutputNumbers) -> str:
 
 def summarise_numbers(outputs: Mapping[str, OutputNumbers]) -> str:
     """Such as `105 outputs stale, relative error 0.3 to 1.2e+04; 1 undecided`, the commonest first."""
-    found: dict[Attribution, list[float]] = {}
+    found: dict[str, list[float]] = {}
     for numbers in outputs.values():
-        found.setdefault(numbers.attribution, []).append(numbers.error)
+        cannot_tell = numbers.attribution is Attribution.FRESH and numbers.distance <= numbers.tolerance
+        word = "the same right or stale" if cannot_tell else numbers.attribution.value
+        found.setdefault(word, []).append(numbers.error)
     phrases: list[str] = []
-    for attribution, errors in sorted(found.items(), key=lambda item: -len(item[1])):
+    for word, errors in sorted(found.items(), key=lambda item: -len(item[1])):
         finite = [error for error in errors if isfinite(error)]
         low, high = (render_figure(min(finite)), render_figure(max(finite))) if finite else ("", "")
         span = f", relative error {low if low == high else f'{low} to {high}'}" if finite else ""
         noun = count_of(len(errors), "output") if not phrases else str(len(errors))
-        phrases.append(f"{noun} {attribution.value}{span}")
+        phrases.append(f"{noun} {word}{span}")
     return "; ".join(phrases)
 
 

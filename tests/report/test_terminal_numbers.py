@@ -1,11 +1,12 @@
 """What people read of replays and devices, beside the verdicts."""
 
 import json
+from dataclasses import replace
 
 import jsonschema
 import pytest
 
-from ligerdiag.judgement.agreement import compute_disagreements
+from ligerdiag.judgement.agreement import compute_disagreements, summarise_numbers
 from ligerdiag.model.findings import Attribution, CutLoop, OutputNumbers, ReplayState, SourceLine, Verdict
 from ligerdiag.model.report import Status
 from ligerdiag.render.json import load_schema, render_json
@@ -206,3 +207,11 @@ def test_a_row_says_of_how_many_iterations_its_numbers_are_and_a_line_says_of_wh
     assert list(jsonschema.Draft202012Validator(load_schema()).iter_errors(written)) == []
     (loop,) = written["cases"][0]["replay"]["cut"]
     assert (loop["ran"], loop["iterations"], loop["line"]["line"]) == (2, 32, 82)
+
+
+def test_numbers_that_are_the_same_right_or_stale_are_not_called_fresh() -> None:
+    # gradients that rounding takes to zero, before the kernel and behind it
+    lost = OutputNumbers(attribution=Attribution.FRESH, error=0.0, stale_error=0.0, distance=0.0, tolerance=1e-4)
+    told = replace(lost, distance=1.0, stale_error=1.0)
+    assert summarise_numbers({"w": lost, "b": lost}) == "2 outputs the same right or stale, relative error 0"
+    assert summarise_numbers({"w": told}) == "1 output fresh, relative error 0"
