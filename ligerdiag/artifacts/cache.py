@@ -85,6 +85,19 @@ class Cache:
 
     def find_answer(self, question: Mapping[str, object], folder: str = INDEX) -> Json | None:
         """Returns the answer to the question, if no file that it depended on has changed since."""
+        found = self._find_entry(question, folder)
+        return None if found is None else found[0]
+
+    def find_dependencies(self, question: Mapping[str, object], folder: str = INDEX) -> dict[str, str] | None:
+        """Returns the files that the answer depends on, to their sha256; None where there is no answer that holds."""
+        found = self._find_entry(question, folder)
+        return None if found is None else found[1]
+
+    def are_unchanged(self, dependencies: Mapping[str, str]) -> bool:
+        """Returns whether each of the files still has that sha256."""
+        return all(self._hash(file) == digest for file, digest in dependencies.items())
+
+    def _find_entry(self, question: Mapping[str, object], folder: str) -> tuple[Json, dict[str, str]] | None:
         try:
             entry = parse_object(read_untrusted(self._locate(question, folder), MAXIMUM_JSON_BYTES))
             dependencies = read_str_map(entry, "dependencies")
@@ -93,9 +106,7 @@ class Cache:
                 return None
         except (ArtifactError, FieldError):
             return None
-        if not dependencies or any(self._hash(file) != digest for file, digest in dependencies.items()):
-            return None
-        return answer
+        return (answer, dependencies) if dependencies and self.are_unchanged(dependencies) else None
 
     def keep_answer(
         self,

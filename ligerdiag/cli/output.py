@@ -29,21 +29,23 @@ def require_writable(path: Path, option: str = "--output") -> None:
         raise InputError(f"expected to be allowed to write to `{path.parent}` for {option}")
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Writes `text` as UTF-8 beside `path` and moves it there; a special file such as a pipe is written to directly.
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Writes the content, text as UTF-8, beside `path` and moves it there; a special file such as a pipe is written to
+    directly.
 
     Raises InputError when the disk says no.
     """
+    data = content if isinstance(content, bytes) else content.encode("utf-8")
     try:
         if path.exists() and not path.is_file():
-            path.write_text(text, encoding="utf-8")
+            path.write_bytes(data)
             return
         umask = os.umask(0)
         os.umask(umask)
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
             os.chmod(temporary, 0o666 & ~umask)
             os.replace(temporary, path)
         except BaseException:

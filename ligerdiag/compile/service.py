@@ -4,7 +4,8 @@ of the run.
 Both questions are answered from the cache's index where nothing has changed: without a worker, without jax.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import cache as remember
@@ -13,6 +14,7 @@ from pathlib import Path
 from time import monotonic, time
 
 from ligerdiag.artifacts.artifact import FORMAT_VERSION, Artifact
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.codec import FieldError, encode_record, read_record, read_str
 from ligerdiag.compile.cases.selectors import Selector, choose_cases, parse_selectors
 from ligerdiag.errors import CompileError, InputError, LigerdiagError
@@ -247,30 +249,59 @@ def _find_artifact(pool: Pool, case: CaseSpec, target: Target, variation: Variat
         return None
 
 
+def find_import_dependencies(cache: Cache, toolchain: Toolchain, source: Source) -> Mapping[str, str]:
+    """Returns the files of the project that an import of the source reads, to their sha256, once its cases were found;
+    empty where the cache says nothing of it."""
+    return cache.find_dependencies(_describe_cases(toolchain, source)) or {}
+
+
+def find_artifact_dependencies(
+    cache: Cache, toolchain: Toolchain, source: Source, case_id: str, target: Target, environ: Mapping[str, str]
+) -> Mapping[str, str]:
+    """Returns the same of an artifact that was compiled under these variables: it adds what is imported while traced."""
+    question = _describe_artifact(toolchain, source, case_id, target, _UNCHANGED, environ)
+    return cache.find_dependencies(question) or {}
+
+
 def _ask_for_cases(pool: Pool, source: Source) -> dict[str, object]:
-    return {"question": "cases", "source": encode_record(source), **_compute_circumstances(pool.toolchain)}
+    return _describe_cases(pool.toolchain, source)
+
+
+def _describe_cases(toolchain: Toolchain, source: Source) -> dict[str, object]:
+    return {"question": "cases", "source": encode_record(source), **_compute_circumstances(toolchain, os.environ)}
 
 
 def _ask_for_artifact(pool: Pool, case: CaseSpec, target: Target, variation: Variation) -> dict[str, object]:
+    return _describe_artifact(pool.toolchain, case.source, case.id, target, variation, os.environ)
+
+
+def _describe_artifact(
+    toolchain: Toolchain,
+    source: Source,
+    case_id: str,
+    target: Target,
+    variation: Variation,
+    environ: Mapping[str, str],
+) -> dict[str, object]:
     return {
         "question": "artifact",
-        "source": encode_record(case.source),
-        "case": case.id,
+        "source": encode_record(source),
+        "case": case_id,
         "target": target.sha256,
         "flags": dict(variation.flags),
         "ties": sorted(set(variation.ties)),
-        **_compute_circumstances(pool.toolchain),
+        **_compute_circumstances(toolchain, environ),
     }
 
 
-def _compute_circumstances(toolchain: Toolchain) -> dict[str, object]:
+def _compute_circumstances(toolchain: Toolchain, environ: Mapping[str, str]) -> dict[str, object]:
     return {
         "format_version": FORMAT_VERSION,
         "fingerprint": compute_compile_fingerprint(),
         "versions": dict(toolchain.versions),
         "options": dict(toolchain.options),
         "unknown_target_fields": toolchain.unknown_target_fields,
-        "environment": compute_important_environment(),
+        "environment": compute_important_environment(environ),
     }
 
 

@@ -127,11 +127,11 @@ def worker_environment(toolchain: Toolchain, cache_root: Path) -> dict[str, str]
     return environment
 
 
-def compute_important_environment() -> dict[str, str]:
+def compute_important_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Returns the user's variables that can change what is compiled, such as XLA_FLAGS: part of every cache key."""
     return {
         name: value
-        for name, value in sorted(os.environ.items())
+        for name, value in sorted(environ.items())
         if (name.startswith(_IMPORTANT) or name == "PYTHONPATH")
         and name not in _DROPPED
         and name not in _SETTLED

@@ -1,0 +1,249 @@
+"""A sweep: plans it, has done what the store does not have, and says of each cell of the matrix what is known.
+
+An interrupted sweep loses nothing: what is in the store is not done again. What could not be done, as a worker was lost or
+unfit, is in no store; the next sweep tries it again.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.codec import (
+    FieldError,
+    Json,
+    as_object,
+    read_float,
+    read_int,
+    read_list,
+    read_object,
+    read_str,
+    read_word,
+)
+from ligerdiag.ending import Ending, work_until_ended
+from ligerdiag.errors import LigerdiagError
+from ligerdiag.model.findings import VERDICT_ORDER, Verdict
+from ligerdiag.model.report import OnProgress, Progress, Status
+from ligerdiag.sweep.cluster import keep_templates, open_cluster, run_tasks
+from ligerdiag.sweep.grid import SweepColumn, SweepPlan, SweepTask, load_grid, locate_files, plan_sweep
+from ligerdiag.sweep.store import ResultStore, StoredResult, resolve_place
+from ligerdiag.sweep.task import find_case
+
+UNDONE = "the sweep was ended before its turn"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepOptions:
+    """What to sweep, and where."""
+
+    grid: Path
+    store: str
+    """A folder, from the current one, or a URL."""
+    scheduler: str | None = None
+    """Address of a Dask scheduler; None starts workers here."""
+    jobs: int | None = None
+    """Workers that are started here; None means one a core."""
+    refresh: bool = False
+    """Do everything again."""
+    retry: bool = False
+    """Do again what could not be analysed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepRow:
+    """One cell of the matrix: what is known of a case in a column."""
+
+    case: str
+    source: str
+    target: str
+    toolchain: str
+    flags: str
+    """Name of the set."""
+    xla_flags: str
+    status: Status
+    verdict: str
+    """The worst of its outputs; empty where nothing is known."""
+    outputs: Mapping[str, str]
+    """Name to verdict."""
+    rules: tuple[str, ...]
+    """Ids of those with a finding, allowed or not."""
+    replay: str
+    """State of the replay; empty without one."""
+    disagreements: int
+    error: str
+    """One line."""
+    seconds: float
+    """To compile and analyse; 0 where the cache had it."""
+    exit_code: int | None
+    """That `check` ended with; None where the case was not checked."""
+    key: str
+
+    @property
+    def column(self) -> SweepColumn:
+        """Returns the names of the grid that it is for."""
+        return SweepColumn(toolchain=self.toolchain, target=self.target, flags=self.flags)
+
+
+@dataclass(slots=True, kw_only=True)
+class SweepReport:
+    """What is known at the end."""
+
+    columns: tuple[SweepColumn, ...] = ()
+    rows: tuple[SweepRow, ...] = ()
+    """By case, and for each by column."""
+    reports: dict[SweepColumn, list[Json]] = field(default_factory=dict[SweepColumn, list[Json]])
+    """The reports that `check` gave, of each column in the order of its rows."""
+    broken: tuple[tuple[str, LigerdiagError], ...] = ()
+    """Files whose cases cannot be found."""
+    ran: int = 0
+    """Tasks that this run did."""
+    found: int = 0
+    """Tasks whose results were there."""
+    failed: dict[str, LigerdiagError] = field(default_factory=dict[str, LigerdiagError])
+    """Key to the reason why a task has no result."""
+    seconds: float = 0.0
+    ended_by: Ending | None = None
+    """None: everything was done."""
+
+
+def run_sweep(options: SweepOptions, tell: OnProgress) -> SweepReport:
+    """Does what the store does not have yet; returns what is known of every cell.
+
+    Raises InputError for a grid, a store or a scheduler that cannot be used, and as `check` does for its cases.
+    """
+    grid, place = load_grid(options.grid), resolve_place(options.store, Path.cwd())
+    store, cache, started, report = ResultStore(place), Cache(), time.perf_counter(), SweepReport()
+    with keep_templates():
+        plan = plan_sweep(grid, cache, tell)
+        report.columns, report.broken = plan.columns, plan.broken
+        tasks = {task.key: task for task in plan.cells.values()}
+        missing = _find_missing(tasks, store, cache, options)
+        report.found = len(tasks) - len(missing)
+        with work_until_ended() as work:
+            if missing:
+                _run(missing, place, options, report, tell)
+    report.ended_by = work.ending
+    report.rows = tuple(_list_rows(plan, store, cache, report))
+    report.seconds = time.perf_counter() - started
+    return report
+
+
+def _find_missing(
+    tasks: Mapping[str, SweepTask], store: ResultStore, cache: Cache, options: SweepOptions
+) -> list[tuple[SweepTask, bool]]:
+    """Returns the tasks to do, with whether they have a result that is not wanted."""
+    there = store.list_keys()
+    missing: list[tuple[SweepTask, bool]] = []
+    for key, task in tasks.items():
+        result = store.find(key) if key in there and not options.refresh else None
+        is_good = result is not None and _holds(result, task, cache)
+        if not is_good or (options.retry and result is not None and _is_error(result, task)):
+            missing.append((task, key in there))
+    return missing
+
+
+def _holds(result: StoredResult, task: SweepTask, cache: Cache) -> bool:
+    return cache.are_unchanged(locate_files(task.source, result.dependencies))
+
+
+def _is_error(result: StoredResult, task: SweepTask) -> bool:
+    try:
+        return find_case(result.report, task.case_id).get("status") == Status.ERROR
+    except (FieldError, IndexError):
+        return True
+
+
+def _run(
+    missing: list[tuple[SweepTask, bool]], place: str, options: SweepOptions, report: SweepReport, tell: OnProgress
+) -> None:
+    tell(Progress(phase="sweep", event="started", done=0, total=len(missing), case_id="starts the workers"))
+    with open_cluster(options.scheduler, options.jobs) as client:
+        started, done = time.monotonic(), 0
+        for task, fault in run_tasks(client, missing, place):
+            done += 1
+            if fault is None:
+                report.ran += 1
+            else:
+                report.failed[task.key] = fault
+            said = describe_rate(done, len(missing), time.monotonic() - started, len(report.failed))
+            tell(Progress(phase="sweep", event="finished", done=done, total=len(missing), case_id=said))
+
+
+def describe_rate(done: int, total: int, seconds: float, failed: int = 0) -> str:
+    """Returns the rate, and the time that is left at that: `1.5 a second, 12 min left`."""
+    rate = done / max(seconds, 1e-9)
+    left = (total - done) / rate
+    size, unit = next(((n, u) for n, u in ((3600, "h"), (60, "min")) if left >= 2 * n), (1, "s"))
+    words = f"{rate:.2g} a second, {left / size:.0f} {unit} left"
+    return words + (f", {failed} without result" if failed else "")
+
+
+def _list_rows(plan: SweepPlan, store: ResultStore, cache: Cache, report: SweepReport) -> Iterator[SweepRow]:
+    there = store.list_keys()
+    for (source, case_id, column), task in plan.cells.items():
+        result = store.find(task.key) if task.key in there and task.key not in report.failed else None
+        if result is not None and _holds(result, task, cache):
+            try:
+                row = make_row(result.report, task, column)
+            except (FieldError, IndexError) as error:
+                row = _make_empty(case_id, str(source), column, task, Status.ERROR, f"the store has no report: {error}")
+            else:
+                report.reports.setdefault(column, []).append(result.report)
+            yield row
+        elif task.key in report.failed:
+            fault = str(report.failed[task.key])
+            yield _make_empty(case_id, str(source), column, task, Status.ERROR, fault)
+        else:
+            yield _make_empty(case_id, str(source), column, task, Status.NOT_CHECKED, UNDONE)
+
+
+def make_row(report: Json, task: SweepTask, column: SweepColumn) -> SweepRow:
+    """Returns what the report says of the task's case; FieldError where it is no report of `check`."""
+    case = find_case(report, task.case_id)
+    outputs = {name: read_word(Verdict, read_object(case, "outputs"), name) for name in read_object(case, "outputs")}
+    replay, worst = case.get("replay"), max(outputs.values(), key=VERDICT_ORDER.index, default=None)
+    findings = [as_object(one, "findings") for one in read_list(case, "findings")]
+    return SweepRow(
+        case=task.case_id,
+        source=str(task.source),
+        target=column.target,
+        toolchain=column.toolchain,
+        flags=column.flags,
+        xla_flags=task.environment.get("XLA_FLAGS", ""),
+        status=read_word(Status, case, "status"),
+        verdict="" if worst is None else worst.value,
+        outputs={name: verdict.value for name, verdict in outputs.items()},
+        rules=tuple(sorted({read_str(finding, "rule") for finding in findings})),
+        replay="" if replay is None else read_str(as_object(replay, "replay"), "state"),
+        disagreements=len(read_list(case, "disagreements")),
+        error=read_str(case, "error"),
+        seconds=read_float(case, "seconds"),
+        exit_code=read_int(report, "exit_code"),
+        key=task.key,
+    )
+
+
+def _make_empty(
+    case_id: str, source: str, column: SweepColumn, task: SweepTask, status: Status, error: str
+) -> SweepRow:
+    return SweepRow(
+        case=case_id,
+        source=source,
+        target=column.target,
+        toolchain=column.toolchain,
+        flags=column.flags,
+        xla_flags=task.environment.get("XLA_FLAGS", ""),
+        status=status,
+        verdict="",
+        outputs={},
+        rules=(),
+        replay="",
+        disagreements=0,
+        error=error,
+        seconds=0.0,
+        exit_code=None,
+        key=task.key,
+    )
+
+

@@ -1,0 +1,163 @@
+"""The workers of a sweep, which are Dask's: processes of this machine, or those of a scheduler that is there.
+
+1. Without an address, a cluster of this machine begins and ends with the sweep, one worker a core. Its connections are
+   encrypted and need its key, which nobody else has: whoever reaches a worker may run anything on it.
+2. A worker that is lost costs nothing but time: others do its tasks. A task that loses its worker or its process `ATTEMPTS`
+   times is given up. At a scheduler that was there before, its own setting `allowed-failures` says how many workers a task
+   may cost.
+3. The workers of this machine share the processes that have imported JAX (see `workers.shared_templates`).
+"""
+
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ligerdiag.errors import InputError, LigerdiagError
+from ligerdiag.sweep import task as task_module
+from ligerdiag.sweep.grid import SweepTask
+from ligerdiag.sweep.task import run_task
+from ligerdiag.workers import shared_templates
+
+ATTEMPTS = 3
+NEEDED = ("distributed", "fsspec", "pyarrow", "cryptography")
+"""Modules of the extra."""
+_START_SECONDS = 60.0
+_CONNECT_SECONDS = 20
+_QUIET: dict[str, object] = {
+    "distributed.scheduler.allowed-failures": ATTEMPTS - 1,
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+    "distributed.admin.tick.limit": "1h",  # a machine that is busy is not worth a line
+    "distributed.comm.timeouts.connect": f"{_CONNECT_SECONDS}s",
+    "logging": {"distributed": "critical"},
+}
+
+
+def require_extra() -> None:
+    """Raises InputError where a package that a sweep needs is not installed."""
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise InputError(f"a sweep needs {', '.join(missing)}: pip install 'ligerdiag[sweep]'")
+
+
+@contextmanager
+def open_cluster(address: str | None, workers: int | None) -> Generator[Any]:
+    """Yields a `distributed.Client`. address: of a scheduler; None for workers of this machine, one a core by default.
+
+    Raises InputError where there is no scheduler at the address.
+    """
+    dask, distributed = _import("dask"), _import("distributed")
+    with dask.config.set(_QUIET):
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        if address is not None:
+            with _connect(distributed, address) as client:
+                yield client
+            return
+        with (
+            keep_templates(),
+            distributed.LocalCluster(
+                n_workers=workers or len(os.sched_getaffinity(0)),
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address=None,
+                memory_limit=0,
+                security=True,
+                silence_logs=logging.CRITICAL,
+                preload=[task_module.__name__],
+            ) as cluster,
+            distributed.Client(cluster, set_as_default=False) as client,
+        ):
+            yield client
+
+
+@contextmanager
+def _connect(distributed: Any, address: str) -> Generator[Any]:
+    try:
+        client = distributed.Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise InputError(f"expected a Dask scheduler at `{address}` but: {error}") from error
+    with client:
+        yield client
+
+
+def run_tasks(
+    client: Any, tasks: Sequence[tuple[SweepTask, bool]], place: str
+) -> Iterator[tuple[SweepTask, LigerdiagError | None]]:
+    """Yields each task when it is done, with the reason why it has no result, if it has none.
+
+    tasks: with whether a result that is there is not wanted. place: of the store. Closing the iterator ends the tasks.
+    """
+    distributed = _import("distributed")
+    named = {f"ligerdiag-sweep-{task.key}": task for task, _ in tasks}
+    futures = client.map(
+        run_task,
+        [task for task, _ in tasks],
+        [place] * len(tasks),
+        [is_again for _, is_again in tasks],
+        key=list(named),
+        retries=ATTEMPTS - 1,
+        pure=False,
+    )
+    try:
+        for future in distributed.as_completed(futures):
+            yield named[future.key], _find_fault(future)
+            future.release()
+    finally:
+        with suppress(Exception):  # the scheduler may be gone
+            client.cancel(futures, force=True)
+
+
+def _find_fault(future: Any) -> LigerdiagError | None:
+    if future.status == "finished":
+        return None
+    fault = future.exception() if future.status == "error" else None
+    match fault:
+        case None:
+            return LigerdiagError("the scheduler lost the task: start the sweep again, and it goes on")
+        case LigerdiagError():
+            return fault
+        case _ if type(fault).__name__ == "KilledWorker":
+            return LigerdiagError(f"it ended its worker {ATTEMPTS} times")
+        case _:
+            return LigerdiagError(f"{type(fault).__name__}: {' '.join(str(fault).split())[:400]}")
+
+
+@contextmanager
+def keep_templates() -> Generator[None]:
+    """Has all workers that begin meanwhile fork their own from processes that have imported JAX already."""
+    if os.environ.get(shared_templates.VARIABLE):
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="ligerdiag-sweep-") as folder:
+        path = Path(folder, "templates")
+        server = subprocess.Popen(
+            [sys.executable, "-P", "-m", shared_templates.__name__, str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            until = time.monotonic() + _START_SECONDS
+            while not path.exists() and server.poll() is None and time.monotonic() < until:
+                time.sleep(0.02)
+            os.environ[shared_templates.VARIABLE] = str(path)
+            yield
+        finally:
+            os.environ.pop(shared_templates.VARIABLE, None)
+            assert server.stdin is not None
+            server.stdin.close()
+            with suppress(subprocess.TimeoutExpired):
+                server.wait(_START_SECONDS)
+
+
+def _import(name: str) -> Any:
+    return import_module(name)

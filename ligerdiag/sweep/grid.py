@@ -1,0 +1,297 @@
+"""The grid of a sweep: from a TOML file to tasks, each with a key.
+
+    selectors = ["cases/saved_residual.py"]    as of `ligerdiag check`, from the folder of the grid file; default: all cases
+    targets = ["a100", "h100"]                 default: h100
+    toolchains = ["default", "seed"]           default: default
+    replay = true                              whether each schedule is replayed on numbers
+    timeout = 300.0                            seconds to compile a case, and again to replay it
+
+    [flags]                                    named sets of XLA's flags; default: one set, `none`, without any
+    none = []
+    no-remat = ["--xla_disable_hlo_passes=rematerialization"]
+
+1. A task is one case for one target, by one toolchain, with one set of flags.
+2. Its key is the sha256 of all that decides its result and is known before it runs: ligerdiag's source, the
+   project's `[tool.ligerdiag]`, the files that the import of the case reads, the case's id, the description of the target, the versions of the toolchain, the flags, the
+   variables that XLA and JAX read, and how it is checked. The names of the grid are not in it, but for the toolchain's.
+3. What a case imports only while it is traced is known afterwards: a result names these files, too, and holds as long as
+   they are the same (see `store`).
+"""
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache as remember
+from hashlib import sha256
+from pathlib import Path
+
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.artifacts.store import hold_key
+from ligerdiag.codec import FieldError, Json, encode_record, read_bool, read_float, read_object, read_strs
+from ligerdiag.compile.service import compute_sources_sha256, discover_cases, find_import_dependencies
+from ligerdiag.config import load_config, require_known
+from ligerdiag.errors import InputError, LigerdiagError
+from ligerdiag.model.jobs import CaseSpec, Source
+from ligerdiag.model.report import Progress
+from ligerdiag.toolchains.catalogue import DEFAULT, find_spec, load_target
+from ligerdiag.toolchains.toolchain import compute_important_environment, current_toolchain
+from ligerdiag.workers.pool import Pool
+
+FORMAT = 1
+"""Of a result in the store; part of each key."""
+MAXIMUM_BYTES = 1 << 20
+_KEYS = ("selectors", "targets", "toolchains", "replay", "timeout", "flags")
+_FLAG = re.compile(r"--xla_\w+(=\S+)?")
+_NO_FLAGS: Mapping[str, tuple[str, ...]] = {"none": ()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepGrid:
+    """A grid file, as it was read."""
+
+    folder: Path
+    """Absolute; the tasks run there."""
+    selectors: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ("h100",)
+    toolchains: tuple[str, ...] = (DEFAULT,)
+    flags: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: dict(_NO_FLAGS))
+    """Name of a set to its flags, as XLA_FLAGS has them."""
+    replay: bool = True
+    timeout: float = 300.0
+    """Seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class SweepColumn:
+    """One way to compile: names of the grid."""
+
+    toolchain: str
+    target: str
+    flags: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepTask:
+    """All that a worker needs to know, plain data."""
+
+    key: str
+    case_id: str
+    source: Source
+    folder: str
+    target: str
+    """Name, or absolute path of a description."""
+    toolchain: str
+    environment: Mapping[str, str]
+    """The variables that can change what is compiled, the flags among them; a worker has no others."""
+    dependencies: Mapping[str, str]
+    """Files, from the source's root, to their sha256: a worker with other files must not answer."""
+    fingerprint: str
+    """sha256 of the ligerdiag that asks, and of the versions of the toolchain."""
+    replay: bool
+    timeout: float
+
+    @property
+    def selector(self) -> str:
+        """Returns the selector that chooses the case; of a module it chooses the others of that name, too."""
+        return f"{self.source.file}::{self.case_id}" if self.source.file else self.source.module
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepPlan:
+    """What is to be done: each cell of the matrix has a task; cells that differ in names only share one."""
+
+    columns: tuple[SweepColumn, ...]
+    cases: tuple[CaseSpec, ...]
+    cells: Mapping[tuple[Source, str, SweepColumn], SweepTask]
+    """By source, case and column, in the order of the matrix."""
+    broken: tuple[tuple[str, LigerdiagError], ...]
+    """Files whose cases cannot be found."""
+
+
+def load_grid(path: Path) -> SweepGrid:
+    """Returns the grid in the file. Raises InputError, in one line with file and key, for what is not as above."""
+    try:
+        if path.stat().st_size > MAXIMUM_BYTES:
+            raise InputError(f"`{path}` is too large for a grid (more than {MAXIMUM_BYTES} bytes)")
+        fields: Json = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"expected to read the grid `{path}` but: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"expected TOML in the grid `{path}` but: {error}") from error
+    try:
+        require_known(fields, _KEYS, "the grid")
+        return _parse_grid(fields, path.absolute().parent)
+    except (InputError, FieldError) as error:
+        raise InputError(f"`{path}`: {error}") from None
+
+
+def _parse_grid(fields: Json, folder: Path) -> SweepGrid:
+    usual = SweepGrid(folder=folder)
+    targets = _read_names(fields, "targets", usual.targets)
+    flags = read_object(fields, "flags") if "flags" in fields else {}
+    sets = {name: read_strs(flags, name) for name in flags} or _NO_FLAGS
+    for one in (flag for chosen in sets.values() for flag in chosen):
+        if not _FLAG.fullmatch(one):
+            raise InputError(f"expected a flag of XLA such as `--xla_name=value` in `flags` but got `{one:.80}`")
+    timeout = read_float(fields, "timeout") if "timeout" in fields else usual.timeout
+    if not timeout > 0:
+        raise InputError(f"expected seconds above 0 for `timeout` but got {timeout}")
+    return SweepGrid(
+        folder=folder,
+        selectors=_read_names(fields, "selectors", ()),
+        targets=tuple(str(folder / name) if (folder / name).is_file() else name for name in targets),
+        toolchains=_read_names(fields, "toolchains", usual.toolchains),
+        flags=sets,
+        replay=read_bool(fields, "replay") if "replay" in fields else usual.replay,
+        timeout=timeout,
+    )
+
+
+def _read_names(fields: Json, name: str, usual: tuple[str, ...]) -> tuple[str, ...]:
+    if name not in fields:
+        return usual
+    names = tuple(dict.fromkeys(read_strs(fields, name)))
+    if not names:
+        raise InputError(f"expected at least one entry for `{name}`, or none of that name")
+    return names
+
+
+def plan_sweep(grid: SweepGrid, cache: Cache, tell: Callable[[Progress], None]) -> SweepPlan:
+    """Finds the cases, once, with the toolchain that ligerdiag is installed with, and returns the tasks.
+
+    Raises InputError as `check` does: for a selector that means nothing, an unknown target or toolchain.
+    """
+    columns = tuple(
+        SweepColumn(toolchain=toolchain, target=load_target(target).name, flags=flags)
+        for toolchain in grid.toolchains
+        for target in grid.targets
+        for flags in grid.flags
+    )
+    if len(set(columns)) < len(columns):
+        raise InputError(f"expected targets of different names but got {', '.join(grid.targets)}")
+    fingerprints = {name: compute_fingerprint(name) for name in grid.toolchains}
+    settings = compute_settings_sha256(grid.folder)
+    broken: list[tuple[str, LigerdiagError]] = []
+    with hold_key(cache.artifacts, "cases"), Pool(cache=cache) as pool:
+        cases = discover_cases(
+            grid.selectors,
+            pool=pool,
+            directory=grid.folder,
+            on_event=tell,
+            on_broken=lambda source, error: broken.append((str(source), error)),
+        )
+        toolchain = pool.toolchain
+    cache.forget_hashes()
+    dependencies = {
+        source: find_import_dependencies(cache, toolchain, source)
+        for source in dict.fromkeys(case.source for case in cases)
+    }
+    paths = {load_target(target).name: target for target in grid.targets}
+    environments = {name: make_environment(flags) for name, flags in grid.flags.items()}
+    cells = {
+        (case.source, case.id, column): _make_task(
+            grid,
+            case,
+            column,
+            target=paths[column.target],
+            environment=environments[column.flags],
+            dependencies=dependencies[case.source],
+            fingerprint=fingerprints[column.toolchain],
+            settings=settings,
+        )
+        for case in cases
+        for column in columns
+    }
+    return SweepPlan(columns=columns, cases=cases, cells=cells, broken=tuple(broken))
+
+
+def make_environment(flags: Sequence[str]) -> dict[str, str]:
+    """Returns the variables of a task: ours that can change what is compiled, with the flags behind those of XLA_FLAGS."""
+    ours = compute_important_environment()
+    joined = " ".join((*ours.pop("XLA_FLAGS", "").split(), *flags))
+    return ours | ({"XLA_FLAGS": joined} if joined else {})
+
+
+def compute_settings_sha256(folder: Path) -> str:
+    """Returns the sha256 of what the project's configuration says, the baseline that it names included."""
+    config = load_config(None, folder)
+    parts = [json.dumps(encode_record(config)).encode()]
+    if config.baseline is not None and config.baseline.is_file():
+        parts.append(config.baseline.read_bytes())
+    return sha256(b"\n".join(parts)).hexdigest()
+
+
+@remember
+def describe_versions(toolchain: str) -> str:
+    """Returns the versions and options of the toolchain as text; its environment need not be there. InputError for an
+    unknown name."""
+    if toolchain == DEFAULT:
+        return json.dumps(sorted(current_toolchain().versions.items()))
+    spec = find_spec(toolchain)
+    options = sorted(spec.options.items())
+    return json.dumps([spec.python, sorted(spec.packages.items()), options, spec.unknown_target_fields])
+
+
+def compute_fingerprint(toolchain: str) -> str:
+    """Returns the sha256 of this ligerdiag and of the versions of the toolchain here."""
+    return sha256(f"{_compute_own_sha256()}\n{describe_versions(toolchain)}".encode()).hexdigest()
+
+
+@remember
+def _compute_own_sha256() -> str:
+    return compute_sources_sha256((".",))
+
+
+def _make_task(
+    grid: SweepGrid,
+    case: CaseSpec,
+    column: SweepColumn,
+    *,
+    target: str,
+    environment: Mapping[str, str],
+    dependencies: Mapping[str, str],
+    fingerprint: str,
+    settings: str,
+) -> SweepTask:
+    named = name_files(case.source, dependencies)
+    parts = (
+        FORMAT,
+        fingerprint,
+        settings,
+        column.toolchain,
+        sorted(named.items()),
+        case.source.module or os.path.relpath(case.source.file, case.source.root),
+        case.id,
+        case.draws,
+        column.target,
+        load_target(target).sha256,
+        sorted(environment.items()),
+        grid.replay,
+        grid.timeout,
+    )
+    return SweepTask(
+        key=sha256(json.dumps(parts).encode()).hexdigest(),
+        case_id=case.id,
+        source=case.source,
+        folder=str(grid.folder),
+        target=target,
+        toolchain=column.toolchain,
+        environment=environment,
+        dependencies=named,
+        fingerprint=fingerprint,
+        replay=grid.replay,
+        timeout=grid.timeout,
+    )
+
+
+def name_files(source: Source, dependencies: Mapping[str, str]) -> dict[str, str]:
+    """Returns the files as they are called from the project's folder: so two clones have the same keys."""
+    return {os.path.relpath(file, source.root): digest for file, digest in dependencies.items()}
+
+
+def locate_files(source: Source, dependencies: Mapping[str, str]) -> dict[str, str]:
+    """Returns the same by absolute paths here."""
+    return {os.path.normpath(os.path.join(source.root, file)): digest for file, digest in dependencies.items()}

@@ -1,0 +1,93 @@
+"""Results by key, in a folder or at any URL that fsspec knows: one JSON a task, there as a whole or not at all.
+
+    <store>/<key>.json      {"format": 1, "key": ..., "dependencies": {file: sha256}, "report": as of check --format json}
+
+1. A result is written beside its place and moved there. Two workers that do the same task write the same place.
+2. A store may have been written by anybody who may write to it: what is not a whole result of its key is no result, and its
+   task runs again.
+3. A result holds as long as the files that it names, from the root of the case's source, have the sha256 that they had.
+"""
+
+import json
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ligerdiag.codec import FieldError, Json, parse_object, read_int, read_object, read_str, read_str_map
+from ligerdiag.errors import InputError
+from ligerdiag.sweep.grid import FORMAT
+from ligerdiag.untrusted_files import MAXIMUM_JSON_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredResult:
+    """What one task found."""
+
+    key: str
+    dependencies: Mapping[str, str]
+    """Files, from the root of the case's source, to their sha256."""
+    report: Json
+    """As `check --format json` has it, with one case."""
+
+
+class ResultStore:
+    """The results at one place."""
+
+    def __init__(self, place: str) -> None:
+        """place: a folder, which is made, or a URL. Raises InputError where it cannot be opened."""
+        core: Any = import_module("fsspec.core")
+        try:
+            self._files, self._root = core.url_to_fs(place)
+            self._files.makedirs(self._root, exist_ok=True)
+        except Exception as error:  # each kind of store has its own
+            raise InputError(f"expected to open the store `{place}` but: {error}") from error
+
+    def list_keys(self) -> frozenset[str]:
+        """Returns the keys that have a result, whole or not."""
+        self._files.invalidate_cache()
+        names = [str(path).rpartition("/")[2] for path in self._files.ls(self._root, detail=False)]
+        return frozenset(name.removesuffix(".json") for name in names if name.endswith(".json"))
+
+    def find(self, key: str) -> StoredResult | None:
+        """Returns the result of the key; None where there is none, or something else in its place."""
+        path = self._locate(key)
+        try:
+            with self._files.open(path, "rb") as file:
+                text = file.read(MAXIMUM_JSON_BYTES + 1)
+            fields = parse_object(text)
+            if len(text) > MAXIMUM_JSON_BYTES or read_int(fields, "format") != FORMAT or read_str(fields, "key") != key:
+                return None
+            return StoredResult(
+                key=key, dependencies=read_str_map(fields, "dependencies"), report=read_object(fields, "report")
+            )
+        except (OSError, FieldError):
+            return None
+
+    def keep(self, result: StoredResult) -> None:
+        """Writes the result; raises OSError, or what the kind of store raises, where that cannot be."""
+        fields = {
+            "format": FORMAT,
+            "key": result.key,
+            "dependencies": dict(result.dependencies),
+            "report": result.report,
+        }
+        temporary = f"{self._root}/.{result.key}.{uuid.uuid4().hex}"
+        try:
+            self._files.pipe_file(temporary, (json.dumps(fields) + "\n").encode())
+            self._files.mv(temporary, self._locate(result.key))
+        except BaseException:
+            with suppress(Exception):
+                self._files.rm_file(temporary)
+            raise
+
+    def _locate(self, key: str) -> str:
+        return f"{self._root}/{key}.json"
+
+
+def resolve_place(place: str, folder: Path) -> str:
+    """Returns a URL as it is, a path absolute: workers may have another current folder."""
+    return place if "://" in place or "::" in place else str((folder / place).absolute())

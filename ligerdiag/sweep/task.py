@@ -1,0 +1,148 @@
+"""One task, on a worker: `ligerdiag check` of one case in a process of its own, and its result in the store.
+
+1. An abort of XLA, a crash of the case, or a lack of memory ends that process, or one of those that it starts. The worker
+   goes on. What `check` says of such a case is a result, and kept.
+2. A process that ends without a report says nothing of the case: TaskDied. The task is tried again, also by other workers;
+   see `cluster`. Nothing is kept.
+3. The process ends with its worker, and its own workers with it.
+4. A worker whose ligerdiag, toolchain or files are not those of whoever asks must not answer: UnfitWorker. Its result would
+   lie under the key of something else.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.codec import FieldError, Json, as_object, parse_object, read_bool, read_list, read_str
+from ligerdiag.compile.service import find_artifact_dependencies
+from ligerdiag.errors import LigerdiagError
+from ligerdiag.sweep.grid import SweepTask, compute_fingerprint, locate_files, name_files
+from ligerdiag.sweep.store import ResultStore, StoredResult
+from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.toolchains.environments import provide_toolchain
+from ligerdiag.toolchains.toolchain import compute_important_environment
+
+_PROGRAM = (
+    "import sys; from ligerdiag.ending import die_with_parent; die_with_parent(int(sys.argv.pop(1))); "
+    "from ligerdiag.__main__ import main; main()"
+)
+_SPARE_SECONDS = 1800.0
+"""Beyond twice the task's own time limit: making a toolchain's environment, imports, a busy machine."""
+_TAIL = 300
+"""Letters of what a process said last."""
+
+
+class TaskDied(LigerdiagError):
+    """The process of a task ended without a report."""
+
+
+class UnfitWorker(LigerdiagError):
+    """This worker has another ligerdiag, another toolchain or other files than whoever asks."""
+
+
+def dask_setup(worker: object) -> None:
+    """Makes Ctrl-C the matter of whoever started the workers; Dask calls this in each one that begins."""
+    del worker
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def run_task(task: SweepTask, place: str, is_again: bool) -> bool:
+    """Runs the task and keeps its result at `place`; returns whether it ran, or else found a result there.
+
+    is_again: whoever asks wants another result than the one that is there. Raises TaskDied and UnfitWorker.
+    """
+    store = ResultStore(place)
+    if not is_again and store.find(task.key) is not None:  # a worker that was lost had done it
+        return False
+    cache = Cache()
+    _require_same(task, cache)
+    report = _check(task)
+    _require_whole(report, task)
+    environ = make_environ(task)
+    traced = find_artifact_dependencies(
+        cache,
+        provide_toolchain(task.toolchain, cache),
+        task.source,
+        task.case_id,
+        load_target(task.target),
+        environ,
+    )
+    dependencies = {**task.dependencies, **name_files(task.source, traced)}
+    store.keep(StoredResult(key=task.key, dependencies=dependencies, report=report))
+    return True
+
+
+def make_environ(task: SweepTask) -> dict[str, str]:
+    """Returns this worker's variables, but of those that can change what is compiled, the task's."""
+    here = compute_important_environment()
+    return {name: value for name, value in os.environ.items() if name not in here} | dict(task.environment)
+
+
+def make_command(task: SweepTask, report: Path) -> list[str]:
+    """Returns the command; the report is written to that file."""
+    return [
+        *(sys.executable, "-P", "-c", _PROGRAM, str(os.getpid()), "check", task.selector),
+        *("--target", task.target, "--toolchain", task.toolchain),
+        *("--output", f"json={report}", "--jobs", "1", "--timeout", str(task.timeout)),
+        "--replay" if task.replay else "--no-replay",
+    ]
+
+
+def _check(task: SweepTask) -> Json:
+    with tempfile.TemporaryDirectory(prefix="ligerdiag-sweep-") as name:
+        path, log = Path(name, "report.json"), Path(name, "log")
+        try:
+            with log.open("wb") as said:
+                done = subprocess.run(
+                    make_command(task, path),
+                    check=False,
+                    cwd=task.folder,
+                    env=make_environ(task),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=said,
+                    start_new_session=True,
+                    timeout=2 * task.timeout + _SPARE_SECONDS,
+                )
+        except subprocess.TimeoutExpired as error:
+            raise TaskDied(f"case `{task.case_id}`: the check was ended after {error.timeout:g} s") from None
+        except OSError as error:
+            raise UnfitWorker(f"cannot run a check in `{task.folder}`: {error}") from error
+        try:
+            return parse_object(path.read_bytes())
+        except (OSError, FieldError) as error:
+            last = log.read_text(encoding="utf-8", errors="replace").strip()[-_TAIL:]
+            how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
+            raise TaskDied(f"case `{task.case_id}`: the check ended with {how} and no report: {last}") from error
+
+
+def _require_whole(report: Json, task: SweepTask) -> None:
+    """Raises TaskDied for the report of a check that was ended, or that is of nothing."""
+    try:
+        if read_bool(report, "interrupted"):
+            raise TaskDied(f"case `{task.case_id}`: the check was ended by {read_str(report, 'ended_by')}")
+        if not read_list(report, "cases"):
+            raise TaskDied(f"case `{task.case_id}`: the check knows no such case")
+    except FieldError as error:
+        raise TaskDied(f"case `{task.case_id}`: {error}") from error
+
+
+def _require_same(task: SweepTask, cache: Cache) -> None:
+    if compute_fingerprint(task.toolchain) != task.fingerprint:
+        raise UnfitWorker(
+            f"a worker has another ligerdiag, or other versions for toolchain `{task.toolchain}`, than whoever asks:"
+            " install the same on both"
+        )
+    if not cache.are_unchanged(locate_files(task.source, task.dependencies)):
+        raise UnfitWorker(f"a worker has other files than whoever asks: give it `{task.source.root}` as it is there")
+
+
+def find_case(report: Json, case_id: str) -> Json:
+    """Returns the case's own part of the report: that of its id, or of the one that tells why there is none."""
+    cases = [as_object(case, "cases") for case in read_list(report, "cases")]
+    return next((case for case in cases if case.get("id") == case_id), cases[0])
