@@ -4,7 +4,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-COMMANDS = ("", "check", "inspect", "report", "bisect", "diff", "fuzz", "list", "explain", "targets", "toolchains")
+COMMANDS = (
+    "",
+    "check",
+    "inspect",
+    "report",
+    "bisect",
+    "diff",
+    "fuzz",
+    "sweep",
+    "list",
+    "explain",
+    "targets",
+    "toolchains",
+)
 WIDTH = 80
 
 

@@ -9,6 +9,7 @@ import typer
 from ligerdiag.cli.exit_codes import MEANINGS_OF_DIFF, compute_difference_code, render_table
 from ligerdiag.cli.options import AnswerForm, AnswerOutput, CacheDir, Config, Jobs, parse_targets, read_settings
 from ligerdiag.cli.output import AnswerFormat, require_writable, write_differences
+from ligerdiag.cli.sweep import diff_sweeps, is_sweep_diff
 
 HELP = """What differs between two compiles of a program, around the kernels that overwrite an
 operand: the verdict of every output, who reads the overwritten value before and who
@@ -20,6 +21,7 @@ What is compared:
                                         `ligerdiag inspect` reads, with one module each
   ligerdiag diff CASE --targets X,Y     a case compiled for two GPUs
   ligerdiag diff CASE --toolchains X,Y  a case compiled by two toolchains
+  ligerdiag diff A.parquet B.parquet    the verdicts of two sweeps, see `ligerdiag sweep`
 CASE is an id, a glob, a file or module:name, as of `ligerdiag check`, any number of them.
 Both options together: X of the one with X of the other, or one name for both sides.
 
@@ -68,6 +70,8 @@ def diff(  # noqa: PLR0917 - typer reads the options from the signature
     ] = False,
 ) -> None:
     """Runs the comparison and exits with its code."""
+    if is_sweep_diff(subjects or []):
+        raise typer.Exit(diff_sweeps(*map(Path, subjects or [])))
     from ligerdiag import api
     from ligerdiag.render.terminal.terminal import ProgressDisplay
 

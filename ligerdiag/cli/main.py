@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ligerdiag.cli import bisect, check, diff, fuzz, init, inspect
+from ligerdiag.cli import bisect, check, diff, fuzz, init, inspect, sweep
 from ligerdiag.cli.catalogue import (
     EXPLAIN_EPILOG,
     EXPLAIN_HELP,
@@ -68,6 +68,9 @@ app.command("bisect", short_help="what makes a case right or wrong?", help=bisec
 app.command("diff", short_help="what did an upgrade change?", help=diff.HELP, epilog=diff.EPILOG)(diff.diff)
 app.command("fuzz", short_help="is ligerdiag right about random programs?", help=fuzz.HELP, epilog=fuzz.EPILOG)(
     fuzz.fuzz
+)
+app.command("sweep", short_help="many cases, GPUs, toolchains and flags", help=sweep.HELP, epilog=sweep.EPILOG)(
+    sweep.sweep
 )
 app.command("init", short_help="start with a case of your own", help=init.HELP, epilog=init.EPILOG)(init.init)
 app.command("list", short_help="which cases are there?", help=LIST_HELP, epilog=LIST_EPILOG)(list_cases)

@@ -245,5 +245,3 @@ def _make_empty(
         exit_code=None,
         key=task.key,
     )
-
-

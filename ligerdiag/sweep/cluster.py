@@ -63,7 +63,6 @@ def open_cluster(address: str | None, workers: int | None) -> Generator[Any]:
                 yield client
             return
         with (
-            keep_templates(),
             distributed.LocalCluster(
                 n_workers=workers or len(os.sched_getaffinity(0)),
                 threads_per_worker=1,

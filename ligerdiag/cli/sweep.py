@@ -1,0 +1,205 @@
+"""`ligerdiag sweep`: many cases, targets, toolchains and flags, on all cores or on a cluster."""
+
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ligerdiag.cli.exit_codes import ExitCode, find_ending_code, render_table
+from ligerdiag.cli.options import TimeLimit
+from ligerdiag.cli.output import write_atomically
+from ligerdiag.ending import watch_for_end
+from ligerdiag.errors import InputError
+from ligerdiag.text import count_of
+
+if TYPE_CHECKING:
+    from ligerdiag.sweep.campaign import SweepReport
+    from ligerdiag.sweep.table import SweepDifference
+
+HELP = """What does `check` say of many cases, for many GPUs, toolchains and flags of XLA? GRID is a
+TOML file; each case in it is checked for each target, by each toolchain, with each set of
+flags, in a process of its own.
+
+\b
+  selectors = ["cases", "mine.py"]   as of `check`, from the folder of the grid
+  targets = ["a100", "h100"]         default: h100
+  toolchains = ["default", "seed"]   default: default
+  replay = true                      replay each schedule on numbers
+  timeout = 300.0                    seconds, as of `check`
+  [flags]                            named sets; default: one without flags
+  none = []
+  no-fusion = ["--xla_disable_hlo_passes=fusion"]
+
+The workers are Dask's: one a core here, or those of --scheduler, which must have the same
+ligerdiag, toolchains and files. What is known is in the store, a file a task: a sweep that
+was ended goes on where it was, and one that is complete does nothing anew. A result holds
+until a file that its case imports changes, or ligerdiag, its configuration or a version.
+
+\b
+DIR gets, at the end and on Ctrl-C:
+  index.html      cases by columns, with marks where a verdict changes
+  sweep.parquet   a row a cell; sweep.csv has the same
+  reports/        of each column the report of `check --format json`
+
+`ligerdiag diff A/sweep.parquet B/sweep.parquet` says what changed between two sweeps.
+Needs: pip install 'ligerdiag[sweep]'
+"""
+
+MEANINGS = {
+    ExitCode.AS_EXPECTED: "every case is as expected",
+    ExitCode.FINDINGS: "findings, or a case that is not as expected, as `check` says",
+    ExitCode.INPUT: "usage or input error, in the grid or a case; the extra is not installed",
+    ExitCode.NOT_ANALYSED: (
+        "could not analyse a case; a task has no result, as its worker was lost or unfit; or the --time-limit came first"
+    ),
+    ExitCode.INCONCLUSIVE: "inconclusive, as `check` says",
+    ExitCode.NOTHING_CHECKED: "nothing to check in any case",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C; what was known is kept and written",
+    ExitCode.TERMINATED: "ended by SIGTERM; what was known is kept and written",
+}
+
+EPILOG = f"""\b
+Examples:
+  ligerdiag sweep grid.toml                       on every core of this machine
+  ligerdiag sweep grid.toml --jobs 4 --out july   four workers
+  ligerdiag sweep grid.toml --retry               once more what could not be analysed
+  ligerdiag sweep grid.toml --scheduler tcp://head:8786 --store s3://bucket/sweep
+
+\b
+Exit codes:
+{render_table(MEANINGS)}
+"""
+
+
+def sweep(  # noqa: PLR0917 - typer reads the options from the signature
+    grid: Annotated[Path, typer.Argument(metavar="GRID", help="The grid, a TOML file.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where tables and pages go.")] = Path("sweep"),
+    store: Annotated[
+        str | None,
+        typer.Option("--store", metavar="URL", help="Folder or fsspec URL of the results. [default: DIR/results]"),
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option("--scheduler", metavar="ADDRESS", help="A Dask scheduler. [default: workers of this machine]"),
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", min=1, metavar="N", help="Workers here. [default: one a core]")
+    ] = None,
+    time_limit: TimeLimit = None,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Do everything again.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Do again what could not be analysed.")] = False,
+) -> None:
+    """Runs the sweep, writes its files and exits with its code."""
+    from ligerdiag.sweep.cluster import require_extra
+
+    require_extra()
+    from ligerdiag.render.terminal.terminal import ProgressDisplay
+    from ligerdiag.sweep.campaign import SweepOptions, run_sweep
+
+    for folder in (out, out / "reports"):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"expected a folder for --out but `{folder}`: {error.strerror}") from error
+    options = SweepOptions(
+        grid=grid,
+        store=store or str(out / "results"),
+        scheduler=scheduler,
+        jobs=jobs,
+        refresh=refresh,
+        retry=retry,
+    )
+    with watch_for_end(time_limit):
+        with ProgressDisplay(sys.stderr) as show:
+            report = run_sweep(options, show)
+        write_files(report, out)
+        sys.stdout.write(render_sweep(report, out))
+    raise typer.Exit(compute_exit_code(report))
+
+
+def write_files(report: "SweepReport", out: Path) -> None:
+    """Writes each file as a whole; removes reports of columns that are no more. Raises InputError when the disk says no."""
+    from ligerdiag.sweep.table import render_csv, render_page, render_parquet, render_reports
+
+    names = {"index.html"}
+    for name, text in render_reports(report):
+        write_atomically(out / "reports" / name, text)
+        names.add(name)
+    for path in (out / "reports").glob("*.json"):
+        if path.name not in names:
+            path.unlink(missing_ok=True)
+    write_atomically(out / "sweep.parquet", render_parquet(report.rows))
+    write_atomically(out / "sweep.csv", render_csv(report.rows))
+    write_atomically(out / "index.html", render_page(report))
+
+
+def compute_exit_code(report: "SweepReport") -> ExitCode:
+    """Returns 130, 143 or 3 for a sweep that was ended, else what all cells say, by the precedence of `check`."""
+    from ligerdiag.sweep.table import choose_exit_code
+
+    if report.ended_by is not None:
+        return find_ending_code(report.ended_by)
+    codes = [ExitCode.NOT_ANALYSED.value if row.exit_code is None else row.exit_code for row in report.rows]
+    return ExitCode(choose_exit_code([*codes, *(error.exit_code for _, error in report.broken)]))
+
+
+def render_sweep(report: "SweepReport", out: Path) -> str:
+    """Returns what was done, the cells by status, each trouble, and where the files are."""
+    from ligerdiag.text import compute_printable
+
+    done = len(report.failed) + report.ran
+    lines = [
+        f"{count_of(len(report.rows), 'cell')} in {count_of(len(report.columns), 'column')}:"
+        f" {report.ran} done, {report.found} known before"
+    ]
+    counts = Counter(row.status.value for row in report.rows)
+    lines += [f"  {number:>6}  {status}" for status, number in counts.most_common()]
+    lines += [f"cannot read `{source}`: {error}" for source, error in report.broken]
+    reasons = Counter(str(error) for error in report.failed.values())
+    lines += [f"no result, {count_of(number, 'task')}: {reason}" for reason, number in reasons.most_common(10)]
+    if report.ended_by is not None:
+        lines.append(f"ended by {report.ended_by.value}: the same command goes on")
+    if done:
+        lines.append(f"{done} in {report.seconds:.0f} s, {done / report.seconds:.2g} a second")
+    lines.append(f"page: {out / 'index.html'}  table: {out / 'sweep.parquet'}, {out / 'sweep.csv'}")
+    return "".join(f"{compute_printable(line)}\n" for line in lines)
+
+
+def is_sweep_diff(subjects: "list[str]") -> bool:
+    """Returns whether `diff` is asked for two tables of sweeps."""
+    return len(subjects) == 2 and all(subject.endswith(".parquet") for subject in subjects)
+
+
+def diff_sweeps(first: Path, second: Path) -> ExitCode:
+    """Prints what the second sweep says otherwise than the first; returns the exit code of `diff`."""
+    from ligerdiag.sweep.cluster import require_extra
+
+    require_extra()
+    from ligerdiag.sweep.table import compare_sweeps, read_parquet
+
+    difference = compare_sweeps(read_parquet(first), read_parquet(second))
+    sys.stdout.write(render_sweep_difference(difference))
+    if difference.changes:
+        return ExitCode.NOT_ANALYSED if difference.unknown else ExitCode.FINDINGS
+    if difference.unknown:
+        return ExitCode.NOT_ANALYSED
+    return ExitCode.AS_EXPECTED if difference.compared else ExitCode.NOTHING_CHECKED
+
+
+def render_sweep_difference(difference: "SweepDifference") -> str:
+    """Returns a line for each changed cell, with its outputs, and what was compared."""
+    from ligerdiag.text import compute_printable
+
+    lines: list[str] = []
+    for change in difference.changes:
+        column = change.column
+        said = ", ".join(f"{name} {one or 'absent'} -> {two or 'absent'}" for name, one, two in change.outputs)
+        lines.append(f"{change.case}  {column.toolchain} {column.target} {column.flags}  {said}")
+    lines.append(f"{count_of(len(difference.changes), 'change')} in {count_of(difference.compared, 'cell')}")
+    if difference.unknown:
+        lines.append(f"{count_of(difference.unknown, 'cell')} not known on one side")
+    if difference.first_only or difference.second_only:
+        lines.append(f"only in the first: {difference.first_only}, only in the second: {difference.second_only}")
+    return "".join(f"{compute_printable(line)}\n" for line in lines)
