@@ -256,10 +256,10 @@ def find_import_dependencies(cache: Cache, toolchain: Toolchain, source: Source)
 
 
 def find_artifact_dependencies(
-    cache: Cache, toolchain: Toolchain, source: Source, case_id: str, target: Target, environ: Mapping[str, str]
+    source: Source, case_id: str, target: Target, *, cache: Cache, toolchain: Toolchain, environ: Mapping[str, str]
 ) -> Mapping[str, str]:
     """Returns the same of an artifact that was compiled under these variables: it adds what is imported while traced."""
-    question = _describe_artifact(toolchain, source, case_id, target, _UNCHANGED, environ)
+    question = _describe_artifact(source, case_id, target, toolchain=toolchain, variation=_UNCHANGED, environ=environ)
     return cache.find_dependencies(question) or {}
 
 
@@ -272,14 +272,18 @@ def _describe_cases(toolchain: Toolchain, source: Source) -> dict[str, object]:
 
 
 def _ask_for_artifact(pool: Pool, case: CaseSpec, target: Target, variation: Variation) -> dict[str, object]:
-    return _describe_artifact(pool.toolchain, case.source, case.id, target, variation, os.environ)
+    toolchain = pool.toolchain
+    return _describe_artifact(
+        case.source, case.id, target, toolchain=toolchain, variation=variation, environ=os.environ
+    )
 
 
 def _describe_artifact(
-    toolchain: Toolchain,
     source: Source,
     case_id: str,
     target: Target,
+    *,
+    toolchain: Toolchain,
     variation: Variation,
     environ: Mapping[str, str],
 ) -> dict[str, object]:

@@ -159,9 +159,8 @@ def _run(
 ) -> None:
     tell(Progress(phase="sweep", event="started", done=0, total=len(missing), case_id="starts the workers"))
     with open_cluster(options.scheduler, options.jobs) as client:
-        started, done = time.monotonic(), 0
-        for task, fault in run_tasks(client, missing, place):
-            done += 1
+        started = time.monotonic()
+        for done, (task, fault) in enumerate(run_tasks(client, missing, place), 1):
             if fault is None:
                 report.ran += 1
             else:
@@ -181,21 +180,20 @@ def describe_rate(done: int, total: int, seconds: float, failed: int = 0) -> str
 
 def _list_rows(plan: SweepPlan, store: ResultStore, cache: Cache, report: SweepReport) -> Iterator[SweepRow]:
     there = store.list_keys()
-    for (source, case_id, column), task in plan.cells.items():
+    for (_, _, column), task in plan.cells.items():
         result = store.find(task.key) if task.key in there and task.key not in report.failed else None
         if result is not None and _holds(result, task, cache):
             try:
                 row = make_row(result.report, task, column)
             except (FieldError, IndexError) as error:
-                row = _make_empty(case_id, str(source), column, task, Status.ERROR, f"the store has no report: {error}")
+                row = _make_empty(task, column, Status.ERROR, f"the store has no report of it: {error}")
             else:
                 report.reports.setdefault(column, []).append(result.report)
             yield row
         elif task.key in report.failed:
-            fault = str(report.failed[task.key])
-            yield _make_empty(case_id, str(source), column, task, Status.ERROR, fault)
+            yield _make_empty(task, column, Status.ERROR, str(report.failed[task.key]))
         else:
-            yield _make_empty(case_id, str(source), column, task, Status.NOT_CHECKED, UNDONE)
+            yield _make_empty(task, column, Status.NOT_CHECKED, UNDONE)
 
 
 def make_row(report: Json, task: SweepTask, column: SweepColumn) -> SweepRow:
@@ -224,12 +222,10 @@ def make_row(report: Json, task: SweepTask, column: SweepColumn) -> SweepRow:
     )
 
 
-def _make_empty(
-    case_id: str, source: str, column: SweepColumn, task: SweepTask, status: Status, error: str
-) -> SweepRow:
+def _make_empty(task: SweepTask, column: SweepColumn, status: Status, error: str) -> SweepRow:
     return SweepRow(
-        case=case_id,
-        source=source,
+        case=task.case_id,
+        source=str(task.source),
         target=column.target,
         toolchain=column.toolchain,
         flags=column.flags,

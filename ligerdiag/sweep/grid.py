@@ -11,9 +11,10 @@
     no-remat = ["--xla_disable_hlo_passes=rematerialization"]
 
 1. A task is one case for one target, by one toolchain, with one set of flags.
-2. Its key is the sha256 of all that decides its result and is known before it runs: ligerdiag's source, the
-   project's `[tool.ligerdiag]`, the files that the import of the case reads, the case's id, the description of the target, the versions of the toolchain, the flags, the
-   variables that XLA and JAX read, and how it is checked. The names of the grid are not in it, but for the toolchain's.
+2. Its key is the sha256 of all that decides its result and is known before it runs: ligerdiag's source, the project's
+   `[tool.ligerdiag]`, the files that the import of the case reads, the case's id, the description of the target, the
+   versions of the toolchain, the flags, the variables that XLA and JAX read, and how it is checked. The names of the sets
+   of flags are not in it.
 3. What a case imports only while it is traced is known afterwards: a result names these files, too, and holds as long as
    they are the same (see `store`).
 """

@@ -14,7 +14,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 from ligerdiag.artifacts.cache import Cache
@@ -63,14 +62,13 @@ def run_task(task: SweepTask, place: str, is_again: bool) -> bool:
     _require_same(task, cache)
     report = _check(task)
     _require_whole(report, task)
-    environ = make_environ(task)
     traced = find_artifact_dependencies(
-        cache,
-        provide_toolchain(task.toolchain, cache),
         task.source,
         task.case_id,
         load_target(task.target),
-        environ,
+        cache=cache,
+        toolchain=provide_toolchain(task.toolchain, cache),
+        environ=make_environ(task),
     )
     dependencies = {**task.dependencies, **name_files(task.source, traced)}
     store.keep(StoredResult(key=task.key, dependencies=dependencies, report=report))
