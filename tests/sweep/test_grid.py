@@ -1,0 +1,219 @@
+"""A grid becomes tasks; a key changes with what decides a result and with nothing else; a store keeps whole results."""
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.cli.exit_codes import ExitCode
+from ligerdiag.cli.sweep import compute_exit_code, diff_sweeps, render_sweep
+from ligerdiag.errors import InputError, LigerdiagError
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.report import Status
+from ligerdiag.render.json import load_schema, render_json
+from ligerdiag.sweep import cluster
+from ligerdiag.sweep import grid as grid_module
+from ligerdiag.sweep.campaign import SweepReport, describe_rate, make_row
+from ligerdiag.sweep.grid import SweepColumn, SweepPlan, SweepTask, load_grid, plan_sweep
+from ligerdiag.sweep.store import ResultStore, StoredResult
+from ligerdiag.sweep.table import compare_sweeps, join_reports, read_parquet, render_csv, render_page, render_parquet
+from ligerdiag.sweep.task import UnfitWorker, run_task
+from tests.report.samples import make_case, make_finding, make_report
+
+CASE = """
+from ligerdiag import Arg, Case
+import beside
+CASE = Case(name="tiny", function=lambda x: x + beside.ONE, args=(Arg(shape=(4,)),))
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "mine.py").write_text(CASE)
+    (folder / "beside.py").write_text("ONE = 1\n")
+    return folder
+
+
+def plan(folder: Path, cache: Path, text: str) -> SweepPlan:
+    (folder / "grid.toml").write_text('selectors = ["mine.py"]\n' + text)
+    return plan_sweep(load_grid(folder / "grid.toml"), Cache(cache), lambda step: None)
+
+
+def test_a_key_is_of_what_decides_a_result(folder: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_keys(text: str) -> list[str]:
+        return [task.key for task in plan(folder, shared_cache, text).cells.values()]
+
+    (key,) = find_keys("")
+    two = plan(
+        folder, shared_cache, 'targets = ["a100", "h100"]\n[flags]\na = []\nb = ["--xla_x=1"]\nc = ["--xla_x=1"]\n'
+    )
+    assert len(two.cells) == 6
+    assert len({task.key for task in two.cells.values()}) == 4, "two names of the same flags are one task"
+    assert key in {task.key for task in two.cells.values()}
+    assert {task.environment.get("XLA_FLAGS") for task in two.cells.values()} == {None, "--xla_x=1"}
+    assert find_keys("replay = false\n") != [key]
+    assert find_keys('toolchains = ["seed"]\n') != [key]
+    monkeypatch.setenv("XLA_FLAGS", "--xla_y=2")
+    assert find_keys("") != [key]
+    monkeypatch.delenv("XLA_FLAGS")
+    monkeypatch.setattr(grid_module, "_compute_own_sha256", lambda: "another ligerdiag")
+    assert find_keys("") != [key]
+    monkeypatch.undo()
+    (folder / "pyproject.toml").write_text("[tool.ligerdiag]\nstrict = true\n")
+    assert find_keys("") != [key]
+    (folder / "pyproject.toml").unlink()
+    assert find_keys("") == [key]
+    (folder / "beside.py").write_text("ONE = 2\n")
+    assert find_keys("") != [key]
+    (folder / "beside.py").write_text("ONE = 1\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("target = ['h100']", "expected one of selectors, targets"),
+        ("targets = []", "at least one entry for `targets`"),
+        ("targets = ['h1']", "expected a target of"),
+        ("toolchains = ['old']", "expected a toolchain of"),
+        ("timeout = 0", "above 0"),
+        ("[flags]\na = ['xla_x']", "a flag of XLA"),
+        ("[flags]\na = ['--xla_x=1 --xla_y']", "a flag of XLA"),
+        ("targets = 3", "targets"),
+        ("= 3", "expected TOML"),
+    ],
+)
+def test_a_grid_that_says_something_else_is_refused_in_one_line(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "grid.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=said) as caught:
+        plan_sweep(load_grid(path), Cache(tmp_path / "cache"), lambda step: None)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_store_has_whole_results_of_their_own_keys_and_nothing_else(tmp_path: Path) -> None:
+    store = ResultStore(str(tmp_path / "results"))
+    one = StoredResult(key="ab", dependencies={"mine.py": "0"}, report={"cases": []})
+    store.keep(one)
+    store.keep(one)
+    assert (store.list_keys(), store.find("ab")) == ({"ab"}, one)
+    path = tmp_path / "results" / "ab.json"
+    (tmp_path / "results" / "cd.json").write_bytes(path.read_bytes())
+    (tmp_path / "results" / "ef.json").write_bytes(path.read_bytes()[:-20])
+    assert [store.find(key) for key in ("cd", "ef", "gh")] == [None, None, None]
+    memory = ResultStore("memory://results")
+    memory.keep(one)
+    assert (memory.list_keys(), memory.find("ab")) == ({"ab"}, one)
+
+
+def make_task() -> SweepTask:
+    return SweepTask(
+        key="k",
+        case_id="flce[hidden]",
+        source=grid_module.Source(file="/a/flce.py", root="/a"),
+        folder="/a",
+        target="h100",
+        toolchain="default",
+        environment={},
+        dependencies={"flce.py": "0"},
+        fingerprint=grid_module.compute_fingerprint("default"),
+        replay=True,
+        timeout=1.0,
+    )
+
+
+def make_json(**changes: object) -> dict[str, Any]:
+    return json.loads(render_json(make_report(make_case(findings=(make_finding(),), **changes)), exit_code=1))
+
+
+def column(flags: str) -> SweepColumn:
+    return SweepColumn(toolchain="default", target="h100", flags=flags)
+
+
+def make_sweep(*kinds: object) -> SweepReport:
+    """Of one case, in a column for each kind: what its outputs are, or None for an error."""
+    rows = [
+        make_row(
+            make_json(outputs={"loss": kind} if kind else {}, status=Status.FINDINGS if kind else Status.ERROR),
+            make_task(),
+            column(f"f{number}"),
+        )
+        for number, kind in enumerate(kinds)
+    ]
+    return SweepReport(columns=tuple(row.column for row in rows), rows=tuple(rows))
+
+
+def test_the_tables_hold_the_same_rows(tmp_path: Path) -> None:
+    rows = make_sweep(Verdict.STALE, None).rows
+    path = tmp_path / "a.parquet"
+    path.write_bytes(render_parquet(rows))
+    assert read_parquet(path) == rows
+    records = list(csv.DictReader(render_csv(rows).splitlines()))
+    assert [(one["case"], one["flags"], one["verdict"], one["outputs"], one["rules"]) for one in records] == [
+        ("flce[hidden]", "f0", "stale", "loss stale", "LD002"),
+        ("flce[hidden]", "f1", "", "", "LD002"),
+    ]
+    path.write_bytes(b"PAR1")
+    with pytest.raises(InputError, match="the table of a sweep"):
+        read_parquet(path)
+
+
+def test_a_joined_report_is_one_of_check() -> None:
+    joined = join_reports([make_json(), make_json(status=Status.UNEXPECTED)])
+    assert list(jsonschema.Draft202012Validator(load_schema()).iter_errors(joined)) == []
+    assert [case["status"] for case in joined["cases"]] == ["as expected", "unexpected"]  # type: ignore[index, attr-defined]
+
+
+def test_a_changed_verdict_is_marked_and_what_is_not_known_is_no_change() -> None:
+    report = make_sweep(Verdict.LATENT, None, Verdict.LATENT, Verdict.STALE, None)
+    page = render_page(report)
+    marks = [part.partition("</td>")[0].count("≠ changed") for part in page.split("<td")[1:]]
+    assert marks == [0, 0, 0, 1, 0]
+    assert 'data-status="changed"' in page
+    assert 'data-status="not known"' in render_page(make_sweep(Verdict.LATENT, None))
+    hostile = replace(report, rows=tuple(replace(row, case="<script>alert(1)</script>") for row in report.rows))
+    assert "<script>alert" not in render_page(hostile)
+
+
+def test_two_sweeps_differ_where_both_know_something(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = make_sweep(Verdict.FRESH, Verdict.FRESH, None).rows
+    second = make_sweep(Verdict.FRESH, Verdict.STALE, Verdict.STALE, Verdict.FRESH).rows
+    difference = compare_sweeps(first, second)
+    assert [(one.column.flags, one.outputs) for one in difference.changes] == [("f1", (("loss", "fresh", "stale"),))]
+    assert (difference.compared, difference.unknown, difference.second_only) == (2, 1, 1)
+    for name, rows in (("a", first), ("b", second)):
+        (tmp_path / f"{name}.parquet").write_bytes(render_parquet(rows))
+    assert diff_sweeps(tmp_path / "a.parquet", tmp_path / "b.parquet") is ExitCode.NOT_ANALYSED
+    assert diff_sweeps(tmp_path / "a.parquet", tmp_path / "a.parquet") is ExitCode.NOT_ANALYSED
+    assert "flce[hidden]  default h100 f1  loss fresh -> stale" in capsys.readouterr().out
+
+
+def test_a_sweep_with_a_task_that_has_no_result_did_not_look(tmp_path: Path) -> None:
+    report = make_sweep(Verdict.STALE)
+    assert compute_exit_code(report) is ExitCode.FINDINGS
+    lost = replace(report.rows[0], exit_code=None, status=Status.ERROR)
+    report.rows, report.failed = (*report.rows, lost), {"k": LigerdiagError("it ended its worker 3 times")}
+    assert compute_exit_code(report) is ExitCode.NOT_ANALYSED
+    assert "no result, 1 task: it ended its worker 3 times" in render_sweep(report, tmp_path)
+    assert compute_exit_code(SweepReport()) is ExitCode.NOTHING_CHECKED
+    assert describe_rate(10, 100, 5.0) == "2 a second, 45 s left"
+
+
+def test_a_worker_with_another_ligerdiag_or_other_files_does_not_answer(tmp_path: Path) -> None:
+    store = str(tmp_path / "results")
+    with pytest.raises(UnfitWorker, match="another ligerdiag"):
+        run_task(replace(make_task(), fingerprint="0"), store, False)
+    with pytest.raises(UnfitWorker, match="other files"):
+        run_task(make_task(), store, False)
+    assert ResultStore(store).list_keys() == frozenset()
+
+
+def test_a_missing_extra_is_one_line_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "find_spec", lambda name: None if name == "distributed" else object())
+    with pytest.raises(InputError, match=r"needs distributed: pip install 'ligerdiag\[sweep\]'"):
+        cluster.require_extra()
