@@ -76,7 +76,10 @@ def kill_one(process: "subprocess.Popen[str]") -> bool:
     return False
 
 
-def test_a_lost_worker_costs_nothing_and_the_same_sweep_again_does_nothing(grid: Path, shared_cache: Path) -> None:
+def test_a_lost_worker_costs_nothing_and_the_same_sweep_again_does_nothing(
+    grid: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LIGERDIAG_CACHE_DIR", str(shared_cache))
     process = start(grid, shared_cache)
     assert kill_one(process)
     said, trouble = process.communicate(timeout=300)
