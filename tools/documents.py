@@ -31,6 +31,7 @@ REASONS = {
     "large": "takes minutes and many GiB",
     "many": "compiles some fifty times; tests/bisect/test_flags.py runs the axis on fewer",
     "all": "checks every case; tests/api/test_all_cases.py does",
+    "workers": "starts workers of its own; tests/sweep/test_sweep.py does",
     "setup": "sets up what already stands where the tests run",
     "form": "names a file, case or program of the reader's",
     "server": "for somebody else's service",

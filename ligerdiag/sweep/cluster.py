@@ -12,7 +12,6 @@ import logging
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from ligerdiag.artifacts.store import ScratchFolder
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.sweep import task as task_module
 from ligerdiag.sweep.grid import SweepTask
@@ -63,6 +63,7 @@ def open_cluster(address: str | None, workers: int | None) -> Generator[Any]:
                 yield client
             return
         with (
+            _open_scratch() as folder,
             distributed.LocalCluster(
                 n_workers=workers or len(os.sched_getaffinity(0)),
                 threads_per_worker=1,
@@ -71,6 +72,7 @@ def open_cluster(address: str | None, workers: int | None) -> Generator[Any]:
                 memory_limit=0,
                 security=True,
                 silence_logs=logging.CRITICAL,
+                local_directory=str(folder),
                 preload=[task_module.__name__],
             ) as cluster,
             distributed.Client(cluster, set_as_default=False) as client,
@@ -136,8 +138,8 @@ def keep_templates() -> Generator[None]:
     if os.environ.get(shared_templates.VARIABLE):
         yield
         return
-    with tempfile.TemporaryDirectory(prefix="ligerdiag-sweep-") as folder:
-        path = Path(folder, "templates")
+    with _open_scratch() as folder:
+        path = folder / "templates"
         server = subprocess.Popen(
             [sys.executable, "-P", "-m", shared_templates.__name__, str(path)],
             stdin=subprocess.PIPE,
@@ -156,6 +158,15 @@ def keep_templates() -> Generator[None]:
             server.stdin.close()
             with suppress(subprocess.TimeoutExpired):
                 server.wait(_START_SECONDS)
+
+
+@contextmanager
+def _open_scratch() -> Generator[Path]:
+    folder = ScratchFolder("sweep")
+    try:
+        yield folder.path
+    finally:
+        folder.remove()
 
 
 def _import(name: str) -> Any:

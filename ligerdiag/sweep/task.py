@@ -13,10 +13,10 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from ligerdiag.artifacts.cache import Cache
+from ligerdiag.artifacts.store import ScratchFolder
 from ligerdiag.codec import FieldError, Json, as_object, parse_object, read_bool, read_list, read_str
 from ligerdiag.compile.service import find_artifact_dependencies
 from ligerdiag.errors import LigerdiagError
@@ -92,31 +92,34 @@ def make_command(task: SweepTask, report: Path) -> list[str]:
 
 
 def _check(task: SweepTask) -> Json:
-    with tempfile.TemporaryDirectory(prefix="ligerdiag-sweep-") as name:
-        path, log = Path(name, "report.json"), Path(name, "log")
-        try:
-            with log.open("wb") as said:
-                done = subprocess.run(
-                    make_command(task, path),
-                    check=False,
-                    cwd=task.folder,
-                    env=make_environ(task),
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=said,
-                    start_new_session=True,
-                    timeout=2 * task.timeout + _SPARE_SECONDS,
-                )
-        except subprocess.TimeoutExpired as error:
-            raise TaskDied(f"case `{task.case_id}`: the check was ended after {error.timeout:g} s") from None
-        except OSError as error:
-            raise UnfitWorker(f"cannot run a check in `{task.folder}`: {error}") from error
-        try:
+    scratch = ScratchFolder("sweep")
+    path, log = scratch.path / "report.json", scratch.path / "log"
+    try:
+        with log.open("wb") as said:
+            done = subprocess.run(
+                make_command(task, path),
+                check=False,
+                cwd=task.folder,
+                env=make_environ(task),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                start_new_session=True,
+                timeout=2 * task.timeout + _SPARE_SECONDS,
+            )
+        if path.exists():
             return parse_object(path.read_bytes())
-        except (OSError, FieldError) as error:
-            last = log.read_text(encoding="utf-8", errors="replace").strip()[-_TAIL:]
-            how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
-            raise TaskDied(f"case `{task.case_id}`: the check ended with {how} and no report: {last}") from error
+        last = log.read_text(encoding="utf-8", errors="replace").strip()[-_TAIL:]
+        how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
+        raise TaskDied(f"case `{task.case_id}`: the check ended with {how} and no report: {last}")
+    except subprocess.TimeoutExpired as error:
+        raise TaskDied(f"case `{task.case_id}`: the check was ended after {error.timeout:g} s") from None
+    except FieldError as error:
+        raise TaskDied(f"case `{task.case_id}`: {error}") from error
+    except OSError as error:
+        raise UnfitWorker(f"cannot run a check in `{task.folder}`: {error}") from error
+    finally:
+        scratch.remove()
 
 
 def _require_whole(report: Json, task: SweepTask) -> None:
