@@ -17,6 +17,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from ligerdiag.workers import shared_templates
 ATTEMPTS = 3
 NEEDED = ("distributed", "fsspec", "pyarrow", "cryptography")
 """Modules of the extra."""
+_WINDOW = 1000
+"""Tasks that the scheduler knows at a time."""
 _START_SECONDS = 60.0
 _CONNECT_SECONDS = 20
 _QUIET: dict[str, object] = {
@@ -97,24 +100,27 @@ def run_tasks(
 
     tasks: with whether a result that is there is not wanted. place: of the store. Closing the iterator ends the tasks.
     """
-    distributed = _import("distributed")
-    named = {f"ligerdiag-sweep-{task.key}": task for task, _ in tasks}
-    futures = client.map(
-        run_task,
-        [task for task, _ in tasks],
-        [place] * len(tasks),
-        [is_again for _, is_again in tasks],
-        key=list(named),
-        retries=ATTEMPTS - 1,
-        pure=False,
-    )
+    distributed, waiting = _import("distributed"), iter(tasks)
+    running: dict[str, tuple[SweepTask, Any]] = {}
+
+    def submit(count: int) -> Iterator[Any]:
+        for task, is_again in islice(waiting, count):
+            name = f"ligerdiag-sweep-{task.key}"
+            future = client.submit(run_task, task, place, is_again, key=name, retries=ATTEMPTS - 1, pure=False)
+            running[name] = (task, future)
+            yield future
+
     try:
-        for future in distributed.as_completed(futures):
-            yield named[future.key], _find_fault(future)
+        done = distributed.as_completed(submit(_WINDOW))
+        for future in done:
+            task, _ = running.pop(future.key)
+            for another in submit(1):
+                done.add(another)
+            yield task, _find_fault(future)
             future.release()
     finally:
         with suppress(Exception):  # the scheduler may be gone
-            client.cancel(futures, force=True)
+            client.cancel([future for _, future in running.values()], force=True)
 
 
 def _find_fault(future: Any) -> LigerdiagError | None:
