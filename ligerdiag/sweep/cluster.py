@@ -111,7 +111,7 @@ def run_tasks(
             yield future
 
     try:
-        done = distributed.as_completed(submit(_WINDOW))
+        done = distributed.as_completed(submit(_WINDOW), loop=client.loop)
         for future in done:
             task, _ = running.pop(future.key)
             for another in submit(1):

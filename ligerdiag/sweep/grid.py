@@ -132,8 +132,8 @@ def load_grid(path: Path) -> SweepGrid:
 def _parse_grid(fields: Json, folder: Path) -> SweepGrid:
     usual = SweepGrid(folder=folder)
     targets = _read_names(fields, "targets", usual.targets)
-    flags = read_object(fields, "flags") if "flags" in fields else {}
-    sets = {name: read_strs(flags, name) for name in flags} or _NO_FLAGS
+    flags: Json = read_object(fields, "flags") if "flags" in fields else {}
+    sets: Mapping[str, tuple[str, ...]] = {name: read_strs(flags, name) for name in flags} or _NO_FLAGS
     for one in (flag for chosen in sets.values() for flag in chosen):
         if not _FLAG.fullmatch(one):
             raise InputError(f"expected a flag of XLA such as `--xla_name=value` in `flags` but got `{one:.80}`")
