@@ -161,7 +161,7 @@ def render_sweep(report: "SweepReport", out: Path) -> str:
     lines += [f"no result, {count_of(number, 'task')}: {reason}" for reason, number in reasons.most_common(10)]
     if report.ended_by is not None:
         lines.append(f"ended by {report.ended_by.value}: the same command goes on")
-    if done:
+    if done and report.seconds:
         lines.append(f"{done} in {report.seconds:.0f} s, {done / report.seconds:.2g} a second")
     lines.append(f"page: {out / 'index.html'}  table: {out / 'sweep.parquet'}, {out / 'sweep.csv'}")
     return "".join(f"{compute_printable(line)}\n" for line in lines)

@@ -3,10 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Status
 from ligerdiag.render.html.environment import render
 from ligerdiag.render.html.pages import TONES
 from ligerdiag.render.json import compute_version
+
+_UNKNOWN = frozenset({Status.ERROR, Status.NOT_CHECKED, Status.INCONCLUSIVE, Status.DISAGREEMENT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +25,11 @@ class MatrixCell:
     error: str
     is_changed: bool
     """Another verdict than in the nearest cell to the left that says any."""
+
+    @property
+    def is_unknown(self) -> bool:
+        """Returns whether something of it is not known."""
+        return self.status in _UNKNOWN or self.verdict == Verdict.UNKNOWN
 
     @property
     def tone(self) -> str:
@@ -53,7 +61,7 @@ class MatrixRow:
         """Returns the word that the page's menu chooses rows by."""
         if any(cell.is_changed for cell in self.cells):
             return "changed"
-        return "not known" if any(cell.error for cell in self.cells) else "the same"
+        return "not known" if any(cell.is_unknown for cell in self.cells) else "the same"
 
 
 KINDS = ("changed", "not known", "the same")
