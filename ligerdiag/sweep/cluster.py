@@ -67,20 +67,30 @@ def open_cluster(address: str | None, workers: int | None) -> Generator[Any]:
             return
         with (
             _open_scratch() as folder,
-            distributed.LocalCluster(
-                n_workers=workers or len(os.sched_getaffinity(0)),
-                threads_per_worker=1,
-                processes=True,
-                dashboard_address=None,
-                memory_limit=0,
-                security=True,
-                silence_logs=logging.CRITICAL,
-                local_directory=str(folder),
-                preload=[task_module.__name__],
-            ) as cluster,
+            _start_workers(distributed, workers or len(os.sched_getaffinity(0)), folder) as cluster,
             distributed.Client(cluster, set_as_default=False) as client,
         ):
             yield client
+
+
+def _start_workers(distributed: Any, count: int, folder: Path) -> Any:
+    """Returns a `distributed.LocalCluster`, without pages of its own and without bounds on memory: tasks are processes."""
+    try:
+        return distributed.LocalCluster(
+            n_workers=count,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            memory_limit=0,
+            security=True,
+            silence_logs=logging.CRITICAL,
+            local_directory=str(folder),
+            preload=[task_module.__name__],
+        )
+    except (OSError, RuntimeError) as error:
+        raise LigerdiagError(
+            f"the workers of the sweep did not start, the same command tries again: {error}"
+        ) from error
 
 
 @contextmanager

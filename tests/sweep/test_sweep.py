@@ -58,12 +58,16 @@ def read_rows(grid: Path) -> list[SweepRow]:
 def find_busy_workers(pid: int) -> Iterator[int]:
     """Process ids of Dask's workers below `pid` that run a check."""
     for worker in walk_processes(pid):
-        try:
-            words = Path(f"/proc/{worker}/cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if b"--multiprocessing-fork" in words and len(list(walk_processes(worker))) > 1:
+        below = [read_words(one) for one in walk_processes(worker)]
+        if b"--multiprocessing-fork" in read_words(worker) and any(b"check" in words for words in below):
             yield worker
+
+
+def read_words(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:  # it has just ended
+        return []
 
 
 def kill_one(process: "subprocess.Popen[str]") -> bool:
