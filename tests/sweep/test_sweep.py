@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,10 +23,13 @@ IDS = ("seed_flce[False-float32-True-1-4-32-16]", "seed_flce[True-float32-True-1
 
 @pytest.fixture
 def grid(tmp_path: Path) -> Path:
-    path = tmp_path / "grid.toml"
-    selectors = [f"{ROOT}/cases/seed_flce.py::{one}" for one in IDS]
+    write_grid(tmp_path / "grid.toml", IDS)
+    return tmp_path / "grid.toml"
+
+
+def write_grid(path: Path, ids: Sequence[str]) -> None:
+    selectors = [f"{ROOT}/cases/seed_flce.py::{one}" for one in ids]
     path.write_text(f'selectors = {json.dumps(selectors)}\ntargets = ["a100", "h100"]\nreplay = false\n')
-    return path
 
 
 def start(grid: Path, cache: Path, *words: str) -> "subprocess.Popen[str]":
@@ -113,10 +116,11 @@ def test_a_lost_worker_costs_nothing_and_the_same_sweep_again_does_nothing(
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=False, protocol="tcp://", dashboard_address=None, memory_limit=0
     ) as there:
+        write_grid(grid, IDS[:1])
         options = SweepOptions(grid=grid, store=str(grid.parent / "elsewhere"), scheduler=there.scheduler_address)
         elsewhere = run_sweep(options, lambda step: None)
-    assert (elsewhere.ran, elsewhere.failed) == (4, {})
-    assert [replace(row, seconds=0.0) for row in elsewhere.rows] == rows
+    assert (elsewhere.ran, elsewhere.failed) == (2, {})
+    assert [replace(row, seconds=0.0) for row in elsewhere.rows] == rows[:2]
 
 
 @pytest.mark.nightly
