@@ -10,20 +10,22 @@
 
 import logging
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import islice
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
 from ligerdiag.artifacts.store import ScratchFolder
 from ligerdiag.errors import InputError, LigerdiagError
-from ligerdiag.sweep import task as task_module
 from ligerdiag.sweep.grid import SweepTask
 from ligerdiag.sweep.task import run_task
 from ligerdiag.workers import shared_templates
@@ -73,9 +75,16 @@ def open_cluster(address: str | None, workers: int | None) -> Generator[Any]:
             yield client
 
 
-def _start_workers(distributed: Any, count: int, folder: Path) -> Any:
-    """Returns a `distributed.LocalCluster`, without pages of its own and without bounds on memory: tasks are processes."""
-    try:
+@contextmanager
+def _start_workers(distributed: Any, count: int, folder: Path) -> Generator[Any]:
+    """Yields a `distributed.LocalCluster`, without pages of its own and without bounds on memory: tasks are processes.
+
+    They start in a thread that has Ctrl-C blocked. What that thread starts has it blocked, too: in a terminal Ctrl-C ends
+    this process alone, which ends its workers. A sweep that is ended during the start waits for it, and then ends them.
+    """
+
+    def start() -> Any:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         return distributed.LocalCluster(
             n_workers=count,
             threads_per_worker=1,
@@ -85,12 +94,23 @@ def _start_workers(distributed: Any, count: int, folder: Path) -> Any:
             security=True,
             silence_logs=logging.CRITICAL,
             local_directory=str(folder),
-            preload=[task_module.__name__],
         )
-    except (OSError, RuntimeError) as error:
-        raise LigerdiagError(
-            f"the workers of the sweep did not start, the same command tries again: {error}"
-        ) from error
+
+    resource_tracker.ensure_running()  # its begin would unblock Ctrl-C
+    with ThreadPoolExecutor(1) as starter:
+        starting = starter.submit(start)
+        try:
+            cluster = starting.result()
+        except KeyboardInterrupt:
+            with suppress(OSError, RuntimeError):
+                starting.result().close()
+            raise
+        except (OSError, RuntimeError) as error:
+            raise LigerdiagError(
+                f"the workers of the sweep did not start, the same command tries again: {error}"
+            ) from error
+    with cluster:
+        yield cluster
 
 
 @contextmanager

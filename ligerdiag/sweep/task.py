@@ -10,7 +10,6 @@
 """
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -42,12 +41,6 @@ class TaskDied(LigerdiagError):
 
 class UnfitWorker(LigerdiagError):
     """This worker has another ligerdiag, another toolchain or other files than whoever asks."""
-
-
-def dask_setup(worker: object) -> None:
-    """Makes Ctrl-C the matter of whoever started the workers; Dask calls this in each one that begins."""
-    del worker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def run_task(task: SweepTask, place: str, is_again: bool) -> bool:
