@@ -2,9 +2,9 @@
 
 1. Without an address, a cluster of this machine begins and ends with the sweep, one worker a core. Its connections are
    encrypted and need its key, which nobody else has: whoever reaches a worker may run anything on it.
-2. A worker that is lost costs nothing but time: others do its tasks. A task that loses its worker or its process `ATTEMPTS`
-   times is given up. At a scheduler that was there before, its own setting `allowed-failures` says how many workers a task
-   may cost.
+2. A worker that is lost costs nothing but time: others do its tasks. A task is given up when it has lost its worker, or its
+   process, `ATTEMPTS` times. Another task may have ended the worker, so the last attempt is made with no other task beside
+   it. At a scheduler that was there before, each attempt may cost as many workers as its setting `allowed-failures` says.
 3. The workers of this machine share the processes that have imported JAX (see `workers.shared_templates`).
 """
 
@@ -38,13 +38,17 @@ _WINDOW = 1000
 _START_SECONDS = 60.0
 _CONNECT_SECONDS = 20
 _QUIET: dict[str, object] = {
-    "distributed.scheduler.allowed-failures": ATTEMPTS - 1,
+    "distributed.scheduler.allowed-failures": 0,
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
     "distributed.admin.tick.limit": "1h",  # a machine that is busy is not worth a line
     "distributed.comm.timeouts.connect": f"{_CONNECT_SECONDS}s",
     "logging": {"distributed": "critical"},
 }
+
+
+class LostWorker(LigerdiagError):
+    """The worker of a task ended."""
 
 
 def require_extra() -> None:
@@ -130,27 +134,41 @@ def run_tasks(
 
     tasks: with whether a result that is there is not wanted. place: of the store. Closing the iterator ends the tasks.
     """
+    for attempt in range(1, ATTEMPTS + 1):
+        is_last, lost = attempt == ATTEMPTS, list[tuple[SweepTask, bool]]()
+        for task, is_again, fault in _run_round(client, tasks, place, attempt, 1 if is_last else _WINDOW):
+            if isinstance(fault, LostWorker) and not is_last:
+                lost.append((task, is_again))
+            else:
+                yield task, fault
+        tasks = lost
+
+
+def _run_round(
+    client: Any, tasks: Sequence[tuple[SweepTask, bool]], place: str, attempt: int, window: int
+) -> Iterator[tuple[SweepTask, bool, LigerdiagError | None]]:
+    """window: tasks that the scheduler knows at a time."""
     distributed, waiting = _import("distributed"), iter(tasks)
-    running: dict[str, tuple[SweepTask, Any]] = {}
+    running: dict[str, tuple[SweepTask, bool, Any]] = {}
 
     def submit(count: int) -> Iterator[Any]:
         for task, is_again in islice(waiting, count):
-            name = f"ligerdiag-sweep-{task.key}"
+            name = f"ligerdiag-sweep-{attempt}-{task.key}"
             future = client.submit(run_task, task, place, is_again, key=name, retries=ATTEMPTS - 1, pure=False)
-            running[name] = (task, future)
+            running[name] = (task, is_again, future)
             yield future
 
     try:
-        done = distributed.as_completed(submit(_WINDOW), loop=client.loop)
+        done = distributed.as_completed(submit(window), loop=client.loop)
         for future in done:
-            task, _ = running.pop(future.key)
+            task, is_again, _ = running.pop(future.key)
             for another in submit(1):
                 done.add(another)
-            yield task, _find_fault(future)
+            yield task, is_again, _find_fault(future)
             future.release()
     finally:
         with suppress(Exception):  # the scheduler may be gone
-            client.cancel([future for _, future in running.values()], force=True)
+            client.cancel([future for _, _, future in running.values()], force=True)
 
 
 def _find_fault(future: Any) -> LigerdiagError | None:
@@ -163,7 +181,7 @@ def _find_fault(future: Any) -> LigerdiagError | None:
         case LigerdiagError():
             return fault
         case _ if type(fault).__name__ == "KilledWorker":
-            return LigerdiagError(f"it ended its worker {ATTEMPTS} times")
+            return LostWorker(f"its worker was lost {ATTEMPTS} times, the last time with no other task beside it")
         case _:
             return LigerdiagError(f"{type(fault).__name__}: {' '.join(str(fault).split())[:400]}")
 
