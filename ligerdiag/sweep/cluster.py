@@ -39,6 +39,7 @@ _START_SECONDS = 60.0
 _CONNECT_SECONDS = 20
 _QUIET: dict[str, object] = {
     "distributed.scheduler.allowed-failures": 0,
+    "distributed.nanny.pre-spawn-environ.PYTHONSAFEPATH": "1",  # else a worker imports what lies in the current folder
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
     "distributed.admin.tick.limit": "1h",  # a machine that is busy is not worth a line

@@ -18,6 +18,7 @@ from ligerdiag.sweep.table import read_parquet
 from tests.processor_time import walk_processes
 
 ROOT = Path(__file__).parents[2]
+COMMAND = (sys.executable, "-P", "-m", "ligerdiag")
 IDS = ("seed_flce[False-float32-True-1-4-32-16]", "seed_flce[True-float32-True-1-4-32-16]")
 
 
@@ -84,9 +85,10 @@ def kill_one(process: "subprocess.Popen[str]") -> bool:
 
 
 def test_a_lost_worker_costs_nothing_and_the_same_sweep_again_does_nothing(
-    grid: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
+    grid: Path, tmp_path: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LIGERDIAG_CACHE_DIR", str(shared_cache))
+    (tmp_path / "threading.py").write_text("raise SystemExit('a file of the current folder was imported')\n")
     process = start(grid, shared_cache)
     assert kill_one(process)
     said, trouble = process.communicate(timeout=300)
@@ -146,3 +148,40 @@ def test_ten_ends_at_random_moments_lose_nothing_and_duplicate_nothing(grid: Pat
     rows = read_rows(grid)
     assert [row.verdict for row in rows] == ["latent", "stale", "fresh", "fresh"]
     assert len(list((tmp_path / "out" / "results").glob("*.json"))) == len(rows)
+
+
+ENDS_WORKERS = """
+import os, signal
+from pathlib import Path
+from ligerdiag import Arg, Case
+
+def function(x):
+    mine = f"LIGERDIAG_CACHE_DIR={os.environ['LIGERDIAG_CACHE_DIR']}".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words, variables = (process / "cmdline").read_bytes(), (process / "environ").read_bytes().split(b"\\0")
+        except OSError:
+            continue
+        if b"--multiprocessing-fork" in words and mine in variables:
+            os.kill(int(process.name), signal.SIGKILL)
+    return x
+
+CASE = Case(name="ends_workers", function=function, args=(Arg(shape=(4,)),))
+"""
+GOOD = """
+from ligerdiag import Arg, Case
+CASES = tuple(Case(name="good", params=(n,), function=lambda x: x + 1, args=(Arg(shape=(n,)),)) for n in (4, 5, 6))
+"""
+
+
+@pytest.mark.nightly
+def test_a_case_that_ends_every_worker_is_given_up_and_costs_the_others_nothing(tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text(ENDS_WORKERS)
+    (tmp_path / "good.py").write_text(GOOD)
+    (tmp_path / "grid.toml").write_text('selectors = ["bad.py", "good.py"]\n')
+    process = start(tmp_path / "grid.toml", tmp_path / "cache")
+    said, trouble = process.communicate(timeout=600)
+    assert process.returncode == 3, said + trouble
+    assert "no result, 1 task: its worker was lost 3 times" in said, said + trouble
+    rows = read_rows(tmp_path / "grid.toml")
+    assert [row.status.value for row in rows] == ["could not analyse", *["nothing to check"] * 3]
