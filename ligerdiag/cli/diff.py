@@ -10,6 +10,7 @@ from ligerdiag.cli.exit_codes import MEANINGS_OF_DIFF, compute_difference_code, 
 from ligerdiag.cli.options import AnswerForm, AnswerOutput, CacheDir, Config, Jobs, parse_targets, read_settings
 from ligerdiag.cli.output import AnswerFormat, require_writable, write_differences
 from ligerdiag.cli.sweep import diff_sweeps, is_sweep_diff
+from ligerdiag.errors import InputError
 
 HELP = """What differs between two compiles of a program, around the kernels that overwrite an
 operand: the verdict of every output, who reads the overwritten value before and who
@@ -71,6 +72,8 @@ def diff(  # noqa: PLR0917 - typer reads the options from the signature
 ) -> None:
     """Runs the comparison and exits with its code."""
     if is_sweep_diff(subjects or []):
+        if targets or toolchains or module or output is not None or format is not AnswerFormat.TERMINAL:
+            raise InputError("two sweeps are compared as they are: leave the options out")
         raise typer.Exit(diff_sweeps(*map(Path, subjects or [])))
     from ligerdiag import api
     from ligerdiag.render.terminal.terminal import ProgressDisplay

@@ -56,7 +56,7 @@ def read_parquet(path: Path) -> tuple[SweepRow, ...]:
         for record in records:
             record["outputs"] = dict(record["outputs"])
         return tuple(decode_record(SweepRow, record) for record in records)
-    except (OSError, ValueError, KeyError, TypeError, FieldError) as error:
+    except (OSError, ValueError, KeyError, TypeError, NotImplementedError, FieldError) as error:
         raise InputError(f"expected the table of a sweep in `{path}` but: {error}") from error
 
 
