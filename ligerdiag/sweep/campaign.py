@@ -137,8 +137,8 @@ def _find_missing(
     missing: list[tuple[SweepTask, bool]] = []
     for key, task in tasks.items():
         result = store.find(key) if key in there and not options.refresh else None
-        is_good = result is not None and _holds(result, task, cache)
-        if not is_good or (options.retry and result is not None and _is_error(result, task)):
+        status = None if result is None or not _holds(result, task, cache) else _find_status(result, task)
+        if status is None or (options.retry and status is Status.ERROR):
             missing.append((task, key in there))
     return missing
 
@@ -147,11 +147,12 @@ def _holds(result: StoredResult, task: SweepTask, cache: Cache) -> bool:
     return cache.are_unchanged(locate_files(task.source, result.dependencies))
 
 
-def _is_error(result: StoredResult, task: SweepTask) -> bool:
+def _find_status(result: StoredResult, task: SweepTask) -> Status | None:
+    """Returns what `check` said of the case; None where the result is no report of it."""
     try:
-        return find_case(result.report, task.case_id).get("status") == Status.ERROR
+        return make_row(result.report, task, SweepColumn(toolchain="", target="", flags="")).status
     except (FieldError, IndexError):
-        return True
+        return None
 
 
 def _run(

@@ -190,6 +190,12 @@ def plan_sweep(grid: SweepGrid, cache: Cache, tell: Callable[[Progress], None]) 
         source: find_import_dependencies(cache, toolchain, source)
         for source in dict.fromkeys(case.source for case in cases)
     }
+    unknown = next((source for source, files in dependencies.items() if not files), None)
+    if unknown is not None:
+        raise InputError(
+            f"what `{unknown}` imports is not known, so that no result would stand for it alone: expected a file of a"
+            f" project of yours, and a cache that can be written at `{cache.root}`"
+        )
     paths = {load_target(target).name: target for target in grid.targets}
     environments = {name: make_environment(flags) for name, flags in grid.flags.items()}
     cells = {

@@ -9,6 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from ligerdiag.artifacts.artifact import compute_file_sha256
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.cli.exit_codes import ExitCode
 from ligerdiag.cli.sweep import compute_exit_code, diff_sweeps, render_sweep
@@ -16,9 +17,9 @@ from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Status
 from ligerdiag.render.json import load_schema, render_json
-from ligerdiag.sweep import cluster
+from ligerdiag.sweep import campaign, cluster
 from ligerdiag.sweep import grid as grid_module
-from ligerdiag.sweep.campaign import SweepReport, describe_rate, make_row
+from ligerdiag.sweep.campaign import SweepOptions, SweepReport, describe_rate, make_row
 from ligerdiag.sweep.grid import SweepColumn, SweepPlan, SweepTask, load_grid, plan_sweep
 from ligerdiag.sweep.store import ResultStore, StoredResult
 from ligerdiag.sweep.table import compare_sweeps, join_reports, read_parquet, render_csv, render_page, render_parquet
@@ -111,6 +112,14 @@ def test_a_store_has_whole_results_of_their_own_keys_and_nothing_else(tmp_path: 
     assert (memory.list_keys(), memory.find("ab")) == ({"ab"}, one)
 
 
+def test_a_case_whose_imports_are_not_known_has_no_key(
+    folder: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Cache, "find_dependencies", lambda self, question: None)
+    with pytest.raises(InputError, match=r"what `.*mine.py` imports is not known"):
+        plan(folder, shared_cache, "")
+
+
 def make_task() -> SweepTask:
     return SweepTask(
         key="k",
@@ -146,6 +155,29 @@ def make_sweep(*kinds: object) -> SweepReport:
         for number, kind in enumerate(kinds)
     ]
     return SweepReport(columns=tuple(row.column for row in rows), rows=tuple(rows))
+
+
+def test_what_does_not_hold_any_more_or_is_no_report_is_done_again(tmp_path: Path) -> None:
+    (tmp_path / "flce.py").write_text("one")
+    store, cache, options = (
+        ResultStore(str(tmp_path / "results")),
+        Cache(tmp_path / "cache"),
+        SweepOptions(grid=tmp_path, store=""),
+    )
+    task = replace(make_task(), source=grid_module.Source(file=str(tmp_path / "flce.py"), root=str(tmp_path)))
+    digest = compute_file_sha256(tmp_path / "flce.py")
+
+    def find_missing(report: dict[str, Any], digest: str = digest, **changes: bool) -> list[tuple[SweepTask, bool]]:
+        store.keep(StoredResult(key="k", dependencies={"flce.py": digest}, report=report))
+        return campaign._find_missing({"k": task}, store, cache, replace(options, **changes))
+
+    assert campaign._find_missing({"k": task}, store, cache, options) == [(task, False)]
+    assert find_missing(make_json()) == []
+    assert find_missing(make_json(), digest="0") == [(task, True)]
+    assert find_missing({"cases": [{}]}) == [(task, True)]
+    assert find_missing(make_json(), refresh=True) == [(task, True)]
+    assert find_missing(make_json(status=Status.ERROR)) == []
+    assert find_missing(make_json(status=Status.ERROR), retry=True) == [(task, True)]
 
 
 def test_the_tables_hold_the_same_rows(tmp_path: Path) -> None:
