@@ -16,6 +16,9 @@ LANDLOCK = "tests/sandbox/test_landlock.py::"
 TEXT = "tests/report/test_source_text.py::"
 
 TESTS: Mapping[str, tuple[str, ...]] = {
+    "What a store holds that is not a whole result": (
+        "tests/sweep/test_grid.py::test_a_store_has_whole_results_of_their_own_keys_and_nothing_else",
+    ),
     "A case file that you give to": ("tests/security/test_trust.py::test_a_case_file_is_run_as_the_user",),
     "Its imports are looked for in": (
         "tests/security/test_trust.py::test_a_case_imports_from_its_project_pythonpath_and_what_is_installed",
