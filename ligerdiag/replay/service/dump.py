@@ -41,8 +41,8 @@ from ligerdiag.replay.runs.launch import list_modules
 from ligerdiag.replay.runs.loops import NO_CUTS, Cuts
 from ligerdiag.replay.runs.shards import EDGES, check_replicas
 from ligerdiag.replay.service.estimate import Estimate, compute_kernel_seconds, estimate, list_cuts
-from ligerdiag.replay.service.service import LONGEST, SLACK, compute_available_bytes
-from ligerdiag.replay.service.worker import ALONE_SECONDS, Bounds, refuse
+from ligerdiag.replay.service.service import LONGEST, SLACK
+from ligerdiag.replay.service.worker import ALONE_SECONDS, Bounds, compute_available_bytes, refuse
 from ligerdiag.workers.pool import count_cores
 
 _NO_OPERATION = having(Trait.NO_OPERATION)

@@ -36,6 +36,7 @@ from ligerdiag.replay.service.worker import (
     Bounds,
     ReplayAnswer,
     ReplayRequest,
+    compute_available_bytes,
     count_workers,
     make_replay_job,
     parse_replay,
@@ -46,37 +47,6 @@ from ligerdiag.toolchains.toolchain import Toolchain, compute_important_environm
 from ligerdiag.workers.pool import COMPILE_WORKER, Pool, count_cores
 from ligerdiag.workers.starts import Templates
 
-_MEMINFO = Path("/proc/meminfo")
-_CONTROL_GROUP = Path("/sys/fs/cgroup")
-
-
-def compute_available_bytes(meminfo: Path = _MEMINFO, group: Path = _CONTROL_GROUP) -> int:
-    """Bytes that may still be taken: the kernel's own estimate, or what a container's limit leaves, if that is less."""
-    found = [_read_meminfo(meminfo), *_read_group(group)]
-    return max(0, min(found))
-
-
-def _read_meminfo(path: Path) -> int:
-    for line in path.read_text(encoding="ascii").splitlines():
-        name, _, rest = line.partition(":")
-        if name == "MemAvailable":
-            return int(rest.split()[0]) << 10
-    raise OSError(f"`{path}` does not say how much memory is available")
-
-
-def _read_group(folder: Path) -> list[int]:
-    """Returns the free memory below the limit of the control group; empty if there is no limit."""
-    try:
-        limit = (folder / "memory.max").read_text(encoding="ascii").strip()
-        used = int((folder / "memory.current").read_text(encoding="ascii"))
-        statistics = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
-    except (OSError, ValueError):
-        return []
-    if not limit.isdecimal():
-        return []
-    return [int(limit) - used + int(statistics.get("inactive_file", 0))]
-
-
 KEPT = frozenset({ReplayState.DONE, ReplayState.NOT_COVERED})
 _PARTS = (
     "replay",
@@ -86,6 +56,7 @@ _PARTS = (
     "model/case.py",
     "model/findings.py",
     "compile/cases/arguments.py",
+    "compile/cases/draws.py",
     "artifacts/call_records.py",
 )
 """Files and folders of ligerdiag that a number can depend on, beside those that the artifact's key covers."""
