@@ -24,6 +24,9 @@ DIR/programs.jsonl, a line a program; a campaign that was ended goes on where it
 A contradiction is made smaller while it stays one, and written to DIR/contradictions
 as a case file that stands alone: `ligerdiag check` it, mend the bug, keep the file.
 
+With --device each program is run on the GPUs of this machine, spread over them, and judged
+by what XLA made of it there: DIR/device.jsonl. One that needs more GPUs is left out.
+
 The programs call their kernels by jax-triton: pip install 'ligerdiag[jax-triton]'.
 """
 
@@ -42,6 +45,7 @@ Examples:
   ligerdiag fuzz --seed 5000 --count 1000    others, and more of them
   ligerdiag fuzz --minutes 30 --count 10000  as many as half an hour allows
   ligerdiag fuzz --target a100 --out a100    compiled for another GPU
+  ligerdiag fuzz --device --minutes 8        compiled for the GPUs of this machine, and run on them
 
 \b
 Exit codes:
@@ -66,10 +70,15 @@ def fuzz(  # noqa: PLR0917 - typer reads the options from the signature
         typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Longest to compile a program, and to replay it."),
     ] = 120.0,
     time_limit: TimeLimit = None,
+    device: Annotated[
+        bool,
+        typer.Option("--device", help="Run each on the GPUs of this machine, too, and judge what it compiles there."),
+    ] = False,
     shrink: Annotated[bool, typer.Option("--shrink/--no-shrink", help="Make contradictions smaller.")] = True,
 ) -> None:
     """Runs the campaign and exits with its code."""
     from ligerdiag.fuzz.campaign import FuzzOptions, run_campaign
+    from ligerdiag.fuzz.device import run_device_campaign
     from ligerdiag.render.terminal.terminal import ProgressDisplay
 
     try:
@@ -88,7 +97,7 @@ def fuzz(  # noqa: PLR0917 - typer reads the options from the signature
     )
     with watch_for_end(time_limit):
         with ProgressDisplay(sys.stderr) as show:
-            report = run_campaign(options, show)
+            report = (run_device_campaign if device else run_campaign)(options, show)
         sys.stdout.write(render_fuzz_report(report))
     raise typer.Exit(compute_exit_code(report))
 
@@ -119,6 +128,10 @@ def render_fuzz_report(report: "FuzzReport") -> str:
         lines += [f"beside these {luck} that other arguments do not show, and {limits} around a loop that XLA unrolled"]
     if unjudged := report.list_unjudged():
         lines += ["", f"{len(unjudged)} without numbers:", *(f"  seed {seed}: {words}" for seed, words in unjudged)]
+    if report.left_out:
+        lines += ["", f"{report.left_out} programs left out: they need more GPUs than there are"]
+    if report.faults:
+        lines += ["", *report.faults, "the same command goes on with what is missing"]
     if report.judged:
         lines += [
             "",

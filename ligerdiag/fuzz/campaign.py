@@ -16,28 +16,31 @@ Kinds of contradictions:
 Where XLA aborts, and where a program holds what replay does not compute, nothing is contradicted: the line says so.
 """
 
-import json
 import resource
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from time import monotonic
 
 from ligerdiag.api.checking import check
-from ligerdiag.api.judging import CheckOptions
-from ligerdiag.codec import FieldError, encode_record, parse_record
+from ligerdiag.api.judging import CheckOptions, ignore_progress
+from ligerdiag.codec import FieldError, parse_record
 from ligerdiag.ending import Ending, RunEnded, work_until_ended
 from ligerdiag.errors import InputError
+from ligerdiag.fuzz.crew import Share, append_row, run_shares, serve_share
 from ligerdiag.fuzz.programs import RandomProgram, draw_program
 from ligerdiag.fuzz.shrink import measure, shrink
 from ligerdiag.fuzz.source import render_case_file
 from ligerdiag.model.findings import OutputNumbers, ReplayState
 from ligerdiag.model.report import CaseReport, CheckReport, Progress, Status
+from ligerdiag.workers.pool import count_cores
 
 BATCH = 24
-"""Programs of one file: a run that is ended loses no more than these."""
+"""Programs of one file: a process that is ended loses no more than these."""
+LEAST = 4
+"""Programs that a process is started for."""
 _REFERENCE = "LD016"
 _UNROLLED = "unrolled"
 _ABORTED = "was aborted"
@@ -60,6 +63,10 @@ class FuzzOptions:
     timeout: float = 120.0
     """Seconds that one program may take to compile, and again to replay."""
     shrink: bool = True
+
+    def find_until(self) -> float | None:
+        """When nothing is begun any more, from now on; seconds since the epoch."""
+        return None if self.minutes is None else time.time() + self.minutes * 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +101,10 @@ class FuzzReport:
     """Processor seconds of this run, without shrinking."""
     files: tuple[Path, ...] = ()
     """Case files that this run wrote."""
+    left_out: int = 0
+    """Programs that need more GPUs than there are."""
+    faults: tuple[str, ...] = ()
+    """What ended a process of the campaign before its time; the next run does what it left."""
     ended_by: Ending | None = None
 
     def count_outputs(self) -> Counter[tuple[str, str]]:
@@ -117,35 +128,62 @@ class FuzzReport:
 def run_campaign(options: FuzzOptions, tell: Callable[[Progress], None]) -> FuzzReport:
     """Judges the programs of these seeds that are not known yet. Raises InputError for a directory of other programs."""
     report = FuzzReport(rows=load_rows(options.directory, options.target))
+    before = len(report.rows)
     seeds = [seed for seed in range(options.first, options.first + options.count) if seed not in report.rows]
-    until = monotonic() + options.minutes * 60 if options.minutes is not None else float("inf")
+    shares = plan_shares(seeds, options)
+    started, path = read_processor_seconds(), options.directory / "programs.jsonl"
+
     with work_until_ended() as work:
-        _write_contradictions(report, options, tell)
-        for start in range(0, len(seeds), BATCH):
-            if monotonic() >= until or report.ended_by is not None:
-                break
-            batch = seeds[start : start + BATCH]
-            _judge_batch(batch, options, report, _count_behind(tell, start, len(seeds)))
-    report.ended_by = report.ended_by or work.ending
+        if len(shares) > 1:
+            report.faults = run_shares("ligerdiag.fuzz.campaign", shares, path, tell)
+        else:
+            for share in shares:
+                judge_share(share, tell)
+    report.ended_by = work.ending
+    report.rows = load_rows(options.directory, options.target)
+    report.judged, report.seconds = len(report.rows) - before, read_processor_seconds() - started
+    if report.ended_by is None:
+        with work_until_ended() as work:
+            _write_contradictions(report, options, tell)
+        report.ended_by = work.ending
     return report
 
 
+def plan_shares(seeds: Sequence[int], options: FuzzOptions) -> tuple[Share, ...]:
+    """The programs over the processes."""
+    count = min(options.jobs or count_cores(), -(-len(seeds) // LEAST))
+    plain = Share(
+        directory=str(options.directory),
+        seeds=(),
+        target=options.target,
+        timeout=options.timeout,
+        until=options.find_until(),
+    )
+    return tuple(replace(plain, seeds=tuple(seeds[number::count])) for number in range(count))
+
+
 def load_rows(directory: Path, target: str) -> dict[int, JudgedProgram]:
-    """The known programs by seed; a last line that was not written to its end is dropped. Raises InputError."""
-    path, rows = directory / "programs.jsonl", dict[int, JudgedProgram]()
+    """The known programs by seed. Raises InputError."""
+    rows = load_known(JudgedProgram, directory / "programs.jsonl")
+    others = {row.target for row in rows} - {target}
+    if others:
+        raise InputError(f"expected programs for {target} but `{directory}` has some for {', '.join(sorted(others))}")
+    return {row.seed: row for row in rows}
+
+
+def load_known[R](kind: type[R], path: Path) -> list[R]:
+    """The rows of the file; a last line that was not written to its end is dropped. Raises InputError."""
     if not path.exists():
-        return rows
+        return []
     *lines, rest = path.read_text(encoding="utf-8").split("\n")
     if rest:
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    rows: list[R] = []
     for number, line in enumerate(lines, 1):
         try:
-            row = parse_record(JudgedProgram, line)
+            rows.append(parse_record(kind, line))
         except FieldError as error:
             raise InputError(f"expected a program in line {number} of `{path}` but: {error}") from error
-        if row.target != target:
-            raise InputError(f"expected programs for {target} but `{path}` has some for {row.target}")
-        rows[row.seed] = row
     return rows
 
 
@@ -183,25 +221,27 @@ def _find_contradictions(case: CaseReport) -> Iterator[tuple[str, str]]:
             yield "reference", finding.message
 
 
-def _judge_batch(
-    seeds: Sequence[int], options: FuzzOptions, report: FuzzReport, tell: Callable[[Progress], None]
-) -> None:
+def judge_share(share: Share, tell: Callable[[Progress], None] = ignore_progress) -> None:
+    """Judges the share's programs batch by batch, on one core, and appends a row for each."""
+    options = FuzzOptions(directory=Path(share.directory), target=share.target, timeout=share.timeout, jobs=1)
+    for start in range(0, len(share.seeds), BATCH):
+        if share.is_over:
+            break
+        _judge_batch(share.seeds[start : start + BATCH], options, _count_behind(tell, start, len(share.seeds)))
+
+
+def _judge_batch(seeds: Sequence[int], options: FuzzOptions, tell: Callable[[Progress], None]) -> None:
+    """Raises RunEnded when it was ended; what was done then is kept."""
     programs = {seed: draw_program(seed) for seed in seeds}
-    before = _read_processor_seconds()
     checked = _check(list(programs.values()), options, tell)
     done = {row.seed: (case, row) for case in checked.cases if not _is_undone(case) for row in (judge_case(case),)}
     luck = _find_coincidences(programs, [row for _, row in done.values()], options, tell)
-    report.seconds += _read_processor_seconds() - before
     for seed, (case, row) in done.items():
         known = sort_out(row, {kind for number, kind in luck if number == seed})
-        _append(options.directory / "programs.jsonl", known)
-        report.rows[seed], report.judged = known, report.judged + 1
+        append_row(options.directory / "programs.jsonl", known)
         if not known.contradictions and case.artifact:
             shutil.rmtree(case.artifact, ignore_errors=True)
-    if checked.interrupted:
-        report.ended_by = checked.ended_by
-        return
-    _write_contradictions(report, options, tell)
+    _require_whole(checked)
 
 
 def _write_contradictions(report: FuzzReport, options: FuzzOptions, tell: Callable[[Progress], None]) -> None:
@@ -300,11 +340,6 @@ def _check(
     )
 
 
-def _append(path: Path, row: JudgedProgram) -> None:
-    with path.open("a", encoding="utf-8") as out:
-        out.write(json.dumps(encode_record(row)) + "\n")
-
-
 def _count_behind(tell: Callable[[Progress], None], done: int, total: int) -> Callable[[Progress], None]:
     """Reports the steps of a batch as those of the campaign."""
 
@@ -319,9 +354,13 @@ def _rename_phase(tell: Callable[[Progress], None], phase: str) -> Callable[[Pro
     return lambda p: tell(Progress(phase=phase, event=p.event, done=p.done, total=p.total))
 
 
-def _read_processor_seconds() -> float:
+def read_processor_seconds() -> float:
     """Of this process and of all that it started and that have ended."""
     return sum(
         usage.ru_utime + usage.ru_stime
         for usage in (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
     )
+
+
+if __name__ == "__main__":
+    serve_share(judge_share)

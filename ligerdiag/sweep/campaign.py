@@ -25,10 +25,11 @@ from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.model.findings import VERDICT_ORDER, Verdict
 from ligerdiag.model.report import OnProgress, Progress, Status
-from ligerdiag.sweep.cluster import keep_templates, open_cluster, run_tasks
+from ligerdiag.sweep.cluster import open_cluster, run_tasks
 from ligerdiag.sweep.grid import SweepColumn, SweepPlan, SweepTask, load_grid, locate_files, plan_sweep
 from ligerdiag.sweep.store import ResultStore, StoredResult, resolve_place
 from ligerdiag.sweep.task import find_case
+from ligerdiag.workers.shared_templates import keep_templates
 
 UNDONE = "the sweep was ended before its turn"
 

@@ -11,9 +11,6 @@
 import logging
 import os
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -28,14 +25,12 @@ from ligerdiag.artifacts.store import ScratchFolder
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.sweep.grid import SweepTask
 from ligerdiag.sweep.task import run_task
-from ligerdiag.workers import shared_templates
 
 ATTEMPTS = 3
 NEEDED = ("distributed", "fsspec", "pyarrow", "cryptography")
 """Modules of the extra."""
 _WINDOW = 1000
 """Tasks that the scheduler knows at a time."""
-_START_SECONDS = 60.0
 _CONNECT_SECONDS = 20
 _QUIET: dict[str, object] = {
     "distributed.scheduler.allowed-failures": 0,
@@ -185,34 +180,6 @@ def _find_fault(future: Any) -> LigerdiagError | None:
             return LostWorker(f"its worker was lost {ATTEMPTS} times, the last time with no other task beside it")
         case _:
             return LigerdiagError(f"{type(fault).__name__}: {' '.join(str(fault).split())[:400]}")
-
-
-@contextmanager
-def keep_templates() -> Generator[None]:
-    """Has all workers that begin meanwhile fork their own from processes that have imported JAX already."""
-    if os.environ.get(shared_templates.VARIABLE):
-        yield
-        return
-    with _open_scratch() as folder:
-        path = folder / "templates"
-        server = subprocess.Popen(
-            [sys.executable, "-P", "-m", shared_templates.__name__, str(path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            until = time.monotonic() + _START_SECONDS
-            while not path.exists() and server.poll() is None and time.monotonic() < until:
-                time.sleep(0.02)
-            os.environ[shared_templates.VARIABLE] = str(path)
-            yield
-        finally:
-            os.environ.pop(shared_templates.VARIABLE, None)
-            assert server.stdin is not None
-            server.stdin.close()
-            with suppress(subprocess.TimeoutExpired):
-                server.wait(_START_SECONDS)
 
 
 @contextmanager

@@ -15,12 +15,14 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from threading import Lock, Thread
+from time import monotonic, sleep
 
+from ligerdiag.artifacts.store import ScratchFolder
 from ligerdiag.codec import FieldError, parse_object, read_str, read_str_map
 from ligerdiag.workers.loop import is_own
 from ligerdiag.workers.process import (
@@ -34,6 +36,7 @@ from ligerdiag.workers.process import (
 
 VARIABLE = "LIGERDIAG_TEMPLATES"
 """Environment variable: path of the socket."""
+_START_SECONDS, _END_SECONDS = 60.0, 5.0
 MAXIMUM = 8
 """Templates that are kept though they are idle; one has some 200 MB, most of them shared with its forks."""
 
@@ -171,6 +174,18 @@ class _Keeper:
         else:
             worker.close()
 
+    def close(self) -> None:
+        """Ends the templates and waits for them, so that whoever waits for this process knows what they have taken."""
+        with self._lock:
+            for slot in self._slots.values():
+                if slot.control is not None:
+                    slot.control.close()
+        until = monotonic() + _END_SECONDS
+        with suppress(ChildProcessError):
+            while monotonic() < until:
+                if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                    sleep(0.01)
+
     def _forget_oldest(self) -> None:
         for name in list(self._slots)[: max(0, len(self._slots) - self._maximum)]:
             slot = self._slots[name]
@@ -191,6 +206,7 @@ def serve(path: Path, maximum: int = MAXIMUM) -> None:
         Thread(target=_accept, args=(listener, keeper), daemon=True).start()
         with suppress(KeyboardInterrupt):
             sys.stdin.buffer.read()
+        keeper.close()
 
 
 def _accept(listener: socket.socket, keeper: _Keeper) -> None:
@@ -198,6 +214,37 @@ def _accept(listener: socket.socket, keeper: _Keeper) -> None:
         while True:
             connection, _ = listener.accept()
             Thread(target=keeper.answer, args=(connection,), daemon=True).start()
+
+
+@contextmanager
+def keep_templates() -> Generator[None]:
+    """Has all workers that begin meanwhile fork their own from processes that have imported JAX already."""
+    if os.environ.get(VARIABLE):
+        yield
+        return
+    folder = ScratchFolder("templates")
+    try:
+        path = folder.path / "templates"
+        server = subprocess.Popen(
+            [sys.executable, "-P", "-m", __name__, str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            until = monotonic() + _START_SECONDS
+            while not path.exists() and server.poll() is None and monotonic() < until:
+                sleep(0.02)
+            os.environ[VARIABLE] = str(path)
+            yield
+        finally:
+            os.environ.pop(VARIABLE, None)
+            assert server.stdin is not None
+            server.stdin.close()
+            with suppress(subprocess.TimeoutExpired):
+                server.wait(_START_SECONDS)
+    finally:
+        folder.remove()
 
 
 if __name__ == "__main__":

@@ -114,6 +114,6 @@ def test_a_campaign_that_is_ended_while_it_shrinks_leaves_that_to_the_next(
     ended = CheckReport(cases=(), targets=("h100",), toolchain="default", interrupted=True, ended_by=Ending.TERMINATE)
     monkeypatch.setattr(campaign, "check", lambda *_: ended)
     (tmp_path / "programs.jsonl").write_text(write(WRONG))
-    report = run_campaign(FuzzOptions(directory=tmp_path, first=4, count=9), lambda _: None)
+    report = run_campaign(FuzzOptions(directory=tmp_path, first=4, count=9, jobs=1), lambda _: None)
     assert (report.ended_by, report.files, report.judged) == (Ending.TERMINATE, (), 0)
     assert compute_exit_code(report) is ExitCode.TERMINATED

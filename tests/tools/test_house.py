@@ -13,9 +13,9 @@ _SOURCES = sorted(path for path in _PACKAGE.rglob("*.py") if path.parent != _PRO
 
 
 def test_there_are_few_modules() -> None:
-    """See docs/adr/0012-rooms-by-question.md; a rule and a kind of payload may add theirs. Six are those of `fuzz`,
+    """See docs/adr/0012-rooms-by-question.md; a rule and a kind of payload may add theirs. Eight are those of `fuzz`,
     nine those of `sweep`."""
-    assert len(_SOURCES) <= 328
+    assert len(_SOURCES) <= 331
 
 
 def test_no_room_has_more_than_15_modules() -> None:

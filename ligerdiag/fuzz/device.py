@@ -1,0 +1,286 @@
+"""A campaign on the GPUs of this machine: each program is compiled for them, run, judged by its own artifact and replayed.
+
+In the campaign's directory:
+
+    device.jsonl            one line a program, written as soon as it is known; a campaign goes on behind what is there
+    artifacts/SEED.tar.xz   the device's artifact of a program whose witnesses contradict each other, while there is room
+
+1. Three draws of the arguments are run, several times each. What is right is program order, as replay computes it; the
+   error against the formulas in plain jnp stands beside it.
+2. Products are computed in full precision (`JAX_DEFAULT_MATMUL_PRECISION`): what is rounded to TF32 on the way to a
+   maximum or to a branch would hide what is looked for. XLA does not tune: it takes most of the time of a compile.
+3. A program that needs more GPUs than there are is left out.
+"""
+
+import os
+import subprocess
+import tarfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ligerdiag.api.judging import DRAWS
+from ligerdiag.artifacts.artifact import Artifact
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.artifacts.store import ScratchFolder
+from ligerdiag.compile.service import discover_cases, make_request
+from ligerdiag.device.job import (
+    ComparisonAnswer,
+    ComparisonRequest,
+    DeviceAnswer,
+    DeviceRequest,
+    make_comparison_job,
+    make_device_job,
+)
+from ligerdiag.device.service import COMPARISON_WORKER, DEVICE_ENVIRONMENT, DEVICE_WORKER, RUNS, require_gpu
+from ligerdiag.ending import work_until_ended
+from ligerdiag.errors import InputError, LigerdiagError, describe_error
+from ligerdiag.fuzz.campaign import (
+    FuzzOptions,
+    FuzzReport,
+    JudgedProgram,
+    load_known,
+    read_processor_seconds,
+)
+from ligerdiag.fuzz.crew import Share, append_row, run_shares, serve_share
+from ligerdiag.fuzz.programs import draw_program
+from ligerdiag.fuzz.source import render_case_file
+from ligerdiag.inspection.compilation import inspect_artifact, open_readers
+from ligerdiag.judgement.agreement import compute_disagreements
+from ligerdiag.model.findings import PROGRAM_ORDER, DeviceOutput, DeviceRun
+from ligerdiag.model.jobs import CaseSpec
+from ligerdiag.model.report import Inspection, Progress
+from ligerdiag.replay.service.service import compute_environment
+from ligerdiag.toolchains.toolchain import current_toolchain
+from ligerdiag.workers.pool import Pool, count_cores
+from ligerdiag.workers.starts import Templates
+
+DEVICE = "device"
+"""Name of the target in a row."""
+_FILE = "device.jsonl"
+_ARTIFACT_BYTES = 8 << 20
+"""Of all artifacts that are kept."""
+_TUNING = "xla_gpu_autotune_level"
+_TUNED = {_TUNING: 4}
+_NEEDS_TUNING = "No supported config found"
+_PORTION = 64
+"""Programs of one file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceRow:
+    """One line of `device.jsonl`."""
+
+    judged: JudgedProgram
+    """The verdict on each output of the device's artifact, and what the device's numbers say."""
+    devices: int
+    device: str = ""
+    """Such as `NVIDIA H200`."""
+    numbers: Mapping[str, DeviceOutput] = field(default_factory=dict[str, DeviceOutput])
+    reference: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
+    """Output name to its error against the formulas in plain jnp, for each draw."""
+    rules: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Output name to the ids of the rules that found something in it."""
+
+
+def run_device_campaign(options: FuzzOptions, tell: Callable[[Progress], None]) -> FuzzReport:
+    """Judges the programs of these seeds that are not known yet. Raises InputError where there is no GPU."""
+    require_gpu()
+    gpus = list_gpus()
+    path = options.directory / _FILE
+    report = FuzzReport(rows=load_device_rows(path))
+    before = len(report.rows)
+    programs = {seed: draw_program(seed) for seed in range(options.first, options.first + options.count)}
+    fitting = [seed for seed, program in programs.items() if program.devices <= len(gpus)]
+    report.left_out = len(programs) - len(fitting)
+    missing = {seed: programs[seed].devices for seed in fitting if seed not in report.rows}
+    shares = plan_shares(missing, gpus, options)
+    started = read_processor_seconds()
+
+    with work_until_ended() as work:
+        report.faults = run_shares("ligerdiag.fuzz.device", shares, path, tell)
+    report.rows = load_device_rows(path)
+    report.judged, report.seconds = len(report.rows) - before, read_processor_seconds() - started
+    report.ended_by = work.ending
+    return report
+
+
+def list_gpus() -> tuple[str, ...]:
+    """Returns what CUDA_VISIBLE_DEVICES calls each GPU. Raises InputError where the driver's tool does not list them."""
+    try:
+        listed = subprocess.run(
+            ["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"], capture_output=True, check=True, timeout=60
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise InputError(f"expected `nvidia-smi` to list the GPUs but: {error}") from error
+    return tuple(listed.stdout.decode().split())
+
+
+def plan_shares(missing: dict[int, int], gpus: Sequence[str], options: FuzzOptions) -> tuple[Share, ...]:
+    """The programs, given with the devices that they need, over the processes: one GPU of their own in turn, or all."""
+    jobs = options.jobs or count_cores()
+    alone = [seed for seed, devices in missing.items() if devices == 1]
+    together = [seed for seed, devices in missing.items() if devices > 1]
+    for_all = min(len(together), max(1, jobs * len(together) // max(1, len(missing))))
+    for_one = min(len(alone), max(1, jobs - for_all))
+    plain = Share(
+        directory=str(options.directory), seeds=(), target=DEVICE, timeout=options.timeout, until=options.find_until()
+    )
+    return (
+        *(
+            replace(plain, seeds=tuple(alone[number::for_one]), gpus=gpus[number % len(gpus)])
+            for number in range(for_one)
+        ),
+        *(replace(plain, seeds=tuple(together[number::for_all]), gpus=",".join(gpus)) for number in range(for_all)),
+    )
+
+
+def load_device_rows(path: Path) -> dict[int, JudgedProgram]:
+    """The known programs by seed. Raises InputError."""
+    return {row.judged.seed: row.judged for row in load_known(DeviceRow, path)}
+
+
+def judge_share(share: Share) -> None:
+    """Judges the share's programs, each with a row."""
+    scratch = ScratchFolder("fuzz-device")
+    try:
+        with Templates() as templates:
+            cache = Cache(scratch.path / "cache")
+            for start in range(0, len(share.seeds), _PORTION):
+                seeds = share.seeds[start : start + _PORTION]
+                path = scratch.path / f"programs_{start}.py"
+                path.write_text(render_case_file([draw_program(s) for s in seeds], "Programs."), encoding="utf-8")
+                toolchain = current_toolchain()
+                with Pool(cache=cache, toolchain=toolchain, jobs=1, templates=templates) as pool:
+                    cases = discover_cases((str(path),), pool=pool)
+                with (
+                    _open_pool(cache, share, DEVICE_WORKER, make_device_environment(share.gpus)) as devices,
+                    _open_pool(cache, share, COMPARISON_WORKER, compute_environment(1)) as replays,
+                    open_readers(toolchain, cache, templates) as readers,
+                ):
+                    bench = _Bench(devices=devices, replays=replays, readers=readers, cache=cache)
+                    for case in cases:
+                        if share.is_over:
+                            return
+                        _judge_case(bench, case, Path(share.directory))
+    finally:
+        scratch.remove()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Bench:
+    devices: Pool
+    replays: Pool
+    readers: Pool
+    cache: Cache
+
+
+def make_device_environment(gpus: str) -> dict[str, str]:
+    """Returns the variables of a process that runs programs on these GPUs; see 2."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --{_TUNING}=0".strip()
+    own = {"CUDA_VISIBLE_DEVICES": gpus, "JAX_DEFAULT_MATMUL_PRECISION": "highest", "XLA_FLAGS": flags}
+    return DEVICE_ENVIRONMENT | own
+
+
+def _open_pool(cache: Cache, share: Share, module: str, environment: dict[str, str]) -> Pool:
+    return Pool(
+        cache=cache,
+        toolchain=current_toolchain(),
+        jobs=1,
+        timeout=share.timeout,
+        module=module,
+        environment=environment,
+        forks=module != DEVICE_WORKER,  # a driver may have been opened by an import
+    )
+
+
+def _judge_case(bench: _Bench, case: CaseSpec, directory: Path) -> None:
+    seed = int(case.id.partition("[")[2].rstrip("]"))
+    row = DeviceRow(judged=JudgedProgram(seed=seed, target=DEVICE), devices=draw_program(seed).devices)
+    results, artifact = ScratchFolder("device"), None
+    try:
+        answer, request = _run(bench, case, str(results.path))
+        artifact = bench.cache.find_artifact(answer.key)
+        assert artifact is not None
+        row = replace(row, device=answer.device, reference=dict(answer.errors))
+        inspection = inspect_artifact(artifact, effects_cache=bench.cache.root / "effects", readers=bench.readers)
+        compared = _compare(bench, case, artifact, request)
+        row = describe_run(row, inspection, compared, answer)
+    except InputError:
+        raise  # there is no GPU to be had: nothing is said of the program
+    except LigerdiagError as error:
+        row = replace(row, judged=replace(row.judged, unjudged=describe_error(error)))
+    except Exception as fault:
+        words = f"{type(fault).__name__}: {fault}"
+        row = replace(row, judged=replace(row.judged, contradictions={"fault": words}, unjudged=words))
+    finally:
+        results.remove()
+    if artifact is not None and row.judged.contradictions:
+        _keep(artifact, directory / "artifacts", seed)
+    append_row(directory / _FILE, row)
+
+
+def _run(bench: _Bench, case: CaseSpec, results: str) -> tuple[DeviceAnswer, DeviceRequest]:
+    for flags in ({}, _TUNED):
+        compiles = replace(make_request(bench.devices, case), flags=flags)
+        request = DeviceRequest(compile=compiles, results=results, draws=DRAWS, runs=RUNS)
+        try:
+            job = make_device_job(request, bench.devices.timeout)
+            return bench.devices.submit(job).result(), request
+        except LigerdiagError as error:
+            if flags or _NEEDS_TUNING not in str(error):
+                raise
+    raise AssertionError
+
+
+def _compare(bench: _Bench, case: CaseSpec, artifact: Artifact, asked: DeviceRequest) -> ComparisonAnswer:
+    request = ComparisonRequest(
+        source=case.source,
+        case_id=case.id,
+        artifact=str(artifact.directory),
+        results=asked.results,
+        draws=asked.draws,
+    )
+    return bench.replays.submit(make_comparison_job(request, bench.replays.timeout)).result()
+
+
+def describe_run(row: DeviceRow, inspection: Inspection, compared: ComparisonAnswer, answer: DeviceAnswer) -> DeviceRow:
+    """The row with verdicts, numbers, and where they contradict each other."""
+    numbers = {name: replace(one, unsteady=answer.unsteady.get(name, 0.0)) for name, one in compared.outputs.items()}
+    run = DeviceRun(
+        device=answer.device,
+        count=answer.count,
+        runs=RUNS,
+        outputs=numbers,
+        verdicts={name: verdict.value for name, verdict in inspection.outputs.items()},
+        intended_from=PROGRAM_ORDER,
+    )
+    found = compute_disagreements(inspection.outputs, inspection.findings, None, run)
+    rules: Mapping[str, tuple[str, ...]] = {}
+    for finding in inspection.findings:
+        for name in finding.outputs:
+            rules[name] = tuple(dict.fromkeys((*rules.get(name, ()), finding.rule)))
+    judged = replace(
+        row.judged,
+        outputs={
+            name: (verdict.value, numbers[name].attribution.value if name in numbers else "none")
+            for name, verdict in inspection.outputs.items()
+        },
+        contradictions={
+            f"{one.static.value}-{one.numbers.value}-{one.output}".replace(" ", "-"): one.message for one in found
+        },
+        notes=inspection.coverage.not_covered,
+        unjudged=f"not covered by replay: {compared.not_covered}" if compared.not_covered else "",
+    )
+    return replace(row, judged=judged, numbers=numbers, rules=rules)
+
+
+def _keep(artifact: Artifact, folder: Path, seed: int) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    if sum(path.stat().st_size for path in folder.iterdir()) < _ARTIFACT_BYTES:
+        with tarfile.open(folder / f"{seed}.tar.xz", "w:xz") as archive:
+            archive.add(artifact.directory, str(seed))
+
+
+if __name__ == "__main__":
+    serve_share(judge_share)
