@@ -117,7 +117,8 @@ def compute_context(
         writes = (*writes, *_find_foreign_writes(optimized, writes, matching, effects_of, broken))
         matching = adopt_foreign(matching, writes, positions)
     carriers = compute_carriers(writes)
-    space = LabelSpace(len(writes), max((write.loop_depth for write in writes), default=0))
+    found = (count_loops(optimized, one.frames) for one in matching.actual)
+    space = LabelSpace(len(writes), max([*(write.loop_depth for write in writes), *found], default=0))
     concurrency = find_concurrency(
         optimized, buffers, positions, matching.actual, thunks=thunks, command_order=command_order
     )
@@ -181,7 +182,9 @@ def _find_foreign_writes(
         call = frames[-1].instruction
         effects = effects_of(call)
         for operand in find_hidden_operands(call, effects, broken.list_operands(call)):
-            yield HiddenWrite(number, effects.kernel, operand, True, (), count_loops(frames), frames, optimized)
+            yield HiddenWrite(
+                number, effects.kernel, operand, True, (), count_loops(optimized, frames), frames, optimized
+            )
             number += 1
 
 

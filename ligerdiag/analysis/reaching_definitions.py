@@ -17,7 +17,8 @@ Reaching definitions (see `hlo.dataflow` for the steps):
     order: two operations have one number when opcode, shape, attributes and the numbers of their operands are the same.
     Called computations are not compared: two reductions that differ in nothing else count as twins. An operation of (4)
     by arithmetic, or a barrier that only the program as written has, is its operand.
-(6) `number_inlined`: the same of a computation and all that it calls, as XLA sees it once every `call` is inlined.
+(6) `number_inlined`: the same of a computation and all that it calls, as XLA sees it once every `call` is inlined, and
+    every loop that runs once.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,6 +26,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ligerdiag.analysis.writes import Frame, Frames, HiddenWrite
+from ligerdiag.hlo.counters import find_single_trips
 from ligerdiag.hlo.dataflow import Dataflow, Definition, Position, Through, look_through
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
@@ -79,7 +81,7 @@ _IGNORED = ("name", "id", "metadata", "operand_ids", "control_predecessor_ids", 
 
 
 type CallPath = tuple[int, ...]
-"""Ids of `call` instructions, outermost first."""
+"""Ids of `call` instructions, and of loops that run once, outermost first."""
 type _Known = dict[tuple[bytes, tuple[int, ...]], int]
 
 
@@ -103,7 +105,7 @@ def _number(instruction: HloInstruction, numbers: Mapping[int, int], known: _Kno
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inlined:
-    """Where an instruction is once XLA has inlined every `call`."""
+    """Where an instruction is once XLA has inlined all that it inlines, (6)."""
 
     outer: tuple[int, ...]
     """Ids of the instructions that lead to the root, outermost first: loops, conditionals, and the calls around those."""
@@ -113,10 +115,14 @@ class Inlined:
     """From the root to it."""
 
 
-def find_inlined(frames: Frames) -> Inlined:
+def _is_inlined(module: HloModule, caller: HloInstruction) -> bool:
+    return caller.opcode == "call" or caller.id in find_single_trips(module)
+
+
+def find_inlined(module: HloModule, frames: Frames) -> Inlined:
     """frames: the way to the instruction, itself last."""
     first = len(frames) - 1
-    while first and frames[first - 1].instruction.opcode == "call":
+    while first and _is_inlined(module, frames[first - 1].instruction):
         first -= 1
     outer, path = (tuple([one.instruction.id for one in part]) for part in (frames[:first], frames[first:-1]))
     return Inlined(outer=outer, root=frames[first].computation, path=path)
@@ -129,7 +135,7 @@ def number_inlined(
     """Maps call paths from the computation to where they lead, and the numbers of the values there, (6)."""
     known: _Known = {}
     found: dict[CallPath, tuple[HloComputation, Mapping[int, int]]] = {}
-    _number_inlined(module, computation, (), (), known, found)
+    _number_inlined(module, computation, (), {}, (), known, found)
     return found
 
 
@@ -137,30 +143,43 @@ def _number_inlined(  # noqa: PLR0917
     module: HloModule,
     computation: HloComputation,
     arguments: tuple[int, ...],
+    elements: Mapping[int, tuple[int, ...]],
     path: CallPath,
     known: _Known,
     found: dict[CallPath, tuple[HloComputation, Mapping[int, int]]],
 ) -> None:
+    """elements: number of a parameter to those of its elements, where they are known."""
     numbers: dict[int, int] = {}
     parts: dict[int, tuple[int, ...]] = {}
     for one in computation.instructions:
         if one.opcode == "parameter" and arguments:
             numbers[one.id] = arguments[one.proto.parameter_number]
+            if one.proto.parameter_number in elements:
+                parts[one.id] = elements[one.proto.parameter_number]
         elif one.opcode == "get-tuple-element" and one.operands[0].id in parts:
             numbers[one.id] = parts[one.operands[0].id][one.proto.tuple_index]
         else:
             numbers[one.id] = _number(one, numbers, known)
-        if one.opcode == "call":
-            (callee,) = [module.computations[number] for number in one.called_computations]
-            inner = (*path, one.id)
+        if _is_inlined(module, one):
+            callee, inner = module.computations[one.called_computations[0]], (*path, one.id)
             given = tuple([numbers[operand.id] for operand in one.operands])
-            _number_inlined(module, callee, given, inner, known, found)
+            known_parts = dict(enumerate(_find_elements(operand, numbers, parts) for operand in one.operands))
+            handed = {number: found_parts for number, found_parts in known_parts.items() if found_parts}
+            _number_inlined(module, callee, given, handed, inner, known, found)
             (_, results), root = found[inner], callee.root
             if root.opcode == "tuple":
                 parts[one.id] = tuple([results[operand.id] for operand in root.operands])
             else:
                 numbers[one.id] = results[root.id]
     found[path] = computation, numbers
+
+
+def _find_elements(
+    value: HloInstruction, numbers: Mapping[int, int], parts: Mapping[int, tuple[int, ...]]
+) -> tuple[int, ...]:
+    if value.opcode == "tuple":
+        return tuple([numbers[operand.id] for operand in value.operands])
+    return parts.get(value.id, ())
 
 
 def find_one_value(instruction: HloInstruction) -> HloInstruction | None:

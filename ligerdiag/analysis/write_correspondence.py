@@ -113,7 +113,7 @@ def match_writes(
             foreign.append(frames)
             continue
         by_call[call.id] = found
-        depth = count_loops(frames)
+        depth = count_loops(module, frames)
         for write in found:
             if depth != write.loop_depth:
                 moved.add(write.index)
@@ -210,7 +210,7 @@ def _find_merged(
 
 
 def _are_merged(a: HiddenWrite, b: HiddenWrite) -> bool:
-    one, other = (find_inlined(write.frames) for write in (a, b))
+    one, other = (find_inlined(write.module, write.frames) for write in (a, b))
     if one.outer != other.outer or one.root is not other.root:
         return False  # two branches of one conditional have one caller
     found = number_inlined(a.module, one.root)

@@ -14,6 +14,7 @@ from typing import Final
 
 from ligerdiag.effects.access import Access, CallEffects, ReadsBeforeWrite, WriteCoverage
 from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.counters import find_single_trips
 from ligerdiag.hlo.dataflow import search
 from ligerdiag.hlo.fused_aliases import BrokenAlias
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
@@ -57,7 +58,7 @@ class HiddenWrite:
     """The kernel could not be followed: it may or may not write here."""
     tag_path: TagPath
     loop_depth: int
-    """Number of loops around the call."""
+    """Number of loops around the call, without those that run once."""
     frames: Frames
     """Call path in the module that it was found in."""
     module: HloModule
@@ -149,7 +150,7 @@ def find_hidden_writes(
     for frames, call in iterate_kernel_calls(module):
         effects = effects_of(call)
         path = tag_path_of(module, frames)
-        depth = count_loops(frames)
+        depth = count_loops(module, frames)
         broken = find_broken(path, call)
         for number in find_hidden_operands(call, effects, broken):
             access, alias = effects.operands[number], broken.get(number)
@@ -161,8 +162,10 @@ def find_hidden_writes(
     return tuple(found)
 
 
-def count_loops(frames: Frames) -> int:
-    return sum(frame.instruction.opcode in LOOPS for frame in frames)
+def count_loops(module: HloModule, frames: Frames) -> int:
+    """Counts the loops on the way, without those that run once."""
+    once = find_single_trips(module)
+    return sum(frame.instruction.opcode in LOOPS and frame.instruction.id not in once for frame in frames)
 
 
 def tag_path_of(module: HloModule, frames: Frames) -> TagPath:

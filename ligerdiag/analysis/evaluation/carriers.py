@@ -148,7 +148,7 @@ def _find_carriers(
         if all(user.id in found for user in users[candidate.id]):
             found[candidate.id] = candidate
             pending += candidate.operands
-    where = find_inlined(frames)
+    where = find_inlined(module, frames)
     (_, numbers), dependent = number_inlined(module, where.root)[where.path], _find_dependent(computation)
     every = _count_values(module, where.root)
     inside = Counter(numbers[one.id] for one in found.values() if find_one_value(one) is None)

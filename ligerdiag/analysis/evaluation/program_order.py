@@ -9,7 +9,8 @@
   (4) The program as written says itself, by snapshots, which value is meant where autodiff reads one (see
       `compile.intent`). In a program that MLIR has folded, an operation that autodiff derived from the value before the
       write is taken to read it as it was (see `ambiguities`).
-  (5) Loops run to a fixpoint; what a loop's predicate depends on, its results depend on.
+  (5) Loops run to a fixpoint; what a loop's predicate depends on, its results depend on. One that runs once has no
+      iterations: XLA puts its body in its place.
   (6) In a program that MLIR has folded, what cannot be told is marked (see `ambiguities`).
   (7) The edges of a shard_map are other names, too: what its body gets is the array outside, in pieces, and a kernel that
       overwrites these overwrites the array.
@@ -39,6 +40,7 @@ from ligerdiag.analysis.evaluation.carriers import Carriers
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, transfer_call, unite
 from ligerdiag.analysis.evaluation.parts import ALL_REDUCES, PartedValue, Parts, follow_parts, union_of
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
+from ligerdiag.hlo.counters import find_single_trips
 from ligerdiag.hlo.dataflow import is_shard_edge, takes_operands_apart
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
@@ -233,6 +235,8 @@ class _Evaluation:
             case "call":
                 callee = self.module.computations[instruction.called_computations[0]]
                 return self.run(callee, operands, (*prefix, *self.module.find_tag_path(instruction)), level)
+            case "while" if instruction.id in find_single_trips(self.module):
+                return self._run_once(instruction, operands[0], prefix, level)
             case "while":
                 return self._run_loop(instruction, operands[0], prefix, level + 1)
             case _:
@@ -435,6 +439,17 @@ class _Evaluation:
                     self._upstream[new] = self._upstream.get(old, frozenset()) | self._upstream.get(new, frozenset())
                 return state
             head = following
+
+    def _run_once(self, instruction: HloInstruction, initial: StoredValue, prefix: TagPath, level: int) -> StoredValue:
+        """A loop that runs once, (5): its state is storage of the loop all the same, (2)."""
+        body = self.module.computations[instruction.called_computations[0]]
+        state = self._copy_but(initial, body.kept_elements)
+        result = self.run(body, [state], prefix, level)
+        upstream = [self._upstream.get(index, _NOTHING) for index in list_leaves(result)]
+        self._put(state, self.read_leaves(body.root, result))
+        for index, paths in zip(list_leaves(state), upstream, strict=True):
+            self._upstream[index] = paths
+        return state
 
     def _run_branches(
         self, instruction: HloInstruction, operands: list[StoredValue], prefix: TagPath, level: int

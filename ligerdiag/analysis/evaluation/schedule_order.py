@@ -6,7 +6,7 @@
 (3) An async operation is executed at its start. What a kernel may overwrite while it reads is marked where it is done, and
     nowhere else: what it sees is up to the hardware (see `races`).
 (4) All devices run the same module in step, so a collective's result has the set of its operand.
-(5) Loops run to a fixpoint, as in the intended program; see `labels` for what crosses an iteration.
+(5) Loops run to a fixpoint, or once, as in the intended program; see `labels` for what crosses an iteration.
 (6) A custom call inside a fusion gets addresses: an operand that is a slice or bitcast of a fusion parameter is that
     parameter's memory.
 (7) A slice that is read again after a kernel has overwritten it holds nothing of what it held before: it stands for the
@@ -33,6 +33,7 @@ from ligerdiag.analysis.evaluation.memory import (
 from ligerdiag.analysis.evaluation.order import Order
 from ligerdiag.analysis.evaluation.parts import ALL_REDUCES, PartedValue, Parts, follow_parts, union_of
 from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite
+from ligerdiag.hlo.counters import find_single_trips
 from ligerdiag.hlo.dataflow import find_start, takes_operands_apart
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
@@ -136,6 +137,9 @@ class ScheduleEvaluation:
             match opcode:
                 case "fusion":
                     self._run_fusion(instruction, frames)
+                case "while" if instruction.id in find_single_trips(self.module):
+                    for number in reversed(instruction.called_computations):  # the condition, then the body
+                        self._run_sequence(self.module.computations[number], frames, level)
                 case "while":
                     self._run_loop(instruction, frames, level + 1)
                 case "conditional":

@@ -1,0 +1,139 @@
+"""Counters of loops: elements of a loop's state that go up by the same step, and how often the loop runs.
+
+A counter is an element of the loop's state of which the loop's own operations say that (the backend_config may say anything)
+  (1) the first value, in the loop's operand, is a constant;
+  (2) the step, which the body's result adds to it, is a positive constant;
+  (3) the last value is the largest for which the condition still holds, which compares it with a constant.
+Each may stand in fusions, behind copies and barriers, and in sums with constants; anything else is no counter.
+
+XLA puts the body of a loop that runs once in the loop's place.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.xla_pb2 import LiteralProto
+
+_SAME = having(Trait.SAME_ELEMENTS)
+_BARRIERS = having(Trait.BARRIER)
+_INTEGERS = ("s32s", "s64s", "u32s", "u64s")
+_MOST_SUMS = 6
+_MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
+
+
+@dataclass(frozen=True, slots=True)
+class CounterOffset:
+    """An element of the loop's state plus a constant, or the constant alone."""
+
+    element: int | None
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counter:
+    """The values of one element of the state in the loop's body: first, first + step, …, last."""
+
+    first: int
+    step: int
+    last: int
+
+
+def find_counter(module: HloModule, loop: HloInstruction, element: int) -> Counter | None:
+    """Returns the element of the loop's state as a counter, (1) to (3); None if it is not known to be one."""
+    body, condition = (module.computations[number] for number in loop.called_computations)
+    begin = find_linear(module, loop.operands[0], (), (element,))
+    after = find_linear(module, body.root, (), (element,))
+    bound = _find_bound(module, condition.root, element)
+    if begin is None or begin.element is not None or after is None or bound is None:
+        return None
+    if after.element != element or after.offset <= 0 or bound < begin.offset:
+        return None
+    count = (bound - begin.offset) // after.offset
+    return Counter(first=begin.offset, step=after.offset, last=begin.offset + count * after.offset)
+
+
+def find_linear(
+    module: HloModule,
+    value: HloInstruction,
+    fusions: tuple[HloInstruction, ...],
+    path: tuple[int, ...] = (),
+    sums: int = _MOST_SUMS,
+) -> CounterOffset | None:
+    """Returns a value of a loop's body, inside of these fusions, as an element of the state plus a constant.
+
+    path: which element of a tuple is asked for. sums: how many may follow each other.
+    """
+    while True:
+        match value.opcode:
+            case opcode if opcode in _SAME and not path:
+                value = value.operands[0]
+            case opcode if opcode == "copy" or opcode in _BARRIERS:
+                value = value.operands[0]
+            case "get-tuple-element":
+                value, path = value.operands[0], (value.proto.tuple_index, *path)
+            case "tuple" if path:
+                value, path = value.operands[path[0]], path[1:]
+            case "fusion":
+                fusions = (*fusions, value)
+                value = module.computations[value.called_computations[0]].root
+            case "parameter" if fusions:
+                value, fusions = fusions[-1].operands[value.proto.parameter_number], fusions[:-1]
+            case "parameter":
+                return CounterOffset(path[0], 0) if len(path) == 1 else None
+            case "constant" if not path:
+                return _read_integer(value.proto.literal)
+            case "add" if sums:
+                return _add(*[find_linear(module, operand, fusions, (), sums - 1) for operand in value.operands])
+            case _:
+                return None
+
+
+def _find_bound(module: HloModule, predicate: HloInstruction, element: int) -> int | None:
+    """Returns the largest value of the element with which the loop goes on."""
+    fusions: tuple[HloInstruction, ...] = ()
+    while predicate.opcode == "fusion" or predicate.opcode in _SAME | _BARRIERS:
+        if predicate.opcode == "fusion":
+            fusions = (*fusions, predicate)
+            predicate = module.computations[predicate.called_computations[0]].root
+        else:
+            predicate = predicate.operands[0]
+    if predicate.opcode != "compare":
+        return None
+    direction = predicate.proto.comparison_direction
+    one, other = (find_linear(module, operand, fusions) for operand in predicate.operands)
+    if one is None or other is None:
+        return None
+    if one.element is None:
+        one, other, direction = other, one, _MIRRORED.get(direction, "")
+    if one.element != element or other.element is not None or direction not in ("LT", "LE"):
+        return None
+    return other.offset - one.offset - (direction == "LT")
+
+
+def _add(one: CounterOffset | None, other: CounterOffset | None) -> CounterOffset | None:
+    if one is None or other is None or (one.element is not None and other.element is not None):
+        return None
+    return CounterOffset(other.element if one.element is None else one.element, one.offset + other.offset)
+
+
+def _read_integer(literal: LiteralProto) -> CounterOffset | None:
+    for name in _INTEGERS:
+        values = getattr(literal, name, ())
+        if len(values) == 1:
+            return CounterOffset(None, int(values[0]))
+    return None
+
+
+@lru_cache(maxsize=32)
+def find_single_trips(module: HloModule) -> frozenset[int]:
+    """Returns the ids of the loops that run once, whatever the arguments are."""
+    return frozenset([one.id for one in module.instructions if one.opcode == "while" and _runs_once(module, one)])
+
+
+def _runs_once(module: HloModule, loop: HloInstruction) -> bool:
+    elements = loop.shape.tuple_shapes
+    integers = [number for number, shape in enumerate(elements) if not shape.dimensions and not shape.tuple_shapes]
+    found = (find_counter(module, loop, number) for number in integers)
+    return any(counter is not None and counter.first == counter.last for counter in found)
