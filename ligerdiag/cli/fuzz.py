@@ -1,7 +1,7 @@
 """`ligerdiag fuzz`: is ligerdiag itself right about random programs?"""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,8 +13,10 @@ from ligerdiag.ending import watch_for_end
 from ligerdiag.errors import InputError
 
 if TYPE_CHECKING:
-    from ligerdiag.fuzz.campaign import FuzzReport
+    from ligerdiag.fuzz.rows import FuzzReport
 
+RIGHT, CALLED_WRONG = ("fresh", "latent"), ("stale", "clobbered")
+"""Verdicts that call an output right, and wrong."""
 HELP = """Is ligerdiag right about programs that nobody has seen? Draws random programs around
 kernels that overwrite an operand, compiles, judges and replays each, and says where the
 verdict on the schedule and the numbers cannot both be true: a bug in ligerdiag.
@@ -77,8 +79,9 @@ def fuzz(  # noqa: PLR0917 - typer reads the options from the signature
     shrink: Annotated[bool, typer.Option("--shrink/--no-shrink", help="Make contradictions smaller.")] = True,
 ) -> None:
     """Runs the campaign and exits with its code."""
-    from ligerdiag.fuzz.campaign import FuzzOptions, run_campaign
+    from ligerdiag.fuzz.campaign import run_campaign
     from ligerdiag.fuzz.device import run_device_campaign
+    from ligerdiag.fuzz.rows import FuzzOptions
     from ligerdiag.render.terminal.terminal import ProgressDisplay
 
     try:
@@ -115,17 +118,17 @@ def render_fuzz_report(report: "FuzzReport") -> str:
     """Returns the table of verdicts by numbers, every contradiction, and what a program costs."""
     outputs = report.count_outputs()
     numbers = list(dict.fromkeys(number for _, number in sorted(outputs)))
-    lines = [f"{len(report.rows)} programs, {sum(outputs.values())} outputs: verdict by what the replay says"]
+    lines = [f"{len(report.rows)} programs, {sum(outputs.values())} outputs: verdict by what their numbers say"]
     lines += [_render_row("", numbers)]
     for verdict in dict.fromkeys(verdict for verdict, _ in sorted(outputs)):
         lines.append(_render_row(verdict, [str(outputs[verdict, number]) for number in numbers]))
+    lines += ["", *_render_shares(outputs)]
     contradictions = report.list_contradictions()
     lines += ["", f"{len(contradictions)} contradictions" + (":" if contradictions else "")]
     lines += [f"  seed {seed}: {words}" for seed, words in contradictions]
     lines += [f"  written: {path}" for path in report.files]
-    luck, limits = report.count_excused()
-    if luck or limits:
-        lines += [f"beside these {luck} that other arguments do not show, and {limits} around a loop that XLA unrolled"]
+    if limits := report.count_excused():
+        lines += [f"beside these {limits} around a loop that XLA unrolled"]
     if unjudged := report.list_unjudged():
         lines += ["", f"{len(unjudged)} without numbers:", *(f"  seed {seed}: {words}" for seed, words in unjudged)]
     if report.left_out:
@@ -138,6 +141,15 @@ def render_fuzz_report(report: "FuzzReport") -> str:
             f"this run: {report.judged} programs, {report.seconds / report.judged:.1f} processor seconds each",
         ]
     return "\n".join(lines) + "\n"
+
+
+def _render_shares(outputs: Mapping[tuple[str, str], int]) -> Iterator[str]:
+    """Yields how many wrong outputs are called right, and how many right ones wrong."""
+    for words, called, phrase in (("wrong", RIGHT, "called right"), ("right", CALLED_WRONG, "called wrong")):
+        every = sum(count for (_, said), count in outputs.items() if said == words)
+        found = sum(count for (verdict, said), count in outputs.items() if said == words and verdict in called)
+        share = f" ({found / every:.1%})" if every else ""
+        yield f"{found} of {every} {words} outputs are {phrase}{share}"
 
 
 def _render_row(name: str, cells: Sequence[str]) -> str:

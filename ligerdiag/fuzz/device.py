@@ -35,15 +35,10 @@ from ligerdiag.device.job import (
 from ligerdiag.device.service import COMPARISON_WORKER, DEVICE_ENVIRONMENT, DEVICE_WORKER, RUNS, require_gpu
 from ligerdiag.ending import work_until_ended
 from ligerdiag.errors import InputError, LigerdiagError, describe_error
-from ligerdiag.fuzz.campaign import (
-    FuzzOptions,
-    FuzzReport,
-    JudgedProgram,
-    load_known,
-    read_processor_seconds,
-)
+from ligerdiag.fuzz.campaign import read_processor_seconds
 from ligerdiag.fuzz.crew import Share, append_row, run_shares, serve_share
 from ligerdiag.fuzz.programs import draw_program
+from ligerdiag.fuzz.rows import FuzzOptions, FuzzReport, JudgedProgram, load_known
 from ligerdiag.fuzz.source import render_case_file
 from ligerdiag.inspection.compilation import inspect_artifact, open_readers
 from ligerdiag.judgement.agreement import compute_disagreements
