@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ligerdiag.analysis.writes import Frame, Frames, HiddenWrite
-from ligerdiag.hlo.counters import find_single_trips
+from ligerdiag.hlo.counters import runs_once
 from ligerdiag.hlo.dataflow import Dataflow, Definition, Position, Through, look_through
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
@@ -116,7 +116,7 @@ class Inlined:
 
 
 def _is_inlined(module: HloModule, caller: HloInstruction) -> bool:
-    return caller.opcode == "call" or caller.id in find_single_trips(module)
+    return caller.opcode == "call" or runs_once(module, caller)
 
 
 def find_inlined(module: HloModule, frames: Frames) -> Inlined:

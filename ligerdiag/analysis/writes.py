@@ -14,7 +14,7 @@ from typing import Final
 
 from ligerdiag.effects.access import Access, CallEffects, ReadsBeforeWrite, WriteCoverage
 from ligerdiag.errors import ArtifactError
-from ligerdiag.hlo.counters import find_single_trips
+from ligerdiag.hlo.counters import runs_once
 from ligerdiag.hlo.dataflow import search
 from ligerdiag.hlo.fused_aliases import BrokenAlias
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
@@ -164,8 +164,8 @@ def find_hidden_writes(
 
 def count_loops(module: HloModule, frames: Frames) -> int:
     """Counts the loops on the way, without those that run once."""
-    once = find_single_trips(module)
-    return sum(frame.instruction.opcode in LOOPS and frame.instruction.id not in once for frame in frames)
+    loops = [frame.instruction for frame in frames if frame.instruction.opcode in LOOPS]
+    return sum(not runs_once(module, loop) for loop in loops)
 
 
 def tag_path_of(module: HloModule, frames: Frames) -> TagPath:

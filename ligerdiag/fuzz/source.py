@@ -246,10 +246,12 @@ def _render_scan(step: Step, sizes: Sizes) -> list[str]:
     (block,), name = step.blocks, _function(step)
     carry, y = block.results
     words = ["", "", ", reverse=True", ", unroll=2"][step.numbers[0] % 4]
+    # in an unrolled loop one value that is both would be overwritten as the next iteration's state
+    stacked_each = f"v{y.number} * {_constant(step)}" if y == carry else f"v{y.number}"
     x, xs = step.inputs
     initial, (last, stacked) = f"v{x.number} * {_constant(step)}", step.outputs
     return [
-        *_define(name, block, sizes, f"v{carry.number}, (v{y.number}, total)"),
+        *_define(name, block, sizes, f"v{carry.number}, ({stacked_each}, total)"),
         f"v{last.number}, (stacked, totals) = jax.lax.scan({name}, {initial}, {_stack(step, xs)}{words})",
         f"v{stacked.number}, total = stacked.mean(0), total + totals.sum()",
     ]

@@ -6,9 +6,11 @@ A counter is an element of the loop's state of which the loop's own operations s
   (3) the last value is the largest for which the condition still holds, which compares it with a constant.
 Each may stand in fusions, behind copies and barriers, and in sums with constants; anything else is no counter.
 
-XLA puts the body of a loop that runs once in the loop's place.
+XLA puts the body of a loop that runs once in the place of the loop. What a loop that surely runs makes anew in each iteration
+does not depend on what it was before.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -127,13 +129,21 @@ def _read_integer(literal: LiteralProto) -> CounterOffset | None:
 
 
 @lru_cache(maxsize=32)
-def find_single_trips(module: HloModule) -> frozenset[int]:
-    """Returns the ids of the loops that run once, whatever the arguments are."""
-    return frozenset([one.id for one in module.instructions if one.opcode == "while" and _runs_once(module, one)])
+def find_trips(module: HloModule) -> Mapping[int, int]:
+    """Maps the ids of loops that run equally often whatever the arguments are to how often that is, at least once."""
+    found = {one.id: _count_trips(module, one) for one in module.instructions if one.opcode == "while"}
+    return {number: trips for number, trips in found.items() if trips}
 
 
-def _runs_once(module: HloModule, loop: HloInstruction) -> bool:
+def runs_once(module: HloModule, loop: HloInstruction) -> bool:
+    return find_trips(module).get(loop.id) == 1
+
+
+def _count_trips(module: HloModule, loop: HloInstruction) -> int:
     elements = loop.shape.tuple_shapes
     integers = [number for number, shape in enumerate(elements) if not shape.dimensions and not shape.tuple_shapes]
-    found = (find_counter(module, loop, number) for number in integers)
-    return any(counter is not None and counter.first == counter.last for counter in found)
+    for number in integers:
+        counter = find_counter(module, loop, number)
+        if counter is not None:
+            return 1 + (counter.last - counter.first) // counter.step
+    return 0

@@ -9,8 +9,9 @@
   (4) The program as written says itself, by snapshots, which value is meant where autodiff reads one (see
       `compile.intent`). In a program that MLIR has folded, an operation that autodiff derived from the value before the
       write is taken to read it as it was (see `ambiguities`).
-  (5) Loops run to a fixpoint; what a loop's predicate depends on, its results depend on. One that runs once has no
-      iterations: XLA puts its body in its place.
+  (5) Loops run to a fixpoint; what a loop's predicate depends on, its results depend on. Of one that
+      surely runs they do not depend on what its state was before. One that runs once has no iterations: XLA puts its body
+      in its place.
   (6) In a program that MLIR has folded, what cannot be told is marked (see `ambiguities`).
   (7) The edges of a shard_map are other names, too: what its body gets is the array outside, in pieces, and a kernel that
       overwrites these overwrites the array.
@@ -40,7 +41,7 @@ from ligerdiag.analysis.evaluation.carriers import Carriers
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, transfer_call, unite
 from ligerdiag.analysis.evaluation.parts import ALL_REDUCES, PartedValue, Parts, follow_parts, union_of
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
-from ligerdiag.hlo.counters import find_single_trips
+from ligerdiag.hlo.counters import find_trips, runs_once
 from ligerdiag.hlo.dataflow import is_shard_edge, takes_operands_apart
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
@@ -235,7 +236,7 @@ class _Evaluation:
             case "call":
                 callee = self.module.computations[instruction.called_computations[0]]
                 return self.run(callee, operands, (*prefix, *self.module.find_tag_path(instruction)), level)
-            case "while" if instruction.id in find_single_trips(self.module):
+            case "while" if runs_once(self.module, instruction):
                 return self._run_once(instruction, operands[0], prefix, level)
             case "while":
                 return self._run_loop(instruction, operands[0], prefix, level + 1)
@@ -424,17 +425,17 @@ class _Evaluation:
             result = self.run(body, [state], prefix, level)
             inside = frozenset(self._seen)
             leaves = zip(list_leaves(state), head, self.read_leaves(body.root, result), strict=True)
-            following = [
-                before
-                | self.space.advance(
+            ends = [
+                self.space.advance(
                     after if index in shared and self._storage[index] == before else after | predicate, level, inside
                 )
                 for index, before, after in leaves
             ]
+            following = [before | after for before, after in zip(head, ends, strict=True)]
             if following == head:
                 self._seen |= seen_outside
                 self._carried = around
-                self._put(state, head)
+                self._put(state, ends if instruction.id in find_trips(self.module) else head)
                 for new, old in zip(list_leaves(state), list_leaves(result), strict=True):
                     self._upstream[new] = self._upstream.get(old, frozenset()) | self._upstream.get(new, frozenset())
                 return state

@@ -33,7 +33,7 @@ from ligerdiag.analysis.evaluation.memory import (
 from ligerdiag.analysis.evaluation.order import Order
 from ligerdiag.analysis.evaluation.parts import ALL_REDUCES, PartedValue, Parts, follow_parts, union_of
 from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite
-from ligerdiag.hlo.counters import find_single_trips
+from ligerdiag.hlo.counters import find_trips, runs_once
 from ligerdiag.hlo.dataflow import find_start, takes_operands_apart
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
@@ -137,7 +137,7 @@ class ScheduleEvaluation:
             match opcode:
                 case "fusion":
                     self._run_fusion(instruction, frames)
-                case "while" if instruction.id in find_single_trips(self.module):
+                case "while" if runs_once(self.module, instruction):
                     for number in reversed(instruction.called_computations):  # the condition, then the body
                         self._run_sequence(self.module.computations[number], frames, level)
                 case "while":
@@ -377,9 +377,9 @@ class ScheduleEvaluation:
             predicate = self._find_standing(condition.root)
             self._run_sequence(body, frames, level)
             inside = frozenset(self._met)
-            changed = False
+            changed, ends = False, dict[int, Labels]()
             for number, before in memory.journal.items():
-                after = self.space.advance(memory.sets.get(number, 0) | predicate, level, inside)
+                after = ends[number] = self.space.advance(memory.sets.get(number, 0) | predicate, level, inside)
                 head = before | after
                 changed = changed or head != before
                 memory.settle(number, head)
@@ -388,6 +388,8 @@ class ScheduleEvaluation:
                     outer_journal.setdefault(number, before)
             if not changed:
                 break
+        for number, after in ends.items() if instruction.id in find_trips(self.module) else ():
+            memory.settle(number, after)
         memory.journal = outer_journal
         self._met |= met_outside
 
