@@ -6,8 +6,8 @@ A counter is an element of the loop's state of which the loop's own operations s
   (3) the last value is the largest for which the condition still holds, which compares it with a constant.
 Each may stand in fusions, behind copies and barriers, and in sums with constants; anything else is no counter.
 
-XLA puts the body of a loop that runs once in the place of the loop. What a loop that surely runs makes anew in each iteration
-does not depend on what it was before.
+XLA puts the body of a loop that runs once in the place of the loop. What a loop that surely runs makes anew in each
+iteration does not depend on what it was before.
 """
 
 from collections.abc import Mapping

@@ -10,6 +10,7 @@
 """
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
@@ -40,6 +41,8 @@ from ligerdiag.workers.starts import Templates
 COMPILE_WORKER = "ligerdiag.compile.worker"
 LOG_LINES = 20
 LOG_TAIL_BYTES = 64 << 10
+_FATAL = re.compile(r"F\d{4} \d\d:")
+_STACK = re.compile(r"\s+@\s+0x[0-9a-f]+ |\*\*\* Check failure stack trace")
 
 
 class Pool:
@@ -244,4 +247,13 @@ def _read_tail(log: Path) -> str:
             text = file.read().decode(errors="replace")
     except OSError:
         return ""
-    return "\n".join(text.splitlines()[-LOG_LINES:])
+    return render_tail(text)
+
+
+def render_tail(text: str) -> str:
+    """Returns the last lines of a log. Where XLA says why it ends the process, its stack trace is left out: what it says
+    stands above that."""
+    lines = text.splitlines()
+    if any(_FATAL.match(line) for line in lines):
+        lines = [line for line in lines if not _STACK.match(line)]
+    return "\n".join(lines[-LOG_LINES:])

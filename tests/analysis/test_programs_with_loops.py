@@ -57,7 +57,6 @@ def test_a_loop_of_one_iteration_is_inlined_and_still_judged(loops: Programs) ->
     assert program.verdicts == {"half": MUST_SEE[look(program, "half")], "sums": "fresh"}
 
 
-@pytest.mark.xfail(strict=True, reason="as written, a loop of one iteration is taken for one that may go on")
 def test_nothing_is_carried_round_a_loop_of_one_iteration(loops: Programs) -> None:
     # the sums are of x @ w, as written and as compiled: there is no earlier iteration whose write they could miss
     assert set(loops["single_iteration"].verdicts.values()) == {"fresh"}
@@ -70,3 +69,9 @@ def test_the_original_is_wanted_in_the_loop_by_who_reads_before_the_kernel(loops
 
 def test_a_loop_that_may_not_run_returns_what_it_was_given(loops: Programs) -> None:
     assert loops["perhaps_no_iteration"].verdicts == {"h": "fresh", "step": "fresh"}
+
+
+def test_a_loop_that_surely_runs_and_does_not_read_its_state_returns_nothing_of_what_it_was_given(
+    loops: Programs,
+) -> None:
+    assert loops["unread_state"].verdicts == {"last": "fresh", "sums": "fresh"}

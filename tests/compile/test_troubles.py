@@ -8,7 +8,7 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
 from ligerdiag.errors import CaseError, CompileError, InputError, LigerdiagError
 from ligerdiag.toolchains.catalogue import load_target
-from ligerdiag.workers.pool import Pool
+from ligerdiag.workers.pool import LOG_LINES, Pool, render_tail
 
 PROGRAMS = Path(__file__).parent / "programs"
 TIMEOUT = 8.0
@@ -138,3 +138,11 @@ def test_two_cases_of_one_id_are_an_input_error(pool: Pool, tmp_path: Path) -> N
 def test_a_module_that_is_not_there_is_an_input_error(pool: Pool, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no module `nowhere\.cases` to be found"):
         discover_cases(["nowhere.cases:CASES"], pool=pool, directory=tmp_path)
+
+
+def test_why_xla_ends_the_process_is_not_behind_its_stack_trace() -> None:
+    stack = [f"    @     0x7faf5ed{number:05x}  xla::Compile()" for number in range(40)]
+    fatal = "F1124 15:38:20.229211   14452 triton_tiling_propagation.cc:698] Check failed: it != end() "
+    log = ["W1124 of before", fatal, "*** Check failure stack trace: ***", *stack, "Fatal Python error: Aborted"]
+    assert render_tail("\n".join(log)).splitlines() == ["W1124 of before", fatal, "Fatal Python error: Aborted"]
+    assert render_tail("\n".join(stack)).splitlines() == stack[-LOG_LINES:]

@@ -13,14 +13,14 @@ from ligerdiag.codec import encode_record
 from ligerdiag.ending import Ending
 from ligerdiag.errors import InputError
 from ligerdiag.fuzz import campaign
-from ligerdiag.fuzz.campaign import FuzzOptions, FuzzReport, JudgedProgram, judge_case, load_rows, run_campaign
-from ligerdiag.model.findings import Attribution, Verdict
-from ligerdiag.model.report import CheckReport, Disagreement, Progress
+from ligerdiag.fuzz.campaign import run_campaign
+from ligerdiag.fuzz.rows import FuzzOptions, FuzzReport, JudgedProgram, find_words, judge_case, load_rows, sort_out
+from ligerdiag.model.report import CheckReport, Progress
 from tests.report.samples import make_case
 
 ROW = JudgedProgram(seed=3, target="h100", outputs={"v": ("fresh", "fresh")})
 WRONG = JudgedProgram(
-    seed=4, target="h100", outputs={"v": ("fresh", "stale")}, contradictions={"verdict-fresh-stale": "`v` is both"}
+    seed=4, target="h100", outputs={"v": ("fresh", "stale")}, contradictions={"verdict-fresh-wrong": "`v` is both"}
 )
 
 
@@ -43,6 +43,9 @@ def test_a_campaign_judges_each_program_once(tmp_path: Path) -> None:
     assert sum(first.count_outputs().values()) >= 3
     assert first.seconds > 0
     assert {one.total for one in told} == {1}
+    (row,) = first.rows.values()
+    assert row.draws >= 1
+    assert row.looks.keys() == row.outputs.keys()
     assert not any((tmp_path / "cache" / "artifacts").iterdir())
     again = run_campaign(FuzzOptions(directory=tmp_path, first=21, count=1), told.append)
     assert (again.judged, again.rows) == (0, first.rows)
@@ -61,32 +64,41 @@ def test_programs_of_another_target_are_not_added_to(tmp_path: Path) -> None:
         load_rows(tmp_path, "a100")
 
 
-def test_a_contradiction_is_named_by_what_contradicts() -> None:
-    both = Disagreement(
-        output="loss",
-        static=Verdict.FRESH,
-        numbers=Attribution.PARTLY_STALE,
-        message="`loss` is fresh and partly stale",
-    )
-    row = judge_case(replace(make_case(id="fuzz[7]"), disagreements=(both,)))
-    assert row.contradictions == {"verdict-fresh-partly-stale": "`loss` is fresh and partly stale"}
+@pytest.mark.parametrize(
+    ("verdict", "first", "look", "kinds"),
+    [
+        ("fresh", "partly stale", ("right", 0.1), ["verdict-fresh-wrong"]),
+        ("latent", "fresh", ("wrong", 9.0), ["verdict-latent-wrong"]),  # a small term of a large sum
+        ("stale", "fresh", ("wrong", 1e5), []),  # another draw takes the branch
+        ("stale", "fresh", ("alike", 4.0), []),
+        ("clobbered", "fresh", ("right", 0.5), ["verdict-clobbered-right"]),
+        ("unknown", "fresh", ("right", 0.5), []),
+    ],
+)
+def test_what_all_draws_say_decides_whether_a_verdict_is_contradicted(
+    verdict: str, first: str, look: tuple[str, float], kinds: list[str]
+) -> None:
+    row = sort_out(replace(ROW, outputs={"v": (verdict, first)}, looks={"v": look}))
+    assert list(row.contradictions) == kinds
+    if kinds == ["verdict-clobbered-right"]:
+        notes = ("the loop around `carry_kernel` was unrolled or removed: its iterations are not told apart",)
+        limited = sort_out(replace(row, contradictions={}, notes=notes))
+        assert (limited.contradictions, list(limited.limits)) == ({}, kinds)
 
 
-def test_a_false_alarm_around_an_unrolled_loop_is_a_limit_and_a_miss_is_not() -> None:
-    """The first two have a note that iterations are not told apart."""
-    notes = ("the loop around `carry_kernel` was unrolled or removed: its iterations are not told apart",)
-    alarm, miss = {"verdict-stale-fresh": "`v` is both"}, {"verdict-fresh-stale": "`v` is both"}
-    one = campaign.sort_out(replace(ROW, contradictions=alarm | miss, notes=notes), set())
-    assert (one.contradictions, one.limits, one.coincidences) == (miss, alarm, {})
-    two = campaign.sort_out(replace(ROW, contradictions=alarm, notes=notes), {"verdict-stale-fresh"})
-    assert (two.contradictions, two.limits, two.coincidences) == ({}, {}, alarm)
-    assert campaign.sort_out(replace(ROW, contradictions=alarm), set()).contradictions == alarm
+def test_the_first_draw_decides_where_there_is_no_other() -> None:
+    row = judge_case(replace(make_case(id="fuzz[7]"), error="the worker was killed"))
+    assert list(row.contradictions) == ["fault"]
+    seen = {"fresh": "right", "stale": "wrong", "undecided": "alike", "none": "none"}
+    for numbers, word in seen.items():
+        assert find_words(replace(ROW, outputs={"v": ("fresh", numbers)})) == {"v": word}
 
 
 def test_the_report_counts_and_the_exit_code_says_it() -> None:
     report = FuzzReport(rows={3: ROW, 4: WRONG}, judged=2, seconds=3.0)
     text = render_fuzz_report(report)
     assert "2 programs, 2 outputs" in text
+    assert "1 of 1 wrong outputs are called right (100.0%)" in text
     assert "seed 4: `v` is both" in text
     assert "1.5 processor seconds each" in text
     assert compute_exit_code(report) is ExitCode.NOT_ANALYSED
@@ -103,7 +115,7 @@ def test_a_contradiction_is_written_once_and_again_only_when_it_is_missing(
     (tmp_path / "programs.jsonl").write_text(write(WRONG))
     options = FuzzOptions(directory=tmp_path, first=4, count=1)
     report = run_campaign(options, lambda _: None)
-    assert [path.name for path in report.files] == ["4-verdict-fresh-stale.py"]
+    assert [path.name for path in report.files] == ["4-verdict-fresh-wrong.py"]
     assert "fuzz[" not in report.files[0].read_text().partition("\n")[0]
     assert run_campaign(options, lambda _: None).files == ()
 

@@ -9,9 +9,9 @@ import pytest
 from ligerdiag.device.job import ComparisonAnswer, DeviceAnswer
 from ligerdiag.errors import InputError
 from ligerdiag.fuzz import device
-from ligerdiag.fuzz.campaign import FuzzOptions, JudgedProgram
 from ligerdiag.fuzz.crew import append_row, count_lines, run_shares
 from ligerdiag.fuzz.device import DeviceRow, describe_run, load_device_rows, make_device_environment, plan_shares
+from ligerdiag.fuzz.rows import FuzzOptions, JudgedProgram
 from ligerdiag.model.findings import Attribution, DeviceOutput, Verdict
 from ligerdiag.model.report import Coverage, Inspection
 
