@@ -11,8 +11,9 @@ Reaching definitions (see `hlo.dataflow` for the steps):
 
 (4) `find_same_elements`: operations that give their operand's elements as they are, in the same number. XLA may make operand
     and result one value, and a kernel that overwrites the one overwrites the other. They are copy, reshape, transpose,
-    bitcast; convert to the element type that it is of; and x * 1, 1 * x, x / 1, x + 0, 0 + x, x - 0 with a constant,
-    broadcast or not.
+    bitcast; convert to the element type that it is of; x * 1, 1 * x, x / 1, x + 0, 0 + x, x - 0 with a constant, broadcast
+    or not; and what takes, updates, joins or adds up all elements of one array, as of a stack with one row: slice,
+    dynamic-slice, broadcast, concatenate, dynamic-update-slice, reduce from 0.
 (5) `number_values`: *twins* compute the same value, as common subexpression elimination sees it. One pass in dependency
     order: two operations have one number when opcode, shape, attributes and the numbers of their operands are the same.
     Called computations are not compared: two reductions that differ in nothing else count as twins. An operation of (4)
@@ -30,12 +31,14 @@ from ligerdiag.hlo.counters import runs_once
 from ligerdiag.hlo.dataflow import Dataflow, Definition, Position, Through, look_through
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import ShapeIndex
+from ligerdiag.hlo.shape import ShapeIndex, count_elements, is_tuple
 from ligerdiag.hlo.xla_pb2 import LiteralProto
 
 _FORMS = having(Trait.SAME_ELEMENTS)
 _NEUTRAL = {"multiply": 1.0, "divide": 1.0, "add": 0.0, "subtract": 0.0}
 ARITHMETIC = frozenset(_NEUTRAL)
+_OF_WHOLE = {"slice": 0, "dynamic-slice": 0, "broadcast": 0, "concatenate": 0, "dynamic-update-slice": 1, "reduce": 0}
+"""Opcode to the number of the operand whose elements the result holds."""
 _ONE_SIDED = frozenset({"divide", "subtract"})
 _PASSED = having(Trait.KEEPS_SCALAR) - {"bitcast"}
 """A bitcast may read the bits of one as those of another element type."""
@@ -51,12 +54,25 @@ def find_same_elements(instruction: HloInstruction) -> HloInstruction | None:
         return operands[0]
     if opcode == "convert" and operands[0].shape.element_type == instruction.shape.element_type:
         return operands[0]
+    if opcode in _OF_WHOLE:
+        return _find_whole(instruction)
     neutral = _NEUTRAL.get(opcode)
     if neutral is None or len(operands) != 2:
         return None
     if _is_constant(operands[1], neutral):
         return operands[0]
     return operands[1] if opcode not in _ONE_SIDED and _is_constant(operands[0], neutral) else None
+
+
+def _find_whole(instruction: HloInstruction) -> HloInstruction | None:
+    """Returns the one operand whose elements are all in the result, and no other's; None if there is none."""
+    operands, taken = instruction.operands, instruction.operands[_OF_WHOLE[instruction.opcode]]
+    if is_tuple(instruction.shape) or (instruction.opcode == "concatenate" and len(operands) > 1):
+        return None
+    if instruction.opcode == "reduce" and (len(operands) != 2 or not _is_constant(operands[1], 0.0)):
+        return None
+    same_type = taken.shape.element_type == instruction.shape.element_type
+    return taken if same_type and count_elements(taken.shape) == count_elements(instruction.shape) else None
 
 
 def _is_constant(value: HloInstruction, number: float) -> bool:

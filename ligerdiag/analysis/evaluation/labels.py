@@ -26,7 +26,7 @@ followed; an operation that is looked out for is seen all the same.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ligerdiag.analysis.writes import HiddenWrite
@@ -135,6 +135,22 @@ class LabelSpace:
             lowest = bits & -bits
             yield (lowest.bit_length() - 1) // width
             bits ^= lowest
+
+    def meet(self, ends: Sequence[Labels], writes_inside: frozenset[int]) -> Labels:
+        """Returns the set of a value that is the end of one of several ways, of which these writes lie on some.
+
+        Where a way does not lead through the kernel, the value is what stood there: nobody is early. So the ORIG(W, 0) of a
+        way without a FRESH(W, c) ends here if another one has one.
+        """
+        union = unite(ends)
+        if not union or not writes_inside:
+            return union
+        wrote = [self.any_fresh(labels) for labels in ends]
+        split = unite(wrote) & self.bits_of(writes_inside)
+        return unite(
+            labels & ~unite(self.original(write) for write in self.writes_of(split & ~fresh))
+            for labels, fresh in zip(ends, wrote, strict=True)
+        )
 
     def mark(self, key: object) -> Labels:
         """Returns the bit for `key`, the same one each time."""

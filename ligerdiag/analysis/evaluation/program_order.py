@@ -9,9 +9,9 @@
   (4) The program as written says itself, by snapshots, which value is meant where autodiff reads one (see
       `compile.intent`). In a program that MLIR has folded, an operation that autodiff derived from the value before the
       write is taken to read it as it was (see `ambiguities`).
-  (5) Loops run to a fixpoint; what a loop's predicate depends on, its results depend on. Of one that
-      surely runs they do not depend on what its state was before. One that runs once has no iterations: XLA puts its body
-      in its place.
+  (5) Loops run to a fixpoint; what a loop's predicate depends on, its results depend on. Of one that surely runs they do
+      not depend on what its state was before. One that runs once has no iterations: XLA puts its body in its place. Behind
+      a branch, and behind a loop that may not run, several ways meet (see `LabelSpace.meet`).
   (6) In a program that MLIR has folded, what cannot be told is marked (see `ambiguities`).
   (7) The edges of a shard_map are other names, too: what its body gets is the array outside, in pieces, and a kernel that
       overwrites these overwrites the array.
@@ -412,7 +412,7 @@ class _Evaluation:
 
     def _run_loop(self, instruction: HloInstruction, initial: StoredValue, prefix: TagPath, level: int) -> StoredValue:
         body, condition = (self.module.computations[c] for c in instruction.called_computations)
-        head = self.leaves(initial)
+        given = head = self.leaves(initial)
         seen_outside = set(self._seen)
         kept, around = body.kept_elements, set(self._carried)
         shared = {index for number in kept for index in list_leaves(_take(initial, number))}
@@ -435,7 +435,9 @@ class _Evaluation:
             if following == head:
                 self._seen |= seen_outside
                 self._carried = around
-                self._put(state, ends if instruction.id in find_trips(self.module) else head)
+                if instruction.id not in find_trips(self.module):
+                    ends = [self.space.meet(ways, inside) for ways in zip(given, ends, strict=True)]
+                self._put(state, ends)
                 for new, old in zip(list_leaves(state), list_leaves(result), strict=True):
                     self._upstream[new] = self._upstream.get(old, frozenset()) | self._upstream.get(new, frozenset())
                 return state
@@ -457,7 +459,9 @@ class _Evaluation:
     ) -> StoredValue:
         predicate = self._union(operands[0])
         before = list(self._storage)
-        merged: list[Labels] = []
+        seen_outside = self._seen
+        self._seen = set()
+        leaves: list[list[Labels]] = []
         ends: list[list[Labels]] = []
         results: list[list[int]] = []
         for callee, operand in zip(instruction.called_computations, operands[1:], strict=True):
@@ -465,13 +469,14 @@ class _Evaluation:
             branch = self.module.computations[callee]
             result = self.run(branch, [operand], prefix, level)
             results.append(list_leaves(result))
-            leaves = self.read_leaves(branch.root, result)
-            merged = [a | b for a, b in zip(merged, leaves, strict=True)] if merged else leaves
+            leaves.append(self.read_leaves(branch.root, result))
             ends.append(self._storage[: len(before)])
-        for index, labels in enumerate(zip(*ends, strict=True)):
-            self._storage[index] = unite(labels)  # what a branch has overwritten has no pieces any more
+        inside = frozenset(self._seen)
+        self._seen |= seen_outside
+        for index, ways in enumerate(zip(*ends, strict=True)):
+            self._storage[index] = self.space.meet(ways, inside)  # what a branch has overwritten has no pieces any more
         value = self.allocate(instruction.shape, 0)
-        self._put(value, [labels | predicate for labels in merged])
+        self._put(value, [self.space.meet(ways, inside) | predicate for ways in zip(*leaves, strict=True)])
         for new, *old in zip(list_leaves(value), *results, strict=True):
             self._upstream[new] = _NOTHING.union(
                 *(self._upstream.get(index, _NOTHING) for index in (*old, *list_leaves(operands[0])))

@@ -368,6 +368,7 @@ class ScheduleEvaluation:
         met_outside = set(self._met)
         outer_journal = memory.journal
         raw_outside, performed_outside = dict(memory.raw), memory.performed
+        given: dict[int, Labels] = {}
         while True:
             memory.journal = {}
             memory.performed = performed_outside
@@ -378,6 +379,7 @@ class ScheduleEvaluation:
             self._run_sequence(body, frames, level)
             inside = frozenset(self._met)
             changed, ends = False, dict[int, Labels]()
+            given = memory.journal | given
             for number, before in memory.journal.items():
                 after = ends[number] = self.space.advance(memory.sets.get(number, 0) | predicate, level, inside)
                 head = before | after
@@ -388,14 +390,17 @@ class ScheduleEvaluation:
                     outer_journal.setdefault(number, before)
             if not changed:
                 break
-        for number, after in ends.items() if instruction.id in find_trips(self.module) else ():
-            memory.settle(number, after)
+        for number, after in ends.items():
+            runs = instruction.id in find_trips(self.module)
+            memory.settle(number, after if runs else self.space.meet((given[number], after), inside))
         memory.journal = outer_journal
         self._met |= met_outside
 
     def _run_branches(self, instruction: HloInstruction, frames: Frames, level: int) -> None:
         memory = self.memory
         predicate = unite(memory.read(number, frames) for number in self.places.locate(instruction.operands[0]))
+        met_outside = self._met
+        self._met = set()
         outer_journal, raw_before = memory.journal, dict(memory.raw)
         performed_before = performed_after = memory.performed
         ends: list[tuple[dict[int, Labels], dict[int, Labels]]] = []
@@ -411,8 +416,10 @@ class ScheduleEvaluation:
             for number, before in journal.items():
                 memory.settle(number, before)
         memory.journal, memory.raw, memory.performed = outer_journal, raw_after, performed_after
+        inside = frozenset(self._met)
+        self._met |= met_outside
         for number in {n for journal, _ in ends for n in journal}:
             before = memory.sets.get(number, 0)
             if outer_journal is not None:
                 outer_journal.setdefault(number, before)
-            memory.settle(number, predicate | unite(end.get(number, before) for _, end in ends))
+            memory.settle(number, predicate | self.space.meet([end.get(number, before) for _, end in ends], inside))
