@@ -17,11 +17,9 @@ from ligerdiag.analysis.reaching_definitions import number_values
 from ligerdiag.analysis.write_correspondence import Matching
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite, call_tags_of
 from ligerdiag.hlo.buffers import BufferAssignment
-from ligerdiag.hlo.dataflow import Positions, list_operands, look_through, look_through_forward, search
+from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
-from ligerdiag.hlo.opcodes import Trait, having
-
-_LOOKED_THROUGH = having(Trait.KEEPS_SCALAR)
+from ligerdiag.hlo.roundings import find_rounding_pairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -211,35 +209,17 @@ def is_named_after(path: TagPath, instruction: HloInstruction) -> bool:
 
 
 def _find_pairs(write: HiddenWrite) -> Iterator[Rounding]:
-    """Finds the pairs of one write, in the computation that holds its call.
-
-    `x + b` and then `(x + b) - b'`, where x is the operand that a kernel overwrites, and b and b' are one value, or twins of
-    each other, and depend on what the kernel returns. To a person it is x; to the scheduler it comes after the kernel; in
-    floating point it is x rounded to what b + x can hold. Barriers, broadcasts, reshapes and converts are looked through.
-    """
-    computation, call = write.frames[-1].computation, write.call
-    users = computation.users
-    value = call.operands[write.operand]
+    """Finds the pairs of one write, in the computation that holds its call; b' may be a twin of b."""
+    computation = write.frames[-1].computation
     numbers = number_values(computation)
-    for addition in users[value.id]:
-        if addition.opcode != "add" or len(addition.operands) != 2:
-            continue
-        other = addition.operands[1] if addition.operands[0] is value else addition.operands[0]
-        term = look_through(other, _LOOKED_THROUGH)
-        if call not in search([term], list_operands):
-            continue
-        for subtraction in look_through_forward(addition, _LOOKED_THROUGH, users):
-            if subtraction.opcode != "subtract":
-                continue
-            if numbers[look_through(subtraction.operands[1], _LOOKED_THROUGH).id] != numbers[term.id]:
-                continue
-            if look_through(subtraction.operands[0], _LOOKED_THROUGH) is not addition:
-                continue
-            own = write.module.find_tag_path(subtraction)
-            yield Rounding(
-                write=write,
-                addition=addition,
-                subtraction=subtraction,
-                term=term,
-                path=(*call_tags_of(write.module, write.frames[:-1]), *own) if own else (),
-            )
+    for pair in find_rounding_pairs(
+        computation, write.call, write.operand, lambda one, other: numbers[one.id] == numbers[other.id]
+    ):
+        own = write.module.find_tag_path(pair.subtraction)
+        yield Rounding(
+            write=write,
+            addition=pair.addition,
+            subtraction=pair.subtraction,
+            term=pair.term,
+            path=(*call_tags_of(write.module, write.frames[:-1]), *own) if own else (),
+        )

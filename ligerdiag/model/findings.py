@@ -320,6 +320,9 @@ class Replay:
     reference: Mapping[str, float] = field(default_factory=dict[str, float])
     """Output name to the relative error of program order against the case's own reference; empty without one."""
     reference_tolerance: Mapping[str, float] = field(default_factory=dict[str, float])
+    rounded: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Output name to the relative error of program order against itself without what a workaround adds to a kernel's operand
+    and subtracts again; empty where there is no such workaround."""
     changed_inputs: Mapping[str, float] = field(default_factory=dict[str, float])
     """Name of an argument that was not donated and whose bytes were overwritten, to the share of its elements that
     changed."""

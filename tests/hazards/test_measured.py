@@ -209,6 +209,23 @@ def test_the_pattern_goes_when_the_reference_clears_every_output_that_it_reaches
     assert measure(LOSSY_PATTERN, reference={"a": 1e-6, "b": 1e-6}, reference_tolerance={"a": 1e-4, "b": 1e-4}) == ()
 
 
+@pytest.mark.parametrize(("error", "rules"), [(1e-2, ["LD012"]), (1.0, ["LD012", "LD016"])])
+def test_the_pattern_has_what_program_order_loses_to_it(error: float, rules: list[str]) -> None:
+    numbers = {"a": make_numbers(Attribution.LOSSY), "b": make_numbers()}
+    found = measure(LOSSY_PATTERN, outputs=numbers, rounded={"a": error, "b": 1e-6})
+    assert sorted(finding.rule for finding in found) == rules
+    for finding in found:
+        assert finding.outputs == ("a",)
+        assert "without the addition and the subtraction" in finding.evidence[-1][1]
+
+
+def test_a_loss_that_is_small_on_these_arguments_stays_a_finding_and_is_told() -> None:
+    numbers = {"a": make_numbers(), "b": make_numbers()}
+    (finding,) = measure(LOSSY_PATTERN, outputs=numbers, rounded={"a": 1e-7, "b": 2e-6})
+    assert (finding.outputs, finding.severity) == (LOSSY_PATTERN.outputs, LOSSY_PATTERN.severity)
+    assert finding.evidence[-1] == ("replay", "relative error 2.0e-06 beside what they are without the two")
+
+
 @pytest.mark.parametrize("reference", [{}, {"a": 1e-6}, {"a": 1e-6, "b": float("nan")}])
 def test_the_pattern_stays_while_an_output_has_not_been_held_against_a_reference(reference: dict[str, float]) -> None:
     """Program order executes the addition as well, so that agreeing with it says nothing of what the addition loses."""

@@ -67,6 +67,7 @@ REPLAY = Replay(
     outputs={"w": NUMBERS, "b": replace(NUMBERS, attribution=Attribution.FRESH, error=0.0)},
     reference={"w": 0.25},
     reference_tolerance={"w": 1e-3},
+    rounded={"w": 0.5},
     changed_inputs={"x": 1.0},
     second_run={"w": 2.0},
     cut=(CutLoop(instruction="while.1", line=SourceLine(file="mine.py", line=9), ran=2, iterations=32),),

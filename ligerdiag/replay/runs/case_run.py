@@ -41,7 +41,7 @@ from ligerdiag.replay.runs.program import (
     run_both_ways,
     run_program,
 )
-from ligerdiag.replay.runs.rounding import measure_rounding, needs_rounding, settle
+from ligerdiag.replay.runs.rounding import measure_rounding, measure_workarounds, needs_rounding, settle
 from ligerdiag.replay.runs.schedule import ScheduleRunner
 from ligerdiag.replay.runs.shards import check_replicas, find_other_copies, join_shards, take_shard
 
@@ -265,10 +265,23 @@ def compare_runs(
         lost = [name for name in names if numbers[name].attribution is Attribution.UNDECIDED]
         if lost and not reason:
             reason = f"`{lost[0]}` loses digits in program order already: roundings come to {found[lost[0]]:.1g} of it"
+    rounded = measure_workarounds(
+        programs.program,
+        arguments,
+        runner,
+        runs.intended,
+        devices=programs.signature.devices,
+        most=cuts.program,
+        multiply=multiply,
+    )
+    for name, error in rounded.items():
+        if numbers[name].attribution is Attribution.FRESH and error > numbers[name].tolerance:
+            numbers[name] = replace(numbers[name], attribution=Attribution.LOSSY)
     record = Replay(
         state=ReplayState.DONE,
         reason=reason,
         outputs=numbers,
+        rounded=rounded,
         changed_inputs=runs.changed_inputs,
         second_run=_find_differences(runs.actual, runs.again, tolerances),
         launches=launches,

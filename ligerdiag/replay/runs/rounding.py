@@ -1,4 +1,5 @@
-"""How far the program's own roundings take an output, where its dtypes alone do not explain an error.
+"""How far the program's own roundings take an output: where its dtypes alone do not explain an error, and where a workaround
+rounds.
 
 A difference of two large sums, such as a gate's gradient from `cumsum(dq * q - dk * k)`, has lost digits in program order
 already: XLA, which adds in another order, loses others. The dtypes do not show it. So the program runs again with every
@@ -10,18 +11,22 @@ A result of n terms is moved by at most sqrt(n) eps / 2 of itself, and of the ro
 same one.
 """
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod, sqrt
+from math import inf, isnan, prod, sqrt
+from operator import is_
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from ligerdiag.effects.call import carries_kernel
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.roundings import RoundingPair, find_rounding_pairs
 from ligerdiag.model.findings import FAR, Attribution, OutputNumbers
-from ligerdiag.replay.interpreter.scope import Array, Cell, Cells, list_cells
+from ligerdiag.replay.interpreter.scope import Array, Cell, Cells, Multiply, list_cells
 from ligerdiag.replay.runs.attribution import compute_error
 from ligerdiag.replay.runs.program import Kernels, run_program
 
@@ -117,6 +122,61 @@ class _Noise:
         if terms > 1:
             scale = np.maximum(scale, np.sqrt(np.mean(exact * exact)))
         cell.array = (exact + self.random.uniform(-most, most, array.shape) * scale).astype(array.dtype)
+
+
+def measure_workarounds(
+    program: HloModule,
+    arguments: Sequence[Array],
+    kernels: Kernels,
+    intended: Mapping[str, Array],
+    *,
+    devices: int,
+    most: Mapping[int, int],
+    multiply: Multiply,
+) -> dict[str, float]:
+    """Returns how far each output in program order is from what it is without the additions and subtractions around an
+    operand of a kernel that order its readers; relative errors in norm, empty where there are none.
+
+    most, multiply: as of `run_program`. Raises NotCoveredError.
+    """
+    pairs = {
+        pair.subtraction.id: pair
+        for computation in program.computations.values()
+        for call in computation.instructions
+        if call.opcode == "custom-call" and carries_kernel(call.proto.custom_call_target)
+        for operand in range(len(call.operands))
+        for pair in find_rounding_pairs(computation, call, operand, is_)
+    }
+    if not pairs:
+        return {}
+    exact = _Exact(pairs, {number: deque() for number in pairs})
+    results = run_program(program, arguments, kernels, devices=devices, watch=exact, most=most, multiply=multiply)
+    errors = [compute_error(array, result) for array, result in zip(intended.values(), results, strict=True)]
+    return {name: inf if isnan(error) else error for name, error in zip(intended, errors, strict=True)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Exact:
+    """Has each subtraction give what was added to, bit for bit."""
+
+    pairs: Mapping[int, RoundingPair]
+    """By the id of the subtraction."""
+    added_to: Mapping[int, deque[Array]]
+    """Id of a subtraction to what was added to and not yet subtracted from, device by device."""
+
+    def before(self, operands: Iterable[Cells]) -> None:
+        """Operands are as they are."""
+
+    def after(self, instruction: HloInstruction, values: Sequence[Cells]) -> None:
+        for number, pair in self.pairs.items():
+            if pair.addition is instruction:
+                (cell,) = list_cells(values[1 + pair.place])
+                self.added_to[number].append(cell.array)
+            elif pair.subtraction is instruction:
+                (cell,) = list_cells(values[0])
+                exact = self.added_to[number].popleft()
+                if exact.shape == cell.array.shape:
+                    cell.array = exact.astype(cell.array.dtype)
 
 
 def _count_terms(instruction: HloInstruction, operands: Sequence[int], size: int) -> float:

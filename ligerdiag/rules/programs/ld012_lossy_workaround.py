@@ -18,7 +18,8 @@ from ligerdiag.rules.rule import (
 )
 from ligerdiag.rules.wording import begin_sentence
 
-_HELP = "declare the write, and read the declared output: no workaround is needed then"
+_NOT_MEASURED = "; how much is not measured"
+HELP = "declare the write, and read the declared output: no workaround is needed then"
 
 
 def check(context: Context) -> Iterator[Finding]:
@@ -29,7 +30,7 @@ def check(context: Context) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"{subject} is read through an addition and a subtraction, which round it; how much is not measured",
+            message=f"{subject} is read through an addition and a subtraction, which round it{_NOT_MEASURED}",
             outputs=found.outputs,
             source=find_user_line(context.program, found.subtraction),
             kernel=write.kernel,
@@ -39,7 +40,7 @@ def check(context: Context) -> Iterator[Finding]:
                 ("added", f"%{found.addition.name} adds %{found.term.name}, which hangs on the kernel's output"),
                 ("subtracted", f"%{found.subtraction.name} subtracts it: what is small beside it is rounded away"),
             ),
-            help=_HELP,
+            help=HELP,
         )
 
 
@@ -56,9 +57,15 @@ def measure(measured: Measured) -> Iterator[Finding]:
         explained.update(names)
         if names:
             evidence = (*finding.evidence, *(("replay", lossy[name]) for name in names))
-            yield replace(finding, message=_describe(names), outputs=names, evidence=evidence)
+            is_gone = any(numbers.rounded.get(name, 0.0) >= FAR for name in names)
+            yield replace(
+                finding,
+                message=_describe(names, is_gone=is_gone),
+                outputs=names,
+                evidence=evidence,
+            )
         elif not all(_is_near(numbers, name) for name in finding.outputs) or not finding.outputs:
-            yield finding
+            yield _with_measured(finding, numbers)
     rest = tuple(name for name in lossy if name not in explained)
     if rest:
         yield Finding(
@@ -74,13 +81,21 @@ def measure(measured: Measured) -> Iterator[Finding]:
 def find_rounded(measured: Measured) -> Mapping[str, str]:
     """Output name to a sentence with its figure, where program order itself is rounded by the workaround.
 
-    Program order executes the addition and the subtraction too: what they lose shows against the reference alone.
+    Program order executes the addition and the subtraction too: what they lose shows where it is run without them, and
+    against the reference.
     """
     numbers = measured.numbers
     if numbers is None:
         return {}
     found: dict[str, str] = {}
     for name in dict.fromkeys(name for finding in measured.findings_of(RULE.id) for name in finding.outputs):
+        lost, explained = numbers.rounded.get(name, 0.0), _find_tolerance(numbers, name)
+        if lost > explained and measured.outputs.get(name) not in (Verdict.STALE, Verdict.CLOBBERED):
+            found[name] = (
+                f"`{name}` in program order differs by {render_error(lost)} from what it is without the addition and the"
+                f" subtraction, rounding explains {render_error(explained)}"
+            )
+            continue
         error, tolerance = numbers.reference.get(name, 0.0), numbers.reference_tolerance.get(name, 0.0)
         if tolerance < error < FAR:
             found[name] = (
@@ -108,13 +123,30 @@ def _find_lossy(measured: Measured) -> Mapping[str, str]:
     return found | dict(find_rounded(measured))
 
 
+def _find_tolerance(numbers: Replay, name: str) -> float:
+    return numbers.outputs[name].tolerance if name in numbers.outputs else FAR
+
+
+def _with_measured(finding: Finding, numbers: Replay) -> Finding:
+    """Returns a finding of no large loss, with how large it is, where that is known of all outputs that it reaches."""
+    lost = {name: numbers.rounded[name] for name in finding.outputs if name in numbers.rounded}
+    if not lost or len(lost) < len(finding.outputs):
+        return finding
+    if not all(error <= _find_tolerance(numbers, name) for name, error in lost.items()):
+        return finding
+    message = f"{finding.message.removesuffix(_NOT_MEASURED)}; on these arguments by no more than all arithmetic does"
+    evidence = ("replay", f"relative error {render_error(max(lost.values()))} beside what they are without the two")
+    return replace(finding, message=message, evidence=(*finding.evidence, evidence))
+
+
 def _is_near(numbers: Replay, name: str) -> bool:
     """Whether the reference says that program order is right in this output."""
     return name in numbers.reference and numbers.reference[name] <= numbers.reference_tolerance.get(name, 0.0)
 
 
-def _describe(names: tuple[str, ...]) -> str:
-    return f"{begin_sentence(names, 'is', 'are')} rounded worse than the arithmetic explains"
+def _describe(names: tuple[str, ...], *, is_gone: bool = False) -> str:
+    how = "rounded away by the workaround" if is_gone else "rounded worse than the arithmetic explains"
+    return f"{begin_sentence(names, 'is', 'are')} {how}"
 
 
 LOSSY_SUM = make_example(
@@ -138,6 +170,22 @@ CASE = Case(name="lossy", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16
 """,
 )
 
+NOTHING_LEFT = make_example(
+    about="Nothing is left of what it reads, and no reference is needed to say so.",
+    code="""\
+def step(x, w):
+    h = x @ w
+    sums = sum_and_double(h)
+    large = 1e10 * jnp.abs(sums).sum()
+    h = h + large
+    h = h - large
+    return {"sums": sums, "back": h @ w.T}
+
+
+CASE = Case(name="nothing_left", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16, 32))))
+""",
+)
+
 RULE = Rule(
     id="LD012",
     name="lossy-workaround",
@@ -145,19 +193,22 @@ RULE = Rule(
     summary="a workaround that orders the readers and rounds away what is small",
     what_it_does="""\
 Looks, in the program as written, for a value that a kernel overwrites and that is then read through `x + s - s`, with an
-`s` that hangs on the kernel's output: the trivial operations. With a replay it says how much is lost: an output that is
-nearer to program order than to stale, and farther than rounding explains; or, since program order executes the addition
-too, one that in program order is near the reference given by the case, and farther than rounding explains. Where the
-reference clears every output that the pattern reaches, nothing is reported.""",
+`s` that hangs on the kernel's output: the trivial operations. A replay says how much is lost. It runs program order once
+more without the addition and the subtraction, and reports outputs that are farther from that than rounding explains; from
+0.5 on they are wrong, see LD016. It also reports an output that is nearer to program order than to stale, and farther than
+rounding explains, and one that in program order is near the reference given by the case, and farther than rounding
+explains. Where the reference clears every output that the pattern reaches, nothing is reported.""",
     why="""\
 `x + s - s` makes every reader wait for the kernel, and is `x` on paper. In floating point `x + s` keeps only what is not
 small beside `s`: with a loss of several thousand and gradients of a millionth, nothing is kept. At a vocabulary of 50304
-the bias gradients were off by 25 %, with every schedule right.""",
+the bias gradients were off by 25 %, with every schedule right. A Llama of 100M parameters had a gradient of
+exactly zero on one H200, with every schedule right, and learned nothing.""",
     what_to_do="""\
 Declare the write and read the declared output; it costs nothing and is exact.""",
     limits="""\
-Other workarounds that round (a multiplication and a division) are found by their numbers only. Without a reference in the
-case, what the addition itself loses is not known, and the finding stays as "not measured". An error of 0.5 and more is no
+Other workarounds that round (a multiplication and a division) are found by their numbers only. Without a replay, what the
+addition itself loses is not known, and the finding stays as "not measured". A replay has drawn arguments: gradients that
+become small beside the loss while a model learns lose more. An error of 0.5 and more against the reference alone is no
 rounding: see LD016.""",
     references=(
         "github.com/phlippe/liger_kernels (add_trivial_operations)",
@@ -174,7 +225,7 @@ rounding: see LD016.""",
             missing="a training run that suffers from it",
         ),
     ),
-    bad=(LOSSY_SUM,),
+    bad=(LOSSY_SUM, NOTHING_LEFT),
     good=(ALIASED,),
     check=check,
     measure=measure,

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from ligerdiag.model.findings import Finding, Severity
-from ligerdiag.rules.programs.ld012_lossy_workaround import find_rounded
+from ligerdiag.model.findings import FAR, Finding, Severity
+from ligerdiag.rules.programs.ld012_lossy_workaround import HELP, NOTHING_LEFT, find_rounded
 from ligerdiag.rules.rule import (
     Measured,
     Reproduction,
@@ -22,6 +22,17 @@ def measure(measured: Measured) -> Iterator[Finding]:
     if numbers is None:
         return
     rounded = find_rounded(measured)
+    gone = tuple(name for name in rounded if numbers.rounded.get(name, 0.0) >= FAR)
+    if gone:
+        yield Finding(
+            rule=RULE.id,
+            severity=RULE.severity,
+            message=f"{begin_sentence(gone, 'is', 'are')} wrong in program order already:"
+            " a workaround rounds away what it reads",
+            outputs=gone,
+            evidence=tuple(("replay", rounded[name]) for name in gone),
+            help=HELP,
+        )
     wrong = {
         name: error
         for name, error in numbers.reference.items()
@@ -84,11 +95,12 @@ RULE = Rule(
     id="LD016",
     name="wrong-in-program-order",
     severity=Severity.ERROR,
-    summary="even as written, with every write visible, the program differs from the reference it was given",
+    summary="even as written, with every write visible, the program is not what it is meant to be",
     what_it_does="""\
 Replay executes the program as written, one operation after the other, each value with storage of its own and every
 kernel's writes visible. Where the case gives a reference in plain jnp, the two are compared, output by output. An error
-that the rounding of a workaround explains is LD012's.""",
+that the rounding of a workaround explains is LD012's. Without a reference, an output is wrong that a workaround rounds
+away: the same program without what it adds and subtracts gives another one, by half of its norm and more.""",
     why="""\
 Every verdict asks whether the schedule does what the program says in its own order. A program can be wrong in that order:
 it reads a value after a kernel has overwritten it and means the value from before; or it calls a kernel for its effect
@@ -96,8 +108,9 @@ that JAX has dropped, so that program order itself lacks it. Such a schedule is 
     what_to_do="""\
 Have the kernel return what it writes, and use the operand only where its old value is meant.""",
     limits="""\
-Needs a replay and a reference. Where the reference itself is not finite, nothing is compared. The tolerance follows the
-dtypes and the lengths of the sums of the program; a reference that computes something else on purpose is reported.""",
+Needs a replay, and a reference but for what a workaround rounds away. Where the reference itself is not finite, nothing is
+compared. The tolerance follows the dtypes and the lengths of the sums of the program; a reference that computes something
+else on purpose is reported.""",
     references=(
         "github.com/linkedin/Liger-Kernel/issues/272 (the PyTorch twin)",
         "github.com/phlippe/liger_kernels (last_layer=False: the cotangent is dropped)",
@@ -116,7 +129,7 @@ dtypes and the lengths of the sums of the program; a reference that computes som
             missing="nothing that the code says; no number of it was published",
         ),
     ),
-    bad=(REFERENCE_OF_ANOTHER,),
+    bad=(REFERENCE_OF_ANOTHER, NOTHING_LEFT),
     good=(SAME_AS_REFERENCE,),
     check=check_nothing,
     measure=measure,
