@@ -36,22 +36,7 @@ def test_what_is_wrong_is_explained_by_a_finding_that_names_the_output(report: C
             assert verdict is Verdict.FRESH or explained & rules[verdict], (case.id, name, verdict)
 
 
-def test_an_unrolled_loop_is_named_as_not_covered(report: CheckReport) -> None:
-    noted = [case.id for case in report.cases if any("unrolled" in note for note in case.coverage.not_covered)]
-    assert noted
-
-
-_UNROLLED = "a loop that XLA unrolled: its iterations are not told apart, which `check` says"
-KNOWN = {
-    24003: _UNROLLED,
-}
-"""Seeds chosen because they are hard, where the static verdict contradicts replay."""
-
-
-@pytest.mark.parametrize(
-    "seed",
-    [pytest.param(s, marks=pytest.mark.xfail(strict=True, reason=KNOWN[s])) if s in KNOWN else s for s in SEEDS],
-)
+@pytest.mark.parametrize("seed", SEEDS)
 def test_no_verdict_contradicts_its_replay(seed: int, report: CheckReport) -> None:
     case = next(case for case in report.cases if case.id == f"random[{seed}]")
     assert case.replay is not None
