@@ -55,6 +55,7 @@ from ligerdiag.compile.cases.backend_answers import answer_as, drop_host_callbac
 from ligerdiag.compile.cases.loader import CaseLoader
 from ligerdiag.compile.lowering.kernel_calls import find_live_tags, settle_calls
 from ligerdiag.compile.lowering.lowering import LoweredCase, assume_capability, convert_as_written, lower_case
+from ligerdiag.compile.lowering.partitioned import tag_shards
 from ligerdiag.errors import CompileError, describe_fault
 from ligerdiag.model.jobs import CompileAnswer, CompileRequest, Flag
 from ligerdiag.toolchains.catalogue import strip_comments
@@ -302,7 +303,11 @@ def _compile(program: LoweredCase, request: CompileRequest, dump: Path, runs: bo
 @contextmanager
 def _answer_partitioners(program: LoweredCase, request: CompileRequest) -> Generator[None]:
     """Answers what a `custom_partitioning` asks, whose function XLA has traced and lowered while it compiles."""
-    with answer_as(program.assignment, request.description), assume_capability(request.compute_capability):
+    with (
+        answer_as(program.assignment, request.description),
+        assume_capability(request.compute_capability),
+        tag_shards(program.bodies),
+    ):
         yield
 
 

@@ -96,7 +96,7 @@ def find_lowered_calls(module: ir.Module) -> tuple[LoweredCall, ...]:
             lines = tuple(place for place in iterate_lines(location) if is_project_file(place[0]))
             calls.append(
                 LoweredCall(
-                    tag=int(tag[1]), text=_read_config(operation), lines=lines, alone=read_custom_call(operation)
+                    tag=int(tag[1]), text=read_config(operation), lines=lines, alone=read_custom_call(operation)
                 )
             )
     return tuple(calls)
@@ -224,7 +224,7 @@ def _describe_equation(jaxpr: Any, index: int, equation: Any, given: Sequence[An
     )
 
 
-def _read_config(operation: Any) -> bytes:
+def read_config(operation: Any) -> bytes:
     """Returns the backend config as bytes, decompressed where it is; its text where it is a dictionary."""
     attributes = operation.attributes
     if "backend_config" not in attributes:

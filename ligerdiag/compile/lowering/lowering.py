@@ -30,6 +30,7 @@ from ligerdiag.compile.lowering.binds import TracedCall, record_binds
 from ligerdiag.compile.lowering.call_forms import enter_mesh, explain_generation, translate_to_hlo
 from ligerdiag.compile.lowering.intent import IntentTrace, mark_intent, protect_as_written
 from ligerdiag.compile.lowering.kernel_calls import LoweredCall, find_lowered_calls, find_traced_calls
+from ligerdiag.compile.lowering.partitioned import Bodies, has_partitioned, lower_whole, read_bodies
 from ligerdiag.compile.lowering.tags import tag_like, tag_operations
 from ligerdiag.compile.lowering.ties import find_readers, put_ties
 from ligerdiag.errors import CaseError, CompileError, LigerdiagError, describe_fault
@@ -119,6 +120,7 @@ class LoweredCase:
     """The devices, by partition id."""
     traced_calls: tuple[TracedCall, ...]
     lowered_calls: tuple[LoweredCall, ...]
+    bodies: Bodies
     readers: Readers
     """Of the program without ties."""
     trace_seconds: float
@@ -160,9 +162,9 @@ def lower_case(
         traced_calls = find_traced_calls(traced.jaxpr, binds)
         trace_seconds = perf_counter() - started
         lowered = traced.lower(lowering_platforms=("cuda",))
-        is_plain = not intent.needs_snapshots and all(call.outputs_used for call in traced_calls)
+        module: Any = lowered.compiler_ir("stablehlo")
+        is_plain = not has_partitioned(module) and not intent.needs_snapshots and all(call.outputs_used for call in traced_calls)
         marked = None if is_plain or not tagged else _lower_marked(jitted, specs, intent)
-    module: Any = lowered.compiler_ir("stablehlo")
     tags = _tag(module, marked) if tagged else 0
     lowered_calls = find_lowered_calls(module)
     readers = find_readers(module, traced_calls, lowered_calls) if tagged else Readers(trouble="there are no tags")
@@ -185,6 +187,7 @@ def lower_case(
         assignment=tuple(mesh.devices.flat),
         traced_calls=traced_calls,
         lowered_calls=lowered_calls,
+        bodies={} if marked is None else read_bodies(module, marked),
         readers=readers,
         trace_seconds=trace_seconds,
         lower_seconds=perf_counter() - started - trace_seconds,
@@ -211,7 +214,7 @@ def configure_locations(*folders: str) -> None:
 def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace) -> Any:
     """Returns the StableHLO module of a second trace, with snapshots and all calls."""
     jax.clear_caches()
-    with mark_intent(_kernel_primitives(), frozenset(intent.kernel_forms)):
+    with mark_intent(_kernel_primitives(), frozenset(intent.kernel_forms)), lower_whole():
         lowered = jitted.trace(*specs).lower(lowering_platforms=("cuda",))
     jax.clear_caches()
     return lowered.compiler_ir("stablehlo")

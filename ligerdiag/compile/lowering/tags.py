@@ -21,7 +21,7 @@ Worker side: puts a unique number on every StableHLO operation, in program order
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -129,6 +129,9 @@ _TAG = re.compile(r"#ld\d+$")
 _NAMED = frozenset({"func.call", "stablehlo.while", "stablehlo.case", "stablehlo.if"})
 """Operations that pass on what the operations inside need, which is more in one trace than in the other."""
 
+PARTITIONED = "CustomSPMDPartitioning"
+"""The target of JAX's `custom_partitioning`, which in the other trace may be a call, see `partitioned`."""
+
 type _Key = tuple[str, str, tuple[str, ...]]
 
 
@@ -147,7 +150,7 @@ def tag_like(module: ir.Module, other: ir.Module) -> int:
     operations = list(walk_operations(module.operation))
     known = list(walk_operations(other.operation))
     numbers = [0] * len(operations)
-    for position, found in _match([_read_key(one) for one in operations], [_read_key(one) for one in known]):
+    for position, found in match_keys([_read_key(one) for one in operations], [_read_key(one) for one in known]):
         numbers[position] = found + 1
     free = len(known)
     for position, number in enumerate(numbers):
@@ -162,6 +165,13 @@ def read_tag(operation: Any) -> int:
     """Returns the operation's number; 0 where it has none."""
     found = _TAG.search(read_name(operation.location) or "")
     return int(found[0][3:]) if found else 0
+
+
+def find_target(operation: Any) -> str:
+    """Returns the target of a custom call; nothing for another operation."""
+    if operation.name != "stablehlo.custom_call":
+        return ""
+    return ir.StringAttr(operation.attributes["call_target_name"]).value
 
 
 def walk_operations(operation: Any) -> Iterator[Any]:
@@ -187,12 +197,12 @@ def _put_tags(module: ir.Module, operations: Sequence[Any], numbers: Sequence[in
 
 def _read_key(operation: Any) -> _Key:
     """Returns the key that two traces of the same operation share."""
-    named = operation.name in _NAMED
-    types = () if named else tuple([str(result.type) for result in operation.results])
-    return operation.name, strip_tag(read_name(operation.location) or ""), types
+    kind = "func.call" if find_target(operation) == PARTITIONED else operation.name
+    types = () if kind in _NAMED else tuple([str(result.type) for result in operation.results])
+    return kind, strip_tag(read_name(operation.location) or ""), types
 
 
-def _match(ours: Sequence[_Key], others: Sequence[_Key]) -> Iterator[tuple[int, int]]:
+def match_keys(ours: Sequence[Hashable], others: Sequence[Hashable]) -> Iterator[tuple[int, int]]:
     """Positions of the same operation, in order.
 
     Operations of a key that is there equally often in both are paired in their order, where these pairs do not cross: a
@@ -212,9 +222,9 @@ def _match(ours: Sequence[_Key], others: Sequence[_Key]) -> Iterator[tuple[int, 
         last = pair
 
 
-def _pair_by_count(ours: Sequence[_Key], others: Sequence[_Key]) -> list[tuple[int, int]]:
+def _pair_by_count(ours: Sequence[Hashable], others: Sequence[Hashable]) -> list[tuple[int, int]]:
     """The longest increasing run of pairs of operations whose key is there equally often in both."""
-    places: defaultdict[_Key, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    places: defaultdict[Hashable, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
     for side, keys in enumerate((ours, others)):
         for position, key in enumerate(keys):
             places[key][side].append(position)

@@ -1,0 +1,302 @@
+"""Worker side: what a `custom_partitioning` is in the program as meant, and which of its operations XLA runs.
+
+A `custom_partitioning` holds two functions. Its own one, on whole arrays, is what its author says that it computes: JAX runs
+that where nothing is partitioned, and differentiates and traces no other. The one that `partition` returns is what each
+device runs on its shards; XLA asks for it while it compiles. Until then the program has a custom call without a body.
+
+1. In the trace that holds the intent, the call is a call of the function on whole arrays. A kernel in it overwrites what
+   it is given there: an operand of the `custom_partitioning` itself, where the function hands it on as it came.
+2. XLA puts the operations of the shards' function in the place of the call, and gives each the call's name. Only those
+   in functions keep names of their own. So each operation is put into a function before XLA sees it, save those that
+   exchange data between devices, which XLA numbers. Its inliner then joins both names: `custom_partitioning#ld4/mul#ld7`.
+3. An operation of the shards' function is that of the function on whole arrays with the same key, in the same order.
+   Kernel calls are the same only if both functions call that kernel equally often. What is not the same gets no tag:
+   a kernel call among it is none of the program's, and what hangs on it is unknown.
+"""
+
+import importlib
+import re
+import traceback
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from jaxlib.mlir import ir
+
+from ligerdiag.compile.lowering.kernel_calls import read_config
+from ligerdiag.compile.lowering.recomputed import wrapped
+from ligerdiag.compile.lowering.tags import (
+    PARTITIONED,
+    find_target,
+    iterate_lines,
+    match_keys,
+    put_location,
+    read_name,
+    read_tag,
+    rename_location,
+    strip_tag,
+    walk_operations,
+)
+from ligerdiag.errors import is_project_file
+
+_LIBRARIES = ("jax._src.custom_partitioning", "jax.experimental.custom_partitioning")
+_ROOT = "main"
+_LEFT = frozenset({
+    "func.return", "stablehlo.constant", "stablehlo.all_gather", "stablehlo.all_reduce", "stablehlo.all_to_all",
+    "stablehlo.collective_broadcast", "stablehlo.collective_permute", "stablehlo.partition_id", "stablehlo.reduce_scatter",
+    "stablehlo.replica_id", "stablehlo.send", "stablehlo.recv",
+})  # fmt: skip
+"""Operations that stay where they are, see 2."""
+_FUNCTION = re.compile(rb"tt\.func[^@]{0,200}@([\w.$-]+)\(")
+
+type _Key = tuple[str, str, str, int, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """An operation of the function of a `custom_partitioning`."""
+
+    key: _Key
+    """What it has in common with that of the shards: operation, kernel, file and line, element types and ranks."""
+    tag: int
+
+    @property
+    def kernel(self) -> str:
+        return self.key[1]
+
+
+type Bodies = Mapping[str, tuple[Step, ...]]
+"""The name by which XLA asks for a `custom_partitioning`, to the operations of its function."""
+
+
+def has_partitioned(module: ir.Module) -> bool:
+    """Returns whether XLA will ask for a function while it compiles the module."""
+    return any(find_target(one) == PARTITIONED for one in walk_operations(module.operation))
+
+
+@contextmanager
+def lower_whole() -> Generator[None]:
+    """See 1: inside of the context a `custom_partitioning` is lowered to a call of its function."""
+    library = _find_library()
+    primitive = getattr(library, "custom_partitioning_p", None)
+    rules: Any = importlib.import_module("jax._src.interpreters.mlir")
+    entry = rules._lowerings.get(primitive)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    if entry is None:
+        yield
+        return
+    is_bare = callable(entry)  # before 0.8 or so
+    replaced = _lower_to_call(entry if is_bare else entry.rule, rules)
+    rules._lowerings[primitive] = replaced if is_bare else type(entry)(replaced, entry.inline)  # noqa: SLF001
+    try:
+        with wrapped(primitive, "abstract_eval", _hand_on_effects):
+            yield
+    finally:
+        rules._lowerings[primitive] = entry  # noqa: SLF001
+
+
+def _lower_to_call(rule: Callable[..., Any], rules: Any) -> Callable[..., Any]:
+    def lower(context: Any, *values: Any, call: Any, **params: Any) -> Any:
+        results = rule(context, *values, call=call, **params)
+        made = next((one.owner for one in results), None)
+        if made is None or find_target(made) != PARTITIONED:
+            return results  # JAX has put the function in its place: there is one device, or all axes are manual
+        made.operation.erase()
+        return rules.core_call_lowering(context, *values, name="custom_partitioning", call_jaxpr=call)
+
+    return lower
+
+
+def _hand_on_effects(evaluate: Callable[..., Any]) -> Callable[..., Any]:
+    """JAX takes a `custom_partitioning` to have no effects: its kernels are kept like others, see 5 of `intent`."""
+
+    def evaluated(*avals: Any, call: Any, **params: Any) -> Any:
+        results, effects = evaluate(*avals, call=call, **params)
+        return results, {*effects, *call.effects}
+
+    return evaluated
+
+
+def read_bodies(module: ir.Module, marked: ir.Module) -> Bodies:
+    """Returns the bodies of the module's calls; both modules are tagged, and `marked` holds the functions."""
+    functions = {ir.StringAttr(one.attributes["sym_name"]).value: one for one in _iterate_functions(marked)}
+    callees = {
+        read_tag(one): _read_callee(one) for one in walk_operations(marked.operation) if one.name == "func.call"
+    }
+    found: dict[str, tuple[Step, ...]] = {}
+    for one in walk_operations(module.operation):
+        callee = callees.get(read_tag(one)) if find_target(one) == PARTITIONED else None
+        if callee is not None:
+            steps = _iterate_body(functions[callee], functions)
+            found[ir.StringAttr(one.attributes["backend_config"]).value] = tuple(
+                [Step(key=_read_key(step), tag=read_tag(step)) for step in steps]
+            )
+    return found
+
+
+def _iterate_functions(module: ir.Module) -> Iterator[Any]:
+    return (view.operation for view in module.body if view.operation.name == "func.func")
+
+
+def _read_callee(call: Any) -> str:
+    return ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+
+
+def _iterate_body(function: Any, functions: Mapping[str, Any]) -> Iterator[Any]:
+    """Yields the operations of the function, then those of the functions that it calls, each once."""
+    order = [function]
+    seen = {hash(function)}
+    for one in order:
+        for operation in walk_operations(one):
+            yield operation
+            callee = functions.get(_read_callee(operation)) if operation.name == "func.call" else None
+            if callee is not None and hash(callee) not in seen:
+                seen.add(hash(callee))
+                order.append(callee)
+
+
+def _read_key(operation: Any) -> _Key:
+    kernel = ""
+    if operation.name == "stablehlo.custom_call":
+        found = _FUNCTION.search(read_config(operation))
+        kernel = f"{find_target(operation)} {found[1].decode() if found else ''}"
+    places = (f"{file}:{line}" for file, line in iterate_lines(operation.location) if is_project_file(file))
+    last = strip_tag(read_name(operation.location) or "").rpartition("/")[2]
+    types = tuple([_compute_kind(result.type) for result in operation.results])
+    return operation.name, kernel, f"{last} {next(places, '')}", len(operation.operands), types
+
+
+def _compute_kind(of: Any) -> str:
+    """Returns rank and element type: a shard is smaller than the array."""
+    if not isinstance(of, ir.RankedTensorType):
+        return str(of)
+    return f"{of.rank} {of.element_type}"
+
+
+@contextmanager
+def tag_shards(bodies: Bodies) -> Generator[None]:
+    """Inside of the context, what XLA is given for these calls is tagged, see 2 and 3."""
+    library = _find_library()
+    calls = {name: getattr(library, "_sharding_callbacks", {}).get(name.encode()) for name in bodies}
+    rules: Any = importlib.import_module("jax._src.interpreters.mlir")
+    build = "build_mlir_module_helper" if hasattr(rules, "build_mlir_module_helper") else "build_xla_computation_helper"
+    asked: list[str] = []
+
+    def note(name: str) -> Callable[[Any], Any]:
+        def noting(partition: Any) -> Any:
+            def partitioned(*args: Any, **kwargs: Any) -> Any:
+                asked[:] = [name]
+                return partition(*args, **kwargs)
+
+            return partitioned
+
+        return noting
+
+    def tag(make: Any) -> Any:
+        def made(*args: Any, **kwargs: Any) -> Any:
+            module = make(*args, **kwargs)
+            if asked and isinstance(module, ir.Module):
+                tag_as_body(module, bodies[asked.pop()])
+            return module
+
+        return made
+
+    with ExitStack() as stack:
+        for name, call in calls.items():
+            if call is not None:
+                stack.enter_context(wrapped(call, "partition", note(name)))
+        if hasattr(rules, build):
+            stack.enter_context(wrapped(rules, build, tag))
+        yield
+
+
+def tag_as_body(module: ir.Module, body: Sequence[Step]) -> None:
+    """Tags the module in place, each top operation in a function of its own; leaves it as it was where that fails."""
+    try:
+        with module.context, ir.Location.unknown():
+            functions = {ir.StringAttr(one.attributes["sym_name"]).value: one for one in _iterate_functions(module)}
+            operations = list(_iterate_body(functions[_ROOT], functions))
+            numbers = _match([_read_key(one) for one in operations], body)
+            for operation, number in reversed(list(zip(operations, numbers, strict=True))):
+                name = strip_tag(read_name(operation.location) or "")
+                tagged = f"{name}#ld{number}" if number else name
+                put_location(operation, rename_location(operation.location, tagged, module.context))
+            block = functions[_ROOT].regions[0].blocks[0]
+            for position, view in enumerate(list(block)):
+                if view.operation.name not in _LEFT:
+                    _outline(module, view.operation, f"ligerdiag_{position}")
+    except Exception as fault:
+        traceback.print_exception(fault)
+
+
+def _match(keys: Sequence[_Key], body: Sequence[Step]) -> list[int]:
+    """Returns the tag of each operation with these keys; 0 where the body has none like it."""
+    ours, theirs = Counter(key[1] for key in keys), Counter(step.kernel for step in body)
+    numbers = [0] * len(keys)
+    for position, found in match_keys(keys, [step.key for step in body]):
+        kernel = keys[position][1]
+        if not kernel or ours[kernel] == theirs[kernel]:
+            numbers[position] = body[found].tag
+    return numbers
+
+
+def _outline(module: ir.Module, operation: Any, name: str) -> None:
+    """Puts the operation into a private function of this name, and calls that in its place."""
+    inner = list(walk_operations(operation))
+    made = {hash(result) for one in inner for result in one.results}
+    made |= {
+        hash(argument)
+        for one in (operation, *inner)
+        for region in one.regions
+        for block in region
+        for argument in block.arguments
+    }
+    given: dict[Any, Any] = {}
+    for one in (operation, *inner):
+        given.update((operand, operand) for operand in one.operands if hash(operand) not in made)
+    values = list(given)
+    operations: Any = ir.Operation
+    kinds = [value.type for value in values]
+    results = [result.type for result in operation.results]
+    function = operations.create(
+        "func.func",
+        attributes={
+            "sym_name": ir.StringAttr.get(name),
+            "function_type": ir.TypeAttr.get(ir.FunctionType.get(kinds, results)),
+            "sym_visibility": ir.StringAttr.get("private"),
+        },
+        regions=1,
+        ip=ir.InsertionPoint(module.body),
+    )
+    block = ir.Block.create_at_start(function.regions[0], kinds)
+    call = operations.create(
+        "func.call",
+        results=results,
+        operands=values,
+        attributes={
+            "callee": ir.FlatSymbolRefAttr.get(name),
+            "mhlo.frontend_attributes": ir.DictAttr.get({"inlineable": ir.StringAttr.get("false")}),
+        },
+        ip=ir.InsertionPoint(operation),
+    )
+    for old, new in zip(operation.results, call.results, strict=True):
+        old.replace_all_uses_with(new)
+    moved = operation.detach_from_parent()
+    block.append(moved)
+    arguments = dict(zip(values, block.arguments, strict=True))
+    for one in (operation, *inner):
+        for number, operand in enumerate(list(one.operands)):
+            if operand in arguments:
+                one.operands[number] = arguments[operand]
+    operations.create("func.return", operands=list(operation.results), ip=ir.InsertionPoint(block))
+
+
+def _find_library() -> Any:
+    """Returns JAX's module of `custom_partitioning`; None in versions that have it elsewhere."""
+    for name in _LIBRARIES:
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            continue
+    return None
