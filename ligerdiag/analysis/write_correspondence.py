@@ -3,6 +3,8 @@
 A kernel call is recognised by its tag path, or, where tags are missing, by target and payload if only one call has them.
 A kernel call of the optimized module that is not in the program is a note, never silently dropped.
 
+A `custom_partitioning` without a body stands for calls that are not known: what it may write is neither found nor missing.
+
 XLA takes two calls with equal operands for one and the same value and keeps one of them, with either's tags. What is left
 does what the first of them in program order would have done; the others are missing.
 
@@ -43,6 +45,8 @@ from ligerdiag.hlo.module import HloModule, TagPath
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 from ligerdiag.model.findings import SourceLine
 
+PARTITIONED = "CustomSPMDPartitioning"
+"""The target of JAX's `custom_partitioning` (jax/_src/custom_partitioning.py)."""
 _BITCASTS = frozenset({"bitcast"})
 
 
@@ -86,7 +90,7 @@ def match_writes(
     by_path: defaultdict[TagPath, list[HiddenWrite]] = defaultdict(list)
     by_payload: defaultdict[tuple[str, bytes], list[HiddenWrite]] = defaultdict(list)
     for write in writes:
-        if write.tag_path:
+        if write.tag_path and write.call.proto.custom_call_target != PARTITIONED:
             by_path[write.tag_path].append(write)
         by_payload[write.call.kernel].append(write)
     by_call: dict[int, tuple[HiddenWrite, ...]] = {}
@@ -128,7 +132,8 @@ def match_writes(
     first = _find_merged(writes, by_call)
     by_call = {call: tuple([first.get(w.index, w) for w in found]) for call, found in by_call.items()}
     actual = [replace(w, write=first[w.write].index) if w.write in first else w for w in actual]
-    seen = {w.index for found in by_call.values() for w in found}
+    opaque = {w.index for w in writes if w.call.proto.custom_call_target == PARTITIONED}
+    seen = opaque | {w.index for found in by_call.values() for w in found}
     missing = tuple([w for w in writes if w.index not in seen])
     merged = {
         gone.index: kept.index
@@ -144,7 +149,7 @@ def match_writes(
         tuple(unplaced),
         frozenset(moved),
         tuple(notes),
-        frozenset(ambiguous),
+        frozenset(ambiguous | opaque),
         tuple(foreign),
     )
 

@@ -17,7 +17,7 @@ from ligerdiag.analysis.explain.schedule_view import compute_schedule_view
 from ligerdiag.analysis.provenance import compute_tags
 from ligerdiag.analysis.verdict.schedule_alone import find_mixed_up
 from ligerdiag.analysis.verdict.verdicts import doubt_outputs
-from ligerdiag.analysis.write_correspondence import TracedKernel, find_hidden_accesses, find_sites
+from ligerdiag.analysis.write_correspondence import PARTITIONED, TracedKernel, find_hidden_accesses, find_sites
 from ligerdiag.analysis.writes import EffectsOf, find_hidden_operands
 from ligerdiag.artifacts.artifact import Artifact, KernelCall, LoneCall, Provenance
 from ligerdiag.artifacts.cache import Cache
@@ -45,10 +45,6 @@ from ligerdiag.workers.starts import Templates
 
 NO_BUFFERS = BufferAssignment(slices=(), definitions={}, overlapping={}, parameters={})
 """Nothing is looked up where no kernel writes anything."""
-
-
-_PARTITIONED = "CustomSPMDPartitioning"
-"""The target of JAX's `custom_partitioning` (jax/_src/custom_partitioning.py)."""
 
 
 class InspectionWords(TypedDict, total=False):
@@ -157,14 +153,15 @@ def _see_through_partitioning(effects_of: EffectsOf, optimized: HloModule) -> Ef
     """Returns the effects of each call, of that which stands for a `custom_partitioning` in the program, too.
 
     XLA's partitioner puts the function that it stands for in its place. So it overwrites nothing behind XLA's back if no
-    call of the schedule does; otherwise what it does stays unknown.
+    call of the schedule does; otherwise what it does stays unknown. One with side effects stands for another function than
+    its author's, which calls kernels (see `compile.lowering.partitioned`).
     """
     if any(find_hidden_operands(call, effects_of(call)) for _, call in optimized.iterate_custom_calls()):
         return effects_of
 
     def find(call: HloInstruction) -> CallEffects:
         found = effects_of(call)
-        if call.proto.custom_call_target != _PARTITIONED:
+        if call.proto.custom_call_target != PARTITIONED or call.proto.custom_call_has_side_effect:
             return found
         operands, outputs = (Access.READ,) * len(found.operands), (Access.WRITE,) * len(found.outputs)
         return CallEffects(kernel=found.kernel, operands=operands, outputs=outputs)

@@ -21,7 +21,7 @@ import re
 import shutil
 import sys
 import traceback
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from hashlib import sha256
@@ -232,12 +232,17 @@ def make_artifact(
     beside = Timer(_HEAD_START, lambda: converted.append(convert_as_written(program)))
     beside.start()
     try:
-        compiled, compile_seconds = _compile(program, request, dump, runs)
+        compiled, compile_seconds, opaque = _compile(program, request, dump, runs)
     finally:
         beside.cancel()  # nothing, once it runs
         beside.join()
+    if opaque:
+        program = program.without_bodies(opaque)
+        converted.clear()
     unoptimized, optimized, thunks = _find_dumped(dump)
-    calls = settle_calls(program.traced_calls, program.lowered_calls, find_live_tags(unoptimized.read_bytes()))
+    live = find_live_tags(unoptimized.read_bytes())
+    live |= {step.tag for body in program.bodies if body.tag in live for step in body.steps}
+    calls = settle_calls(program.traced_calls, program.lowered_calls, live)
     (directory / AS_WRITTEN).write_bytes(drop_module_id(converted[0] if converted else convert_as_written(program)))
     (directory / UNOPTIMIZED).write_bytes(drop_module_id(unoptimized.read_bytes()))
     (directory / OPTIMIZED).write_bytes(drop_module_id(optimized.read_bytes()))
@@ -268,7 +273,10 @@ def _compute_size(log: Path) -> int:
     return log.stat().st_size
 
 
-def _compile(program: LoweredCase, request: CompileRequest, dump: Path, runs: bool) -> tuple[Any, float]:
+def _compile(
+    program: LoweredCase, request: CompileRequest, dump: Path, runs: bool
+) -> tuple[Any, float, Collection[int]]:
+    """Returns the compiled program, the seconds that it took, and the tags of calls of other functions than the author's."""
     options: dict[str, Flag] = {
         **({} if runs else _choose_quick_options()),
         **request.flags,
@@ -282,10 +290,10 @@ def _compile(program: LoweredCase, request: CompileRequest, dump: Path, runs: bo
         if not runs:  # what a kernel call brings as PTX is assembled by that of PATH, whatever the option says
             os.environ["PATH"] = os.pathsep.join((str(_find_assembler() / "bin"), path))
             drop_host_callbacks(program.lowered)
-        compiled = None
+        compiled, opaque = None, set[int]()
         while compiled is None:
             try:
-                with nullcontext() if runs else _answer_partitioners(program, request):
+                with tag_shards(program.bodies) as opaque, nullcontext() if runs else _answer(program, request):
                     compiled = program.lowered.compile(compiler_options=options)
             except Exception as fault:
                 remedy = find_remedy(str(fault), options, request.flags)
@@ -297,17 +305,13 @@ def _compile(program: LoweredCase, request: CompileRequest, dump: Path, runs: bo
         raise CompileError(f"case `{request.case_id}` does not compile: {describe_fault(fault)}") from fault
     finally:
         os.environ["PATH"] = path
-    return compiled, perf_counter() - started
+    return compiled, perf_counter() - started, opaque
 
 
 @contextmanager
-def _answer_partitioners(program: LoweredCase, request: CompileRequest) -> Generator[None]:
+def _answer(program: LoweredCase, request: CompileRequest) -> Generator[None]:
     """Answers what a `custom_partitioning` asks, whose function XLA has traced and lowered while it compiles."""
-    with (
-        answer_as(program.assignment, request.description),
-        assume_capability(request.compute_capability),
-        tag_shards(program.bodies),
-    ):
+    with answer_as(program.assignment, request.description), assume_capability(request.compute_capability):
         yield
 
 

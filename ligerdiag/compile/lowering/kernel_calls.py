@@ -16,8 +16,8 @@ A bind without an equation is no missing call if
 5. it is the function's under a `custom_vjp` or `custom_jvp` whose rule took its place: see `call_forms`, or
 6. it was traced for shapes alone, by `jax.eval_shape`, and the program has the call by the same line.
 
-An equation with used outputs in the function of a `custom_partitioning` is no call of the program, nor missing: XLA's
-partitioner has the function traced once more, and puts that in the place of a call of its own.
+An equation in the function of a `custom_partitioning` stands for the call that XLA's partitioner puts in its place. It
+reaches XLA if the `custom_partitioning` does, see `partitioned`.
 
 For a missing call that has outputs, its overwritten operands decide whether it was called for its effect: see
 `call_forms`.
@@ -72,15 +72,12 @@ def find_traced_calls(closed: Any, binds: Sequence[Bind]) -> tuple[TracedCall, .
     """Returns the kernel equations of the closed jaxpr and its sub-programs, then the missing ones: binds that left
     none behind."""
     calls: list[TracedCall] = []
-    partitioned: list[TracedCall] = []
-    for jaxpr, is_partitioned in _walk_jaxprs(closed.jaxpr, set()):
+    for jaxpr in _walk_jaxprs(closed.jaxpr, set()):
         given = () if jaxpr is closed.jaxpr else (*jaxpr.invars, *jaxpr.constvars)
         for index, equation in enumerate(jaxpr.eqns):
             if equation.primitive.name in PRIMITIVES:
-                call = _with_site(_describe_equation(jaxpr, index, equation, given), binds)
-                (partitioned if is_partitioned and call.outputs_used else calls).append(call)
-    known = (*calls, *partitioned)
-    dropped = {(bind.call.kernel, bind.call.lines): bind for bind in binds if _is_missing(bind, known)}
+                calls.append(_with_site(_describe_equation(jaxpr, index, equation, given), binds))
+    dropped = {(bind.call.kernel, bind.call.lines): bind for bind in binds if _is_missing(bind, calls)}
     return (*calls, *(_describe_missing(bind) for bind in dropped.values()))
 
 
@@ -177,22 +174,27 @@ def _is_bind_of(bind: TracedCall, call: TracedCall) -> bool:
     return bind.kernel == call.kernel and lines == call.lines
 
 
-def _walk_jaxprs(jaxpr: Any, seen: set[int], *, is_partitioned: bool = False) -> Iterator[tuple[Any, bool]]:
-    """Yields each jaxpr once, and whether it is in the function of a `custom_partitioning`."""
+def has_partitioned(closed: Any) -> bool:
+    """Returns whether the closed jaxpr or a sub-program calls a `custom_partitioning`."""
+    jaxprs = _walk_jaxprs(closed.jaxpr, set())
+    return any(equation.primitive.name == "custom_partitioning" for jaxpr in jaxprs for equation in jaxpr.eqns)
+
+
+def _walk_jaxprs(jaxpr: Any, seen: set[int]) -> Iterator[Any]:
+    """Yields the jaxpr and its sub-programs, each once."""
     if id(jaxpr) in seen:
         return
     seen.add(id(jaxpr))
-    yield jaxpr, is_partitioned
+    yield jaxpr
     for equation in jaxpr.eqns:
         if equation.primitive.name in PRIMITIVES:
             continue
-        inside = is_partitioned or equation.primitive.name == "custom_partitioning"
         for value in equation.params.values():
             for item in _listed(value):
                 if isinstance(item, jex_core.ClosedJaxpr):
-                    yield from _walk_jaxprs(item.jaxpr, seen, is_partitioned=inside)
+                    yield from _walk_jaxprs(item.jaxpr, seen)
                 elif isinstance(item, jex_core.Jaxpr):
-                    yield from _walk_jaxprs(item, seen, is_partitioned=inside)
+                    yield from _walk_jaxprs(item, seen)
 
 
 def _listed(value: Any) -> list[Any]:

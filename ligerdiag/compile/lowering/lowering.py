@@ -6,9 +6,9 @@ import importlib
 import sys
 import traceback
 import warnings
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from types import TracebackType
 from typing import Any
@@ -29,8 +29,8 @@ from ligerdiag.compile.cases.backend_answers import answer_as
 from ligerdiag.compile.lowering.binds import TracedCall, record_binds
 from ligerdiag.compile.lowering.call_forms import enter_mesh, explain_generation, translate_to_hlo
 from ligerdiag.compile.lowering.intent import IntentTrace, mark_intent, protect_as_written
-from ligerdiag.compile.lowering.kernel_calls import LoweredCall, find_lowered_calls, find_traced_calls
-from ligerdiag.compile.lowering.partitioned import Bodies, has_partitioned, lower_whole, read_bodies
+from ligerdiag.compile.lowering.kernel_calls import LoweredCall, find_lowered_calls, find_traced_calls, has_partitioned
+from ligerdiag.compile.lowering.partitioned import Body, lower_whole, make_opaque, read_bodies
 from ligerdiag.compile.lowering.tags import tag_like, tag_operations
 from ligerdiag.compile.lowering.ties import find_readers, put_ties
 from ligerdiag.errors import CaseError, CompileError, LigerdiagError, describe_fault
@@ -120,11 +120,27 @@ class LoweredCase:
     """The devices, by partition id."""
     traced_calls: tuple[TracedCall, ...]
     lowered_calls: tuple[LoweredCall, ...]
-    bodies: Bodies
+    bodies: tuple[Body, ...]
+    marked: Any
+    """The module of the trace that holds the intent, where that is another one; see `intent`."""
     readers: Readers
     """Of the program without ties."""
     trace_seconds: float
     lower_seconds: float
+
+    def without_bodies(self, tags: Collection[int]) -> "LoweredCase":
+        """Returns the program of which each `custom_partitioning` with these tags may do anything; `marked` is changed."""
+        bodies = [body for body in self.bodies if body.tag in tags]
+        make_opaque(self.marked, bodies)
+        inside = {step.tag for body in bodies for step in body.steps}
+        lowered = [call for call in self.lowered_calls if call.tag in inside]
+        return replace(
+            self,
+            as_written=protect_as_written(self.marked),
+            bodies=tuple([body for body in self.bodies if body.tag not in tags]),
+            traced_calls=tuple([call for call in self.traced_calls if not any(one.is_of(call) for one in lowered)]),
+            lowered_calls=tuple([call for call in self.lowered_calls if call.tag not in inside]),
+        )
 
 
 def lower_case(
@@ -162,9 +178,10 @@ def lower_case(
         traced_calls = find_traced_calls(traced.jaxpr, binds)
         trace_seconds = perf_counter() - started
         lowered = traced.lower(lowering_platforms=("cuda",))
-        module: Any = lowered.compiler_ir("stablehlo")
-        is_plain = not has_partitioned(module) and not intent.needs_snapshots and all(call.outputs_used for call in traced_calls)
+        needs_more = has_partitioned(traced.jaxpr) or intent.needs_snapshots
+        is_plain = not needs_more and all(call.outputs_used for call in traced_calls)
         marked = None if is_plain or not tagged else _lower_marked(jitted, specs, intent)
+    module: Any = lowered.compiler_ir("stablehlo")
     tags = _tag(module, marked) if tagged else 0
     lowered_calls = find_lowered_calls(module)
     readers = find_readers(module, traced_calls, lowered_calls) if tagged else Readers(trouble="there are no tags")
@@ -173,6 +190,11 @@ def lower_case(
             put_ties(one, readers, ties, case.id)
         tags = _tag(module, marked)
         lowered_calls = find_lowered_calls(module)
+    bodies: tuple[Body, ...] = ()
+    if marked is not None:
+        bodies = read_bodies(module, marked)
+        inside = [call for call in find_lowered_calls(marked) if any(call.tag in body for body in bodies)]
+        lowered_calls = (*lowered_calls, *inside)
     inputs = compute_input_names(case.function, specs)
     parameters = _count_parameters(module)
     return LoweredCase(
@@ -187,7 +209,8 @@ def lower_case(
         assignment=tuple(mesh.devices.flat),
         traced_calls=traced_calls,
         lowered_calls=lowered_calls,
-        bodies={} if marked is None else read_bodies(module, marked),
+        bodies=bodies,
+        marked=marked,
         readers=readers,
         trace_seconds=trace_seconds,
         lower_seconds=perf_counter() - started - trace_seconds,

@@ -10,8 +10,11 @@ device runs on its shards; XLA asks for it while it compiles. Until then the pro
    in functions keep names of their own. So each operation is put into a function before XLA sees it, save those that
    exchange data between devices, which XLA numbers. Its inliner then joins both names: `custom_partitioning#ld4/mul#ld7`.
 3. An operation of the shards' function is that of the function on whole arrays with the same key, in the same order.
-   Kernel calls are the same only if both functions call that kernel equally often. What is not the same gets no tag:
-   a kernel call among it is none of the program's, and what hangs on it is unknown.
+   An operation that is not there has no tag.
+4. If the two functions do not call the same kernels equally often, the shards' one is another program than the author's.
+   Then the call stays a call without a body in the program as meant: what it does is unknown. It has side effects if the
+   function on whole arrays calls kernels. A formula overwrites nothing, so that a schedule in which nothing is overwritten
+   behind XLA's back is right there.
 """
 
 import importlib
@@ -49,6 +52,8 @@ _LEFT = frozenset({
     "stablehlo.replica_id", "stablehlo.send", "stablehlo.recv",
 })  # fmt: skip
 """Operations that stay where they are, see 2."""
+_ANNOTATIONS = re.compile(r"[Ss]hard|annotate|sdy")
+"""In the targets of custom calls that say where an array is."""
 _FUNCTION = re.compile(rb"tt\.func[^@]{0,200}@([\w.$-]+)\(")
 
 type _Key = tuple[str, str, str, int, tuple[str, ...]]
@@ -59,7 +64,7 @@ class Step:
     """An operation of the function of a `custom_partitioning`."""
 
     key: _Key
-    """What it has in common with that of the shards: operation, kernel, file and line, element types and ranks."""
+    """What it has in common with that of the shards: operation, kernel, name and line, operands, ranks and types."""
     tag: int
 
     @property
@@ -67,13 +72,18 @@ class Step:
         return self.key[1]
 
 
-type Bodies = Mapping[str, tuple[Step, ...]]
-"""The name by which XLA asks for a `custom_partitioning`, to the operations of its function."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Body:
+    """The function of a `custom_partitioning` of the program."""
 
+    name: str
+    """By which XLA asks for the function of the shards."""
+    tag: int
+    """Of the `custom_partitioning`."""
+    steps: tuple[Step, ...]
 
-def has_partitioned(module: ir.Module) -> bool:
-    """Returns whether XLA will ask for a function while it compiles the module."""
-    return any(find_target(one) == PARTITIONED for one in walk_operations(module.operation))
+    def __contains__(self, tag: object) -> bool:
+        return any(step.tag == tag for step in self.steps)
 
 
 @contextmanager
@@ -82,18 +92,18 @@ def lower_whole() -> Generator[None]:
     library = _find_library()
     primitive = getattr(library, "custom_partitioning_p", None)
     rules: Any = importlib.import_module("jax._src.interpreters.mlir")
-    entry = rules._lowerings.get(primitive)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    entry = rules._lowerings.get(primitive)  # pyright: ignore[reportPrivateUsage]
     if entry is None:
         yield
         return
     is_bare = callable(entry)  # before 0.8 or so
     replaced = _lower_to_call(entry if is_bare else entry.rule, rules)
-    rules._lowerings[primitive] = replaced if is_bare else type(entry)(replaced, entry.inline)  # noqa: SLF001
+    rules._lowerings[primitive] = replaced if is_bare else type(entry)(replaced, entry.inline)
     try:
         with wrapped(primitive, "abstract_eval", _hand_on_effects):
             yield
     finally:
-        rules._lowerings[primitive] = entry  # noqa: SLF001
+        rules._lowerings[primitive] = entry
 
 
 def _lower_to_call(rule: Callable[..., Any], rules: Any) -> Callable[..., Any]:
@@ -118,21 +128,20 @@ def _hand_on_effects(evaluate: Callable[..., Any]) -> Callable[..., Any]:
     return evaluated
 
 
-def read_bodies(module: ir.Module, marked: ir.Module) -> Bodies:
+def read_bodies(module: ir.Module, marked: ir.Module) -> tuple[Body, ...]:
     """Returns the bodies of the module's calls; both modules are tagged, and `marked` holds the functions."""
     functions = {ir.StringAttr(one.attributes["sym_name"]).value: one for one in _iterate_functions(marked)}
-    callees = {
-        read_tag(one): _read_callee(one) for one in walk_operations(marked.operation) if one.name == "func.call"
-    }
-    found: dict[str, tuple[Step, ...]] = {}
+    callees = {read_tag(one): _read_callee(one) for one in walk_operations(marked.operation) if one.name == "func.call"}
+    found: list[Body] = []
     for one in walk_operations(module.operation):
         callee = callees.get(read_tag(one)) if find_target(one) == PARTITIONED else None
         if callee is not None:
-            steps = _iterate_body(functions[callee], functions)
-            found[ir.StringAttr(one.attributes["backend_config"]).value] = tuple(
-                [Step(key=_read_key(step), tag=read_tag(step)) for step in steps]
+            steps = tuple(
+                [Step(key=_read_key(step), tag=read_tag(step)) for step in _iterate_body(functions[callee], functions)]
             )
-    return found
+            name = ir.StringAttr(one.attributes["backend_config"]).value
+            found.append(Body(name=name, tag=read_tag(one), steps=steps))
+    return tuple(found)
 
 
 def _iterate_functions(module: ir.Module) -> Iterator[Any]:
@@ -158,9 +167,9 @@ def _iterate_body(function: Any, functions: Mapping[str, Any]) -> Iterator[Any]:
 
 def _read_key(operation: Any) -> _Key:
     kernel = ""
-    if operation.name == "stablehlo.custom_call":
+    if (target := find_target(operation)) and not _ANNOTATIONS.search(target):
         found = _FUNCTION.search(read_config(operation))
-        kernel = f"{find_target(operation)} {found[1].decode() if found else ''}"
+        kernel = f"{target} {found[1].decode() if found else ''}"
     places = (f"{file}:{line}" for file, line in iterate_lines(operation.location) if is_project_file(file))
     last = strip_tag(read_name(operation.location) or "").rpartition("/")[2]
     types = tuple([_compute_kind(result.type) for result in operation.results])
@@ -175,18 +184,19 @@ def _compute_kind(of: Any) -> str:
 
 
 @contextmanager
-def tag_shards(bodies: Bodies) -> Generator[None]:
-    """Inside of the context, what XLA is given for these calls is tagged, see 2 and 3."""
+def tag_shards(bodies: Sequence[Body]) -> Generator[set[int]]:
+    """Inside of the context, what XLA is given for these calls is tagged, see 2 and 3. Yields the tags of those of 4."""
+    others: set[int] = set()
     library = _find_library()
-    calls = {name: getattr(library, "_sharding_callbacks", {}).get(name.encode()) for name in bodies}
+    callbacks: Mapping[bytes, Any] = getattr(library, "_sharding_callbacks", {})
     rules: Any = importlib.import_module("jax._src.interpreters.mlir")
     build = "build_mlir_module_helper" if hasattr(rules, "build_mlir_module_helper") else "build_xla_computation_helper"
-    asked: list[str] = []
+    asked: list[Body] = []
 
-    def note(name: str) -> Callable[[Any], Any]:
+    def note(body: Body) -> Callable[[Any], Any]:
         def noting(partition: Any) -> Any:
             def partitioned(*args: Any, **kwargs: Any) -> Any:
-                asked[:] = [name]
+                asked[:] = [body]
                 return partition(*args, **kwargs)
 
             return partitioned
@@ -196,28 +206,58 @@ def tag_shards(bodies: Bodies) -> Generator[None]:
     def tag(make: Any) -> Any:
         def made(*args: Any, **kwargs: Any) -> Any:
             module = make(*args, **kwargs)
-            if asked and isinstance(module, ir.Module):
-                tag_as_body(module, bodies[asked.pop()])
+            if asked and not tag_as_body(module, body := asked.pop()):
+                others.add(body.tag)
             return module
 
         return made
 
     with ExitStack() as stack:
-        for name, call in calls.items():
+        for body in bodies:
+            call = callbacks.get(body.name.encode())
             if call is not None:
-                stack.enter_context(wrapped(call, "partition", note(name)))
+                stack.enter_context(wrapped(call, "partition", note(body)))
         if hasattr(rules, build):
             stack.enter_context(wrapped(rules, build, tag))
-        yield
+        yield others
 
 
-def tag_as_body(module: ir.Module, body: Sequence[Step]) -> None:
-    """Tags the module in place, each top operation in a function of its own; leaves it as it was where that fails."""
+def make_opaque(marked: ir.Module, bodies: Sequence[Body]) -> None:
+    """Replaces the calls of these functions in the module by calls without a body, see 4."""
+    operations: Any = ir.Operation
+    effects = {body.tag: any(step.kernel for step in body.steps) for body in bodies}
+    with marked.context:
+        for one in list(walk_operations(marked.operation)):
+            if one.name == "func.call" and read_tag(one) in effects:
+                attributes = {
+                    "call_target_name": ir.StringAttr.get(PARTITIONED),
+                    "has_side_effect": ir.BoolAttr.get(effects[read_tag(one)]),
+                }
+                new = operations.create(
+                    "stablehlo.custom_call",
+                    results=[result.type for result in one.results],
+                    operands=list(one.operands),
+                    attributes=attributes,
+                    loc=one.location,
+                    ip=ir.InsertionPoint(one),
+                )
+                for old, result in zip(one.results, new.results, strict=True):
+                    old.replace_all_uses_with(result)
+                one.erase()
+
+
+def tag_as_body(module: ir.Module, body: Body) -> bool:
+    """Tags the module in place, each top operation in a function of its own. Returns whether it calls the same kernels."""
     try:
         with module.context, ir.Location.unknown():
             functions = {ir.StringAttr(one.attributes["sym_name"]).value: one for one in _iterate_functions(module)}
             operations = list(_iterate_body(functions[_ROOT], functions))
-            numbers = _match([_read_key(one) for one in operations], body)
+            keys = [_read_key(one) for one in operations]
+            if Counter(key[1] for key in keys if key[1]) != Counter(step.kernel for step in body.steps if step.kernel):
+                return False
+            numbers = [0] * len(keys)
+            for position, found in match_keys(keys, [step.key for step in body.steps]):
+                numbers[position] = body.steps[found].tag
             for operation, number in reversed(list(zip(operations, numbers, strict=True))):
                 name = strip_tag(read_name(operation.location) or "")
                 tagged = f"{name}#ld{number}" if number else name
@@ -228,17 +268,8 @@ def tag_as_body(module: ir.Module, body: Sequence[Step]) -> None:
                     _outline(module, view.operation, f"ligerdiag_{position}")
     except Exception as fault:
         traceback.print_exception(fault)
-
-
-def _match(keys: Sequence[_Key], body: Sequence[Step]) -> list[int]:
-    """Returns the tag of each operation with these keys; 0 where the body has none like it."""
-    ours, theirs = Counter(key[1] for key in keys), Counter(step.kernel for step in body)
-    numbers = [0] * len(keys)
-    for position, found in match_keys(keys, [step.key for step in body]):
-        kernel = keys[position][1]
-        if not kernel or ours[kernel] == theirs[kernel]:
-            numbers[position] = body[found].tag
-    return numbers
+        return False
+    return True
 
 
 def _outline(module: ir.Module, operation: Any, name: str) -> None:
@@ -284,7 +315,7 @@ def _outline(module: ir.Module, operation: Any, name: str) -> None:
         old.replace_all_uses_with(new)
     moved = operation.detach_from_parent()
     block.append(moved)
-    arguments = dict(zip(values, block.arguments, strict=True))
+    arguments: dict[Any, Any] = {value: block.arguments[number] for number, value in enumerate(values)}
     for one in (operation, *inner):
         for number, operand in enumerate(list(one.operands)):
             if operand in arguments:
