@@ -40,13 +40,11 @@ from ligerdiag.analysis.writes import (
     iterate_kernel_calls,
 )
 from ligerdiag.effects.access import Access, CallEffects
-from ligerdiag.hlo.dataflow import Positions, look_through
+from ligerdiag.hlo.dataflow import PARTITIONED, Positions, look_through
 from ligerdiag.hlo.module import HloModule, TagPath
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 from ligerdiag.model.findings import SourceLine
 
-PARTITIONED = "CustomSPMDPartitioning"
-"""The target of JAX's `custom_partitioning` (jax/_src/custom_partitioning.py)."""
 _BITCASTS = frozenset({"bitcast"})
 
 

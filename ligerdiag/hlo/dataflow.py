@@ -36,6 +36,8 @@ _RESULT_FIRST = having(Trait.RESULT_FIRST)
 _FINISHES = having(Trait.DONE, Trait.UPDATE)
 SHARD_EDGES = frozenset({"xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"})
 """Custom calls whose result k is operand k in another sharding (xla/service/spmd/shardy/constants.h)."""
+PARTITIONED = "CustomSPMDPartitioning"
+"""The target of JAX's `custom_partitioning`, whose function XLA asks for (jax/_src/custom_partitioning.py)."""
 _OPERANDWISE, _STARTS_WITH_OPERANDS = having(Trait.OPERANDWISE), having(Trait.STARTS_WITH_OPERANDS)
 
 

@@ -17,7 +17,7 @@ from ligerdiag.analysis.explain.schedule_view import compute_schedule_view
 from ligerdiag.analysis.provenance import compute_tags
 from ligerdiag.analysis.verdict.schedule_alone import find_mixed_up
 from ligerdiag.analysis.verdict.verdicts import doubt_outputs
-from ligerdiag.analysis.write_correspondence import PARTITIONED, TracedKernel, find_hidden_accesses, find_sites
+from ligerdiag.analysis.write_correspondence import TracedKernel, find_hidden_accesses, find_sites
 from ligerdiag.analysis.writes import EffectsOf, find_hidden_operands
 from ligerdiag.artifacts.artifact import Artifact, KernelCall, LoneCall, Provenance
 from ligerdiag.artifacts.cache import Cache
@@ -30,7 +30,7 @@ from ligerdiag.effects.worker import EFFECTS_WORKER
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.aliasing import build_must_alias_buffers, find_buffer_fault
 from ligerdiag.hlo.buffers import BufferAssignment
-from ligerdiag.hlo.dataflow import take_unplaced_aliases
+from ligerdiag.hlo.dataflow import PARTITIONED, search, take_unplaced_aliases
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.parse import load_hlo, pause_collector, require_same_operands
 from ligerdiag.hlo.shape import iterate_leaves
@@ -109,7 +109,7 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
     try:
         mixed_up = find_mixed_up(optimized, compilation.buffers, is_described=compilation.is_described)
         compilation = _check_buffers(compilation)
-        effects_of = _see_through_partitioning(effects.find, optimized)
+        effects_of = _see_through_partitioning(effects.find, program, optimized)
         context = _compute_context(compilation, names, effects_of, traced_calls)
         context = replace(
             context, contradictions=_list_contradictions(context, effects), sites=find_sites(traced_calls)
@@ -149,19 +149,29 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
     return Analysed(inspection=inspection, compilation=compilation, context=context)
 
 
-def _see_through_partitioning(effects_of: EffectsOf, optimized: HloModule) -> EffectsOf:
+def _see_through_partitioning(effects_of: EffectsOf, program: HloModule | None, optimized: HloModule) -> EffectsOf:
     """Returns the effects of each call, of that which stands for a `custom_partitioning` in the program, too.
 
-    XLA's partitioner puts the function that it stands for in its place. So it overwrites nothing behind XLA's back if no
-    call of the schedule does; otherwise what it does stays unknown. One with side effects stands for another function than
-    its author's, which calls kernels (see `compile.lowering.partitioned`).
+    XLA's partitioner puts the function that it asks for in its place. So it overwrites nothing behind XLA's back if no
+    call of the schedule does, nor one of the function that its author gave it, where the program has that (see
+    `compile.lowering.partitioned`); otherwise what it does stays unknown.
     """
-    if any(find_hidden_operands(call, effects_of(call)) for _, call in optimized.iterate_custom_calls()):
+
+    def hides(call: HloInstruction) -> bool:
+        return bool(find_hidden_operands(call, effects_of(call)))
+
+    if program is None or any(hides(call) for _, call in optimized.iterate_custom_calls()):
         return effects_of
+    hidden = {home.id for home, call in program.iterate_custom_calls() if not call.called_computations and hides(call)}
+
+    def list_callees(home: int) -> list[int]:
+        return [callee for one in program.computations[home].instructions for callee in one.called_computations]
 
     def find(call: HloInstruction) -> CallEffects:
         found = effects_of(call)
-        if call.proto.custom_call_target != PARTITIONED or call.proto.custom_call_has_side_effect:
+        if call.proto.custom_call_target != PARTITIONED:
+            return found
+        if not hidden.isdisjoint(search(call.called_computations, list_callees)):
             return found
         operands, outputs = (Access.READ,) * len(found.operands), (Access.WRITE,) * len(found.outputs)
         return CallEffects(kernel=found.kernel, operands=operands, outputs=outputs)

@@ -12,9 +12,9 @@ device runs on its shards; XLA asks for it while it compiles. Until then the pro
 3. An operation of the shards' function is that of the function on whole arrays with the same key, in the same order.
    An operation that is not there has no tag.
 4. If the two functions do not call the same kernels equally often, the shards' one is another program than the author's.
-   Then the call stays a call without a body in the program as meant: what it does is unknown. It has side effects if the
-   function on whole arrays calls kernels. A formula overwrites nothing, so that a schedule in which nothing is overwritten
-   behind XLA's back is right there.
+   Then the call stays a custom call in the program as meant: what it does is unknown. It names the function on whole arrays,
+   which replay runs. If that overwrites nothing behind XLA's back, a formula for example, and no kernel of the schedule
+   does, then nothing can be stale.
 """
 
 import importlib
@@ -31,7 +31,6 @@ from jaxlib.mlir import ir
 from ligerdiag.compile.lowering.kernel_calls import read_config
 from ligerdiag.compile.lowering.recomputed import wrapped
 from ligerdiag.compile.lowering.tags import (
-    PARTITIONED,
     find_target,
     iterate_lines,
     match_keys,
@@ -43,6 +42,7 @@ from ligerdiag.compile.lowering.tags import (
     walk_operations,
 )
 from ligerdiag.errors import is_project_file
+from ligerdiag.hlo.dataflow import PARTITIONED
 
 _LIBRARIES = ("jax._src.custom_partitioning", "jax.experimental.custom_partitioning")
 _ROOT = "main"
@@ -225,13 +225,14 @@ def tag_shards(bodies: Sequence[Body]) -> Generator[set[int]]:
 def make_opaque(marked: ir.Module, bodies: Sequence[Body]) -> None:
     """Replaces the calls of these functions in the module by calls without a body, see 4."""
     operations: Any = ir.Operation
-    effects = {body.tag: any(step.kernel for step in body.steps) for body in bodies}
+    tags = {body.tag for body in bodies}
     with marked.context:
         for one in list(walk_operations(marked.operation)):
-            if one.name == "func.call" and read_tag(one) in effects:
+            if one.name == "func.call" and read_tag(one) in tags:
                 attributes = {
                     "call_target_name": ir.StringAttr.get(PARTITIONED),
-                    "has_side_effect": ir.BoolAttr.get(effects[read_tag(one)]),
+                    "called_computations": ir.ArrayAttr.get([one.attributes["callee"]]),
+                    "has_side_effect": ir.BoolAttr.get(True),
                 }
                 new = operations.create(
                     "stablehlo.custom_call",

@@ -27,6 +27,8 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
+from ligerdiag.hlo.dataflow import PARTITIONED
+
 _BINDINGS: Any = ir
 _HAS_CLASSES = hasattr(_BINDINGS, "NameLoc")
 
@@ -129,8 +131,6 @@ _TAG = re.compile(r"#ld\d+$")
 _NAMED = frozenset({"func.call", "stablehlo.while", "stablehlo.case", "stablehlo.if"})
 """Operations that pass on what the operations inside need, which is more in one trace than in the other."""
 
-PARTITIONED = "CustomSPMDPartitioning"
-"""The target of JAX's `custom_partitioning`, which in the other trace may be a call, see `partitioned`."""
 
 type _Key = tuple[str, str, tuple[str, ...]]
 
