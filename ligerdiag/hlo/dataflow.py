@@ -195,6 +195,11 @@ def list_operands(instruction: HloInstruction) -> tuple[HloInstruction, ...]:
     return instruction.operands
 
 
+def is_partitioned(instruction: HloInstruction) -> bool:
+    """Returns whether it stands for the function of a `custom_partitioning`."""
+    return instruction.proto.custom_call_target == PARTITIONED
+
+
 def search[Node: Hashable](
     starts: Iterable[Node],
     list_next: Callable[[Node], Iterable[Node]],

@@ -30,7 +30,7 @@ from ligerdiag.effects.worker import EFFECTS_WORKER
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.aliasing import build_must_alias_buffers, find_buffer_fault
 from ligerdiag.hlo.buffers import BufferAssignment
-from ligerdiag.hlo.dataflow import PARTITIONED, search, take_unplaced_aliases
+from ligerdiag.hlo.dataflow import is_partitioned, search, take_unplaced_aliases
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.parse import load_hlo, pause_collector, require_same_operands
 from ligerdiag.hlo.shape import iterate_leaves
@@ -160,23 +160,29 @@ def _see_through_partitioning(effects_of: EffectsOf, program: HloModule | None, 
     def hides(call: HloInstruction) -> bool:
         return bool(find_hidden_operands(call, effects_of(call)))
 
-    if program is None or any(hides(call) for _, call in optimized.iterate_custom_calls()):
+    if program is None:
         return effects_of
-    hidden = {home.id for home, call in program.iterate_custom_calls() if not call.called_computations and hides(call)}
+    module = program
+    is_clean = not any(hides(call) for _, call in optimized.iterate_custom_calls())
+    hidden = {home.id for home, call in module.iterate_custom_calls() if not is_partitioned(call) and hides(call)}
 
     def list_callees(home: int) -> list[int]:
-        return [callee for one in program.computations[home].instructions for callee in one.called_computations]
+        return [callee for one in module.computations[home].instructions for callee in one.called_computations]
 
     def find(call: HloInstruction) -> CallEffects:
         found = effects_of(call)
-        if call.proto.custom_call_target != PARTITIONED:
+        if not is_partitioned(call) or Access.UNKNOWN not in found.operands:
             return found
-        if not hidden.isdisjoint(search(call.called_computations, list_callees)):
-            return found
-        operands, outputs = (Access.READ,) * len(found.operands), (Access.WRITE,) * len(found.outputs)
-        return CallEffects(kernel=found.kernel, operands=operands, outputs=outputs)
+        if is_clean and hidden.isdisjoint(search(call.called_computations, list_callees)):
+            operands, outputs = (Access.READ,) * len(found.operands), (Access.WRITE,) * len(found.outputs)
+            return CallEffects(kernel=found.kernel, operands=operands, outputs=outputs)
+        return replace(found, reasons=(_OTHER_KERNELS if call.called_computations else _WITHOUT_FUNCTION,))
 
     return find
+
+
+_OTHER_KERNELS = "the function that its `partition` returns does not call the same kernels as the function itself"
+_WITHOUT_FUNCTION = "XLA asks JAX for the function of a `custom_partitioning` while it compiles; the program lacks it"
 
 
 def _name_outputs(module: HloModule) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ import numpy as np
 
 from ligerdiag.effects.call import carries_kernel
 from ligerdiag.errors import ArtifactError
-from ligerdiag.hlo.dataflow import PARTITIONED
+from ligerdiag.hlo.dataflow import is_partitioned
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, find_user_line
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaf_shapes
@@ -260,7 +260,7 @@ class _Run:
                 return whole[instruction.proto.tuple_index]
             case "call":
                 return self.run(called[0], operands)
-            case "custom-call" if called and instruction.proto.custom_call_target == PARTITIONED:
+            case "custom-call" if called and is_partitioned(instruction):
                 if len(called[0].parameters) != len(operands):
                     raise ArtifactError(f"`{instruction.name}` has {len(operands)} operands, its computation others")
                 return self.run(called[0], operands)

@@ -5,12 +5,14 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.effects.call import carries_kernel, find_aliased
+from ligerdiag.hlo.dataflow import is_partitioned
 from ligerdiag.hlo.module import HloInstruction, find_user_line
 from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, make_example
 
 HELP = "outputs that hang on it are unknown, not clean; "
 IN_THE_KERNEL = "write through the operands' own pointers in the kernel"
+IN_THE_SHARDS = "call the same kernels on the shards as on whole arrays, each as often; or declare what they overwrite"
 BY_DECLARATION = "say under `[tool.ligerdiag.effects.{}]` what it overwrites: `writes = []` for nothing"
 OR_TRUSTED = ', `writes = "aliased"` for what its outputs alias alone'
 
@@ -50,6 +52,8 @@ def check(context: Context) -> Iterator[Finding]:
 def _advise(call: HloInstruction, effects: CallEffects, *, is_trusted: bool) -> str:
     if carries_kernel(call.proto.custom_call_target):
         return IN_THE_KERNEL
+    if is_partitioned(call):
+        return IN_THE_SHARDS
     return BY_DECLARATION.format(effects.kernel) + (OR_TRUSTED if is_trusted else "")
 
 
