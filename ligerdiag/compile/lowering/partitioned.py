@@ -9,8 +9,9 @@ device runs on its shards; XLA asks for it while it compiles. Until then the pro
 2. XLA puts the operations of the shards' function in the place of the call, and gives each the call's name. Only those
    in functions keep names of their own. So each operation is put into a function before XLA sees it, save those that
    exchange data between devices, which XLA numbers. Its inliner then joins both names: `custom_partitioning#ld4/mul#ld7`.
-3. An operation of the shards' function is that of the function on whole arrays with the same key, in the same order.
-   An operation that is not there has no tag.
+3. An operation of the shards' function is that of the function on whole arrays with the same key, in the same order; a
+   call of a kernel is the same if both functions call that kernel equally often. It gets the tags of the calls that lead to
+   it, too: what is a function of its own in one need not be in the other. An operation that is not there gets no tag.
 4. If the two functions do not call the same kernels equally often, the shards' one is another program than the author's.
    Then the call stays a custom call in the program as meant: what it does is unknown. It names the function on whole arrays,
    which replay runs. If that overwrites nothing behind XLA's back, a formula for example, and no kernel of the schedule
@@ -29,7 +30,7 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from ligerdiag.compile.lowering.kernel_calls import read_config
-from ligerdiag.compile.lowering.recomputed import wrapped
+from ligerdiag.compile.lowering.recomputed import WRITES, wrapped
 from ligerdiag.compile.lowering.tags import (
     find_target,
     iterate_lines,
@@ -57,19 +58,29 @@ _ANNOTATIONS = re.compile(r"[Ss]hard|annotate|sdy")
 _FUNCTION = re.compile(rb"tt\.func[^@]{0,200}@([\w.$-]+)\(")
 
 type _Key = tuple[str, str, str, int, tuple[str, ...]]
+"""Operation, kernel, name and line, number of operands, ranks and types of results: what a step and its twin share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """An operation of the function of a `custom_partitioning`."""
+    """An operation of a function, or of one that it calls."""
 
     key: _Key
-    """What it has in common with that of the shards: operation, kernel, name and line, operands, ranks and types."""
     tag: int
+    """0 if it has none."""
+    calls: tuple[int, ...] | None
+    """Tags of the calls that lead to it from the function; None if there are several ways."""
+    leads: bool
+    """It is one of the `calls` of others."""
 
     @property
     def kernel(self) -> str:
         return self.key[1]
+
+    @property
+    def form(self) -> tuple[object, ...]:
+        """Returns what calls of one kernel must have in common to be the same."""
+        return (self.key[1], *self.key[3:], self.calls is None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +134,7 @@ def _hand_on_effects(evaluate: Callable[..., Any]) -> Callable[..., Any]:
 
     def evaluated(*avals: Any, call: Any, **params: Any) -> Any:
         results, effects = evaluate(*avals, call=call, **params)
-        return results, {*effects, *call.effects}
+        return results, {*effects, *(one for one in call.effects if one is WRITES)}
 
     return evaluated
 
@@ -136,9 +147,7 @@ def read_bodies(module: ir.Module, marked: ir.Module) -> tuple[Body, ...]:
     for one in walk_operations(module.operation):
         callee = callees.get(read_tag(one)) if find_target(one) == PARTITIONED else None
         if callee is not None:
-            steps = tuple(
-                [Step(key=_read_key(step), tag=read_tag(step)) for step in _iterate_body(functions[callee], functions)]
-            )
+            steps = tuple([step for _, step in _iterate_steps(functions[callee], functions)])
             name = ir.StringAttr(one.attributes["backend_config"]).value
             found.append(Body(name=name, tag=read_tag(one), steps=steps))
     return tuple(found)
@@ -152,17 +161,38 @@ def _read_callee(call: Any) -> str:
     return ir.FlatSymbolRefAttr(call.attributes["callee"]).value
 
 
-def _iterate_body(function: Any, functions: Mapping[str, Any]) -> Iterator[Any]:
-    """Yields the operations of the function, then those of the functions that it calls, each once."""
-    order = [function]
+def _iterate_steps(function: Any, functions: Mapping[str, Any]) -> Iterator[tuple[Any, Step]]:
+    """Yields the operations of the function, and behind the first call of another function those of that."""
+    callers = Counter(_iterate_callees(function, functions))
     seen = {hash(function)}
-    for one in order:
+
+    def walk(one: Any, calls: tuple[int, ...] | None) -> Iterator[tuple[Any, Step]]:
         for operation in walk_operations(one):
-            yield operation
-            callee = functions.get(_read_callee(operation)) if operation.name == "func.call" else None
+            callee, tag = _find_callee(operation, functions), read_tag(operation)
+            inner = (*calls, tag) if callee is not None and calls is not None and callers[hash(callee)] == 1 else None
+            yield operation, Step(key=_read_key(operation), tag=tag, calls=calls, leads=inner is not None)
             if callee is not None and hash(callee) not in seen:
                 seen.add(hash(callee))
-                order.append(callee)
+                yield from walk(callee, inner)
+
+    yield from walk(function, ())
+
+
+def _iterate_callees(function: Any, functions: Mapping[str, Any]) -> Iterator[int]:
+    """Yields the hash of each function that is called, once for each call in the functions that can be reached."""
+    order, seen = [function], {hash(function)}
+    for one in order:
+        for operation in walk_operations(one):
+            callee = _find_callee(operation, functions)
+            if callee is not None:
+                yield hash(callee)
+                if hash(callee) not in seen:
+                    seen.add(hash(callee))
+                    order.append(callee)
+
+
+def _find_callee(operation: Any, functions: Mapping[str, Any]) -> Any:
+    return functions.get(_read_callee(operation)) if operation.name == "func.call" else None
 
 
 def _read_key(operation: Any) -> _Key:
@@ -252,17 +282,15 @@ def tag_as_body(module: ir.Module, body: Body) -> bool:
     try:
         with module.context, ir.Location.unknown():
             functions = {ir.StringAttr(one.attributes["sym_name"]).value: one for one in _iterate_functions(module)}
-            operations = list(_iterate_body(functions[_ROOT], functions))
-            keys = [_read_key(one) for one in operations]
-            if Counter(key[1] for key in keys if key[1]) != Counter(step.kernel for step in body.steps if step.kernel):
+            found = list(_iterate_steps(functions[_ROOT], functions))
+            twins = _find_twins([step for _, step in found], body.steps)
+            if twins is None:
                 return False
-            numbers = [0] * len(keys)
-            for position, found in match_keys(keys, [step.key for step in body.steps]):
-                numbers[position] = body.steps[found].tag
-            for operation, number in reversed(list(zip(operations, numbers, strict=True))):
+            for (operation, step), twin in reversed(list(zip(found, twins, strict=True))):
                 name = strip_tag(read_name(operation.location) or "")
-                tagged = f"{name}#ld{number}" if number else name
-                put_location(operation, rename_location(operation.location, tagged, module.context))
+                if twin is not None and not step.leads:
+                    name = "".join(f"#ld{tag}/" for tag in twin.calls or ()) + f"{name}#ld{twin.tag}"
+                put_location(operation, rename_location(operation.location, name, module.context))
             block = functions[_ROOT].regions[0].blocks[0]
             for position, view in enumerate(list(block)):
                 if view.operation.name not in _LEFT:
@@ -271,6 +299,24 @@ def tag_as_body(module: ir.Module, body: Body) -> bool:
         traceback.print_exception(fault)
         return False
     return True
+
+
+def _find_twins(ours: Sequence[Step], theirs: Sequence[Step]) -> list[Step | None] | None:
+    """Returns the step of the other function that each is, by 3; None if they do not call the same kernels."""
+    twins: list[Step | None] = [None] * len(ours)
+    for position, found in match_keys([step.key for step in ours], [step.key for step in theirs]):
+        one, other = ours[position], theirs[found]
+        if (one.calls is None, one.leads) == (other.calls is None, other.leads):
+            twins[position] = other
+    kernels = [position for position, step in enumerate(ours) if step.kernel]
+    for kernel in {step.kernel for step in (*ours, *theirs) if step.kernel}:
+        own = [position for position in kernels if ours[position].kernel == kernel]
+        others = [step for step in theirs if step.kernel == kernel]
+        if [ours[position].form for position in own] != [step.form for step in others]:
+            return None
+        for position, other in zip(own, others, strict=True):
+            twins[position] = other
+    return twins
 
 
 def _outline(module: ir.Module, operation: Any, name: str) -> None:

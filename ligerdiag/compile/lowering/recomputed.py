@@ -130,10 +130,10 @@ def mark_policy(evaluate: Callable[..., Any], marks: Saver) -> Callable[..., Any
 
 
 def _drop_effect(jaxpr: Any) -> Any:
-    if _WRITES not in jaxpr.effects:
+    if WRITES not in jaxpr.effects:
         return jaxpr
-    equations = [one.replace(effects={*one.effects} - {_WRITES}) for one in jaxpr.eqns]
-    return jaxpr.replace(eqns=equations, effects={*jaxpr.effects} - {_WRITES})
+    equations = [one.replace(effects={*one.effects} - {WRITES}) for one in jaxpr.eqns]
+    return jaxpr.replace(eqns=equations, effects={*jaxpr.effects} - {WRITES})
 
 
 def _list_dropped(staged: Any, wanted: Sequence[bool]) -> list[Any]:
@@ -189,10 +189,10 @@ def _restore_effect(jaxpr: Any, done: Sequence[Any]) -> Any:
     if not any(found):
         return jaxpr
     equations = [
-        one.replace(effects={*one.effects, _WRITES}) if calls else one
+        one.replace(effects={*one.effects, WRITES}) if calls else one
         for one, calls in zip(jaxpr.eqns, found, strict=True)
     ]
-    return jaxpr.replace(eqns=equations, effects={*jaxpr.effects, _WRITES})
+    return jaxpr.replace(eqns=equations, effects={*jaxpr.effects, WRITES})
 
 
 def _calls_kernel(equation: Any) -> bool:
@@ -200,7 +200,7 @@ def _calls_kernel(equation: Any) -> bool:
         return True
     for value in equation.params.values():
         parts: list[Any] = [*value] if type(value) is tuple else [value]
-        if any(_WRITES in part.effects for part in parts if isinstance(part, jex_core.Jaxpr | jex_core.ClosedJaxpr)):
+        if any(WRITES in part.effects for part in parts if isinstance(part, jex_core.Jaxpr | jex_core.ClosedJaxpr)):
             return True
     return False
 
@@ -285,7 +285,7 @@ def keep_calls(primitives: Sequence[Any]) -> Generator[None]:
     def keep(evaluate: Any) -> Any:
         def evaluated(*args: Any, **params: Any) -> Any:
             results, effects = evaluate(*args, **params)
-            return results, {*effects, _WRITES}
+            return results, {*effects, WRITES}
 
         return evaluated
 
@@ -297,7 +297,7 @@ def keep_calls(primitives: Sequence[Any]) -> Generator[None]:
 
 def has_kernels(jaxpr: Any) -> bool:
     """Returns whether the jaxpr calls kernels; of one that is traced inside of `keep_calls`."""
-    return _WRITES in jaxpr.effects
+    return WRITES in jaxpr.effects
 
 
 def _make_effect() -> Any:
@@ -308,7 +308,8 @@ def _make_effect() -> Any:
     return kind()
 
 
-_WRITES = _make_effect()
+WRITES = _make_effect()
+"""The effect of a kernel call inside of `keep_calls`."""
 
 
 @contextmanager
