@@ -80,7 +80,7 @@ def run_case(request: DeviceRequest, loader: CaseLoader, log: Path) -> DeviceAns
     devices: list[Any] = list(mesh.devices.flat)
     capability = int(str(devices[0].compute_capability).replace(".", ""))
     program = lower_case(case, request.compile.description, capability, mesh=mesh)
-    key = compute_key(request.compile, program)
+    key = compute_key(request.compile, program, loader.compute_dependencies())
     store = Path(request.compile.artifacts)
     with hold_key(store, key):
         compiled = make_artifact(request.compile, program, key, log, runs=True)

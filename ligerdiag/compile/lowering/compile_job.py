@@ -57,6 +57,7 @@ from ligerdiag.compile.lowering.kernel_calls import find_live_tags, settle_calls
 from ligerdiag.compile.lowering.lowering import LoweredCase, assume_capability, convert_as_written, lower_case
 from ligerdiag.compile.lowering.partitioned import tag_shards
 from ligerdiag.errors import CompileError, describe_fault
+from ligerdiag.hlo.dataflow import PARTITIONED
 from ligerdiag.model.jobs import CompileAnswer, CompileRequest, Flag
 from ligerdiag.toolchains.catalogue import strip_comments
 from ligerdiag.toolchains.toolchain import compute_important_environment
@@ -160,7 +161,7 @@ def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> Comp
     case = loader.find_case(request.source, request.case_id)
     begin = _compute_size(log)
     program = lower_case(case, request.description, request.compute_capability, ties=request.ties)
-    key = compute_key(request, program)
+    key = compute_key(request, program, loader.compute_dependencies())
     store = Path(request.artifacts)
     with hold_key(store, key):
         reused = find_artifact(store, key, request.not_before) is not None
@@ -172,8 +173,13 @@ def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> Comp
     return CompileAnswer(key=key, reused=reused, dependencies=loader.compute_dependencies())
 
 
-def compute_key(request: CompileRequest, program: LoweredCase) -> str:
-    """See 1 above."""
+def compute_key(request: CompileRequest, program: LoweredCase, dependencies: Mapping[str, str]) -> str:
+    """See 1 above.
+
+    dependencies: files of the project to their sha256. The program does not show the function that a `custom_partitioning`
+    is on the shards, and names it by an address, which a function of another case may have.
+    """
+    names = (request.case_id, str(request.source), request.target, request.toolchain)
     parts = (
         FORMAT_VERSION,
         request.fingerprint,
@@ -189,8 +195,8 @@ def compute_key(request: CompileRequest, program: LoweredCase) -> str:
         [asdict(call) for call in program.traced_calls],
         program.text,
         program.as_written,
+        (*names, *sorted(dependencies.items())) if PARTITIONED in program.text else (),
     )
-    names = (request.case_id, str(request.source), request.target, request.toolchain)
     return join_key(*(sha256(json.dumps(part).encode()).hexdigest() for part in (parts, names)))
 
 
