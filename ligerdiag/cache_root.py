@@ -12,8 +12,6 @@ import sys
 from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 
-import platformdirs
-
 NO_BYTECODE, BYTECODE_FOLDER = "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"
 
 
@@ -21,7 +19,11 @@ def find_cache_root(root: Path | None = None) -> Path:
     """Returns the absolute path of the cache at `root`, by default that of LIGERDIAG_CACHE_DIR or the user's; makes
     nothing."""
     given = os.environ.get("LIGERDIAG_CACHE_DIR")
-    return (root or Path(given or platformdirs.user_cache_dir("ligerdiag"))).absolute()
+    if root is None and not given:
+        import platformdirs  # not in a toolchain's environment, whose workers are told where the cache is
+
+        given = platformdirs.user_cache_dir("ligerdiag")
+    return (root or Path(str(given))).absolute()
 
 
 def is_bytecode_missing(package: str) -> bool:

@@ -7,7 +7,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Collection, Generator, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from time import perf_counter
 from types import TracebackType
@@ -236,11 +236,21 @@ def configure_locations(*folders: str) -> None:
 
 def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace) -> Any:
     """Returns the StableHLO module of a second trace, with snapshots and all calls."""
-    jax.clear_caches()
-    with mark_intent(_kernel_primitives(), frozenset(intent.kernel_forms)), lower_whole():
-        lowered = jitted.trace(*specs).lower(lowering_platforms=("cuda",))
-    jax.clear_caches()
-    return lowered.compiler_ir("stablehlo")
+
+    def lower(*contexts: AbstractContextManager[None]) -> Any:
+        jax.clear_caches()
+        with mark_intent(_kernel_primitives(), frozenset(intent.kernel_forms)), ExitStack() as stack:
+            for context in contexts:
+                stack.enter_context(context)
+            lowered = jitted.trace(*specs).lower(lowering_platforms=("cuda",))
+        jax.clear_caches()
+        return lowered.compiler_ir("stablehlo")
+
+    try:
+        return lower(lower_whole())
+    except Exception as fault:  # the function of a `custom_partitioning` that only its shards' one can be lowered of
+        traceback.print_exception(fault)
+        return lower()
 
 
 def _tag(module: Any, marked: Any) -> int:
