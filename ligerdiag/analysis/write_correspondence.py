@@ -169,7 +169,8 @@ def find_same(
 def adopt_foreign(matching: Matching, writes: tuple[HiddenWrite, ...], positions: Positions) -> Matching:
     """Returns the matching in which calls that the program lacks perform those of the writes that were found at them.
 
-    A write of the program with the payload of such a call is not missing, but perhaps what that call performs.
+    A write of the program with the payload of such a call, or its kernel, is not missing, but perhaps what that call
+    performs: a kernel that is called on shards of an array has another payload.
     """
     by_call = dict(matching.by_call)
     actual = list(matching.actual)
@@ -185,7 +186,8 @@ def adopt_foreign(matching: Matching, writes: tuple[HiddenWrite, ...], positions
             else:
                 actual.append(ActualWrite(write.index, frames, place[0], place[1]))
     payloads = {frames[-1].instruction.kernel for frames in matching.foreign}
-    unclear = {write.index for write in matching.missing if write.call.kernel in payloads}
+    kernels = {write.kernel for write in writes if any(write.frames is frames for frames in matching.foreign)}
+    unclear = {write.index for write in matching.missing if write.call.kernel in payloads or write.kernel in kernels}
     return replace(
         matching,
         by_call=by_call,

@@ -296,7 +296,7 @@ def _compile(
         if not runs:  # what a kernel call brings as PTX is assembled by that of PATH, whatever the option says
             os.environ["PATH"] = os.pathsep.join((str(_find_assembler() / "bin"), path))
             drop_host_callbacks(program.lowered)
-        compiled, opaque = None, set[int]()
+        compiled, opaque = None, list[int]()
         while compiled is None:
             try:
                 with tag_shards(program.bodies) as opaque, nullcontext() if runs else _answer(program, request):

@@ -46,6 +46,8 @@ from ligerdiag.errors import is_project_file
 from ligerdiag.hlo.dataflow import PARTITIONED
 
 _LIBRARIES = ("jax._src.custom_partitioning", "jax.experimental.custom_partitioning")
+_BUILD = "build_mlir_module_helper"
+"""JAX's function that lowers the shards' function."""
 _ROOT = "main"
 _LEFT = frozenset({
     "func.return", "stablehlo.constant", "stablehlo.all_gather", "stablehlo.all_reduce", "stablehlo.all_to_all",
@@ -88,7 +90,7 @@ class Body:
     """The function of a `custom_partitioning` of the program."""
 
     name: str
-    """By which XLA asks for the function of the shards."""
+    """By which XLA asks for the function of the shards; JAX gives calls of one function the same."""
     tag: int
     """Of the `custom_partitioning`."""
     steps: tuple[Step, ...]
@@ -214,42 +216,49 @@ def _compute_kind(of: Any) -> str:
 
 
 @contextmanager
-def tag_shards(bodies: Sequence[Body]) -> Generator[set[int]]:
-    """Inside of the context, what XLA is given for these calls is tagged, see 2 and 3. Yields the tags of those of 4."""
-    others: set[int] = set()
-    library = _find_library()
-    callbacks: Mapping[bytes, Any] = getattr(library, "_sharding_callbacks", {})
-    rules: Any = importlib.import_module("jax._src.interpreters.mlir")
-    build = "build_mlir_module_helper" if hasattr(rules, "build_mlir_module_helper") else "build_xla_computation_helper"
-    asked: list[Body] = []
+def tag_shards(bodies: Sequence[Body]) -> Generator[list[int]]:
+    """Inside of the context, what XLA is given for these calls is tagged, see 2 and 3.
 
-    def note(body: Body) -> Callable[[Any], Any]:
+    Yields a list of the tags of the calls that are not, as in 4: XLA has asked for their shards' function.
+    """
+    untagged: list[int] = []
+    asked: list[Body] = []
+    rules: Any = importlib.import_module("jax._src.interpreters.mlir")
+    callbacks: Mapping[bytes, Any] = getattr(_find_library(), "_sharding_callbacks", {})
+
+    def note(same: Sequence[Body]) -> Callable[[Any], Any]:
         def noting(partition: Any) -> Any:
             def partitioned(*args: Any, **kwargs: Any) -> Any:
-                asked[:] = [body]
+                asked[:] = same
+                untagged.extend(body.tag for body in same)
                 return partition(*args, **kwargs)
 
             return partitioned
 
         return noting
 
-    def tag(make: Any) -> Any:
-        def made(*args: Any, **kwargs: Any) -> Any:
-            module = make(*args, **kwargs)
-            if asked and not tag_as_body(module, body := asked.pop()):
-                others.add(body.tag)
+    def tag(build: Any) -> Any:
+        def built(*args: Any, **kwargs: Any) -> Any:
+            module = build(*args, **kwargs)
+            if asked and len({body.steps for body in asked}) == 1 and tag_as_body(module, asked[0]):
+                for body in asked:
+                    untagged.remove(body.tag)
+            asked.clear()
             return module
 
-        return made
+        return built
 
     with ExitStack() as stack:
-        for body in bodies:
-            call = callbacks.get(body.name.encode())
-            if call is not None:
-                stack.enter_context(wrapped(call, "partition", note(body)))
-        if hasattr(rules, build):
-            stack.enter_context(wrapped(rules, build, tag))
-        yield others
+        for name in {body.name: None for body in bodies}:
+            same = [body for body in bodies if body.name == name]
+            call = callbacks.get(name.encode())
+            if call is None:
+                untagged.extend(body.tag for body in same)
+            else:
+                stack.enter_context(wrapped(call, "partition", note(same)))
+        if hasattr(rules, _BUILD):  # before 0.5 or so, another one makes no MLIR
+            stack.enter_context(wrapped(rules, _BUILD, tag))
+        yield untagged
 
 
 def make_opaque(marked: ir.Module, bodies: Sequence[Body]) -> None:
