@@ -7,6 +7,7 @@ the kernel stays as it is. A call that cannot be read gets no patch.
 
 import ast
 import warnings
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -77,7 +78,11 @@ def locate_call(context: Context, write: HiddenWrite) -> CallPlace:
 
 def locate_instruction(module: HloModule, call: HloInstruction, site: SourceLine | None = None) -> CallPlace:
     """Returns the line of a call and its callers. site: the line, if the trace knows it better than the HLO."""
-    frames = tuple(islice(iterate_user_frames(module, call), _MAX_CALLERS))
+    every = iterate_user_frames(module, call)
+    frames = (
+        *islice(every, _MAX_CALLERS),
+        *deque(every, 1),
+    )  # the outermost is the user's own, however deep a library is
     in_backward = _BACKWARD in call.op_name
     line = site or next(iter(frames), None)
     if line is not None and frames and (frames[0].file, frames[0].line) == (line.file, line.line):
@@ -191,8 +196,12 @@ def describe_value(value: HloInstruction) -> str:
 
 
 def describe_callers(call: CallPlace, limit: int = 3) -> tuple[tuple[str, str], ...]:
-    """Returns evidence lines: the callers of the line of the kernel call, innermost first."""
-    lines = [f"{frame.file}:{frame.line} in {frame.function or 'the module'}" for frame in call.callers[:limit]]
+    """Returns evidence lines: the callers of the line of the kernel call, innermost first, and the outermost."""
+    callers = call.callers
+    shown = callers if len(callers) <= limit else (*callers[: limit - 1], callers[-1])
+    lines = [f"{frame.file}:{frame.line} in {frame.function or 'the module'}" for frame in shown]
+    if len(shown) < len(callers):
+        lines[-1] += ", further out"
     if lines and call.in_backward:
         lines[0] += ", in its backward pass"
     return tuple(("from", line) for line in lines)
