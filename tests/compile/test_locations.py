@@ -64,7 +64,7 @@ def test_what_is_printed_is_read_again(text: str) -> None:
 def test_layers_of_two_traces_are_paired_though_both_have_more_operations_here_and_there() -> None:
     """By the longest equal run, `abab`, a layer would be paired with the next."""
     ours, others = ([(name, "", ()) for name in text] for text in ("ababaYbab", "YabYababab"))
-    assert list(locations._match(ours, others)) == [(0, 1), (1, 2), (2, 4), (3, 5), (4, 6), (6, 7), (7, 8), (8, 9)]
+    assert list(locations.match_keys(ours, others)) == [(0, 1), (1, 2), (2, 4), (3, 5), (4, 6), (6, 7), (7, 8), (8, 9)]
 
 
 def test_random_layers_are_paired_as_they_were_made() -> None:
@@ -79,7 +79,7 @@ def test_random_layers_are_paired_as_they_were_made() -> None:
             for layer, name in product(range(layers), names):
                 trace.extend([(draw.choice("XYZ"), -1)] * (draw.random() < 0.08))
                 trace.append((name, layer))
-        found = list(locations._match(*([(name, "", ()) for name, _ in trace] for trace in traces)))
+        found = list(locations.match_keys(*([(name, "", ()) for name, _ in trace] for trace in traces)))
         wrong += sum(traces[0][a] != traces[1][b] for a, b in found)
         pairs += len(found)
     assert wrong / pairs < 0.01
