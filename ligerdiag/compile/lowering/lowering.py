@@ -30,7 +30,7 @@ from ligerdiag.compile.lowering.binds import TracedCall, record_binds
 from ligerdiag.compile.lowering.call_forms import enter_mesh, explain_generation, translate_to_hlo
 from ligerdiag.compile.lowering.intent import IntentTrace, mark_intent, protect_as_written
 from ligerdiag.compile.lowering.kernel_calls import LoweredCall, find_lowered_calls, find_traced_calls, has_partitioned
-from ligerdiag.compile.lowering.partitioned import Body, lower_whole, make_opaque, read_bodies
+from ligerdiag.compile.lowering.partitioned import WholeFunction, lower_whole, make_opaque, read_bodies
 from ligerdiag.compile.lowering.tags import tag_like, tag_operations
 from ligerdiag.compile.lowering.ties import find_readers, put_ties
 from ligerdiag.errors import CaseError, CompileError, LigerdiagError, describe_fault
@@ -120,7 +120,7 @@ class LoweredCase:
     """The devices, by partition id."""
     traced_calls: tuple[TracedCall, ...]
     lowered_calls: tuple[LoweredCall, ...]
-    bodies: tuple[Body, ...]
+    bodies: tuple[WholeFunction, ...]
     marked: Any
     """The module of the trace that holds the intent, where that is another one; see `intent`."""
     readers: Readers
@@ -190,7 +190,7 @@ def lower_case(
             put_ties(one, readers, ties, case.id)
         tags = _tag(module, marked)
         lowered_calls = find_lowered_calls(module)
-    bodies: tuple[Body, ...] = ()
+    bodies: tuple[WholeFunction, ...] = ()
     if marked is not None:
         bodies = read_bodies(module, marked)
         inside = [call for call in find_lowered_calls(marked) if any(call.tag in body for body in bodies)]

@@ -64,7 +64,7 @@ type _Key = tuple[str, str, str, int, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class FunctionStep:
     """An operation of a function, or of one that it calls."""
 
     key: _Key
@@ -86,14 +86,14 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Body:
+class WholeFunction:
     """The function of a `custom_partitioning` of the program."""
 
     name: str
     """By which XLA asks for the function of the shards; JAX gives calls of one function the same."""
     tag: int
     """Of the `custom_partitioning`."""
-    steps: tuple[Step, ...]
+    steps: tuple[FunctionStep, ...]
 
     def __contains__(self, tag: object) -> bool:
         return any(step.tag == tag for step in self.steps)
@@ -141,17 +141,17 @@ def _hand_on_effects(evaluate: Callable[..., Any]) -> Callable[..., Any]:
     return evaluated
 
 
-def read_bodies(module: ir.Module, marked: ir.Module) -> tuple[Body, ...]:
+def read_bodies(module: ir.Module, marked: ir.Module) -> tuple[WholeFunction, ...]:
     """Returns the bodies of the module's calls; both modules are tagged, and `marked` holds the functions."""
     functions = {ir.StringAttr(one.attributes["sym_name"]).value: one for one in _iterate_functions(marked)}
     callees = {read_tag(one): _read_callee(one) for one in walk_operations(marked.operation) if one.name == "func.call"}
-    found: list[Body] = []
+    found: list[WholeFunction] = []
     for one in walk_operations(module.operation):
         callee = callees.get(read_tag(one)) if find_target(one) == PARTITIONED else None
         if callee is not None:
             steps = tuple([step for _, step in _iterate_steps(functions[callee], functions)])
             name = ir.StringAttr(one.attributes["backend_config"]).value
-            found.append(Body(name=name, tag=read_tag(one), steps=steps))
+            found.append(WholeFunction(name=name, tag=read_tag(one), steps=steps))
     return tuple(found)
 
 
@@ -163,16 +163,16 @@ def _read_callee(call: Any) -> str:
     return ir.FlatSymbolRefAttr(call.attributes["callee"]).value
 
 
-def _iterate_steps(function: Any, functions: Mapping[str, Any]) -> Iterator[tuple[Any, Step]]:
+def _iterate_steps(function: Any, functions: Mapping[str, Any]) -> Iterator[tuple[Any, FunctionStep]]:
     """Yields the operations of the function, and behind the first call of another function those of that."""
     callers = Counter(_iterate_callees(function, functions))
     seen = {hash(function)}
 
-    def walk(one: Any, calls: tuple[int, ...] | None) -> Iterator[tuple[Any, Step]]:
+    def walk(one: Any, calls: tuple[int, ...] | None) -> Iterator[tuple[Any, FunctionStep]]:
         for operation in walk_operations(one):
             callee, tag = _find_callee(operation, functions), read_tag(operation)
             inner = (*calls, tag) if callee is not None and calls is not None and callers[hash(callee)] == 1 else None
-            yield operation, Step(key=_read_key(operation), tag=tag, calls=calls, leads=inner is not None)
+            yield operation, FunctionStep(key=_read_key(operation), tag=tag, calls=calls, leads=inner is not None)
             if callee is not None and hash(callee) not in seen:
                 seen.add(hash(callee))
                 yield from walk(callee, inner)
@@ -216,17 +216,17 @@ def _compute_kind(of: Any) -> str:
 
 
 @contextmanager
-def tag_shards(bodies: Sequence[Body]) -> Generator[list[int]]:
+def tag_shards(bodies: Sequence[WholeFunction]) -> Generator[list[int]]:
     """Inside of the context, what XLA is given for these calls is tagged, see 2 and 3.
 
     Yields a list of the tags of the calls that are not, as in 4: XLA has asked for their shards' function.
     """
     untagged: list[int] = []
-    asked: list[Body] = []
+    asked: list[WholeFunction] = []
     rules: Any = importlib.import_module("jax._src.interpreters.mlir")
     callbacks: Mapping[bytes, Any] = getattr(_find_library(), "_sharding_callbacks", {})
 
-    def note(same: Sequence[Body]) -> Callable[[Any], Any]:
+    def note(same: Sequence[WholeFunction]) -> Callable[[Any], Any]:
         def noting(partition: Any) -> Any:
             def partitioned(*args: Any, **kwargs: Any) -> Any:
                 asked[:] = same
@@ -261,7 +261,7 @@ def tag_shards(bodies: Sequence[Body]) -> Generator[list[int]]:
         yield untagged
 
 
-def make_opaque(marked: ir.Module, bodies: Sequence[Body]) -> None:
+def make_opaque(marked: ir.Module, bodies: Sequence[WholeFunction]) -> None:
     """Replaces the calls of these functions in the module by calls without a body, see 4."""
     operations: Any = ir.Operation
     tags = {body.tag for body in bodies}
@@ -286,7 +286,7 @@ def make_opaque(marked: ir.Module, bodies: Sequence[Body]) -> None:
                 one.erase()
 
 
-def tag_as_body(module: ir.Module, body: Body) -> bool:
+def tag_as_body(module: ir.Module, body: WholeFunction) -> bool:
     """Tags the module in place, each top operation in a function of its own. Returns whether it calls the same kernels."""
     try:
         with module.context, ir.Location.unknown():
@@ -310,9 +310,9 @@ def tag_as_body(module: ir.Module, body: Body) -> bool:
     return True
 
 
-def _find_twins(ours: Sequence[Step], theirs: Sequence[Step]) -> list[Step | None] | None:
+def _find_twins(ours: Sequence[FunctionStep], theirs: Sequence[FunctionStep]) -> list[FunctionStep | None] | None:
     """Returns the step of the other function that each is, by 3; None if they do not call the same kernels."""
-    twins: list[Step | None] = [None] * len(ours)
+    twins: list[FunctionStep | None] = [None] * len(ours)
     for position, found in match_keys([step.key for step in ours], [step.key for step in theirs]):
         one, other = ours[position], theirs[found]
         if (one.calls is None, one.leads) == (other.calls is None, other.leads):
