@@ -19,6 +19,7 @@ CASES = {
     "seed-bias": "seed_flce[False-float32-True-1-4-32-16]",
     "folded-convert": "bf16_flce[False-True-1-4-32-16]",
     "sharded-trivial": "sharded_flce[vocabulary-trivial]",
+    "llama-trivial": "llama_step[fsdp-trivial]",
 }
 OTHERS = ("saved_residual*", "in_flight*", "flce_modes[aliased-float32-True-1-4-32-16]", "loop_carry*")
 """Cases that stand in the index beside these."""
