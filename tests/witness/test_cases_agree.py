@@ -34,19 +34,25 @@ SMALL = "-1-4-32-16"
 MOST = "most"
 FLCE_WITHOUT_BIAS = "flce without bias"
 """The same programs as those with a bias, less one sum."""
-AT_LEAST = {MOST: 60, FLCE_WITHOUT_BIAS: 14}
+LLAMA = "llama"
+"""Two cases, as dear as all others together: Python compiles their parts for four devices one by one."""
+AT_LEAST = {MOST: 60, FLCE_WITHOUT_BIAS: 14, LLAMA: 2}
 """Cases that are compared."""
 
 type Comparisons = Mapping[str, Comparison]
 
 
 def choose(case_id: str, group: str) -> bool:
+    if (group == LLAMA) != case_id.startswith("llama_step"):
+        return False
     if "flce" not in case_id:
-        return group == MOST
+        return group in {MOST, LLAMA}
     return SMALL in case_id and (f"False{SMALL}" in case_id) == (group == FLCE_WITHOUT_BIAS)
 
 
-@pytest.fixture(scope="module", params=[MOST, pytest.param(FLCE_WITHOUT_BIAS, marks=pytest.mark.nightly)])
+@pytest.fixture(
+    scope="module", params=[MOST, *(pytest.param(one, marks=pytest.mark.nightly) for one in (FLCE_WITHOUT_BIAS, LLAMA))]
+)
 def group(request: pytest.FixtureRequest) -> str:
     return request.param
 
@@ -80,7 +86,7 @@ def test_few_cases_cannot_be_compared(group: str, comparisons: Comparisons) -> N
 
 
 @pytest.mark.parametrize("group", [MOST], indirect=True, scope="module")
-def test_cases_where_a_kernel_overwrites_what_jax_saved_are_told_apart(comparisons: Comparisons) -> None:
+def test_cases_where_a_kernel_overwrites_what_jax_saved_are_told_apart(group: str, comparisons: Comparisons) -> None:
     saved = {name for name, one in comparisons.items() if one.overwritten_saves}
-    assert saved >= {"saved_residual[exp-loss-hidden]", "saved_residual[exp-perplexity-hidden]"}
+    assert group != MOST or saved >= {"saved_residual[exp-loss-hidden]", "saved_residual[exp-perplexity-hidden]"}
     assert all("aliased" not in name and "out_of_place" not in name for name in saved), saved
