@@ -111,7 +111,7 @@ def run(case: Case, mesh: Any, arguments: Any) -> tuple[Mapping[str, Verdict], l
         )
         log, artifact = folder / "log", Path(request.scratch)
         log.touch()
-        compiled = make_artifact(request, program, compute_key(request, program), log, runs=True)
+        compiled = make_artifact(request, program, compute_key(request, program, {}), log, runs=True)
         write_manifest(artifact)
         inspection = inspect_artifact(load_artifact(artifact), effects_cache=folder / "effects")
         for line in inspection.coverage.not_covered:

@@ -6,7 +6,7 @@ the program asks for more, which replay does not imitate: see `precision`.
 """
 
 from collections.abc import Mapping
-from math import inf, isnan
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from ligerdiag.device.job import (
 from ligerdiag.model.case import Case
 from ligerdiag.model.findings import FAR, Attribution, DeviceOutput
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
-from ligerdiag.replay.runs.attribution import compare_output, compute_error
+from ligerdiag.replay.runs.attribution import compare_output, compute_error, rank_error
 from ligerdiag.replay.runs.case_run import compute_tolerances, load_programs, replay_programs
 from ligerdiag.replay.runs.given import compute_reference
 from ligerdiag.replay.runs.kernels import KernelRunner
@@ -75,7 +75,7 @@ def compare_with_replay(case: Case, artifact: Artifact, results: Path, *, draws:
                     distances[name] = min(distances.get(name, inf), numbers.distance)
                     worst[name] = max(worst.get(name, attribution), attribution, key=BADNESS.index)
                     replayed = compute_error(runs.actual[name][0], array)
-                    replay_errors[name] = max(replay_errors.get(name, 0.0), replayed, key=_by_size)
+                    replay_errors[name] = max(replay_errors.get(name, 0.0), replayed, key=rank_error)
     except NotCoveredError as error:
         return ComparisonAnswer(not_covered=str(error))
     return ComparisonAnswer(
@@ -99,10 +99,6 @@ def _judge_precision(
         return attribution
     error = compute_error(array, reference[name])
     return Attribution.LOSSY if tolerance < error < FAR else attribution
-
-
-def _by_size(error: float) -> float:
-    return inf if isnan(error) else error
 
 
 def prepare() -> Answerer:

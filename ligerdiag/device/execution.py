@@ -21,7 +21,7 @@ Times:
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from math import inf, isnan, prod
+from math import prod
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -40,7 +40,7 @@ from ligerdiag.compile.lowering.lowering import lower_case
 from ligerdiag.device.job import DeviceAnswer, DeviceRequest, parse_device_request, render_answer, write_results
 from ligerdiag.errors import CompileError, InputError
 from ligerdiag.model.case import Case
-from ligerdiag.replay.runs.attribution import compute_error
+from ligerdiag.replay.runs.attribution import compute_error, rank_error
 from ligerdiag.replay.runs.given import compute_reference
 from ligerdiag.workers.loop import Answerer, serve
 
@@ -168,7 +168,7 @@ def _note_differences(unsteady: dict[str, float], first: Mapping[str, Any], agai
     for name, array in again.items():
         if array.tobytes() != first[name].tobytes():
             error = compute_error(array, first[name])
-            unsteady[name] = max(unsteady[name], inf if isnan(error) else error, LEAST_DIFFERENCE)
+            unsteady[name] = max(unsteady[name], rank_error(error), LEAST_DIFFERENCE)
 
 
 def prepare() -> Answerer:

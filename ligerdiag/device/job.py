@@ -131,6 +131,17 @@ class ComparisonRequest:
     draws: int
 
 
+def ask_to_compare(asked: DeviceRequest, artifact: Path) -> ComparisonRequest:
+    """Returns the request to compare what this one has left. artifact: the device's, a directory."""
+    return ComparisonRequest(
+        source=asked.compile.source,
+        case_id=asked.compile.case_id,
+        artifact=str(artifact),
+        results=asked.results,
+        draws=asked.draws,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonAnswer:
     """The device's outputs against the replay of its artifact."""

@@ -14,9 +14,9 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.artifacts.store import ScratchFolder
 from ligerdiag.compile.service import make_request
 from ligerdiag.device.job import (
-    ComparisonRequest,
     DeviceAnswer,
     DeviceRequest,
+    ask_to_compare,
     judge_by_reference,
     make_comparison_job,
     make_device_job,
@@ -114,7 +114,7 @@ class _Bench:
         artifact = self.devices.cache.find_artifact(answer.key)
         if artifact is None:
             raise CompileError(f"the artifact of case `{case.id}` disappeared from `{self.devices.cache.artifacts}`")
-        outputs, source, note = self._compare(case, artifact, request, answer)
+        outputs, source, note = self._compare(artifact, request, answer)
         verdicts, not_covered = self.judge(case, artifact)
         return DeviceRun(
             device=answer.device,
@@ -131,18 +131,12 @@ class _Bench:
         )
 
     def _compare(
-        self, case: CaseSpec, artifact: Artifact, asked: DeviceRequest, answer: DeviceAnswer
+        self, artifact: Artifact, asked: DeviceRequest, answer: DeviceAnswer
     ) -> tuple[Mapping[str, DeviceOutput], str, str]:
         """Returns (numbers by output, the source of the intended result, the reason if there is no intended result)."""
         why = self.options.refuse(artifact)
         if not why:
-            request = ComparisonRequest(
-                source=case.source,
-                case_id=case.id,
-                artifact=str(artifact.directory),
-                results=asked.results,
-                draws=asked.draws,
-            )
+            request = ask_to_compare(asked, artifact.directory)
             compared = self.replays.submit(make_comparison_job(request, self.options.timeout)).result()
             if compared.outputs:
                 return compared.outputs, PROGRAM_ORDER, ""

@@ -26,9 +26,9 @@ from ligerdiag.artifacts.store import ScratchFolder
 from ligerdiag.compile.service import discover_cases, make_request
 from ligerdiag.device.job import (
     ComparisonAnswer,
-    ComparisonRequest,
     DeviceAnswer,
     DeviceRequest,
+    ask_to_compare,
     make_comparison_job,
     make_device_job,
 )
@@ -199,7 +199,8 @@ def _judge_case(bench: _Bench, case: CaseSpec, directory: Path) -> None:
         assert artifact is not None
         row = replace(row, device=answer.device, reference=dict(answer.errors))
         inspection = inspect_artifact(artifact, effects_cache=bench.cache.root / "effects", readers=bench.readers)
-        compared = _compare(bench, case, artifact, request)
+        job = make_comparison_job(ask_to_compare(request, artifact.directory), bench.replays.timeout)
+        compared = bench.replays.submit(job).result()
         row = describe_run(row, inspection, compared, answer)
     except InputError:
         raise  # there is no GPU to be had: nothing is said of the program
@@ -226,17 +227,6 @@ def _run(bench: _Bench, case: CaseSpec, results: str) -> tuple[DeviceAnswer, Dev
             if flags or _NEEDS_TUNING not in str(error):
                 raise
     raise AssertionError
-
-
-def _compare(bench: _Bench, case: CaseSpec, artifact: Artifact, asked: DeviceRequest) -> ComparisonAnswer:
-    request = ComparisonRequest(
-        source=case.source,
-        case_id=case.id,
-        artifact=str(artifact.directory),
-        results=asked.results,
-        draws=asked.draws,
-    )
-    return bench.replays.submit(make_comparison_job(request, bench.replays.timeout)).result()
 
 
 def describe_run(row: DeviceRow, inspection: Inspection, compared: ComparisonAnswer, answer: DeviceAnswer) -> DeviceRow:

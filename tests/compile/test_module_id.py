@@ -2,7 +2,7 @@
 
 import pytest
 
-from ligerdiag.compile.lowering.compile_job import drop_module_id
+from ligerdiag.artifacts.artifact import drop_module_id
 from ligerdiag.hlo.xla_pb2 import HloProto
 
 

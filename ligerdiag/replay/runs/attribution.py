@@ -129,6 +129,11 @@ def compute_error(actual: Array, intended: Array) -> float:
     return compare_output(actual, intended, intended, tolerance=math.inf).error
 
 
+def rank_error(error: float) -> float:
+    """Returns the error to compare by: NaN, of what is not finite, is the largest."""
+    return math.inf if math.isnan(error) else error
+
+
 @dataclass(slots=True)
 class _Sums:
     """Sums of squares over all elements, or numbers of differing elements for what has no rounding."""

@@ -24,7 +24,7 @@ from ligerdiag.model.findings import FAR, Attribution, OutputNumbers, Replay, Re
 from ligerdiag.replay.interpreter.dtypes import get_dtype
 from ligerdiag.replay.interpreter.products import RememberedProducts, multiply
 from ligerdiag.replay.interpreter.scope import Array, Multiply, NotCoveredError
-from ligerdiag.replay.runs.attribution import compare_output, compute_error, compute_tolerance
+from ligerdiag.replay.runs.attribution import compare_output, compute_error, compute_tolerance, rank_error
 from ligerdiag.replay.runs.kernels import KernelRunner
 from ligerdiag.replay.runs.loops import NO_CUTS, Cuts, cut_named_loops
 from ligerdiag.replay.runs.memory import (
@@ -375,7 +375,7 @@ def _is_finite(array: Array) -> bool:
 
 
 def _get_badness(numbers: OutputNumbers) -> float:
-    return inf if isnan(numbers.error) else numbers.error
+    return rank_error(numbers.error)
 
 
 def _judge_reference(record: Replay, intended: Mapping[str, Array], reference: Mapping[str, Array]) -> Replay:

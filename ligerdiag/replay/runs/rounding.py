@@ -14,7 +14,7 @@ same one.
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf, isnan, prod, sqrt
+from math import prod, sqrt
 from operator import is_
 from typing import Any
 
@@ -27,7 +27,7 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.roundings import RoundingPair, find_rounding_pairs
 from ligerdiag.model.findings import FAR, Attribution, OutputNumbers
 from ligerdiag.replay.interpreter.scope import Array, Cell, Cells, Multiply, list_cells
-from ligerdiag.replay.runs.attribution import compute_error
+from ligerdiag.replay.runs.attribution import compute_error, rank_error
 from ligerdiag.replay.runs.program import Kernels, run_program
 
 _ROUNDS, _PRODUCTS, _REDUCTIONS = having(Trait.ROUNDS), having(Trait.LIBRARY_CALL), having(Trait.REDUCES)
@@ -151,8 +151,10 @@ def measure_workarounds(
         return {}
     exact = _Exact(pairs, {number: deque() for number in pairs})
     results = run_program(program, arguments, kernels, devices=devices, watch=exact, most=most, multiply=multiply)
-    errors = [compute_error(array, result) for array, result in zip(intended.values(), results, strict=True)]
-    return {name: inf if isnan(error) else error for name, error in zip(intended, errors, strict=True)}
+    return {
+        name: rank_error(compute_error(array, result))
+        for (name, array), result in zip(intended.items(), results, strict=True)
+    }
 
 
 @dataclass(frozen=True, slots=True, eq=False)

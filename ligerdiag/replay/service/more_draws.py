@@ -96,7 +96,7 @@ def draw_more(case: Case, directory: Path, doubted: Sequence[str]) -> DrawsAnswe
     from ligerdiag.artifacts.artifact import load_artifact
     from ligerdiag.compile.cases.arguments import draw_arguments
     from ligerdiag.replay.interpreter.scope import NotCoveredError
-    from ligerdiag.replay.runs.attribution import compute_error
+    from ligerdiag.replay.runs.attribution import compute_error, rank_error
     from ligerdiag.replay.runs.case_run import load_programs, replay_programs
     from ligerdiag.replay.runs.kernels import KernelRunner
     from ligerdiag.replay.runs.rounding import measure_noise
@@ -114,7 +114,7 @@ def draw_more(case: Case, directory: Path, doubted: Sequence[str]) -> DrawsAnswe
                 arguments = [np.asarray(leaf) for leaf in library.tree.leaves(draw_arguments(case, draw))]
                 runs = replay_programs(programs, arguments, runner)
                 errors = {
-                    name: max((compute_error(copy, runs.intended[name]) for copy in copies), key=_by_size)
+                    name: max((compute_error(copy, runs.intended[name]) for copy in copies), key=rank_error)
                     for name, copies in runs.actual.items()
                 }
                 noise: Mapping[str, Sequence[float]] = {}
@@ -131,13 +131,9 @@ def draw_more(case: Case, directory: Path, doubted: Sequence[str]) -> DrawsAnswe
         return DrawsAnswer(not_covered=str(error))
     return DrawsAnswer(
         words={name: judge_ratios(found) for name, found in ratios.items()},
-        ratios={name: max(found, key=_by_size) for name, found in ratios.items()},
+        ratios={name: max(found, key=rank_error) for name, found in ratios.items()},
         draws=draw,
     )
-
-
-def _by_size(value: float) -> float:
-    return inf if isnan(value) else value
 
 
 def prepare() -> Answerer:
