@@ -314,6 +314,12 @@ def test_a_line_of_a_large_module_is_found(browser: "playwright_api.Browser", la
         assert count_nodes(visit) < MAX_NODES
 
 
+_SCROLL_THE_MODULE = """() => new Promise((done) => {
+  document.getElementById("window").scrollTop += 40;
+  requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done)));
+})"""
+
+
 def test_a_name_in_the_module_leads_to_its_line_and_a_step_to_the_module(
     browser: "playwright_api.Browser", large: str
 ) -> None:
@@ -321,7 +327,10 @@ def test_a_name_in_the_module_leads_to_its_line_and_a_step_to_the_module(
         visit.page.goto(large)
         visit.page.locator("[data-line='100000']").click()
         visit.page.get_by_text("line 100001, 1 of 1").wait_for()
-        visit.page.locator(".hit-line [data-name='%fusion.99999']").click()
+        name = visit.page.locator(".hit-line [data-name='%fusion.99999']").element_handle()
+        visit.page.evaluate(_SCROLL_THE_MODULE)
+        assert name.evaluate("element => element.isConnected"), "a line that is scrolled between two clicks loses the second"
+        name.click()
         visit.page.get_by_text("line 100000, 1 of 1").wait_for()
         visit.page.locator("#lines a.line-number").first.click()
         assert visit.page.evaluate("location.hash") == "#i7"

@@ -60,7 +60,7 @@ if (opening) {
   let definitions = null;
   let hits = [];
   let hit = -1;
-  let first = -1;
+  const rows = new Map();
   let loading = null;
 
   async function load() {
@@ -71,7 +71,7 @@ if (opening) {
     spacer.style.height = `${lines.length * LINE}px`;
     viewer.hidden = false;
     opening.hidden = true;
-    draw(true);
+    draw();
   }
 
   function open() {
@@ -91,7 +91,6 @@ if (opening) {
   function makeLine(number) {
     const row = document.createElement("span");
     row.className = "line";
-    if (number === hits[hit]) row.classList.add("hit-line");
     const label = document.createElement(anchors.has(number) ? "a" : "span");
     label.className = "line-number";
     label.textContent = number + 1;
@@ -114,20 +113,30 @@ if (opening) {
     return row;
   }
 
-  function draw(force) {
+  // A line that stays in the window keeps its element: one that is replaced while a mouse button is down loses the click.
+  function draw() {
     const from = Math.max(0, Math.floor(frame.scrollTop / LINE) - AROUND);
-    if (from === first && !force) return;
-    first = from;
     const to = Math.min(lines.length, from + Math.ceil(frame.clientHeight / LINE) + 2 * AROUND);
-    const rows = [];
-    for (let number = from; number < to; number++) rows.push(makeLine(number));
+    for (const [number, row] of rows) {
+      if (number >= from && number < to) continue;
+      row.remove();
+      rows.delete(number);
+    }
+    for (let number = from, next = shown.firstChild; number < to; number++) {
+      const row = rows.get(number);
+      if (row) next = row.nextSibling;
+      else {
+        rows.set(number, makeLine(number));
+        shown.insertBefore(rows.get(number), next);
+      }
+      rows.get(number).classList.toggle("hit-line", number === hits[hit]);
+    }
     shown.style.top = `${from * LINE}px`;
-    shown.replaceChildren(...rows);
   }
 
   function show(number) {
     frame.scrollTop = Math.max(0, number * LINE - frame.clientHeight / 3);
-    draw(true);
+    draw();
   }
 
   function search() {
@@ -139,7 +148,7 @@ if (opening) {
     if (hits.length) step(1);
     else {
       found.textContent = wanted ? "not found" : "";
-      draw(true);
+      draw();
     }
   }
 
@@ -152,7 +161,7 @@ if (opening) {
 
   let waiting = 0;
   opening.addEventListener("click", () => open().then(() => find.focus()));
-  frame.addEventListener("scroll", () => requestAnimationFrame(() => draw(false)), { passive: true });
+  frame.addEventListener("scroll", () => requestAnimationFrame(() => draw()), { passive: true });
   find.addEventListener("input", () => {
     clearTimeout(waiting);
     waiting = setTimeout(search, 120);
