@@ -5,7 +5,9 @@
 2. A worker that is lost costs nothing but time: others do its tasks. A task is given up when it has lost its worker, or its
    process, `ATTEMPTS` times. Another task may have ended the worker, so the last attempt is made with no other task beside
    it. At a scheduler that was there before, each attempt may cost as many workers as its setting `allowed-failures` says.
-3. The workers of this machine share the processes that have imported JAX (see `workers.shared_templates`).
+3. A worker may say which toolchains it has, as resources of Dask's: `dask worker --resources ligerdiag-seed=1`. Where one
+   says so of a toolchain, its tasks go to those that do. A toolchain that no worker names is made by whoever needs it.
+4. The workers of this machine share the processes that have imported JAX (see `workers.shared_templates`).
 """
 
 import logging
@@ -28,6 +30,8 @@ from ligerdiag.sweep.grid import SweepTask
 ATTEMPTS = 3
 NEEDED = ("distributed", "fsspec", "pyarrow", "cryptography")
 """Modules of the extra."""
+RESOURCE = "ligerdiag-"
+"""In front of a toolchain's name; see 3."""
 _WINDOW = 1000
 """Tasks that the scheduler knows at a time."""
 _CONNECT_SECONDS = 20
@@ -147,13 +151,15 @@ def _run_round[Words](
     window: int,
 ) -> Iterator[tuple[SweepTask, Words, Any]]:
     """window: tasks that the scheduler knows at a time."""
-    distributed, waiting = _import("distributed"), iter(tasks)
+    distributed, waiting, named = _import("distributed"), iter(tasks), find_resources(client)
     running: dict[str, tuple[SweepTask, Words, Any]] = {}
 
     def submit(count: int) -> Iterator[Any]:
         for task, words in islice(waiting, count):
             name = f"ligerdiag-{do.__name__}-{attempt}-{task.key}"
-            future = client.submit(do, task, words, key=name, retries=ATTEMPTS - 1, pure=False)
+            resource = RESOURCE + task.toolchain
+            needed = {resource: 1} if resource in named else None
+            future = client.submit(do, task, words, key=name, retries=ATTEMPTS - 1, pure=False, resources=needed)
             running[name] = (task, words, future)
             yield future
 
@@ -168,6 +174,12 @@ def _run_round[Words](
     finally:
         with suppress(Exception):  # the scheduler may be gone
             client.cancel([future for _, _, future in running.values()], force=True)
+
+
+def find_resources(client: Any) -> frozenset[str]:
+    """Returns the names of the toolchains' resources that workers say they have."""
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    return frozenset(name for one in workers for name in one["resources"] if name.startswith(RESOURCE))
 
 
 def _find_fault(future: Any) -> LigerdiagError | None:

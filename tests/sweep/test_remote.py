@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,9 +11,12 @@ from ligerdiag import api
 from ligerdiag.codec import decode_record, encode_record
 from ligerdiag.errors import InputError
 from ligerdiag.model.report import CheckReport, Status
+from ligerdiag.sweep.cluster import find_resources, run_tasks
+from ligerdiag.sweep.grid import SweepTask
 from ligerdiag.sweep.remote import check_on_cluster
 from tests.report.html.view_samples import make_view
 from tests.report.samples import make_case, make_device, make_finding, make_replay, make_report
+from tests.sweep.test_grid import make_task
 
 ROOT = Path(__file__).parents[2]
 BROKEN = "from ligerdiag import Case\nCASES = (Case(name='x'),)\n"
@@ -27,6 +31,33 @@ def test_a_report_comes_back_as_it_was_made() -> None:
 def test_a_gpu_of_this_machine_is_not_the_workers() -> None:
     with pytest.raises(InputError, match="`--device` or `--scheduler`"):
         check_on_cluster(api.CheckOptions(device=True), "tcp://127.0.0.1:1", lambda step: None)
+
+
+@pytest.mark.nightly
+def test_a_toolchain_that_a_worker_names_goes_to_that_worker() -> None:
+    import distributed
+
+    def start(*resources: dict[str, float]) -> Any:
+        options = [{"nthreads": 1, "resources": one} for one in resources]
+        workers = {number: {"cls": distributed.Worker, "options": one} for number, one in enumerate(options)}
+        scheduler = {"cls": distributed.Scheduler, "options": {"dashboard": False}}
+        return distributed.SpecCluster(scheduler=scheduler, workers=workers)
+
+    with start({}, {}) as plain, distributed.Client(plain, set_as_default=False) as client:
+        assert find_resources(client) == frozenset()
+    with start({}, {"ligerdiag-seed": 1}) as there, distributed.Client(there, set_as_default=False) as client:
+        assert find_resources(client) == {"ligerdiag-seed"}
+        names = [(name, number) for name in ("seed", "default") for number in range(4)]
+        tasks = [(replace(make_task(), toolchain=name, key=f"{name}{number}"), number) for name, number in names]
+        told = {task.key: where for task, where in run_tasks(client, find_worker, tasks)}
+        has_it = there.workers[1].address
+    assert {told[f"seed{n}"] for n in range(4)} == {has_it}
+
+
+def find_worker(task: SweepTask, number: int) -> str:
+    import distributed
+
+    return distributed.get_worker().address
 
 
 @pytest.mark.nightly
