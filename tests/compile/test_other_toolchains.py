@@ -70,6 +70,19 @@ def test_the_workaround_fails_with_the_seeds_versions_where_the_input_is_really_
     assert case.status is Status.EXPECTED
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["seed", "0.6", "0.9"])
+def test_a_program_over_devices_is_judged_where_xla_does_not_say_how_outputs_are_split(name: str) -> None:
+    require(name)
+    rows = tuple(f"{CASES / 'sharded_flce.py'}::sharded_flce[vocabulary-{mode}]" for mode in ("hidden", "aliased"))
+    hidden, aliased = check(CheckOptions(selectors=rows, toolchain=name)).cases
+    assert STALE in hidden.outputs.values()
+    assert set(aliased.outputs.values()) == {Verdict.FRESH}
+    for case in (hidden, aliased):
+        assert case.replay is not None
+        assert "does not say how its outputs are split" in case.replay.reason
+
+
 def test_numbers_confirm_the_schedules_of_the_seeds_versions() -> None:
     require("seed")
     rows = (
