@@ -77,6 +77,8 @@ PATTERNS = (
         for name in ("int16", "int64", "uint32", "int8", "float64", "float16", "float8", "u8", "f64")
     ),
     "tests/replay/opcodes/test_scatter.py::test_any_dimension_numbers_*",
+    "tests/replay/opcodes/test_movement.py::test_any_*",
+    "tests/replay/opcodes/test_windows.py::test_any_*",
     *(
         f"tests/replay/triton_ir/test_against_interpreter.py::*[[]*{name}*"
         for name in ("int16", "int64", "uint8", "uint32", "float16", "float64")
