@@ -2,6 +2,8 @@
 environment is in the cache already, or LIGERDIAG_TEST_TOOLCHAINS=create allows it to be made."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,31 @@ def require(name: str, *, may_create: bool = True) -> None:
     may_create = may_create and os.environ.get("LIGERDIAG_TEST_TOOLCHAINS") == "create"
     if not has_environment(directory) and not may_create:
         pytest.skip(f"`{directory}` is not there; LIGERDIAG_TEST_TOOLCHAINS=create makes it")
+
+
+IMPORTS = """
+import importlib.metadata, runpy, sys
+allowed, owners = set(sys.argv[1].split()), importlib.metadata.packages_distributions()
+
+class OnlyThese:
+    def find_spec(self, name, path=None, target=None):
+        own = owners.get(name.partition(".")[0], [])
+        if own and not allowed & {one.lower().replace("_", "-") for one in own}:
+            raise ModuleNotFoundError(f"no toolchain has `{name}`")
+
+sys.meta_path.insert(0, OnlyThese())
+for module in ("ligerdiag.compile.worker", "ligerdiag.effects.worker"):
+    runpy.run_module(module)["prepare"]()
+"""
+
+
+def test_a_worker_imports_nothing_that_some_toolchain_lacks() -> None:
+    shared = set.intersection(*(set(spec.packages) for spec in known_toolchains()))
+    allowed = {*shared, "ligerdiag", "jax-cuda13-plugin", "jax-cuda13-pjrt"}
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS, " ".join(allowed)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("name", [spec.name for spec in known_toolchains()])
