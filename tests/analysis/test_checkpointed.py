@@ -4,6 +4,7 @@ The call was taken for done already where one of its operands, read or overwritt
 of a fused loss with labels were called fresh.
 """
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -41,3 +42,22 @@ def test_what_is_computed_again_misses_the_dropped_kernel(name: str, reports: Ma
 def test_an_input_holds_what_the_forward_pass_left(name: str, reports: Mapping[str, CaseReport]) -> None:
     assert reports[name].outputs == {"loss": Verdict.FRESH, "z": Verdict.LATENT}
     assert "LD007" not in {found.rule for found in reports[name].findings}
+
+
+def test_a_dump_does_not_say_whether_the_dropped_kernel_is_meant(
+    reports: Mapping[str, CaseReport], tmp_path: Path
+) -> None:
+    """It has no trace of a call that JAX dropped: what is computed again was called fresh."""
+    for name, report in reports.items():
+        for form, dumped in (("unoptimized", "before"), ("optimized", "sm_9.0a_gpu_after")):
+            source = Path(report.artifact) / f"{form}.hlo.pb"
+            shutil.copyfile(source, tmp_path / f"module_0001.{name}.{dumped}_optimizations.hlo.pb")
+    options = api.InspectOptions(paths=(tmp_path,), replay=False)
+    found = {case.id.partition(".")[2]: case for case in api.inspect(options).cases}
+    assert found.keys() == reports.keys()
+    for name, case in found.items():
+        loss, z = case.outputs.values()
+        assert loss is Verdict.FRESH
+        assert z in (reports[name].outputs["z"], Verdict.UNKNOWN), name
+    unclear = found["overwrites_what_is_computed_again"].coverage.not_covered
+    assert any("computed again by `jax.checkpoint`" in note for note in unclear)

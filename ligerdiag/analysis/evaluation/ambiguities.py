@@ -18,13 +18,16 @@ values that depend on what is not known (`verdict.verdicts` makes outputs that h
   (7) TOO_MANY: so many operations are wrong that which of them an output depends on was not asked to the end.
   (8) UNIDENTIFIED: an instruction of the optimized module whose name is missing, or cannot be believed, may carry the
       original (see `belief`), and the output is wrong if it does.
+  (9) RECOMPUTED: `jax.checkpoint` computes the overwritten value again for the backward pass, and no kernel is called there:
+      JAX drops a call whose outputs nothing needs the second time, and its author means what it would have written; or the
+      call is outside of what is computed again, and the author means the original.
 A value folded into the very one that the kernel overwrites, `x + 0` say, leaves no trace: that is a limit, and not marked.
 
 (1) asks which operations want the original. Autodiff saves values of the forward pass (residuals) and reads them later, in
 operations named `transpose(…)` that carry the source line of their forward operation. When that ran before the kernel (it
 defines the overwritten value, or reads it earlier), the derivative needs the value as it was then. An operation of a
 custom_vjp's own backward rule is named `transpose(…)` too, but carries the line of the custom function's call: what it reads
-is what its author wrote, in program order. `Folded` finds (1) to (3) while the program is evaluated in its order.
+is what its author wrote, in program order. `Folded` finds (1) to (3), and (9), while the program is evaluated in its order.
 """
 
 from collections.abc import Iterable, Mapping
@@ -56,7 +59,7 @@ CONSTANTS = having(Trait.FROM_NOTHING)
 
 
 class Reason(Enum):
-    """The kinds of ambiguities, (1) to (8)."""
+    """The kinds of ambiguities, (1) to (9)."""
 
     DERIVATIVE = "derivative"
     OTHER_FORM = "other form"
@@ -66,6 +69,7 @@ class Reason(Enum):
     NO_METADATA = "no metadata"
     TOO_MANY = "too many"
     UNIDENTIFIED = "unidentified"
+    RECOMPUTED = "recomputed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,8 @@ class Ambiguity:
     """HiddenWrite index."""
     reason: Reason
     instruction: int
-    """Instruction id: of the reader in the unoptimized module, (1) and (2); in the optimized one, (4), (5), (8); else 0."""
+    """Instruction id: of the reader in the unoptimized module, (1) and (2), or of what is computed again, (9); in the
+    optimized one, (4), (5), (8); else 0."""
 
 
 type Ambiguities = Mapping[str, frozenset[Ambiguity]]
@@ -160,14 +165,52 @@ def is_derivative(instruction: HloInstruction) -> bool:
     return "transpose(" in instruction.op_name
 
 
+_AGAIN = "rematted_computation"
+"""JAX's name for what `jax.checkpoint` computes again, a part of the operations' names."""
+
+
+def find_recomputed(module: HloModule, writes: tuple[HiddenWrite, ...]) -> Mapping[int, tuple[int, ...]]:
+    """Maps ids of operations that compute again what hidden writes overwrite to the indices of these writes, (9).
+
+    They have the opcode, shape, name and source line of what is overwritten. None is overwritten itself.
+    """
+    again = [one for one in module.instructions if _AGAIN in one.op_name] if writes else []
+    if not again:
+        return {}
+    made = [(write.index, _find_definition(write)) for write in writes]
+    overwritten = {one.id for _, one in made}
+    forms: dict[tuple[object, ...], set[int]] = {}
+    for write, one in made:
+        forms.setdefault(_describe_operation(module, one), set()).add(write)
+    found = {one.id: forms.get(_describe_operation(module, one)) for one in again if one.id not in overwritten}
+    return {number: tuple(sorted(writes)) for number, writes in found.items() if writes}
+
+
+def _find_definition(write: HiddenWrite) -> HloInstruction:
+    """Returns the operation that computes what is overwritten, in the computation of the call or in one that calls it."""
+    value = write.call.operands[write.operand]
+    for frame in reversed(write.frames[:-1]):
+        if value.opcode != "parameter" or frame.instruction.opcode != "call":
+            break
+        value = frame.instruction.operands[value.proto.parameter_number]
+    return value
+
+
+def _describe_operation(module: HloModule, one: HloInstruction) -> tuple[object, ...]:
+    name = one.op_name.rpartition("/")[2].partition("#")[0]  # without a tag of ours
+    return one.opcode, one.shape.SerializeToString(), name, find_file_location(module, one)
+
+
 @dataclass(slots=True, eq=False)
 class Folded:
-    """Marks (1) to (3); the evaluation tells it of every result and of every hidden write."""
+    """Marks (1) to (3), and (9); the evaluation tells it of every result and of every hidden write."""
 
     module: HloModule
     space: LabelSpace
     lines: Mapping[int, ResidualLines]
     """HiddenWrite index to what is known of the residuals of what it overwrites."""
+    recomputed: Mapping[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+    """See `find_recomputed`."""
     overwritten: dict[Storage, list[tuple[int, Storage, Storage]]] = field(
         default_factory=dict[Storage, list[tuple[int, Storage, Storage]]]
     )
@@ -219,6 +262,11 @@ class Folded:
             elif self._may_want_original(reader, self.lines[write]):
                 labels |= self.space.mark(Ambiguity(write, Reason.DERIVATIVE, reader.id))
         return labels
+
+    def mark_recomputed(self, instruction: HloInstruction) -> Labels:
+        """Returns the marks of an operation that computes an overwritten value again."""
+        found = self.recomputed.get(instruction.id, ())
+        return unite(self.space.mark(Ambiguity(write, Reason.RECOMPUTED, instruction.id)) for write in found)
 
     def mark_constants(self, writes: Iterable[int]) -> Labels:
         """Marks for what comes from constants that these hidden writes may overwrite."""

@@ -34,6 +34,7 @@ from ligerdiag.analysis.evaluation.ambiguities import (
     StoredValue,
     compute_residual_lines,
     find_file_location,
+    find_recomputed,
     is_derivative,
     list_leaves,
 )
@@ -178,7 +179,8 @@ class _Evaluation:
     def __post_init__(self) -> None:
         self._carrying = frozenset([number for _, number in self.carriers.instructions])
         self._overwriting = frozenset([write.tag_path for write in self.writes])
-        self.doubts = Folded(self.module, self.space, compute_residual_lines(self.writes))
+        recomputed = find_recomputed(self.module, self.writes if self.folded else ())
+        self.doubts = Folded(self.module, self.space, compute_residual_lines(self.writes), recomputed)
         for write in self.writes:
             key = (write.tag_path, write.call.id)
             self._by_call[key] = (*self._by_call.get(key, ()), write)
@@ -269,6 +271,8 @@ class _Evaluation:
             started |= unite(map(self.space.original, self.carriers.instructions.get((path, instruction.id), ())))
         if self.marked:
             started |= self.marked.get(path, 0)
+        if self.doubts.recomputed:
+            started |= self.doubts.mark_recomputed(instruction)
         if self.to_constants and opcode in CONSTANTS:
             started |= self.doubts.mark_constants(self.to_constants)
         labels |= started

@@ -75,6 +75,9 @@ def _describe(pair: EvaluatedPair, ambiguity: Ambiguity, instruction: HloInstruc
             why = f"on which of very many operations that `{write.kernel}` makes wrong these outputs depend"
         case Reason.UNIDENTIFIED:
             why = f"whether {reader} computes what `{write.kernel}` overwrites, which no name says that can be believed"
+        case Reason.RECOMPUTED:
+            new = f"what a call of `{write.kernel}` that JAX drops there would write"
+            why = f"{reader} is `%{value}`, computed again by `jax.checkpoint`: whether the original is meant, or {new}"
     return f"{why}, cannot be told: {listed}"
 
 
