@@ -127,11 +127,12 @@ def _describe(head: Finding, leading: Sequence[Finding], names: Sequence[str], o
         return head.message.replace(name_outputs(head.outputs), named, 1) if len(head.outputs) > FEW else head.message
     plural = len(names) > 1
     what = f"what `{head.kernel}` writes over operand {head.operand}"
+    if head.rule == _LUCK:
+        late = f"nothing makes {'their' if plural else 'its'} readers wait for `{head.kernel}`"
+        return f"{named} {'are' if plural else 'is'} right by luck: {late}, which overwrites operand {head.operand}"
     if way != _MISSED:
         needs = "need" if plural else "needs"
         return f"{named} {needs} the value from before `{head.kernel}` overwrites operand {head.operand}"
-    if head.rule == _LUCK:
-        return f"{named} {'are' if plural else 'is'} right by luck: no order makes their readers see {what}"
     return f"{named} {'do' if plural else 'does'} not see {what}"
 
 

@@ -115,6 +115,10 @@ class CallPlace:
     """Number of operands of the custom call."""
     outputs: int = 0
     """Number of its outputs."""
+    is_declared: bool = False
+    """An output of the call is declared to be the overwritten operand: there is nothing to declare."""
+    may_be_sliced: bool = False
+    """XLA may fuse the call with slices around it: it is in a loop, takes slices, or is fused already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,8 @@ from ligerdiag.source_text import load_source_lines
 from ligerdiag.text import join_words
 
 _PLACES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
+_FORMS = frozenset({"bitcast", "opt-barrier", "reshape"})
+_SLICES = frozenset({"slice", "dynamic-slice"})
 _MAX_PATH = 256
 _MAX_READERS = 8
 _MAX_CALLERS = 8
@@ -73,7 +75,18 @@ def locate_call(context: Context, write: HiddenWrite) -> CallPlace:
         target=write.call.proto.custom_call_target,
         operands=len(write.call.operands),
         outputs=sum(1 for _ in iterate_leaves(write.call.shape)),
+        is_declared=write.operand in write.call.operand_output_aliases,
+        may_be_sliced=_may_be_sliced(context, write),
     )
+
+
+def _may_be_sliced(context: Context, write: HiddenWrite) -> bool:
+    """Whether XLA may hand the call addresses in larger arrays, see LD022. Scans slice what they take and stack results."""
+    call = context.optimized_call(write)
+    callers = () if call is None else context.optimized.callers.get(context.optimized.homes[call.id].id, ())
+    if write.loop_depth or any(caller.opcode == "fusion" for caller in callers):
+        return True
+    return any(look_through(operand, _FORMS).opcode in _SLICES for operand in write.call.operands)
 
 
 def locate_instruction(module: HloModule, call: HloInstruction, site: SourceLine | None = None) -> CallPlace:
@@ -116,6 +129,10 @@ def render_at(line: SourceLine | None, *, in_backward: bool = False) -> str:
     return f" ({place}, in the backward pass of this line)" if in_backward else f" ({place})"
 
 
+_HELD = (
+    "; put `jax.lax.optimization_barrier` around what the call is given and around what it returns, where these are slices"
+    " or are stacked, as in a scan (LD022)"
+)
 UNFUSED = (
     "put `jax.lax.optimization_barrier` around what the call is given and around what it returns, where these are slices or"
     " are stacked, or compile with `XLA_FLAGS=--xla_gpu_enable_dynamic_slice_fusion=false`"
@@ -137,7 +154,7 @@ def describe_remedy(context: Context, write: HiddenWrite) -> str:
     if call.target == TRITON_FFI:
         return (
             f"pass operand {number} as a Ref: `ref = jax.new_ref(x)`, `ref` in the call in its place,"
-            " and `jax.freeze(ref)` afterwards is the new value"
+            " and `jax.freeze(ref)` afterwards is the new value" + (_HELD if call.may_be_sliced else "")
         )
     return f"declare that the call overwrites operand {number}: an output that aliases it, and use that output"
 
@@ -213,8 +230,9 @@ _MAX_TEXT = 60
 
 
 def render_patch(call: CallPlace, *, kernel: str, operand: int, source_roots: Sequence[str]) -> str:
-    """Returns one line; empty where the call's own text does not say enough, or is not below one of `source_roots`."""
-    if call.line is None or call.target not in (TRITON, TRITON_FFI):
+    """Returns one line; empty where the call's own text does not say enough, or is not below one of `source_roots`, or the
+    call declares the write already."""
+    if call.line is None or call.is_declared or call.target not in (TRITON, TRITON_FFI):
         return ""
     found = _find_call(call.line.file, call.line.line, tuple(source_roots))
     if found is None:
@@ -234,7 +252,7 @@ def render_patch(call: CallPlace, *, kernel: str, operand: int, source_roots: Se
         before = f"{targets} = " if targets and call.outputs else ""
         return (
             f"`ref = jax.new_ref({value})`, `{before}{function}({passed}, …)`, `{name} = jax.freeze(ref)`,"
-            f" and use `{name}` from there on (jax-triton 0.4 and later)"
+            f" and use `{name}` from there on (jax-triton 0.4 and later){_HELD if call.may_be_sliced else ''}"
         )
     shape = _find_out_shape(node, call.outputs)
     if not shape:

@@ -10,11 +10,28 @@ from ligerdiag.rules.wording import render_patch
 BEFORE, SINCE = "triton_kernel_call", "triton_kernel_call_ffi"
 
 
-def patch(folder: Path, code: str, *, target: str, line: int = 1, operand: int = 0, operands: int = 2) -> str:
+def patch(
+    folder: Path,
+    code: str,
+    *,
+    target: str,
+    line: int = 1,
+    operand: int = 0,
+    operands: int = 2,
+    is_declared: bool = False,
+    may_be_sliced: bool = False,
+) -> str:
     file = folder / "mine.py"
     file.write_text(code, encoding="utf-8")
     place = SourceLine(file=str(file), line=line)
-    call = CallPlace(line=place, target=target, operands=operands, outputs=1)
+    call = CallPlace(
+        line=place,
+        target=target,
+        operands=operands,
+        outputs=1,
+        is_declared=is_declared,
+        may_be_sliced=may_be_sliced,
+    )
     return render_patch(call, kernel="kernel", operand=operand, source_roots=[str(folder)])
 
 
@@ -33,6 +50,20 @@ def test_since_0_4_a_ref_takes_the_operands_place(tmp_path: Path) -> None:
     assert text.startswith(
         "`ref = jax.new_ref(y)`, `loss = jt.triton_call(x, ref, …)`, `y = jax.freeze(ref)`, and use `y` from there on"
     )
+
+
+def test_a_call_among_slices_is_held_apart_from_them(tmp_path: Path) -> None:
+    """A Ref alone did not cure a scan that stacks what the kernel leaves: XLA breaks the alias, LD022."""
+    code = "loss = jt.triton_call(x, y, kernel=k, out_shape=o)\n"
+    text = patch(tmp_path, code, target=SINCE, may_be_sliced=True)
+    assert "`x = jax.freeze(ref)`" in text
+    assert "jax.lax.optimization_barrier" in text
+    assert "jax.lax.optimization_barrier" not in patch(tmp_path, code, target=BEFORE, may_be_sliced=True)
+
+
+def test_a_declared_write_is_not_declared_again(tmp_path: Path) -> None:
+    """`ref = jax.new_ref(ref)` was the remedy of a call with a Ref that XLA had fused with a slice."""
+    assert not patch(tmp_path, "o = jt.triton_call(ref, y, kernel=k)\n", target=SINCE, is_declared=True)
 
 
 def test_an_operand_that_is_no_name_gets_one(tmp_path: Path) -> None:
