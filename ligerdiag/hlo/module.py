@@ -198,15 +198,30 @@ class HloModule:
     def _sort(self, computation: HloComputation) -> tuple[HloInstruction, ...]:
         tags = self.tags
         keys: dict[int, int] = {}
+        calls = self._place_calls(computation)
         for instruction in computation.instructions:
             path = tags.get(instruction.id)
-            own = path[-1] if path else 0
+            own = path[-1] if path else calls.get(instruction.id, 0)
             operands = instruction.operands
             keys[instruction.id] = max([own, *[keys[o.id] for o in operands]]) if operands else own
         listed = list(keys.values())
         if all(map(le, listed, listed[1:])):
             return computation.instructions
         return tuple(sorted(computation.instructions, key=lambda i: keys[i.id]))
+
+    def _place_calls(self, computation: HloComputation) -> Mapping[int, int]:
+        """Maps ids of calls without a tag to the highest one before them: before JAX 0.7 a call of a function had no name,
+        and what is called reads what the call before it has overwritten."""
+        if not any(one.opcode == "call" and one.id not in self.tags for one in computation.instructions):
+            return {}
+        found: dict[int, int] = {}
+        highest = 0
+        for one in sorted(computation.instructions, key=lambda one: one.id):
+            if path := self.tags.get(one.id):
+                highest = max(highest, path[-1])
+            elif one.opcode == "call":
+                found[one.id] = highest
+        return found
 
     def iterate_custom_calls(self) -> Iterator[tuple[HloComputation, HloInstruction]]:
         """Yields every custom-call with the computation that holds it, callees first."""

@@ -110,6 +110,22 @@ def test_a_program_over_devices_is_judged_where_xla_does_not_say_how_outputs_are
         assert "does not say how its outputs are split" in case.replay.reason
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["seed", "0.6"])
+def test_what_is_computed_again_misses_the_dropped_kernel_with_older_versions_too(name: str) -> None:
+    """JAX 0.4 splits a body by another function, and ties tangents to results; before 0.7 calls of functions have no tag."""
+    require(name)
+    programs = CASES.parent / "tests" / "analysis" / "programs" / "checkpointed.py"
+    cases = check(CheckOptions(selectors=(str(programs),), toolchain=name, replay=False)).cases
+    assert {case.id: case.outputs["z"] for case in cases} == {
+        "overwrites_what_is_computed_again": STALE,
+        "reads_what_the_body_closes_over": STALE,
+        "called_in_a_function_of_its_own": STALE,
+        "overwrites_an_input": Verdict.LATENT,
+        "overwrites_one_input_and_reads_another": Verdict.LATENT,
+    }
+
+
 def test_numbers_confirm_the_schedules_of_the_seeds_versions() -> None:
     require("seed")
     rows = (

@@ -30,7 +30,7 @@ are copied: no other value can be overwritten.
 
 import importlib
 from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -174,7 +174,7 @@ class IntentTrace:
         form = read_form(value)
         if form is None or not self.copies(form):
             return value
-        if trace is not None and (id(value), id(trace)) in self._pinned:
+        if (trace is not None or _find_trace() is None) and (id(value), id(trace)) in self._pinned:
             return self._pinned[id(value), id(trace)][1]
         trace = _find_trace() if trace is None else trace
         key = (id(value), id(trace), self._epoch)
@@ -190,7 +190,7 @@ class IntentTrace:
         outer = getattr(trace, "parent_trace", None)
         before = dict(self._pinned)
         for value in values:
-            if value is not None and outer is not None:
+            if value is not None and (outer is not None or _find_trace() is None):
                 self._pinned[id(value), id(outer)] = value, self.save(value, outer)
         self._bodies.append((outer, body, values))
         try:
@@ -227,7 +227,7 @@ def mark_intent(kernel_primitives: Sequence[Any], forms: frozenset[Form] | None)
         wrapped(_custom_vjp(), "__call__", lambda call: _mark_backward(call, marks)),
         wrapped(_partial_eval().JaxprTrace, "instantiate_const", lambda method: _mark_residuals(method, marks)),
         wrapped(_partial_eval().JaxprTrace, "default_process_primitive", lambda method: _pass_custom(method, marks)),
-        wrapped(_partial_eval(), _find_splitter(), lambda function: mark_policy(function, marks)),
+        _split(marks),
         _watched(kernel_primitives, marks),
         _copied(marks),
         _replaced_rule(marks),
@@ -386,10 +386,17 @@ def _custom_vjp() -> Any:
     return importlib.import_module("jax._src.custom_derivatives").custom_vjp
 
 
-def _find_splitter() -> str:
-    """Returns the name of the function that splits every body, that of a function called in it, too."""
-    newer = "partial_eval_jaxpr_stateful"
-    return newer if hasattr(_partial_eval(), newer) else "partial_eval_jaxpr_custom"
+@contextmanager
+def _split(marks: IntentTrace) -> Generator[None]:
+    """4 and 5 above, for the functions that split a body, and that of a function called in it. One may call the other."""
+    custom, stateful = "partial_eval_jaxpr_custom", "partial_eval_jaxpr_stateful"
+    names = [name for name in (custom, stateful) if hasattr(_partial_eval(), name)]
+    if stateful in getattr(_partial_eval(), custom).__code__.co_names:  # not so in JAX 0.4
+        names.remove(custom)
+    with ExitStack() as stack:
+        for name in names:
+            stack.enter_context(wrapped(_partial_eval(), name, lambda function: mark_policy(function, marks)))
+        yield
 
 
 def _partial_eval() -> Any:

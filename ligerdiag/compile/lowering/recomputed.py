@@ -121,6 +121,7 @@ def mark_policy(evaluate: Callable[..., Any], marks: Saver) -> Callable[..., Any
         if not any(references):
             known, staged, count = _save_results(known, staged, count, marks)
         if marks.is_marked:
+            staged = _untie(staged)
             wanted = [is_unknown for is_unknown, there in zip(unknown, instantiated, strict=True) if there]
             staged, done = _settle_dropped(staged, _list_dropped(staged, wanted), jaxpr, marks)
             known, staged = _restore_effect(known, ()), _restore_effect(staged, done)
@@ -134,6 +135,16 @@ def _drop_effect(jaxpr: Any) -> Any:
         return jaxpr
     equations = [one.replace(effects={*one.effects} - {WRITES}) for one in jaxpr.eqns]
     return jaxpr.replace(eqns=equations, effects={*jaxpr.effects} - {WRITES})
+
+
+def _untie(jaxpr: Any) -> Any:
+    """Returns the jaxpr without the ties of a custom_vjp's tangents to its results: JAX 0.4 makes them, and forgets the
+    results when it transposes the tangents."""
+    ties = "tie"
+    if not any(one.primitive.name == ties for one in jaxpr.eqns):
+        return jaxpr
+    equations = [one.replace(invars=[one.invars[1]] * 2) if one.primitive.name == ties else one for one in jaxpr.eqns]
+    return jaxpr.replace(eqns=equations)
 
 
 def _list_dropped(staged: Any, wanted: Sequence[bool]) -> list[Any]:
