@@ -132,6 +132,22 @@ def test_an_instruction_without_frames_has_no_line() -> None:
     assert find_user_line(module, find(module, x)) is None
 
 
+def test_calls_without_a_tag_stay_where_they_stand() -> None:
+    """Before JAX 0.7: the second was sorted before the first, by its operand, and read what the first had yet to overwrite."""
+    builder = Builder()
+    callee = builder.computation("callee")
+    builder.add(callee, "parameter")
+    entry = builder.computation("entry")
+    x = builder.add(entry, "parameter")
+    early, late = builder.add(entry, "sine", [x]), builder.add(entry, "cosine", [x])
+    early.metadata.op_name, late.metadata.op_name = "sin#ld2", "cos#ld5"
+    first = builder.add(entry, "call", [late], calls=[callee])
+    second = builder.add(entry, "call", [early], calls=[callee])
+    module, _ = parse_hlo(builder.bytes())
+    ordered = [one.id for one in module.sort_in_program_order(module.entry)]
+    assert ordered == [x.id, early.id, late.id, first.id, second.id]
+
+
 def test_a_fused_instruction_leads_to_the_programs_own_line(calls: Programs) -> None:
     program = calls["branch"]
     source = Path(program.artifact.provenance.source).read_text().splitlines()
