@@ -133,7 +133,7 @@ def test_an_instruction_without_frames_has_no_line() -> None:
 
 
 def test_calls_without_a_tag_stay_where_they_stand() -> None:
-    """Before JAX 0.7: the second was sorted before the first, by its operand, and read what the first had yet to overwrite."""
+    """Before JAX 0.7: the second was sorted before the first, and read what that had yet to overwrite."""
     builder = Builder()
     callee = builder.computation("callee")
     builder.add(callee, "parameter")
