@@ -5,20 +5,21 @@ rule. Workers read its kernels.
 import base64
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Required, TypedDict, Unpack
 
 from ligerdiag.analysis.belief import compute_belief
 from ligerdiag.analysis.context import Context, compute_context, compute_context_without_program
+from ligerdiag.analysis.evaluation.labels import unite
 from ligerdiag.analysis.explain.neighbours import compute_neighbourhoods
 from ligerdiag.analysis.explain.schedule_view import compute_schedule_view
 from ligerdiag.analysis.provenance import compute_tags
 from ligerdiag.analysis.verdict.schedule_alone import find_mixed_up
 from ligerdiag.analysis.verdict.verdicts import doubt_outputs
 from ligerdiag.analysis.write_correspondence import TracedKernel, find_hidden_accesses, find_sites
-from ligerdiag.analysis.writes import EffectsOf, find_hidden_operands
+from ligerdiag.analysis.writes import EffectsOf, HiddenWrite, find_hidden_operands
 from ligerdiag.artifacts.artifact import Artifact, KernelCall, LoneCall, Provenance
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.effects.access import Access, CallEffects
@@ -140,13 +141,28 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
                 operand=write.operand,
                 unknown=write.unknown,
             )
-            for write in context.writes
+            for write in _sort_writes(context.writes)
         ),
-        meant=dict(zip(names, context.intended.outputs, strict=False)),
+        meant=dict(zip(names, _renumber(context), strict=False)),
         neighbourhoods=around,
         view=drawn,
     )
     return Analysed(inspection=inspection, compilation=compilation, context=context)
+
+
+def _sort_writes(writes: Sequence[HiddenWrite]) -> list[HiddenWrite]:
+    """Sorts hidden writes in program order: they are numbered as a module lists them, and a tie changes that."""
+    return sorted(writes, key=lambda write: (write.tag_path, write.operand))
+
+
+def _renumber(context: Context) -> Iterator[int]:
+    """Yields what each output is to depend on, as labels of the hidden writes in program order."""
+    width = 2 * context.space.classes
+    ordered = [write.index for write in _sort_writes(context.writes)]
+    for labels in context.intended.outputs:
+        yield unite(
+            (labels >> width * index & (1 << width) - 1) << width * number for number, index in enumerate(ordered)
+        )
 
 
 def _see_through_partitioning(effects_of: EffectsOf, program: HloModule | None, optimized: HloModule) -> EffectsOf:

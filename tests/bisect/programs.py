@@ -38,6 +38,12 @@ CASE = Case(name="{name}", function=program, args=(Arg(shape=(8,)), Arg(shape=(8
 TWO_READERS = make_file(
     "two_readers", 'row = x * y\nlast = overwrite(row)\nreturn {"last": last, "sum": row + y, "product": row * x}'
 )
+TWO_KERNELS = make_file(
+    "two_kernels",
+    "row = x * y\nfirst = overwrite(row)\nother = row + x\nsecond = overwrite(other)\n"
+    'return {"product": row * y, "best": second, "first": first}',
+)
+"""The second kernel's operand is computed from what the first one leaves, and its output is listed first."""
 NO_READER = make_file("no_reader", 'row = x * y\nreturn {"last": overwrite(row)}')
 HARMLESS = make_file("harmless", 'return {"sum": x + y}')
 INTEGER_OUTPUT = make_file(

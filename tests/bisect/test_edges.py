@@ -11,7 +11,7 @@ from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Progress
 from ligerdiag.toolchains.catalogue import Target
 from tests.bisect.conftest import Load, make_options
-from tests.bisect.programs import HARMLESS, INTEGER_OUTPUT, NO_READER, TWO_READERS, UNTRACEABLE
+from tests.bisect.programs import HARMLESS, INTEGER_OUTPUT, NO_READER, TWO_KERNELS, TWO_READERS, UNTRACEABLE
 
 OPTIONS = make_options(Axis.EDGES)
 
@@ -34,6 +34,15 @@ def test_all_minimal_sets_are_found_and_each_is_shown_to_need_its_tie(
     assert bisection.answers[0] == "exactly 2 minimal sets of ties, out of 2 possible, make every output right"
     assert bisection.trials == 4
     assert not bisection.is_unsettled
+
+
+def test_a_tie_between_two_kernels_does_not_change_which_is_which(
+    laboratory: Laboratory, load: Load, h100: Target
+) -> None:
+    """A module lists them in another order when their readers are tied: a set of ties that helps was not one."""
+    bisection = bisect_edges(laboratory, load(TWO_KERNELS), h100, OPTIONS)
+    assert bisection.answers[0] == "exactly 2 minimal sets of ties, out of 2 possible, make every output right"
+    assert not any("a tie can do harm" in note for note in bisection.notes)
 
 
 def test_a_tie_is_named_by_operation_and_line_and_by_what_is_wrong_without_it(

@@ -180,7 +180,9 @@ def _write_answers(
     else:
         every = experiment.try_all([frozenset(range(len(knobs)))])[0]
         which = f"all {len(knobs)}" if len(knobs) > 1 else "the only one that is possible"
-        left = "" if every.is_right else f": even with {which} {describe_wrong(every.outputs) or every.error}"
+        left = f": even with {which} {describe_wrong(every.outputs) or every.error}"
+        if every.is_right:
+            left = f": with {which} some output no longer depends on all that it depends on without"
         draft.answers.append(f"no set of ties makes every output right{left}")
         draft.answers += explain_wrong(every)
         draft.answers += [ANOTHER_COPY] if any(finding.rule == "LD002" for finding in every.findings) else []
