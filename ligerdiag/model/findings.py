@@ -287,8 +287,8 @@ class LaunchNumbers:
     unwritten: Mapping[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
     """Output number to (elements that the kernel left unwritten, elements), where there are any, worst launch."""
     racing: Mapping[int, float] = field(default_factory=dict[int, float])
-    """operand_number that shares bytes with an output, to the relative difference of the results when the programs of
-    the grid run in another order or on bytes that are not shared, where there is any."""
+    """operand_number that is overwritten, or shares bytes with an output, to the relative difference of the results when the
+    programs of the grid run in another order or on bytes that are not shared, where there is any."""
     operands: int = 0
     """Of the call; its outputs are counted on from here where buffers are."""
     order_difference: float = 0.0

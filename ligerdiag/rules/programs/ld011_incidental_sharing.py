@@ -90,7 +90,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"`{launch.kernel}` is not safe in place: operand {operand} shares bytes with an output",
+            message=f"`{launch.kernel}` is not safe in place: its programs read of operand {operand} what others overwrite",
             kernel=launch.kernel,
             operand=operand,
             instructions=(launch.instruction,),
