@@ -129,7 +129,24 @@ def _render_by_jaxlib(bytecode: bytes) -> bytes:
         return b""
 
 
+NOT_UNDERSTOOD = "is not understood by triton"
+"""In the reason why a kernel's effects are unknown, where its IR could not be read at all."""
+_OLDER = re.compile(rb"(\btt\.reshape %[\w#]+) \{allow_reorder = (?:(true)|false)\}")
+"""Triton up to 3.1 writes an attribute's value where later ones write its name alone: each sum of a whole block has it."""
+
+
 def _parse(source: bytes) -> tuple[Module, _Context]:
+    """Parses the text. One that an older Triton wrote is translated, where it is not understood as it is."""
+    try:
+        return _parse_as_it_is(source)
+    except ArtifactError:
+        newer = _OLDER.sub(lambda found: found[1] + (b" allow_reorder" if found[2] else b""), source)
+        if newer == source:
+            raise
+        return _parse_as_it_is(newer)
+
+
+def _parse_as_it_is(source: bytes) -> tuple[Module, _Context]:
     library = importlib.import_module("triton._C.libtriton")
     ir = cast(_Ir, library.ir)
     context = ir.context()
@@ -145,7 +162,7 @@ def _parse(source: bytes) -> tuple[Module, _Context]:
         return ir.parse_mlir_module(f"/proc/self/fd/{descriptor}", context), context
     except RuntimeError as error:
         version = importlib.import_module("triton").__version__
-        raise ArtifactError(f"the kernel's MLIR is not understood by triton {version}") from error
+        raise ArtifactError(f"the kernel's MLIR {NOT_UNDERSTOOD} {version}") from error
     finally:
         os.close(descriptor)
 

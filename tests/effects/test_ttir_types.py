@@ -2,7 +2,7 @@
 
 import pytest
 
-from ligerdiag.effects.libtriton import parse_pointee, parse_shape
+from ligerdiag.effects.libtriton import parse_module, parse_pointee, parse_shape, print_module
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,16 @@ from ligerdiag.effects.libtriton import parse_pointee, parse_shape
 def test_sizes_and_pointees(text: str, shape: tuple[int, ...], pointee: str) -> None:
     assert parse_shape(text) == shape
     assert parse_pointee(text) == pointee
+
+
+def test_a_sum_of_a_whole_block_is_read_as_triton_3_1_wrote_it() -> None:
+    """Dumps of such kernels had unknown effects."""
+    text = """module { tt.func public @k(%arg0: tensor<8xf32>) {
+        %0 = tt.reshape %arg0 {allow_reorder = true} : tensor<8xf32> -> tensor<2x4xf32>
+        %1 = tt.reshape %0 {allow_reorder = false} : tensor<2x4xf32> -> tensor<8xf32>
+        tt.return } }"""
+    module, context = parse_module(text.encode())
+    first, second = [line for line in print_module(module).splitlines() if "tt.reshape" in line]
+    assert "allow_reorder" in first
+    assert "allow_reorder" not in second
+    del module, context

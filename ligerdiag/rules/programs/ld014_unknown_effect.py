@@ -1,19 +1,22 @@
 """LD014 unknown-effect: a custom call whose effect on its operands could not be told."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.effects.call import carries_kernel, find_aliased
+from ligerdiag.effects.libtriton import NOT_UNDERSTOOD
 from ligerdiag.hlo.dataflow import is_partitioned
 from ligerdiag.hlo.module import HloInstruction, find_user_line
 from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, make_example
+from ligerdiag.text import join_words
 
 HELP = "outputs that hang on it are unknown, not clean; "
 IN_THE_KERNEL = "write through the operands' own pointers in the kernel"
 IN_THE_SHARDS = "call the same kernels on the shards as on whole arrays, each as often; or declare what they overwrite"
 BY_DECLARATION = "say under `[tool.ligerdiag.effects.{}]` what it overwrites: `writes = []` for nothing"
+OR_ELSEWHERE = ", or inspect it where the Triton is installed that made it"
 OR_TRUSTED = ', `writes = "aliased"` for what its outputs alias alone'
 
 
@@ -38,7 +41,7 @@ def check(context: Context) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"what `{effects.kernel}` does to operand {', '.join(map(str, operands))} could not be told",
+            message=f"what `{effects.kernel}` does to {_name_operands(operands)} could not be told",
             outputs=names,
             source=find_user_line(context.program, call),
             kernel=effects.kernel,
@@ -49,9 +52,14 @@ def check(context: Context) -> Iterator[Finding]:
         )
 
 
+def _name_operands(numbers: Sequence[int]) -> str:
+    return f"operand{'s' if len(numbers) > 1 else ''} {join_words([str(number) for number in numbers])}"
+
+
 def _advise(call: HloInstruction, effects: CallEffects, *, is_trusted: bool) -> str:
     if carries_kernel(call.proto.custom_call_target):
-        return IN_THE_KERNEL
+        is_read = not any(NOT_UNDERSTOOD in reason for reason in effects.reasons)
+        return IN_THE_KERNEL if is_read else BY_DECLARATION.format(effects.kernel) + OR_ELSEWHERE
     if is_partitioned(call):
         return IN_THE_SHARDS
     return BY_DECLARATION.format(effects.kernel) + (OR_TRUSTED if is_trusted else "")
