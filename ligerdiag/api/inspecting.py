@@ -82,6 +82,8 @@ def _describe_empty(path: Path, dump: Dump) -> str:
         return (
             f"`{path}` holds {number} before optimizations and none after: the schedule is in `…after_optimizations…`"
         )
+    if path.is_dir() and any(path.glob("module_*")):  # what XLA writes into each folder, whatever is asked for
+        return f"no HLO module in `{path}`, though XLA wrote there: give it `--xla_dump_hlo_as_proto` as well"
     return f"no HLO module in `{path}`: expected what `--xla_dump_to` writes, as protobuf or text"
 
 

@@ -98,6 +98,9 @@ def test_what_holds_no_module_is_an_input_error_that_says_what_is_there(tmp_path
         select_modules([tmp_path / "missing"])
     with pytest.raises(InputError, match="no HLO module"):
         select_modules([tmp_path])
+    touch(tmp_path, "module_0001.jit_f.config.pbtxt")  # all that is left where no form of HLO was asked for
+    with pytest.raises(InputError, match="as well"):
+        select_modules([tmp_path])
     touch(tmp_path, "module_0001.jit_f.before_optimizations.txt")
     with pytest.raises(InputError, match="1 module before optimizations and none after"):
         select_modules([tmp_path])
