@@ -25,7 +25,7 @@ from ligerdiag.source_text import load_source_lines
 from ligerdiag.text import join_words
 
 _PLACES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
-_FORMS = frozenset({"bitcast", "opt-barrier", "reshape"})
+_FORMS = having(Trait.FORWARDS) | {"reshape"}
 _SLICES = frozenset({"slice", "dynamic-slice"})
 _MAX_PATH = 256
 _MAX_READERS = 8
