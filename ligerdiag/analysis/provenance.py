@@ -43,6 +43,26 @@ class Instance:
     chain: Final[Chain]
 
 
+def forget_entered(program: HloModule, optimized: HloModule) -> HloModule:
+    """Returns the optimized module with tag paths as the program has them: of calls alone, and the operation itself.
+
+    XLA makes a call of the branch that is chosen, of one of a conditional that becomes a select, or of the body of a loop
+    that runs once, and inlines it: the conditional's or the loop's op_name, and so its tag, stands before those inside.
+    """
+    entered = {
+        path[-1]
+        for one in program.instructions
+        if one.opcode in _ENTERED and one.opcode != "call" and (path := program.find_tag_path(one))
+    }
+    if not entered:
+        return optimized
+    tags = {
+        number: path if entered.isdisjoint(path[:-1]) else (*[tag for tag in path[:-1] if tag not in entered], path[-1])
+        for number, path in optimized.tags.items()
+    }
+    return replace(optimized, tags=tags)
+
+
 def number_operations(module: HloModule) -> dict[int, TagPath]:
     """Gives each operation a tag, rising in program order, functions last; returns them by instruction id.
 
