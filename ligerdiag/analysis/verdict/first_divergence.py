@@ -247,11 +247,9 @@ def _judge(
         if unlike:
             continue
         missing = seen = 0
-        for (path, meant), (_, labels) in pairs:
+        for (_, meant), (_, labels) in pairs:
             missing |= comparison.find_stale(meant, labels)
             seen |= comparison.find_clobbered(meant, labels)
-            if path == CARRIED:
-                seen |= comparison.find_overtaken(meant, labels)
         stale &= missing
         clobbered &= seen
     return max(stale, 0), max(clobbered, 0)
