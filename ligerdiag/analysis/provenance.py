@@ -23,7 +23,15 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Final
 
-from ligerdiag.hlo.module import Chain, FrameNumbers, HloComputation, HloInstruction, HloModule, TagPath
+from ligerdiag.hlo.module import (
+    Chain,
+    FrameNumbers,
+    HloComputation,
+    HloInstruction,
+    HloModule,
+    TagPath,
+    is_added_barrier,
+)
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import is_tuple
 
@@ -94,8 +102,7 @@ class _Numbering:
         previous: HloInstruction | None = None
         for instruction in sorted(computation.instructions, key=attrgetter("id")):
             opcode = instruction.opcode
-            is_added = opcode == "opt-barrier" and not instruction.op_name  # by the translation as written
-            if opcode in _NOT_OPERATIONS or is_added:
+            if opcode in _NOT_OPERATIONS or is_added_barrier(instruction):
                 continue
             if previous is not None and _continues(previous, instruction):
                 tags[instruction.id] = tags[previous.id]

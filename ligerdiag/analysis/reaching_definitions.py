@@ -30,7 +30,7 @@ from functools import lru_cache
 from ligerdiag.analysis.writes import Frame, Frames, HiddenWrite
 from ligerdiag.hlo.counters import runs_once
 from ligerdiag.hlo.dataflow import Dataflow, Definition, Position, Through, look_through
-from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath, is_added_barrier
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, count_elements, is_tuple
 from ligerdiag.hlo.xla_pb2 import LiteralProto
@@ -92,8 +92,8 @@ def _holds_only(literal: LiteralProto, number: float) -> bool:
     return False
 
 
-_OURS = ("", "ligerdiag_snapshot")
-"""Last part of the names of the barriers that only the program as written has."""
+_SNAPSHOT = "ligerdiag_snapshot"
+"""Last part of the names of copies that only the program as written has, as added barriers."""
 _IGNORED = ("name", "id", "metadata", "operand_ids", "control_predecessor_ids", "called_computation_ids")
 
 
@@ -203,7 +203,7 @@ def find_one_value(instruction: HloInstruction) -> HloInstruction | None:
     """Returns the operand that the instruction is to XLA; None if it is a value of its own."""
     if instruction.opcode == "opt-barrier":
         name = instruction.op_name.partition("#ld")[0].rpartition("/")[2]
-        return instruction.operands[0] if name in _OURS else None
+        return instruction.operands[0] if is_added_barrier(instruction) or name == _SNAPSHOT else None
     if instruction.opcode in ARITHMETIC:
         return find_same_elements(instruction)
     return None

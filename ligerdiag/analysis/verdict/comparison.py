@@ -2,8 +2,9 @@
 
 For each hidden write W and value v, with I its intended set and A its actual one, v is
   stale      if FRESH(W) is in I and not in A, in any iteration class; or ORIG(W) is in A and not in I
-  clobbered  if FRESH(W) is in A and not in I, in any iteration class; or ORIG(W) is in I and not in A, FRESH(W) is in A, and W's operand was seen to
-             hold the original: two readers want the value, one from before and one from after, and both get the latter
+  clobbered  if FRESH(W) is in A and not in I, in any iteration class; or ORIG(W) is in I and not in A, FRESH(W) is in A, and
+             W's operand was seen to hold the original: two readers want the value, one from before and one from after, and
+             both get the latter
   latent     if neither, and a read on the way was lucky: nothing but the schedule's order makes it right
   unknown    if neither stale nor clobbered, and a read on the way races with the kernel: what it sees is up to the hardware;
              or W is a kernel of unknown effect and touches v at all; or where W hits memory could not be told, and v is
