@@ -130,15 +130,16 @@ def compute_again_in_branch(x: Any, y: Any) -> dict[str, Any]:
 
 
 def read_before_in_loop(x: Any, y: Any) -> dict[str, Any]:
-    """What earlier iterations wrote is in the state either way."""
+    """What earlier iterations wrote is in the state either way. The author's copy of the other state is gone."""
 
-    def step(state: Any, _: Any) -> Any:
-        early = jnp.cos(state)
-        total = bend(state).sum()
-        return jnp.tanh(state) * 0.5 + 0.2 * early, (total, early.sum())
+    def step(states: Any, _: Any) -> Any:
+        state, other = states
+        early, copied = jnp.cos(state), jnp.copy(other)
+        totals = bend(state).sum(), bend(other).sum()
+        return (jnp.tanh(state) * 0.5 + 0.2 * early, (copied + jnp.tanh(other @ y)) * 0.5), (*totals, early.sum())
 
-    state, (totals, sums) = jax.lax.scan(step, x @ y * 0.3, jnp.arange(3))
-    return {"state": state, "totals": totals, "sums": sums}
+    (state, other), totals = jax.lax.scan(step, (x @ y * 0.3, x), jnp.arange(3))
+    return {"state": state, "other": other, "totals": totals}
 
 
 def read_before_in_inner_loop(x: Any, y: Any) -> dict[str, Any]:

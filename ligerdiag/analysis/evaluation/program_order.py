@@ -400,6 +400,8 @@ class _Evaluation:
             return tuple([self._copy(child) for child in value])
         self._storage.append(self._storage[value])
         copied = len(self._storage) - 1
+        if value in self._carried:
+            self._carried.add(copied)
         if value in self._upstream:
             self._upstream[copied] = self._upstream[value]
         if value in self._pieces:

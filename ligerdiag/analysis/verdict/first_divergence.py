@@ -255,8 +255,8 @@ def _judge(
     return max(stale, 0), max(clobbered, 0)
 
 
-_CHOOSES = frozenset({"maximum", "minimum", "and", "or", "select"})
-"""Opcodes of which XLA makes the operand, if two are one value to it."""
+_CHOOSES = having(Trait.CHOOSES)
+"""XLA makes the operand of them, if two are one value to it."""
 
 
 def find_folded(
