@@ -1,6 +1,6 @@
 UV ?= uv
 
-.PHONY: check lint test nightly costs docs docs-check examples screenshots bench bench-kernels llama-grid fuzz-nightly lock proto
+.PHONY: check lint test nightly costs docs docs-check examples screenshots bench bench-kernels llama-grid versions fuzz-nightly lock proto
 
 check: lint docs-check test
 
@@ -52,6 +52,11 @@ bench-kernels:
 # the GPUs here: uv run --extra gpu python -m tools.train_llama
 llama-grid:
 	$(UV) run python -m tools.llama_grid $(foreach row,$(ROWS),'$(row)')
+
+# docs/versions.md: what each version of JAX and Triton makes of the same programs. Makes their environments, a GB or more each.
+versions:
+	$(UV) run ligerdiag sweep docs/versions.toml --out versions || true
+	$(UV) run python -m tools.map_of_versions versions/sweep.parquet docs/versions.md
 
 # 50,000 mutations of what strangers may hand us, with claims about the verdicts afterwards; another thousand each night:
 # make fuzz-nightly SEED=$$(date +%Y%m%d)00000. One that was ended says how to go on.

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.by_night import is_by_night
 from tests.scheduling import count_processes, load_costs, make_scheduler, sort_by_cost
 from tests.shared_run import SharedRun, own_templates, shared_cache
 
@@ -17,6 +18,12 @@ def pytest_configure(config: pytest.Config) -> None:
         shared = SharedRun()
         shared.start()
         config.pluginmanager.register(shared)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if is_by_night(item.nodeid):
+        item.add_marker(pytest.mark.nightly)
 
 
 @pytest.hookimpl(trylast=True)

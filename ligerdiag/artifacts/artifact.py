@@ -122,7 +122,7 @@ class Provenance:
     input_placements: tuple[Placement, ...]
     """For each input, where its shards lie."""
     output_placements: tuple[Placement, ...]
-    """For each output, where its shards lie."""
+    """For each output, where its shards lie; empty where XLA does not say it."""
     parameters: tuple[int, ...]
     """For each input its parameter_number in the entry computation, 0-based."""
     tags: int

@@ -77,6 +77,7 @@ Examples:
                                                 an hour: what is known by then
   ligerdiag check --full --timeout 3600         also what takes long to replay
   ligerdiag check 'seed_*' --toolchain seed     as jax 0.4.34 compiles them
+  ligerdiag check --scheduler tcp://head:8786   on the workers of a Dask cluster
   ligerdiag check --record schedules.json       before an upgrade
   ligerdiag check --baseline schedules.json     after it: what moved?
 
@@ -138,6 +139,12 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
         typer.Option("--baseline", metavar="FILE", help="Report what drifted since FILE was recorded (LD015)."),
     ] = None,
     toolchain: ToolchainName = "default",
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            "--scheduler", metavar="ADDRESS", help="Check on the workers of a Dask scheduler; see docs/sweep.md."
+        ),
+    ] = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Numbers of each output; findings of expected cases by themselves.")
     ] = False,
@@ -178,7 +185,12 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
     with watch_for_end(time_limit):
         try:
             with ProgressDisplay(sys.stderr) as show:
-                report = api.check(options, show)
+                if scheduler is None:
+                    report = api.check(options, show)
+                else:
+                    from ligerdiag.sweep.remote import check_on_cluster
+
+                    report = check_on_cluster(options, scheduler, show)
         except LigerdiagError as error:
             readers = {path: form for path, form in outputs.files.items() if form is not Format.TERMINAL}
             if outputs.shown is not Format.TERMINAL or readers:  # a program that reads a report gets one

@@ -28,7 +28,7 @@ from ligerdiag.model.report import OnProgress, Progress, Status
 from ligerdiag.sweep.cluster import open_cluster, run_tasks
 from ligerdiag.sweep.grid import SweepColumn, SweepPlan, SweepTask, load_grid, locate_files, plan_sweep
 from ligerdiag.sweep.store import ResultStore, StoredResult, resolve_place
-from ligerdiag.sweep.task import find_case
+from ligerdiag.sweep.task import find_case, run_task
 from ligerdiag.workers.shared_templates import keep_templates
 
 UNDONE = "the sweep was ended before its turn"
@@ -117,7 +117,8 @@ def run_sweep(options: SweepOptions, tell: OnProgress) -> SweepReport:
     store, cache, started, report = ResultStore(place), Cache(), time.perf_counter(), SweepReport()
     with keep_templates():
         plan = plan_sweep(grid, cache, tell)
-        report.columns, report.broken = plan.columns, plan.broken
+        report.columns = plan.columns
+        report.broken = tuple((str(source), error) for source, error in plan.broken)
         tasks = {task.key: task for task in plan.cells.values()}
         missing = _find_missing(tasks, store, cache, options)
         report.found = len(tasks) - len(missing)
@@ -162,11 +163,12 @@ def _run(
     tell(Progress(phase="sweep", event="started", done=0, total=len(missing), case_id="starts the workers"))
     with open_cluster(options.scheduler, options.jobs) as client:
         started = time.monotonic()
-        for done, (task, fault) in enumerate(run_tasks(client, missing, place), 1):
-            if fault is None:
-                report.ran += 1
+        asked = [(task, (place, is_again)) for task, is_again in missing]
+        for done, (task, result) in enumerate(run_tasks(client, run_task, asked), 1):
+            if isinstance(result, LigerdiagError):
+                report.failed[task.key] = result
             else:
-                report.failed[task.key] = fault
+                report.ran += 1
             said = describe_rate(done, len(missing), time.monotonic() - started, len(report.failed))
             tell(Progress(phase="sweep", event="finished", done=done, total=len(missing), case_id=said))
 

@@ -5,13 +5,15 @@
 2. A worker that is lost costs nothing but time: others do its tasks. A task is given up when it has lost its worker, or its
    process, `ATTEMPTS` times. Another task may have ended the worker, so the last attempt is made with no other task beside
    it. At a scheduler that was there before, each attempt may cost as many workers as its setting `allowed-failures` says.
-3. The workers of this machine share the processes that have imported JAX (see `workers.shared_templates`).
+3. A worker may say which toolchains it has, as resources of Dask's: `dask worker --resources ligerdiag-seed=1`. Where one
+   says so of a toolchain, its tasks go to those that do. A toolchain that no worker names is made by whoever needs it.
+4. The workers of this machine share the processes that have imported JAX (see `workers.shared_templates`).
 """
 
 import logging
 import os
 import signal
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -24,11 +26,12 @@ from typing import Any
 from ligerdiag.artifacts.store import ScratchFolder
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.sweep.grid import SweepTask
-from ligerdiag.sweep.task import run_task
 
 ATTEMPTS = 3
 NEEDED = ("distributed", "fsspec", "pyarrow", "cryptography")
 """Modules of the extra."""
+RESOURCE = "ligerdiag-"
+"""In front of a toolchain's name; see 3."""
 _WINDOW = 1000
 """Tasks that the scheduler knows at a time."""
 _CONNECT_SECONDS = 20
@@ -123,48 +126,60 @@ def _connect(distributed: Any, address: str) -> Generator[Any]:
         yield client
 
 
-def run_tasks(
-    client: Any, tasks: Sequence[tuple[SweepTask, bool]], place: str
-) -> Iterator[tuple[SweepTask, LigerdiagError | None]]:
-    """Yields each task when it is done, with the reason why it has no result, if it has none.
+def run_tasks[Words](
+    client: Any, do: Callable[[SweepTask, Words], Any], tasks: Sequence[tuple[SweepTask, Words]]
+) -> Iterator[tuple[SweepTask, Any]]:
+    """Yields each task when it is done, with what `do` returns for it there, or with the reason why it has no result.
 
-    tasks: with whether a result that is there is not wanted. place: of the store. Closing the iterator ends the tasks.
+    do: found by name, so a function of a module. Closing the iterator ends the tasks.
     """
     for attempt in range(1, ATTEMPTS + 1):
-        is_last, lost = attempt == ATTEMPTS, list[tuple[SweepTask, bool]]()
-        for task, is_again, fault in _run_round(client, tasks, place, attempt, 1 if is_last else _WINDOW):
-            if isinstance(fault, LostWorker) and not is_last:
-                lost.append((task, is_again))
+        is_last, lost = attempt == ATTEMPTS, list[tuple[SweepTask, Words]]()
+        for task, words, result in _run_round(client, do, tasks, attempt, 1 if is_last else _WINDOW):
+            if isinstance(result, LostWorker) and not is_last:
+                lost.append((task, words))
             else:
-                yield task, fault
+                yield task, result
         tasks = lost
 
 
-def _run_round(
-    client: Any, tasks: Sequence[tuple[SweepTask, bool]], place: str, attempt: int, window: int
-) -> Iterator[tuple[SweepTask, bool, LigerdiagError | None]]:
+def _run_round[Words](
+    client: Any,
+    do: Callable[[SweepTask, Words], Any],
+    tasks: Sequence[tuple[SweepTask, Words]],
+    attempt: int,
+    window: int,
+) -> Iterator[tuple[SweepTask, Words, Any]]:
     """window: tasks that the scheduler knows at a time."""
-    distributed, waiting = _import("distributed"), iter(tasks)
-    running: dict[str, tuple[SweepTask, bool, Any]] = {}
+    distributed, waiting, named = _import("distributed"), iter(tasks), find_resources(client)
+    running: dict[str, tuple[SweepTask, Words, Any]] = {}
 
     def submit(count: int) -> Iterator[Any]:
-        for task, is_again in islice(waiting, count):
-            name = f"ligerdiag-sweep-{attempt}-{task.key}"
-            future = client.submit(run_task, task, place, is_again, key=name, retries=ATTEMPTS - 1, pure=False)
-            running[name] = (task, is_again, future)
+        for task, words in islice(waiting, count):
+            name = f"ligerdiag-{do.__name__}-{attempt}-{task.key}"
+            resource = RESOURCE + task.toolchain
+            needed = {resource: 1} if resource in named else None
+            future = client.submit(do, task, words, key=name, retries=ATTEMPTS - 1, pure=False, resources=needed)
+            running[name] = (task, words, future)
             yield future
 
     try:
         done = distributed.as_completed(submit(window), loop=client.loop)
         for future in done:
-            task, is_again, _ = running.pop(future.key)
+            task, words, _ = running.pop(future.key)
             for another in submit(1):
                 done.add(another)
-            yield task, is_again, _find_fault(future)
+            yield task, words, _find_fault(future) or future.result()
             future.release()
     finally:
         with suppress(Exception):  # the scheduler may be gone
             client.cancel([future for _, _, future in running.values()], force=True)
+
+
+def find_resources(client: Any) -> frozenset[str]:
+    """Returns the names of the toolchains' resources that workers say they have."""
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    return frozenset(name for one in workers for name in one["resources"] if name.startswith(RESOURCE))
 
 
 def _find_fault(future: Any) -> LigerdiagError | None:

@@ -108,7 +108,7 @@ class SweepPlan:
     cases: tuple[CaseSpec, ...]
     cells: Mapping[tuple[Source, str, SweepColumn], SweepTask]
     """By source, case and column, in the order of the matrix."""
-    broken: tuple[tuple[str, LigerdiagError], ...]
+    broken: tuple[tuple[Source, LigerdiagError], ...]
     """Files whose cases cannot be found."""
 
 
@@ -175,14 +175,14 @@ def plan_sweep(grid: SweepGrid, cache: Cache, tell: Callable[[Progress], None]) 
         raise InputError(f"expected targets of different names but got {', '.join(grid.targets)}")
     fingerprints = {name: compute_fingerprint(name) for name in grid.toolchains}
     settings = compute_settings_sha256(grid.folder)
-    broken: list[tuple[str, LigerdiagError]] = []
+    broken: list[tuple[Source, LigerdiagError]] = []
     with hold_key(cache.artifacts, "cases"), Pool(cache=cache) as pool:
         cases = discover_cases(
             grid.selectors,
             pool=pool,
             directory=grid.folder,
             on_event=tell,
-            on_broken=lambda source, error: broken.append((str(source), error)),
+            on_broken=lambda source, error: broken.append((source, error)),
         )
         toolchain = pool.toolchain
     cache.forget_hashes()

@@ -1,4 +1,6 @@
-"""One task, on a worker: `ligerdiag check` of one case in a process of its own, and its result in the store.
+"""One task, on a worker: `check` of one case in a process of its own.
+
+The result of a sweep's task goes to the store, that of `check --scheduler` back to whoever asks.
 
 1. An abort of XLA, a crash of the case, or a lack of memory ends that process, or one of those that it starts. The worker
    goes on. What `check` says of such a case is a result, and kept.
@@ -9,14 +11,27 @@
    lie under the key of something else.
 """
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+from ligerdiag import api
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.artifacts.store import ScratchFolder
-from ligerdiag.codec import FieldError, Json, as_object, parse_object, read_bool, read_list, read_str
+from ligerdiag.codec import (
+    FieldError,
+    Json,
+    as_object,
+    encode_record,
+    parse_object,
+    parse_record,
+    read_bool,
+    read_list,
+    read_str,
+)
 from ligerdiag.compile.service import find_artifact_dependencies
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.sweep.grid import SweepTask, compute_fingerprint, locate_files, name_files
@@ -27,7 +42,7 @@ from ligerdiag.toolchains.toolchain import compute_important_environment
 
 _PROGRAM = (
     "import sys; from ligerdiag.ending import die_with_parent; die_with_parent(int(sys.argv.pop(1))); "
-    "from ligerdiag.__main__ import main; main()"
+    "from ligerdiag.{module} import main; main()"
 )
 _SPARE_SECONDS = 1800.0
 """Beyond twice the task's own time limit: making a toolchain's environment, imports, a busy machine."""
@@ -43,17 +58,19 @@ class UnfitWorker(LigerdiagError):
     """This worker has another ligerdiag, another toolchain or other files than whoever asks."""
 
 
-def run_task(task: SweepTask, place: str, is_again: bool) -> bool:
-    """Runs the task and keeps its result at `place`; returns whether it ran, or else found a result there.
+def run_task(task: SweepTask, words: tuple[str, bool]) -> bool:
+    """Runs the task and keeps its result; returns whether it ran, or else found a result there.
 
-    is_again: whoever asks wants another result than the one that is there. Raises TaskDied and UnfitWorker.
+    words: the place of the store, and whether whoever asks wants another result than the one that is there. Raises TaskDied
+    and UnfitWorker.
     """
+    place, is_again = words
     store = ResultStore(place)
     if not is_again and store.find(task.key) is not None:  # a worker that was lost had done it
         return False
     cache = Cache()
     _require_same(task, cache)
-    report = _check(task)
+    report = _run(task, lambda path: make_command(task, path))
     _require_whole(report, task)
     traced = find_artifact_dependencies(
         task.source,
@@ -68,6 +85,18 @@ def run_task(task: SweepTask, place: str, is_again: bool) -> bool:
     return True
 
 
+def answer_task(task: SweepTask, options: Json) -> Json:
+    """Returns the report of `api.check` with these options on the task's case, as plain data. Raises as `run_task`."""
+    _require_same(task, Cache())
+    scratch = ScratchFolder("check")
+    try:
+        asked = scratch.path / "options.json"
+        asked.write_text(json.dumps(options), encoding="utf-8")
+        return _run(task, lambda path: [*_start("sweep.task"), str(asked), str(path)])
+    finally:
+        scratch.remove()
+
+
 def make_environ(task: SweepTask) -> dict[str, str]:
     """Returns this worker's variables, but of those that can change what is compiled, the task's."""
     here = compute_important_environment()
@@ -77,20 +106,25 @@ def make_environ(task: SweepTask) -> dict[str, str]:
 def make_command(task: SweepTask, report: Path) -> list[str]:
     """Returns the command; the report is written to that file."""
     return [
-        *(sys.executable, "-P", "-c", _PROGRAM, str(os.getpid()), "check", task.selector),
+        *(*_start("__main__"), "check", task.selector),
         *("--target", task.target, "--toolchain", task.toolchain),
         *("--output", f"json={report}", "--jobs", "1", "--timeout", str(task.timeout)),
         "--replay" if task.replay else "--no-replay",
     ]
 
 
-def _check(task: SweepTask) -> Json:
+def _start(module: str) -> tuple[str, ...]:
+    return (sys.executable, "-P", "-c", _PROGRAM.format(module=module), str(os.getpid()))
+
+
+def _run(task: SweepTask, make: Callable[[Path], list[str]]) -> Json:
+    """Returns what the command writes to the file that `make` gets."""
     scratch = ScratchFolder("sweep")
     path, log = scratch.path / "report.json", scratch.path / "log"
     try:
         with log.open("wb") as said:
             done = subprocess.run(
-                make_command(task, path),
+                make(path),
                 check=False,
                 cwd=task.folder,
                 env=make_environ(task),
@@ -134,6 +168,15 @@ def _require_same(task: SweepTask, cache: Cache) -> None:
         )
     if not cache.are_unchanged(locate_files(task.source, task.dependencies)):
         raise UnfitWorker(f"a worker has other files than whoever asks: give it `{task.source.root}` as it is there")
+
+
+def main() -> None:
+    """Words: the file with the options of `api.check`, and that for the report, there as a whole or not at all."""
+    asked, answer = map(Path, sys.argv[1:])
+    report = api.check(parse_record(api.CheckOptions, asked.read_bytes()))
+    temporary = answer.with_suffix(".part")
+    temporary.write_text(json.dumps(encode_record(report)), encoding="utf-8")
+    temporary.rename(answer)
 
 
 def find_case(report: Json, case_id: str) -> Json:

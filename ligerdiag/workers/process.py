@@ -98,6 +98,8 @@ class WorkerProcess:
         self.channel.settimeout(timeout)
         try:
             self.channel.sendall(line.encode())
+        except TimeoutError:  # a worker that does not take it
+            raise WorkerTimeout(f"was ended after {timeout:g} s") from None
         except OSError as error:
             raise self._make_end() from error
         return self._read_line(timeout)

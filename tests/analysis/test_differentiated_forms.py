@@ -21,20 +21,26 @@ RIGHT = {
 }
 RIGHT |= {name: {"loss"} for name in ("over_a_batch", "rematerialized_layers")}
 RIGHT |= {"two_results": {"loss", "largest"}, "around_shards": {"loss", "w"}, "training_loop": set()}
+BY_DAY = ("fused_linear", "rematerialized_layers", "two_results", "around_shards", "training_loop")
+NAMES = [*BY_DAY, *(pytest.param(name, marks=pytest.mark.nightly) for name in RIGHT if name not in BY_DAY)]
 MISSED = {Verdict.STALE, Verdict.LATENT}
 
 
 @pytest.fixture(scope="module")
-def reports(shared_cache: Path) -> Mapping[str, CaseReport]:
-    options = api.CheckOptions(selectors=(str(PROGRAMS),), cache_directory=shared_cache)
+def reports(shared_cache: Path, request: pytest.FixtureRequest) -> Mapping[str, CaseReport]:
+    """Of the forms of the day, in a run by night of all."""
+    names = BY_DAY if request.config.option.markexpr == "not nightly" else RIGHT
+    selectors = tuple(f"{PROGRAMS}::{name}-*" for name in names)
+    options = api.CheckOptions(selectors=selectors, cache_directory=shared_cache)
     return {case.id: case for case in api.check(options).cases}
 
 
+@pytest.mark.nightly
 def test_every_form_is_tried_both_ways(reports: Mapping[str, CaseReport]) -> None:
     assert set(reports) == {f"{name}-{mode}" for name in RIGHT for mode in ("hidden", "declared")}
 
 
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("name", NAMES)
 def test_what_goes_through_a_hidden_kernel_is_missed_and_nothing_else(
     name: str, reports: Mapping[str, CaseReport]
 ) -> None:
@@ -45,7 +51,7 @@ def test_what_goes_through_a_hidden_kernel_is_missed_and_nothing_else(
     assert "LD007" not in {finding.rule for finding in report.findings}
 
 
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("name", NAMES)
 def test_declared_it_is_fresh_and_nothing_is_found(name: str, reports: Mapping[str, CaseReport]) -> None:
     report = reports[f"{name}-declared"]
     assert report.status is Status.NOTHING, report.error

@@ -9,6 +9,7 @@ import pytest
 from ligerdiag import api
 from ligerdiag.model.report import CaseReport, CheckReport
 from ligerdiag.replay.service.worker import Bounds
+from tests.case_levels import is_by_day, list_case_ids
 from tools.running import Outcome
 from tools.warm_commands import run_warm_command
 
@@ -39,15 +40,34 @@ def check(cache: Path) -> Check:
     return run
 
 
+EACH_LEVEL = pytest.mark.parametrize(
+    "table",
+    [False, pytest.param(True, marks=pytest.mark.nightly)],
+    ids=["day", "night"],
+    indirect=True,
+    scope="session",
+)
+"""Of a test of all that `table` has: with the cases of the day, and by night with all of them."""
+
+
 @pytest.fixture(scope="session")
-def table(check: Check) -> CheckReport:
-    """All of cases/, replayed where that takes seconds."""
-    return check(ROOT / "cases", replay=True)
+def table(check: Check, request: pytest.FixtureRequest) -> CheckReport:
+    """The cases of the day (see tests/case_levels.py), in a run by night all of cases/, replayed where that takes
+    seconds."""
+    by_day = request.config.option.markexpr == "not nightly"
+    return check(*list_selectors(everything=getattr(request, "param", not by_day)), replay=True)
+
+
+def list_selectors(*, everything: bool) -> tuple[str | Path, ...]:
+    """Selectors of the cases of the day, or of all."""
+    if everything:
+        return (ROOT / "cases",)
+    return tuple(f"{ROOT / 'cases'}::{one}" for one in list_case_ids() if is_by_day(one))
 
 
 @pytest.fixture(scope="session")
 def cases(table: CheckReport) -> Mapping[str, CaseReport]:
-    """All of cases/, by id."""
+    """The same by id."""
     return {case.id: case for case in table.cases}
 
 

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from ligerdiag.model.report import CheckReport
 from ligerdiag.render.terminal.terminal import render_terminal
 from tests.api.conftest import ROOT, RunCli
@@ -29,6 +31,7 @@ def test_the_function_of_yours_runs_as_printed(tmp_path: Path, run_cli: RunCli) 
     assert outcome.code == 1
 
 
+@pytest.mark.nightly
 def test_the_excerpt_is_from_the_table_and_in_its_order(table: CheckReport) -> None:
     command, *excerpt = find_block(CASES, "text", "$ ligerdiag check")
     output = re.sub(r"\s+", " ", render_terminal(table))

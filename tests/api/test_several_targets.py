@@ -8,9 +8,10 @@ from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Status
 from ligerdiag.render.terminal.terminal import render_terminal
 from tests.api.conftest import ROOT, Check
+from tests.case_levels import LARGE, SMALL
 
 TARGETS = ("a100", "h100", "b200")
-ROWS = [f"seed_flce[False-float32-{b}-{s}]" for b in ("False", "True") for s in ("1-4-32-16", "4-2048-50304-1024")]
+ROWS = [f"seed_flce[False-float32-True-{shape}]" for shape in (SMALL, LARGE)]
 
 
 @pytest.fixture(scope="module")

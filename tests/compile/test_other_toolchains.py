@@ -2,6 +2,8 @@
 environment is in the cache already, or LIGERDIAG_TEST_TOOLCHAINS=create allows it to be made."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,31 @@ def require(name: str, *, may_create: bool = True) -> None:
     may_create = may_create and os.environ.get("LIGERDIAG_TEST_TOOLCHAINS") == "create"
     if not has_environment(directory) and not may_create:
         pytest.skip(f"`{directory}` is not there; LIGERDIAG_TEST_TOOLCHAINS=create makes it")
+
+
+IMPORTS = """
+import importlib.metadata, runpy, sys
+allowed, owners = set(sys.argv[1].split()), importlib.metadata.packages_distributions()
+
+class OnlyThese:
+    def find_spec(self, name, path=None, target=None):
+        own = owners.get(name.partition(".")[0], [])
+        if own and not allowed & {one.lower().replace("_", "-") for one in own}:
+            raise ModuleNotFoundError(f"no toolchain has `{name}`")
+
+sys.meta_path.insert(0, OnlyThese())
+for module in ("ligerdiag.compile.worker", "ligerdiag.effects.worker"):
+    runpy.run_module(module)["prepare"]()
+"""
+
+
+def test_a_worker_imports_nothing_that_some_toolchain_lacks() -> None:
+    shared = set.intersection(*(set(spec.packages) for spec in known_toolchains()))
+    allowed = {*shared, "ligerdiag", "jax-cuda13-plugin", "jax-cuda13-pjrt"}
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS, " ".join(allowed)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("name", [spec.name for spec in known_toolchains()])
@@ -68,6 +95,19 @@ def test_the_workaround_fails_with_the_seeds_versions_where_the_input_is_really_
     assert {name for name, verdict in case.outputs.items() if verdict is not Verdict.FRESH} == {"input"}
     assert case.outputs["input"] is STALE
     assert case.status is Status.EXPECTED
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["seed", "0.6", "0.9"])
+def test_a_program_over_devices_is_judged_where_xla_does_not_say_how_outputs_are_split(name: str) -> None:
+    require(name)
+    rows = tuple(f"{CASES / 'sharded_flce.py'}::sharded_flce[vocabulary-{mode}]" for mode in ("hidden", "aliased"))
+    hidden, aliased = check(CheckOptions(selectors=rows, toolchain=name)).cases
+    assert STALE in hidden.outputs.values()
+    assert set(aliased.outputs.values()) == {Verdict.FRESH}
+    for case in (hidden, aliased):
+        assert case.replay is not None
+        assert "does not say how its outputs are split" in case.replay.reason
 
 
 def test_numbers_confirm_the_schedules_of_the_seeds_versions() -> None:

@@ -1,5 +1,6 @@
 """Dumps of real compilations, made once, in one process: a folder for each program and way of dumping."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -39,9 +40,23 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def dumps(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
-    """A folder `<program>` and `<program>-untagged` for each of CASES, and `passes` with all that XLA can dump."""
-    root = tmp_path_factory.mktemp("dumps")
+def dumps(tmp_path_factory: pytest.TempPathFactory, cache: Path, worker_id: str) -> Path:
+    """A folder `<program>` and `<program>-untagged` for each of CASES, and `passes` with all that XLA can dump.
+
+    The processes of a run share them: whoever comes first makes them.
+    """
+    base = tmp_path_factory.getbasetemp()
+    root = (base if worker_id == "master" else base.parent) / "dumps"
+    with root.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not root.exists():
+            made = tmp_path_factory.mktemp("dumps")
+            make_dumps(made, cache)
+            made.rename(root)
+    return root
+
+
+def make_dumps(root: Path, cache: Path) -> None:
     jobs = [
         {"file": str(ROOT / file), "id": case, "into": str(root / name), "tagged": tagged, "flags": flags}
         for program, (file, case) in CASES.items()
@@ -52,7 +67,6 @@ def dumps(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
     environment = worker_environment(current_toolchain(), Cache(cache).root)
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr[-2000:]
-    return root
 
 
 @pytest.fixture

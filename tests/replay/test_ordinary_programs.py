@@ -34,7 +34,9 @@ FILES = (array_operations, control_flow, layers, training)
 CASES = {case.id: case for file in FILES for case in file.CASES}
 BY_NIGHT = {
     "transformer_unrolled", "transformer_remat", "transformer_scan_remat_untied", "optimizer_adam", "optimizer_momentum",
-    "optimizer_lion", "optimizer_schedule", "mlp_sgd", "sort_pairs", "causal_attention",
+    "optimizer_lion", "optimizer_schedule", "optimizer_adafactor", "optimizer_adamw", "mlp_sgd", "sort_pairs",
+    "causal_attention", "random_choice", "beams", "newton", "rearranged", "lstm", "batch_norm", "embedding", "decode_step",
+    "clipped_and_averaged", "hessian_vector", "log_softmax_loss", "accumulated", "dropout", "reversed_scan",
 }  # fmt: skip
 """Those that take longest, and whose operations another program has too."""
 

@@ -239,9 +239,9 @@ def test_a_sweep_with_a_task_that_has_no_result_did_not_look(tmp_path: Path) -> 
 def test_a_worker_with_another_ligerdiag_or_other_files_does_not_answer(tmp_path: Path) -> None:
     store = str(tmp_path / "results")
     with pytest.raises(UnfitWorker, match="another ligerdiag"):
-        run_task(replace(make_task(), fingerprint="0"), store, False)
+        run_task(replace(make_task(), fingerprint="0"), (store, False))
     with pytest.raises(UnfitWorker, match="other files"):
-        run_task(make_task(), store, False)
+        run_task(make_task(), (store, False))
     assert ResultStore(store).list_keys() == frozenset()
 
 

@@ -12,6 +12,7 @@ from ligerdiag.compile.service import compile_cases, discover_cases
 from ligerdiag.replay.service.estimate import estimate_artifact
 from ligerdiag.toolchains.catalogue import load_target
 from ligerdiag.workers.pool import Pool
+from tests.case_levels import SMALL, is_by_day
 from tests.witness.comparing import Comparison, compare_in_process
 from tests.witness.process import open_interpreting_process
 
@@ -29,14 +30,12 @@ NOT_COVERED = {
 }
 """Cases that JAX on the CPU or Triton's interpreter does not cover, by how their ids begin, and a word of the reason."""
 
-SMALL = "-1-4-32-16"
-"""Shapes of a fused linear cross entropy that are small."""
 MOST = "most"
-FLCE_WITHOUT_BIAS = "flce without bias"
-"""The same programs as those with a bias, less one sum."""
+OTHERS = "others"
+"""The cases that are checked by night only, see tests/case_levels.py, but for LLAMA."""
 LLAMA = "llama"
 """Two cases, as dear as all others together: Python compiles their parts for four devices one by one."""
-AT_LEAST = {MOST: 60, FLCE_WITHOUT_BIAS: 14, LLAMA: 2}
+AT_LEAST = {MOST: 60, OTHERS: 14, LLAMA: 2}
 """Cases that are compared."""
 
 type Comparisons = Mapping[str, Comparison]
@@ -45,13 +44,13 @@ type Comparisons = Mapping[str, Comparison]
 def choose(case_id: str, group: str) -> bool:
     if (group == LLAMA) != case_id.startswith("llama_step"):
         return False
-    if "flce" not in case_id:
-        return group in {MOST, LLAMA}
-    return SMALL in case_id and (f"False{SMALL}" in case_id) == (group == FLCE_WITHOUT_BIAS)
+    if "flce" in case_id and SMALL not in case_id:
+        return False
+    return group == LLAMA or is_by_day(case_id) == (group == MOST)
 
 
 @pytest.fixture(
-    scope="module", params=[MOST, *(pytest.param(one, marks=pytest.mark.nightly) for one in (FLCE_WITHOUT_BIAS, LLAMA))]
+    scope="module", params=[MOST, *(pytest.param(one, marks=pytest.mark.nightly) for one in (OTHERS, LLAMA))]
 )
 def group(request: pytest.FixtureRequest) -> str:
     return request.param

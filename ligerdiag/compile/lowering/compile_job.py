@@ -21,7 +21,7 @@ import re
 import shutil
 import sys
 import traceback
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from hashlib import sha256
@@ -313,21 +313,36 @@ def _compute_environment(request: CompileRequest) -> dict[str, str]:
     return path | compute_environment()
 
 
-def _compute_placements(program: LoweredCase, compiled: Any) -> tuple[tuple[Placement, ...], tuple[Placement, ...]]:
-    """Returns the placements of the inputs and of the outputs."""
+def _compute_placements(
+    request: CompileRequest, program: LoweredCase, compiled: Any
+) -> tuple[tuple[Placement, ...], tuple[Placement, ...]]:
+    """Returns the placements of the inputs and of the outputs.
+
+    None of outputs where XLA does not say how it splits them, as before JAX 0.10: the schedule is judged, not replayed.
+    """
     leaves: Any = jax.tree_util.tree_leaves
-    inputs = [leaf.shape for leaf in leaves(program.lowered.args_info)]
-    outputs = [leaf.shape for leaf in leaves(program.lowered.out_info)]
-    return (
-        compute_placements(inputs, leaves(compiled.input_shardings), program.assignment),
-        compute_placements(outputs, leaves(compiled.output_shardings), program.assignment),
-    )
+    shapes = [leaf.shape for leaf in leaves(program.lowered.args_info)]
+    inputs = compute_placements(shapes, leaves(compiled.input_shardings), program.assignment)
+    outputs, shardings = [leaf.shape for leaf in leaves(program.lowered.out_info)], leaves(compiled.output_shardings)
+    try:
+        return inputs, compute_placements(outputs, shardings, program.assignment)
+    except CompileError:
+        if _is_partitioned(request, inputs):
+            return inputs, ()
+        raise
+
+
+def _is_partitioned(request: CompileRequest, inputs: Sequence[Placement]) -> bool:
+    """Whether some input is split, and XLA's partitioner ran."""
+    flags = [*map(str, request.flags.values()), request.environment.get("XLA_FLAGS", "")]
+    is_split = any(shard != one.shards[0] for one in inputs for shard in one.shards)
+    return is_split and not any("spmd-partitioning" in words for words in flags)
 
 
 def _describe(
     request: CompileRequest, program: LoweredCase, compiled: Any, key: str, compile_seconds: float
 ) -> Provenance:
-    inputs, outputs = _compute_placements(program, compiled)
+    inputs, outputs = _compute_placements(request, program, compiled)
     return Provenance(
         format_version=FORMAT_VERSION,
         key=key,

@@ -153,6 +153,10 @@ def load_programs(artifact: Artifact) -> Programs:
         if len(module.entry.parameters) != len(artifact.provenance.inputs):
             raise NotCoveredError("a program with ordered effects, or whose constants are hoisted to arguments")
     where = artifact.provenance
+    if len(where.output_placements) != len(where.outputs):
+        raise NotCoveredError(
+            "a program of which this version of XLA does not say how its outputs are split over devices"
+        )
     signature = Signature(
         inputs=where.inputs,
         outputs=where.outputs,

@@ -329,7 +329,9 @@ def test_a_name_in_the_module_leads_to_its_line_and_a_step_to_the_module(
         visit.page.get_by_text("line 100001, 1 of 1").wait_for()
         name = visit.page.locator(".hit-line [data-name='%fusion.99999']").element_handle()
         visit.page.evaluate(_SCROLL_THE_MODULE)
-        assert name.evaluate("element => element.isConnected"), "a line that is scrolled between two clicks loses the second"
+        assert name.evaluate("element => element.isConnected"), (
+            "a line that is scrolled between two clicks loses the second"
+        )
         name.click()
         visit.page.get_by_text("line 100000, 1 of 1").wait_for()
         visit.page.locator("#lines a.line-number").first.click()

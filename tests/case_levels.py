@@ -1,0 +1,78 @@
+"""Which of the repository's cases are checked by day, and which by night only.
+
+By day: of each file one case of each kind. The others differ from these in a size, in a sum, in a type or in a way to cure
+the program, and cost three fifths of what all cost. docs/measurements/2026-11-24-tests.md says which mutations of ligerdiag
+only these others notice.
+"""
+
+import importlib
+import pkgutil
+from fnmatch import fnmatchcase
+
+import cases
+
+SMALL, LARGE = "1-4-32-16", "4-2048-50304-1024"
+"""Shapes of a fused linear cross entropy: microbatches, tokens, vocabulary and embedding."""
+
+_BY_NIGHT = (
+    "*-False-1-4-32-16]",  # without bias: the same program less one sum
+    f"*-{LARGE}]",
+    "flce_modes[*-bfloat16-*",
+    "seed_flce[True-bfloat16-*",
+    "seed_cross_entropy[*-50304-*",
+    "seed_cross_entropy[*-0.5]",
+    "sharded_flce[*-2]",  # two devices instead of four
+    "sharded_flce[batch-*",
+    "chunked_flce[*-three]",
+    "llama_step[*",
+    "mosaic[attention*",
+    "rms_norm[after-*",
+    "pallas_cross_entropy[gradient-*",
+    "pallas_cross_entropy[bfloat16-*",
+    "saved_residual[tanh-*",
+    "saved_residual[softmax-perplexity-*",
+    "cross_entropy_modes[rows-*",
+    "*[trivial*",
+    "*-trivial*",
+    "*[barrier*",
+    "*-barrier*",
+    "*[out_of_place*",
+    "*-out_of_place*",
+)
+_BY_DAY = (
+    f"seed_flce[False-float32-True-{LARGE}]",
+    f"flce_modes[hidden-float32-True-{LARGE}]",
+    f"flce_modes[out_of_place-float32-True-{LARGE}]",
+    f"flce_modes[*-float32-True-{SMALL}]",
+    "sharded_flce[batch-hidden]",
+    "sharded_flce[batch-trivial]",
+    "sharded_flce[vocabulary-trivial]",
+    "sharded_flce[vocabulary-barrier]",
+    "sharded_flce[fsdp-trivial]",
+    "sharded_flce[fsdp-barrier]",
+    "chunked_flce[hidden-three]",
+    "rope[trivial]",
+    "geglu[trivial]",
+    "barrier_copy[*",
+    "partial_write[*",
+    "permuted_rows[*",
+    "saved_residual[tanh-perplexity-hidden]",
+    "saved_residual[softmax-perplexity-hidden]",
+    "pallas_cross_entropy[gradient-hidden]",
+)
+"""Of those the ones that are checked by day nevertheless."""
+
+
+def list_case_ids() -> tuple[str, ...]:
+    """The ids of all cases, file by file."""
+    modules = sorted(module.name for module in pkgutil.iter_modules(cases.__path__, "cases."))
+    return tuple(case.id for name in modules for case in importlib.import_module(name).CASES)
+
+
+def is_by_day(case_id: str) -> bool:
+    """Whether the case is checked by day, too."""
+    return _meets(case_id, _BY_DAY) or not _meets(case_id, _BY_NIGHT)
+
+
+def _meets(case_id: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(case_id, pattern.replace("[", "[[]")) for pattern in patterns)
