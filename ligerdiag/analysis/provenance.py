@@ -23,7 +23,15 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Final
 
-from ligerdiag.hlo.module import Chain, FrameNumbers, HloComputation, HloInstruction, HloModule, TagPath
+from ligerdiag.hlo.module import (
+    Chain,
+    FrameNumbers,
+    HloComputation,
+    HloInstruction,
+    HloModule,
+    TagPath,
+    is_added_barrier,
+)
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import is_tuple
 
@@ -41,6 +49,26 @@ class Instance:
     op_name: Final[str]
     """As it stands once every call is inlined."""
     chain: Final[Chain]
+
+
+def forget_entered(program: HloModule, optimized: HloModule) -> HloModule:
+    """Returns the optimized module with tag paths as the program has them: of calls alone, and the operation itself.
+
+    XLA makes a call of the branch that is chosen, of one of a conditional that becomes a select, or of the body of a loop
+    that runs once, and inlines it: the conditional's or the loop's op_name, and so its tag, stands before those inside.
+    """
+    entered = {
+        path[-1]
+        for one in program.instructions
+        if one.opcode in _ENTERED and one.opcode != "call" and (path := program.find_tag_path(one))
+    }
+    if not entered:
+        return optimized
+    tags = {
+        number: path if entered.isdisjoint(path[:-1]) else (*[tag for tag in path[:-1] if tag not in entered], path[-1])
+        for number, path in optimized.tags.items()
+    }
+    return replace(optimized, tags=tags)
 
 
 def number_operations(module: HloModule) -> dict[int, TagPath]:
@@ -74,8 +102,7 @@ class _Numbering:
         previous: HloInstruction | None = None
         for instruction in sorted(computation.instructions, key=attrgetter("id")):
             opcode = instruction.opcode
-            is_added = opcode == "opt-barrier" and not instruction.op_name  # by the translation as written
-            if opcode in _NOT_OPERATIONS or is_added:
+            if opcode in _NOT_OPERATIONS or is_added_barrier(instruction):
                 continue
             if previous is not None and _continues(previous, instruction):
                 tags[instruction.id] = tags[previous.id]

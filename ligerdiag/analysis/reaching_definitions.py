@@ -19,17 +19,18 @@ Reaching definitions (see `hlo.dataflow` for the steps):
     Called computations are not compared: two reductions that differ in nothing else count as twins. An operation of (4)
     by arithmetic, or a barrier that only the program as written has, is its operand.
 (6) `number_inlined`: the same of a computation and all that it calls, as XLA sees it once every `call` is inlined, and
-    every loop that runs once.
+    every loop that runs once. `find_twins` has it by tags; operations of (4) are their operand there.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 from ligerdiag.analysis.writes import Frame, Frames, HiddenWrite
 from ligerdiag.hlo.counters import runs_once
 from ligerdiag.hlo.dataflow import Dataflow, Definition, Position, Through, look_through
-from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath, is_added_barrier
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, count_elements, is_tuple
 from ligerdiag.hlo.xla_pb2 import LiteralProto
@@ -91,8 +92,8 @@ def _holds_only(literal: LiteralProto, number: float) -> bool:
     return False
 
 
-_OURS = ("", "ligerdiag_snapshot")
-"""Last part of the names of the barriers that only the program as written has."""
+_SNAPSHOT = "ligerdiag_snapshot"
+"""Last part of the names of copies that only the program as written has, as added barriers."""
 _IGNORED = ("name", "id", "metadata", "operand_ids", "control_predecessor_ids", "called_computation_ids")
 
 
@@ -202,10 +203,101 @@ def find_one_value(instruction: HloInstruction) -> HloInstruction | None:
     """Returns the operand that the instruction is to XLA; None if it is a value of its own."""
     if instruction.opcode == "opt-barrier":
         name = instruction.op_name.partition("#ld")[0].rpartition("/")[2]
-        return instruction.operands[0] if name in _OURS else None
+        return instruction.operands[0] if is_added_barrier(instruction) or name == _SNAPSHOT else None
     if instruction.opcode in ARITHMETIC:
         return find_same_elements(instruction)
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Twins:
+    """Value numbers of the program's operations: two with one number are one to XLA.
+
+    Tag paths are those from the computation on that everything is inlined into, such as a loop's body.
+    """
+
+    numbers: Mapping[TagPath, tuple[int, int]]
+    """Tag path to the id of that computation and the number of the value."""
+    groups: Mapping[tuple[int, int], tuple[TagPath, ...]]
+    """The other way round."""
+    operands: Mapping[TagPath, tuple[int, ...]]
+    """Tag path of an operation with operands that are twins to the numbers of all its operands."""
+
+    def _find_start(self, path: TagPath) -> int | None:
+        return next((start for start in range(len(path)) if path[start:] in self.numbers), None)
+
+    def list_others(self, path: TagPath) -> tuple[TagPath, ...]:
+        """Returns the tag paths of the operation's twins."""
+        start = self._find_start(path)
+        if start is None:
+            return ()
+        outer, inner = path[:start], path[start:]
+        return tuple([outer + other for other in self.groups[self.numbers[inner]] if other != inner])
+
+    def are_one(self, one: TagPath, other: TagPath) -> bool:
+        """Whether two operations, by their tag paths, are one to XLA."""
+        if one == other:
+            return True
+        start, second = self._find_start(one), self._find_start(other)
+        if start is None or second is None or one[:start] != other[:second]:
+            return False
+        return self.numbers[one[start:]] == self.numbers[other[second:]]
+
+    def list_with_twins(self, paths: Iterable[TagPath]) -> Iterator[TagPath]:
+        """Yields those of the operations that have operands which are twins."""
+        if self.operands:
+            yield from (path for path in paths if self.list_operands(path))
+
+    def list_operands(self, path: TagPath) -> tuple[int, ...]:
+        """Returns the numbers of the operands, if some of these are twins."""
+        start = self._find_start(path)
+        return () if start is None else self.operands.get(path[start:], ())
+
+
+@lru_cache(maxsize=8)
+def find_twins(program: HloModule) -> Twins:
+    """Numbers the values of all operations that have tags."""
+    found: dict[TagPath, tuple[int, int]] = {}
+    operands: dict[TagPath, tuple[int, ...]] = {}
+    tags = program.tags
+    calls = {one.id: tags.get(one.id, ()) for one in program.instructions if one.opcode == "call"}
+    for root in _list_roots(program):
+        for path, (computation, numbers) in number_inlined(program, root).items():
+            outer = tuple([tag for call in path for tag in calls.get(call, ())])
+            for one in computation.instructions:
+                own = tags.get(one.id)
+                if not own:
+                    continue
+                found[outer + own] = (root.id, numbers[_find_base(one).id])
+                given = tuple([numbers[operand.id] for operand in one.operands])
+                if len(set(given)) < len(given) and not _is_settled(one):
+                    operands[outer + own] = given
+    groups: defaultdict[tuple[int, int], list[TagPath]] = defaultdict(list)
+    for path, number in found.items():
+        groups[number].append(path)
+    return Twins(found, {number: tuple(paths) for number, paths in groups.items()}, operands)
+
+
+def _list_roots(program: HloModule) -> Iterator[HloComputation]:
+    """Yields the computations that are not only inlined into others."""
+    for computation in program.computations.values():
+        callers = program.callers.get(computation.id, ())
+        if computation is program.entry or not all(_is_inlined(program, caller) for caller in callers):
+            yield computation
+
+
+def _is_settled(instruction: HloInstruction) -> bool:
+    """Whether a constant chooses between the operands."""
+    return instruction.opcode == "select" and look_through(instruction.operands[0], _PASSED).opcode == "constant"
+
+
+def _find_base(instruction: HloInstruction) -> HloInstruction:
+    """Returns the source of its elements, through reshapes and our own barriers."""
+    while True:
+        base = find_one_value(instruction) or find_same_elements(instruction)
+        if base is None:
+            return instruction
+        instruction = base
 
 
 def _attributes(instruction: HloInstruction) -> bytes:

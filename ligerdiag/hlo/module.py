@@ -55,6 +55,10 @@ def strip_tags(op_name: str) -> str:
     return _TAG.sub("", op_name.partition(";")[0]).replace("%3B", ";").replace("%23", "#")
 
 
+ADDED_BARRIER = "ligerdiag_barrier"
+"""Name of the barriers that the translation as written puts behind operations; see `compile.lowering.intent`."""
+
+
 @dataclass(slots=True, eq=False)
 class HloInstruction:
     """One instruction. Operands and control predecessors are instructions of the same computation.
@@ -329,6 +333,11 @@ def _get_name(names: Sequence[str], number: int) -> str:
 _TAGGED = re.compile(r"(?:[^#;]*#ld\d{1,18};)*[^#;]*#ld\d{1,18}")
 _UNTAGGED = having(Trait.NO_OPERATION)
 _UNNAMED = having(Trait.UNNAMED)
+
+
+def is_added_barrier(instruction: HloInstruction) -> bool:
+    """Whether the translation as written put this barrier behind an operation, whose tag it has."""
+    return instruction.opcode == "opt-barrier" and strip_tags(instruction.op_name) in ("", ADDED_BARRIER)
 
 
 def is_tagged(program: HloModule) -> bool:

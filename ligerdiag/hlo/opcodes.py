@@ -68,6 +68,8 @@ class Trait(Flag):
     """A floating point result is rounded to its dtype: computed in another order, it differs by what that comes to."""
     COMMUTES = auto()
     """Two operands that may be exchanged (HloOpcodeIsBinaryCommutative in XLA)."""
+    CHOOSES = auto()
+    """Of two operands that are one value the result is that value."""
     RESULT_NOT_SAVED = auto()
     """JAX's derivative needs the operands at most; others, as `exponential` or `tanh`, save their result."""
     LIBRARY_CALL = auto()
@@ -143,8 +145,9 @@ _ROWS: tuple[tuple[Trait, str], ...] = (
     (_ARITHMETIC | T.RESULT_NOT_SAVED | T.OTHER_FORM, "negate"),
     (_ARITHMETIC | T.OTHER_FORM, "not"),
     (_ROUNDED | T.COMMUTES | T.RESULT_NOT_SAVED, "add multiply"),
-    (_ARITHMETIC | T.COMMUTES, "and maximum minimum or xor"),
-    (T.ARRAY_OF_ARRAYS | T.ELEMENTWISE | T.RESULT_NOT_SAVED, "select"),
+    (_ARITHMETIC | T.COMMUTES | T.CHOOSES, "and maximum minimum or"),
+    (_ARITHMETIC | T.COMMUTES, "xor"),
+    (T.ARRAY_OF_ARRAYS | T.ELEMENTWISE | T.CHOOSES | T.RESULT_NOT_SAVED, "select"),
     (_ROUNDED | T.CASTS | T.OTHER_FORM | T.KEEPS_SCALAR | T.NO_NEW_NAN | T.RESULT_NOT_SAVED, "convert"),
     (T.ONE_ARRAY | T.OTHER_FORM, "bitcast-convert"),
     # the same elements

@@ -18,8 +18,9 @@ nor does it anywhere if a kernel is tried out on bytes that nobody restores (LD0
 A device that is held against the case's reference alone, because nothing was replayed, contradicts no verdict "fresh":
 the program may be something else than its reference in program order already, or on its second draw, once it has
 overwritten a constant. `explain_unknown_order` says so, and nobody concludes. If everything that makes an output wrong
-lies in branches or loops that the drawn arguments do not enter, right numbers contradict nothing. Nor do those of a program
-whose loops were cut short: what is wrong may come later.
+lies in branches or loops that the drawn arguments do not enter, or is a maximum, which a softmax subtracts so that no
+number shows it, right numbers contradict nothing. Nor do those of a program whose loops were cut short: what is wrong may
+come later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -177,7 +178,7 @@ def compute_replay_agreements(
 
 def find_unreached(findings: Sequence[Finding], replay: Replay | None) -> frozenset[str]:
     """Returns the names of the outputs of which every finding has an instruction that the replay's arguments do not
-    reach."""
+    reach, or that no number shows."""
     if replay is None or not replay.unreached:
         return frozenset()
     unreached = frozenset(replay.unreached)

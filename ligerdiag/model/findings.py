@@ -334,7 +334,8 @@ class Replay:
     """Output name to its relative error in a second execution on the same constants, where it differs from the first."""
     launches: tuple[LaunchNumbers, ...] = ()
     unreached: tuple[str, ...] = ()
-    """Names of the schedule's instructions in branches and loops that these arguments do not enter."""
+    """Names of the schedule's instructions that these numbers do not put to the test: in branches and loops that the
+    arguments do not enter, and what computes nothing but largest elements, which a softmax subtracts."""
     cut: tuple[CutLoop, ...] = ()
     """Loops that were cut short, the dearest first: the whole is estimated above the bounds. The numbers are those of the
     shortened program: they show what is wrong in it, and never that nothing is wrong later."""

@@ -61,7 +61,7 @@ def compare(
         (0, FRESH, "clobbered"),
         (FRESH, EARLIER, "stale"),  # sees the write of an earlier iteration only
         (FRESH | EARLIER, EARLIER, "stale"),
-        (EARLIER, FRESH | EARLIER, "fresh"),
+        (EARLIER, FRESH | EARLIER, "clobbered"),  # a read of what stood there in this iteration before the write
         (FRESH, FRESH | ORIGINAL, "stale"),  # a part of it is from before
         (FRESH | ORIGINAL, FRESH | ORIGINAL, "fresh"),
         (ORIGINAL, 0, "fresh"),

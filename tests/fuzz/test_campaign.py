@@ -35,13 +35,6 @@ def test_what_was_once_wrong_is_right(shared_cache: Path) -> None:
     assert [case.id for case in report.cases if case.disagreements or case.replay is None] == []
 
 
-@pytest.mark.xfail(strict=True, reason="a value that XLA merged with its twin is not always told from it")
-def test_what_is_still_missed(shared_cache: Path) -> None:
-    file = Path(__file__).with_name("still_missed.py")
-    report = api.check(api.CheckOptions(selectors=(str(file),), cache_directory=shared_cache))
-    assert [case.disagreements for case in report.cases] == [()]
-
-
 def test_a_campaign_judges_each_program_once(tmp_path: Path) -> None:
     told: list[Progress] = []
     first = run_campaign(FuzzOptions(directory=tmp_path, first=21, count=1, jobs=1), told.append)

@@ -30,6 +30,13 @@ def test_program_order_is_that_of_the_tags_and_not_that_of_the_text() -> None:
     assert run(parse(*lines)) == [[-1, -2, -3, -4], [-2, -4, -6, -8], [1, 2, 3, 4]]
 
 
+def test_a_value_that_a_kernel_gets_twice_is_overwritten_whichever_operand_is() -> None:
+    twice = KERNEL.replace("(h_ld1)", "(h_ld1, h_ld1)")
+    lines = ["x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", f"k_ld2 = f32[4] {twice}",
+             "late_ld3 = f32[4] negate(h_ld1)", "t = (f32[4], f32[4]) tuple(late_ld3, k_ld2)"]  # fmt: skip
+    assert run(parse(*lines)) == [[-2, -4, -6, -8], [1, 2, 3, 4]]
+
+
 def test_in_isolated_memory_nobody_sees_a_write() -> None:
     lines = ["x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", f"k_ld2 = f32[4] {KERNEL}",
              "late_ld3 = f32[4] negate(h_ld1)", "t = (f32[4], f32[4]) tuple(late_ld3, k_ld2)"]  # fmt: skip

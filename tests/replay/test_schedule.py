@@ -179,6 +179,22 @@ without {{
         schedule.execute([[X, no], [X, yes]])
 
 
+def test_a_maximum_is_not_put_to_the_test_by_numbers() -> None:
+    """A softmax subtracts it: with any number in its place the result is the same."""
+    reducers = "".join(
+        f"{name} {{\na = f32[] parameter(0)\nb = f32[] parameter(1)\nROOT {name}.r = f32[] {name}(a, b)\n}}\n"
+        for name in ("maximum", "add")
+    )
+    body = "{\nx = f32[4] parameter(0)\nzero = f32[] constant(0)\n"
+    body += "m = f32[] reduce(x, zero), dimensions={0}, to_apply=maximum\n"
+    body += "s = f32[] reduce(x, zero), dimensions={0}, to_apply=add\nROOT t = (f32[], f32[]) tuple(m, s)\n}"
+    module = parse(body, reducers)
+    places = assign(module, {"x": (0, 0), "m": 0, "s": 64, "zero": 128, "t": 192})
+    schedule = ScheduleRunner(module=module, buffers=places, kernels=Doubling())
+    assert [one[:2] for one in map(list, schedule.execute([[X]]))] == [[4, 10]]
+    assert {"m", "s"}.intersection(schedule.list_unreached()) == {"m"}
+
+
 def test_a_fusion_reads_all_its_operands_before_it_writes() -> None:
     fused = "both {\np = f32[4] parameter(0)\ns = f32[4] slice(p), slice={[0:4]}\nn = f32[4] negate(p)\n"
     fused += "ROOT t = (f32[4], f32[4]) tuple(n, s)\n}"

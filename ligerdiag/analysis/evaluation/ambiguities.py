@@ -36,7 +36,7 @@ from enum import Enum
 
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.analysis.writes import HiddenWrite
-from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.module import HloInstruction, HloModule, is_added_barrier
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import is_tuple
 
@@ -121,7 +121,7 @@ def compute_residual_lines(writes: tuple[HiddenWrite, ...]) -> Mapping[int, Resi
         for frame in reversed(write.frames):
             users = frame.computation.users[value.id]
             tag = module.find_tag_path(frame.instruction)[-1:]
-            forward += [_skip_barrier(module, value), *[u for u in users if module.find_tag_path(u)[-1:] < tag]]
+            forward += [_skip_barrier(value), *[u for u in users if module.find_tag_path(u)[-1:] < tag]]
             if value.opcode != "parameter" or len(write.frames) == 1:
                 break
             outer = write.frames[write.frames.index(frame) - 1].instruction
@@ -141,9 +141,9 @@ def compute_residual_lines(writes: tuple[HiddenWrite, ...]) -> Mapping[int, Resi
     return found
 
 
-def _skip_barrier(module: HloModule, value: HloInstruction) -> HloInstruction:
-    """Looks through the barriers without a tag that the translation as written puts behind operations."""
-    while value.opcode == "opt-barrier" and not module.find_tag_path(value):
+def _skip_barrier(value: HloInstruction) -> HloInstruction:
+    """Looks through the barriers that the translation as written puts behind operations."""
+    while is_added_barrier(value):
         value = value.operands[0]
     return value
 

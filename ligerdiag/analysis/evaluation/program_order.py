@@ -173,6 +173,8 @@ class _Evaluation:
     """Ids of the carriers, by whatever path of calls."""
     _given: dict[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
     """See `Intended.operands`."""
+    _call_edges: tuple[tuple[TagPath, Labels], ...] = ()
+    """See `TaggedSet.edges`: those of the call at hand, which has overwritten its operands since."""
     _declared: list[tuple[ShapeIndex, StoredValue]] = field(default_factory=list[tuple[ShapeIndex, StoredValue]])
     """Outputs of the call at hand, with the storage that they stand for."""
 
@@ -315,6 +317,8 @@ class _Evaluation:
         certain = ~self.doubts.mark_constants(self.to_constants & {write.index for write in own})
         sets = [(one | doubts) & certain for one in self._read_as_it_was(call, operands)]
         # the call itself reads what it overwrites, folded or not
+        if self.records and len(operands) > 1:
+            self._call_edges = self._describe_edges(operands)
         transfer = transfer_call(self.effects_of(call), sets, own, self.space)
         for write in own:
             known = self._given.get(write.index, (0,) * len(sets))
@@ -356,8 +360,11 @@ class _Evaluation:
                     above.append(known[index])
         upstream = _NOTHING.union(*above) if len(above) > 1 else above[0] if above else _NOTHING
         if path:
-            compares = labels and len(operands) > 1 and opcode != "custom-call"
-            edges = self._describe_edges(operands) if compares else ()
+            edges: tuple[tuple[TagPath, Labels], ...] = ()
+            if opcode == "custom-call":
+                edges, self._call_edges = self._call_edges, ()
+            elif labels and len(operands) > 1:
+                edges = self._describe_edges(operands)
             self.tagged[path] = TaggedSet(opcode, labels, upstream - {path} if path in upstream else upstream, edges)
             upstream = frozenset((path,))
         for index in (value,) if isinstance(value, int) else list_leaves(value):
@@ -397,6 +404,8 @@ class _Evaluation:
             return tuple([self._copy(child) for child in value])
         self._storage.append(self._storage[value])
         copied = len(self._storage) - 1
+        if value in self._carried:
+            self._carried.add(copied)
         if value in self._upstream:
             self._upstream[copied] = self._upstream[value]
         if value in self._pieces:

@@ -3,7 +3,9 @@
 The sets of an output can agree although it is wrong. An output is made worse (it never gets better):
   (1) by a kernel call that XLA merged with an earlier one, where the two do not see the same: what is computed from the
       later call's result is stale;
-  (2) by an operation upstream that surely is the author's own and whose set is wrong (`first_divergence`): an output that
+  (2) by an operation that chooses between two values that are one to XLA, one of them overwritten, and that XLA has put
+      that one value in the place of;
+  (3) by an operation upstream that surely is the author's own and whose set is wrong (`first_divergence`): an output that
       mixes several values can depend on all the right writes and still have one wrong part. Of a kernel that could not be
       followed, or whose loop nesting differs, no operation says so.
 Blamed for a wrong output are the reads where operations begin to be wrong, and from which the output is computed; for a
@@ -15,16 +17,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ligerdiag.analysis.evaluation.labels import Labels
+from ligerdiag.analysis.evaluation.labels import Labels, unite
 from ligerdiag.analysis.evaluation.memory import LuckyRead, Sighting, find_read_place
 from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations
+from ligerdiag.analysis.reaching_definitions import Twins, find_twins
 from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict
 from ligerdiag.analysis.verdict.first_divergence import (
     Differing,
-    Twins,
     WrongRead,
+    find_folded,
     find_own_sightings,
-    find_twins,
     find_wrong_reads,
 )
 from ligerdiag.analysis.verdict.output_reachability import find_reached
@@ -71,8 +73,8 @@ class Blame:
     instructions: Mapping[int, HloInstruction]
 
     def find(self, outputs: Mapping[str, OutputVerdict]) -> Blamed:
-        """Makes outputs worse by (1) and (2), and finds the readers behind them."""
-        outputs = self._blame_merged(outputs)
+        """Makes outputs worse by (1) to (3), and finds the readers behind them."""
+        outputs = self._blame_folded(self._blame_merged(outputs))
         own = find_own_sightings(self.differing, self.run.is_own)
         wrong: list[tuple[Cause, Differing]] = []
         reads: _Reads = []
@@ -231,6 +233,27 @@ class Blame:
             name: output.join(tuple(cause for path, cause in gone.items() if labels & marked[path]))
             for (name, output), labels in zip(outputs.items(), reached, strict=True)
         }
+
+    def _blame_folded(self, outputs: dict[str, OutputVerdict]) -> dict[str, OutputVerdict]:
+        """Makes the outputs behind operations that are gone wrong, (2): clobbered where they see the write."""
+        if self.run.retagged is not None or self.run.folded:
+            return outputs
+        gone = dict(find_folded(self.pair.intended, self.pair.actual, self.comparison, self.run))
+        if not gone:
+            return outputs
+        space = self.run.space
+        marked = {path: space.mark(("operation", path)) for path in gone}
+        reached = self.run.run_intended(marked).outputs
+        found: dict[str, OutputVerdict] = {}
+        for (name, output), labels, actual in zip(outputs.items(), reached, self.pair.actual.outputs, strict=True):
+            bits = unite(writes for path, writes in gone.items() if labels & marked[path])
+            seen = space.any_fresh(actual)
+            causes = [
+                Cause(write, Verdict.CLOBBERED if seen & space.bits_of((write,)) else Verdict.STALE)
+                for write in space.writes_of(bits)
+            ]
+            found[name] = output.join(tuple(causes))
+        return found
 
 
 def find_latent(

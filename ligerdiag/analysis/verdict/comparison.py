@@ -2,8 +2,9 @@
 
 For each hidden write W and value v, with I its intended set and A its actual one, v is
   stale      if FRESH(W) is in I and not in A, in any iteration class; or ORIG(W) is in A and not in I
-  clobbered  if FRESH(W) is in A and not in I; or ORIG(W) is in I and not in A, FRESH(W) is in A, and W's operand was seen to
-             hold the original: two readers want the value, one from before and one from after, and both get the latter
+  clobbered  if FRESH(W) is in A and not in I, in any iteration class; or ORIG(W) is in I and not in A, FRESH(W) is in A, and
+             W's operand was seen to hold the original: two readers want the value, one from before and one from after, and
+             both get the latter
   latent     if neither, and a read on the way was lucky: nothing but the schedule's order makes it right
   unknown    if neither stale nor clobbered, and a read on the way races with the kernel: what it sees is up to the hardware;
              or W is a kernel of unknown effect and touches v at all; or where W hits memory could not be told, and v is
@@ -68,8 +69,8 @@ class SetSummary:
 
     common: Labels = -1
     """What all of them hold."""
-    fresh: Labels = 0
-    """Some set holds FRESH."""
+    some: Labels = 0
+    """What some set holds."""
     original: Labels = 0
     """Some set holds ORIG."""
     replaced: Labels = 0
@@ -121,13 +122,6 @@ class Comparison:
         """Returns the writes (a bit each) that the value sees and should not see."""
         return self.find_clobbered_among(intended, self.summarize((actual,)))
 
-    def find_overtaken(self, intended: Labels, actual: Labels) -> Labels:
-        """Returns the writes (a bit each) of this iteration that a loop's state, as handed in, should be read before, and
-        is read after. What earlier iterations wrote may be in it all the same."""
-        space = self.space
-        replaced = actual & ~intended & ((intended & ~actual) >> space.classes)
-        return replaced & self._traced_bits & ~space.bits_of(self.moved)
-
     def find_untold(self, intended: Labels, actual: Labels) -> Labels:
         """Returns the writes (a bit each) whose original the value should have, and may have unseen."""
         missing = self.space.any_original(intended) & ~self.space.any_original(actual)
@@ -138,8 +132,9 @@ class Comparison:
         summary = SetSummary()
         for labels in actual:
             fresh, original = self.space.any_fresh(labels), self.space.any_original(labels)
-            summary.common &= self._fold(labels)
-            summary.fresh |= fresh
+            folded = self._fold(labels)
+            summary.common &= folded
+            summary.some |= folded
             summary.original |= original
             summary.replaced |= fresh & ~original
         return summary
@@ -152,7 +147,8 @@ class Comparison:
     def find_clobbered_among(self, intended: Labels, actual: SetSummary) -> Labels:
         """Returns the writes for which a value with one of several actual sets is clobbered."""
         wanted = self._traced_bits & self.space.any_original(intended)
-        return actual.fresh & ~self.space.any_fresh(intended) | actual.replaced & wanted
+        added = self.space.any_fresh(actual.some & ~self._fold(intended))
+        return added | actual.replaced & wanted
 
     def _fold(self, labels: Labels) -> Labels:
         """Folds the FRESH labels of writes whose loop nesting differs into one iteration class."""

@@ -16,7 +16,8 @@ surely the author's own are held against what each of them is meant to depend on
   (3) An element of a loop's state has no tag: where both programs hand one in, at the operation's same place, they are
       taken for the same element.
   (4) The operands of a commutative operation may be exchanged; it is wrong only if it is so either way.
-Operands that are not recognised are skipped; so is an operation with an operand of another operation.
+  (5) Operands that are one value in the schedule need no tag: what stands there is held against what each is meant to be.
+Other operands that are not recognised are skipped; so is an operation with an operand of another operation.
 """
 
 from collections import defaultdict
@@ -29,7 +30,7 @@ from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.analysis.evaluation.memory import Actual, Sighting
 from ligerdiag.analysis.evaluation.program_order import CARRIED, Intended, TaggedSet
 from ligerdiag.analysis.evaluations import Evaluations
-from ligerdiag.analysis.reaching_definitions import find_one_value, find_same_elements, number_values
+from ligerdiag.analysis.reaching_definitions import Twins, find_twins
 from ligerdiag.analysis.verdict.comparison import Comparison
 from ligerdiag.hlo.dataflow import Dataflow, Position, Through
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
@@ -207,7 +208,7 @@ def find_wrong_edges(
     """Finds operations with a wrong operand, about writes that the operation as a whole is not wrong about."""
     twins = find_twins(run.program)
     for path, tagged in intended.tagged.items():
-        if not any(one for one, _ in tagged.edges):
+        if not any(one for one, _ in tagged.edges) and len({labels for _, labels in tagged.edges}) < 2:
             continue
         for sighting in actual.sightings.get(path, ()):
             instruction = sighting.instruction
@@ -216,58 +217,17 @@ def find_wrong_edges(
             if not run.is_own(path, instruction):
                 continue
             operands = [_recognise(operand, sighting, actual, run) for operand in instruction.operands]
-            stale, clobbered = _judge(tagged, operands, twins, comparison)
-            stale &= ~comparison.find_stale(tagged.labels, sighting.labels)
-            clobbered &= ~comparison.find_clobbered(tagged.labels, sighting.labels)
+            stale, clobbered = 0, 0
+            if tagged.opcode != "custom-call":  # of which only (5) says more than its operands' own operations
+                stale, clobbered = _judge(tagged, operands, twins, comparison)
+            for labels, meanings in _list_joined(tagged, sighting, operands, run):
+                stale |= unite(comparison.find_stale(meant, labels) for meant in meanings)
+                clobbered |= unite(comparison.find_clobbered(meant, labels) for meant in meanings)
+            own = comparison.space.bits_of(one.index for one in comparison.writes if one.tag_path == path)
+            stale &= ~comparison.find_stale(tagged.labels, sighting.labels) & ~own
+            clobbered &= ~comparison.find_clobbered(tagged.labels, sighting.labels) & ~own
             if stale or clobbered:
                 yield Differing(path, tagged, sighting, stale, clobbered)
-
-
-@dataclass(frozen=True, slots=True)
-class Twins:
-    """Value numbers of the program's operations: two with one number are one to XLA."""
-
-    numbers: Mapping[TagPath, tuple[int, int]]
-    """Tags of an instruction to its computation and the number of its value."""
-    groups: Mapping[tuple[int, int], tuple[TagPath, ...]]
-    """The other way round."""
-
-    def list_others(self, path: TagPath) -> tuple[TagPath, ...]:
-        """Returns the tag paths of the operation's twins."""
-        number = self.numbers.get(path[-1:])
-        others = () if number is None else self.groups[number]
-        return tuple([path[:-1] + other for other in others if other != path[-1:]])
-
-    def are_one(self, one: TagPath, other: TagPath) -> bool:
-        """Whether two operations, by their tag paths, are one to XLA."""
-        if one == other:
-            return True
-        number = self.numbers.get(one[-1:])
-        return number is not None and one[:-1] == other[:-1] and number == self.numbers.get(other[-1:])
-
-
-def find_twins(program: HloModule) -> Twins:
-    """Numbers the values of all operations that have tags."""
-    found: dict[TagPath, tuple[int, int]] = {}
-    for computation in program.computations.values():
-        numbers = number_values(computation)
-        for instruction in computation.instructions:
-            tags = program.tags.get(instruction.id)
-            if tags:
-                found[tags] = (computation.id, numbers[_find_base(instruction).id])
-    groups: defaultdict[tuple[int, int], list[TagPath]] = defaultdict(list)
-    for tags, number in found.items():
-        groups[number].append(tags)
-    return Twins(found, {number: tuple(tags) for number, tags in groups.items()})
-
-
-def _find_base(instruction: HloInstruction) -> HloInstruction:
-    """Returns the source of its elements, through reshapes and our own barriers."""
-    while True:
-        base = find_one_value(instruction) or find_same_elements(instruction)
-        if base is None:
-            return instruction
-        instruction = base
 
 
 def _judge(
@@ -287,14 +247,66 @@ def _judge(
         if unlike:
             continue
         missing = seen = 0
-        for (path, meant), (_, labels) in pairs:
+        for (_, meant), (_, labels) in pairs:
             missing |= comparison.find_stale(meant, labels)
             seen |= comparison.find_clobbered(meant, labels)
-            if path == CARRIED:
-                seen |= comparison.find_overtaken(meant, labels)
         stale &= missing
         clobbered &= seen
     return max(stale, 0), max(clobbered, 0)
+
+
+_CHOOSES = having(Trait.CHOOSES)
+"""XLA makes the operand of them, if two are one value to it."""
+
+
+def find_folded(
+    intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations
+) -> Iterator[tuple[TagPath, Labels]]:
+    """Finds the operations that are gone because XLA takes two of their operands for one, and these are meant to be before
+    and behind a write: yields their tag paths and these writes, a bit each."""
+    twins, space = find_twins(run.program), comparison.space
+    for path in twins.list_with_twins(intended.tagged):
+        tagged = intended.tagged[path]
+        if tagged.opcode not in _CHOOSES or any(
+            seen.instruction.opcode == tagged.opcode for seen in actual.sightings.get(path, ())
+        ):
+            continue
+        numbers = twins.list_operands(path)
+        found = 0
+        for number in {number for number in numbers if numbers.count(number) > 1}:
+            fresh = [space.any_fresh(one) for (_, one), n in zip(tagged.edges, numbers, strict=False) if n == number]
+            found |= unite(one & ~other for one in fresh for other in fresh)
+        if found:
+            yield path, found
+
+
+def _list_joined(
+    tagged: TaggedSet, sighting: Sighting, operands: list[OperandEdge], run: Evaluations
+) -> Iterator[tuple[Labels, set[Labels]]]:
+    """Yields, by (5), what stands in a value that the operation has as several operands, and what these are meant to be."""
+    if len({labels for _, labels in tagged.edges}) < 2:
+        return
+    instruction = sighting.instruction
+    places: defaultdict[Position, list[int]] = defaultdict(list)
+    for number, operand in enumerate(instruction.operands):
+        places[_find_bytes(operand, sighting, run)].append(number)
+    for numbers in places.values():
+        meanings = {tagged.edges[number][1] for number in numbers}
+        if len(meanings) < 2:
+            continue
+        if len(places) == 1:  # and so what the operation itself depends on
+            yield sighting.labels & ~run.carried.get(instruction.id, 0), meanings
+        elif operands[numbers[0]] != ((), 0):
+            yield operands[numbers[0]][1], meanings
+
+
+def _find_bytes(operand: HloInstruction, sighting: Sighting, run: Evaluations) -> Position:
+    """Returns the position that defines an operand of the instruction that was seen."""
+    flow, scheduled = Dataflow(run.optimized, _RENAMED), sighting.scheduled
+    value, index = flow.find_definition(operand)
+    if value.opcode == "parameter" and sighting.instruction is not scheduled and not index:
+        return flow.find_definition(scheduled.operands[value.proto.parameter_number])
+    return value, index
 
 
 def _recognise(operand: HloInstruction, sighting: Sighting, actual: Actual, run: Evaluations) -> OperandEdge:

@@ -48,6 +48,8 @@ from ligerdiag.compile.lowering.recomputed import (
     read_form,
     wrapped,
 )
+from ligerdiag.compile.lowering.tags import read_tag
+from ligerdiag.hlo.module import ADDED_BARRIER
 
 _KEPT = frozenset({
     "stablehlo.constant", "stablehlo.iota", "stablehlo.dot_general", "stablehlo.dot", "stablehlo.convolution",
@@ -109,11 +111,12 @@ def _is_dead(operation: Any) -> bool:
 def _put_barrier(operation: Any, following: Any) -> None:
     value = operation.results[0]
     operations: Any = ir.Operation
+    tag, context = read_tag(operation), operation.context
     barrier = operations.create(
         "stablehlo.optimization_barrier",
         results=[value.type],
         operands=[value],
-        loc=ir.Location.unknown(operation.context),
+        loc=ir.Location.name(f"{ADDED_BARRIER}#ld{tag}", context=context) if tag else ir.Location.unknown(context),
         ip=ir.InsertionPoint(following),
     )
     value.replace_all_uses_with(barrier.results[0])

@@ -319,8 +319,15 @@ class _Run:
         cells = [cell for operand in operands for cell in list_cells(operand)]
         if len(cells) != len(operands):
             raise ArtifactError(f"`{call.name}` has a tuple as operand")
-        buffers = [np.array(cell.array, order="C").reshape(-1) for cell in cells]
         shared = {output: operand for operand, output in call.operand_output_aliases.items()}
+        own: dict[int, Array] = {}
+        """id of a cell to its bytes: an array that is passed twice is the same bytes twice."""
+        buffers = [
+            np.array(cell.array, order="C").reshape(-1)
+            if number in shared.values()
+            else own.setdefault(id(cell), np.array(cell.array, order="C").reshape(-1))
+            for number, cell in enumerate(cells)
+        ]
         shapes = list(iterate_leaf_shapes(call.shape))
         outputs: list[Array] = []
         for index, shape in shapes:
