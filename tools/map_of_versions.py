@@ -65,7 +65,8 @@ def describe(toolchain: str) -> str:
 def render(row: SweepRow) -> str:
     """Returns what the cell says: the outputs that are not fresh, or why nothing is known."""
     if row.status in {Status.ERROR, Status.NOT_CHECKED}:
-        return f"— {row.error.partition(':')[0][:60]}".rstrip()
+        why = row.error.replace(f"the worker for case `{row.case}` ", "").partition(" by signal")[0].partition(":")[0]
+        return f"— {why[:40]}".rstrip()
     wrong = [f"{name} {verdict}" for name, verdict in row.outputs.items() if verdict != "fresh"]
     return ", ".join(wrong) or "fresh"
 
