@@ -119,6 +119,15 @@ def hand_to_kernel(x: Any, y: Any) -> dict[str, Any]:
     return {"other": damp(value, again).sum(), "total": total}
 
 
+def hand_to_kernel_behind_workaround(x: Any, y: Any) -> dict[str, Any]:
+    """The second kernel waits for the first one, by way of its other operand: what comes of it depends on both."""
+    value, again = jnp.tanh(x), jnp.tanh(x)
+    sums = bend(value)
+    shift = sums.sum() * 1e-3
+    ordered = value + shift - shift
+    return {"other": damp(again, ordered).sum(), "total": sums.sum()}
+
+
 def compute_again_in_branch(x: Any, y: Any) -> dict[str, Any]:
     """A branch that XLA inlines, whose operations then have the conditional's tag before their own."""
     value = jnp.tanh(x)
@@ -177,6 +186,7 @@ TWINS = {
     choose_one: {"total": "fresh", "*": WRONG},
     call_twice: {"total": "fresh", "triple": "fresh", "difference": WRONG, "product": WRONG},
     hand_to_kernel: {"total": "fresh|clobbered", "other": WRONG},
+    hand_to_kernel_behind_workaround: {"total": "fresh|clobbered", "other": WRONG},
     compute_again_in_branch: {"both": WRONG, "total": "fresh"},
 }
 LOOPS = {read_before_in_loop: {"*": WRONG}, read_before_in_inner_loop: {"*": WRONG}}

@@ -217,9 +217,7 @@ def find_wrong_edges(
             if not run.is_own(path, instruction):
                 continue
             operands = [_recognise(operand, sighting, actual, run) for operand in instruction.operands]
-            stale, clobbered = 0, 0
-            if tagged.opcode != "custom-call":  # of which only (5) says more than its operands' own operations
-                stale, clobbered = _judge(tagged, operands, twins, comparison)
+            stale, clobbered = _judge(tagged, operands, twins, comparison)
             for labels, meanings in _list_joined(tagged, sighting, operands, run):
                 stale |= unite(comparison.find_stale(meant, labels) for meant in meanings)
                 clobbered |= unite(comparison.find_clobbered(meant, labels) for meant in meanings)
