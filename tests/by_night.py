@@ -101,6 +101,8 @@ PATTERNS = (
     "tests/tools/test_kill_runs.py::test_a_disk_that_is_really_full",
     "tests/tools/test_kill_runs.py::*[[]parent*",
     "tests/tools/test_shuffle_orders.py::test_any_order_gives_the_same_bytes",
+    "tests/compile/test_forks_elsewhere.py::test_forked_workers_*[[]0.9]",
+    "tests/compile/test_forks_elsewhere.py::test_forked_workers_*[[]0.12]",
     "tests/compile/test_cache.py::test_ctrl_c_*",
     "tests/compile/test_cache.py::test_a_worker_ends_with_its_parent",
     "tests/replay/test_service.py::test_a_worker_and_what_it_started_*",
