@@ -30,7 +30,7 @@ are copied: no other value can be overwritten.
 
 import importlib
 from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,9 +43,9 @@ from ligerdiag.compile.lowering.recomputed import (
     SNAPSHOT,
     Form,
     keep_calls,
-    mark_policy,
     pin_inputs,
     read_form,
+    watch_splits,
     wrapped,
 )
 from ligerdiag.compile.lowering.tags import read_tag
@@ -230,7 +230,7 @@ def mark_intent(kernel_primitives: Sequence[Any], forms: frozenset[Form] | None)
         wrapped(_custom_vjp(), "__call__", lambda call: _mark_backward(call, marks)),
         wrapped(_partial_eval().JaxprTrace, "instantiate_const", lambda method: _mark_residuals(method, marks)),
         wrapped(_partial_eval().JaxprTrace, "default_process_primitive", lambda method: _pass_custom(method, marks)),
-        _split(marks),
+        watch_splits(marks),
         _watched(kernel_primitives, marks),
         _copied(marks),
         _replaced_rule(marks),
@@ -387,19 +387,6 @@ def _set_trace(trace: Any) -> AbstractContextManager[Any]:
 
 def _custom_vjp() -> Any:
     return importlib.import_module("jax._src.custom_derivatives").custom_vjp
-
-
-@contextmanager
-def _split(marks: IntentTrace) -> Generator[None]:
-    """4 and 5 above, for the functions that split a body, and that of a function called in it. One may call the other."""
-    custom, stateful = "partial_eval_jaxpr_custom", "partial_eval_jaxpr_stateful"
-    names = [name for name in (custom, stateful) if hasattr(_partial_eval(), name)]
-    if stateful in getattr(_partial_eval(), custom).__code__.co_names:  # not so in JAX 0.4
-        names.remove(custom)
-    with ExitStack() as stack:
-        for name in names:
-            stack.enter_context(wrapped(_partial_eval(), name, lambda function: mark_policy(function, marks)))
-        yield
 
 
 def _partial_eval() -> Any:

@@ -332,3 +332,17 @@ def wrapped(holder: Any, name: str, wrap: Callable[[Any], Any]) -> Generator[Non
         yield
     finally:
         setattr(holder, name, original)
+
+
+@contextmanager
+def watch_splits(marks: Saver) -> Generator[None]:
+    """Has `mark_policy` around what splits a body, also that of a function called in it, each on its own."""
+    evaluation = importlib.import_module("jax._src.interpreters.partial_eval")
+    custom, stateful = "partial_eval_jaxpr_custom", "partial_eval_jaxpr_stateful"
+    names = [name for name in (custom, stateful) if hasattr(evaluation, name)]
+    if stateful in getattr(evaluation, custom).__code__.co_names:  # not so in JAX 0.4
+        names.remove(custom)
+    with ExitStack() as stack:
+        for name in names:
+            stack.enter_context(wrapped(evaluation, name, lambda function: mark_policy(function, marks)))
+        yield
