@@ -171,7 +171,9 @@ class _Drawer:
         y = self._choose([value for value in scope.readable if value.kind.rows == x.kind.rows], scope.hot)
         dtype = x.kind.dtype if x.kind.dtype == y.kind.dtype else "float32"
         word = self.pick.choice(("sum", "sum", "multiply", "maximum", "select"))
-        if x == y and word == "select":  # between a value and itself: no number shows which it is
+        if word == "select" and (
+            x == y or x.kind != y.kind
+        ):  # no number shows which of a value and itself, or its cast, it is
             word = "sum"
         return Step(
             word=word, inputs=(x, y), outputs=(self.make(ArrayKind(x.kind.rows, dtype)),), numbers=(self._number(),)

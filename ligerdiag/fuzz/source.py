@@ -260,6 +260,12 @@ def _function(step: Step, position: int = 0) -> str:
     return f"{step.word.replace('while', 'loop')}_{first}"
 
 
+def _predicate(step: Step, value: Variable) -> str:
+    """Compares two elements, others in each step: an inner branch is not decided by an outer one."""
+    row, column = step.numbers[0] % 8, step.numbers[1] % COLUMNS
+    return f"v{value.number}[{row}, {column}] > v{value.number}[{7 - row}, {COLUMNS - 1 - column}]"
+
+
 def _stack(step: Step, value: Variable) -> str:
     # JAX squeezes a batch of one before a kernel of Pallas, and the kernel overwrites what that makes
     length = 2 + step.numbers[1] % 2 if step.word == "vmap" else 1 + step.numbers[1] % 3
@@ -293,7 +299,7 @@ def _render_map(step: Step, sizes: Sizes) -> list[str]:
 
 def _render_while(step: Step, sizes: Sizes) -> list[str]:
     (block,), name, (x,) = step.blocks, _function(step), step.inputs
-    count = ["2", "3", f"1 + (v{x.number}[0, 0] > 0).astype(jnp.int32)"][step.numbers[1] % 3]
+    count = ["2", "3", f"1 + ({_predicate(step, x)}).astype(jnp.int32)"][step.numbers[1] % 3]
     parameter, result = block.parameters[0].number, block.results[0].number
     before = f"v{parameter}, before = carry"
     lines = _define(name, block, sizes, f"v{result}, before + total", "_, carry")
@@ -313,10 +319,10 @@ def _render_cond(step: Step, sizes: Sizes) -> list[str]:
         lines += _define(_function(step, position), block, sizes, f"v{block.results[0].number}, total")
     x, y = (f"v{value.number}" for value in step.inputs)
     c, other = _constant(step), _constant(step, 0.11)
-    functions = f"{_function(step, 0)}, {_function(step, 1)}"
+    choice = f"{_predicate(step, step.inputs[0])}, {_function(step, 0)}, {_function(step, 1)}"
     return [
         *lines,
-        f"{_name(step.outputs)}, totals = jax.lax.cond({x}[0, 0] > 0, {functions}, {x} * {c}, {y} * {other})",
+        f"{_name(step.outputs)}, totals = jax.lax.cond({choice}, {x} * {c}, {y} * {other})",
         "total = total + totals",
     ]
 

@@ -7,9 +7,9 @@ result moved by a random part of what its rounding may come to, and an output di
 Carlo arithmetic (D. S. Parker, "Monte Carlo Arithmetic: exploiting randomness in floating-point arithmetic", 1997).
 
 A result of n terms is moved by at most sqrt(n) eps / 2 of itself, and of the root mean square of the array: as in
-`compute_tolerance`, n roundings of which each goes its own way. A product with a constant is moved as a whole besides, by at most
-eps / 2: XLA makes one constant of two that an array is multiplied with, and the rounding of that goes one way everywhere. What a
-kernel computes is not moved: the schedule runs the same one.
+`compute_tolerance`, n roundings of which each goes its own way. A product with a constant is moved as a whole besides, by
+eps / 2: XLA makes one constant of two that an array is multiplied with, and the rounding of that goes one way everywhere.
+What a kernel computes is not moved: the schedule runs the same one.
 """
 
 from collections import deque
