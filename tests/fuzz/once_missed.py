@@ -138,6 +138,42 @@ def compute_again_in_branch(x: Any, y: Any) -> dict[str, Any]:
     }
 
 
+def choose_in_branch(x: Any, y: Any) -> dict[str, Any]:
+    """Each branch returns a twin as it is: to XLA the conditional is that value, whichever branch is taken."""
+    value, again = jnp.tanh(x), jnp.tanh(x)
+    total = bend(value).sum()
+    return {"chosen": jax.lax.cond(y[0, 0] > -9, lambda: again, lambda: value), "total": total}
+
+
+def choose_beside_product(x: Any, y: Any) -> dict[str, Any]:
+    """A conditional that stays, and in which the right branch is taken: another draw takes the wrong one."""
+    value, again = jnp.tanh(x), jnp.tanh(x)
+    total = bend(value).sum()
+    chosen, beside = jax.lax.cond(y[0, 0] > 9, lambda: (again, y @ y), lambda: (value, jnp.sin(y) @ x))
+    return {"chosen": chosen, "beside": beside, "total": total}
+
+
+def choose_by_turns(x: Any, y: Any) -> dict[str, Any]:
+    """A loop whose body exchanges the two."""
+    value, again = jnp.tanh(x), jnp.tanh(x)
+    total = bend(value).sum()
+    count = 3 + (y[0, 0] > 9).astype(jnp.int32)
+
+    def step(_: Any, state: Any) -> Any:
+        one, other, mixed = state
+        return other, one, jnp.sin(mixed) @ y * 0.1 + one
+
+    one, other, mixed = jax.lax.fori_loop(0, count, step, (value, again, y))
+    return {"one": one, "other": other, "mixed": mixed, "total": total}
+
+
+def choose_by_turns_three_times(x: Any, y: Any) -> dict[str, Any]:
+    value, again = jnp.tanh(x), jnp.tanh(x)
+    total = bend(value).sum()
+    one, other = jax.lax.fori_loop(0, 3, lambda _, state: (state[1], state[0]), (value, again))
+    return {"one": one, "other": other, "total": total}
+
+
 def read_before_in_loop(x: Any, y: Any) -> dict[str, Any]:
     """What earlier iterations wrote is in the state either way. The author's copy of the other state is gone."""
 
@@ -188,6 +224,10 @@ TWINS = {
     hand_to_kernel: {"total": "fresh|clobbered", "other": WRONG},
     hand_to_kernel_behind_workaround: {"total": "fresh|clobbered", "other": WRONG},
     compute_again_in_branch: {"both": WRONG, "total": "fresh"},
+    choose_in_branch: {"chosen": WRONG, "total": "fresh"},
+    choose_beside_product: {"chosen": WRONG, "beside": "fresh", "total": "fresh"},
+    choose_by_turns: {"total": "fresh", "*": WRONG},
+    choose_by_turns_three_times: {"total": "fresh", "*": f"{WRONG}|unknown"},
 }
 LOOPS = {read_before_in_loop: {"*": WRONG}, read_before_in_inner_loop: {"*": WRONG}}
 OTHERS = {add_constant: {"state": WRONG, "totals": "fresh"}}

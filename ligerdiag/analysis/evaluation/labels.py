@@ -46,6 +46,17 @@ def unite(sets: Iterable[Labels]) -> Labels:
     return union
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confluence:
+    """What meets in a loop or conditional, and is one value of its result by one way and another by the next."""
+
+    instruction: str
+    """Name of the loop or conditional."""
+    ways: tuple[tuple[Labels, ...], ...]
+    """Of each leaf of the result, the set by each way: by branch, or by the element of the state that the loop starts from
+    (see `HloComputation.handed_elements`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class WrongAbout:
     """Key of a mark: what `instruction` computes is wrong about this hidden write."""

@@ -39,7 +39,7 @@ from ligerdiag.analysis.evaluation.ambiguities import (
     list_leaves,
 )
 from ligerdiag.analysis.evaluation.carriers import Carriers
-from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, transfer_call, unite
+from ligerdiag.analysis.evaluation.labels import Confluence, Labels, LabelSpace, transfer_call, unite
 from ligerdiag.analysis.evaluation.parts import ALL_REDUCES, PartedValue, Parts, follow_parts, union_of
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
 from ligerdiag.hlo.counters import find_trips, runs_once
@@ -51,6 +51,12 @@ from ligerdiag.hlo.xla_pb2 import ShapeProto
 
 CARRIED: TagPath = (-1,)
 """Stands for the tag path of an operand that is an element of a loop's state."""
+
+
+def name_leaf(path: TagPath, number: int) -> TagPath:
+    """Returns what stands for one leaf of the result of a loop or conditional, where operations are marked."""
+    return (*path, -2 - number)
+
 
 _NOTHING = frozenset[TagPath]()
 _STRUCTURE = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CONTROL_FLOW) | {"fusion"}
@@ -96,6 +102,8 @@ class Intended:
     """Hidden write to what its kernel's operands hold when it is called, each in all iterations together."""
     reads_before: bool = False
     """Some derivative is taken to read a value from before a write, by (4)."""
+    confluences: Mapping[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
+    """Of loops and conditionals."""
 
 
 def compute_intended(
@@ -152,6 +160,7 @@ class _Evaluation:
     records: bool = True
     reads_before: bool = False
     tagged: dict[TagPath, TaggedSet] = field(default_factory=dict[TagPath, TaggedSet])
+    confluences: dict[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
     _storage: list[Labels] = field(default_factory=list[Labels])
     _upstream: dict[int, frozenset[TagPath]] = field(default_factory=dict[int, frozenset[TagPath]])
     """Storage index to the nearest tagged operations that it comes from."""
@@ -194,7 +203,7 @@ class _Evaluation:
             arguments.append(self.allocate(parameter.shape, unite(map(self.space.original, carried))))
         root = self.run(self.module.entry, arguments, (), 0)
         outputs = tuple(self.read_leaves(self.module.entry.root, root))
-        return Intended(outputs, self.tagged, self._given, self.reads_before)
+        return Intended(outputs, self.tagged, self._given, self.reads_before, self.confluences)
 
     def allocate(self, shape: ShapeProto, labels: Labels) -> StoredValue:
         """Makes new storage of this shape, every leaf with the same set."""
@@ -425,7 +434,11 @@ class _Evaluation:
 
     def _run_loop(self, instruction: HloInstruction, initial: StoredValue, prefix: TagPath, level: int) -> StoredValue:
         body, condition = (self.module.computations[c] for c in instruction.called_computations)
-        given = head = self.leaves(initial)
+        given = self.leaves(initial)
+        if len(given) == len(body.handed_elements):
+            ways = [tuple([given[element] for element in chain]) for chain in body.handed_elements]
+            given = [labels | marks for labels, marks in zip(given, self._meet(instruction, prefix, ways), strict=True)]
+        head = given
         seen_outside = set(self._seen)
         kept, around = body.kept_elements, set(self._carried)
         shared = {index for number in kept for index in list_leaves(_take(initial, number))}
@@ -467,6 +480,13 @@ class _Evaluation:
             self._upstream[index] = paths
         return state
 
+    def _meet(self, instruction: HloInstruction, prefix: TagPath, ways: list[tuple[Labels, ...]]) -> list[Labels]:
+        """Keeps what meets in a loop or conditional; returns the marks that each leaf of its result gets."""
+        path = (*prefix, *self.module.find_tag_path(instruction))
+        if self.records and path:
+            self.confluences[path] = Confluence(instruction=instruction.name, ways=tuple(ways))
+        return [self.marked.get(name_leaf(path, number), 0) if self.marked else 0 for number in range(len(ways))]
+
     def _run_branches(
         self, instruction: HloInstruction, operands: list[StoredValue], prefix: TagPath, level: int
     ) -> StoredValue:
@@ -489,7 +509,10 @@ class _Evaluation:
         for index, ways in enumerate(zip(*ends, strict=True)):
             self._storage[index] = self.space.meet(ways, inside)  # what a branch has overwritten has no pieces any more
         value = self.allocate(instruction.shape, 0)
-        self._put(value, [self.space.meet(ways, inside) | predicate for ways in zip(*leaves, strict=True)])
+        meeting: list[tuple[Labels, ...]] = list(zip(*leaves, strict=True))
+        marks = self._meet(instruction, prefix, meeting)
+        sets = [self.space.meet(ways, inside) | predicate for ways in meeting]
+        self._put(value, [labels | mark for labels, mark in zip(sets, marks, strict=True)])
         for new, *old in zip(list_leaves(value), *results, strict=True):
             self._upstream[new] = _NOTHING.union(
                 *(self._upstream.get(index, _NOTHING) for index in (*old, *list_leaves(operands[0])))

@@ -78,6 +78,11 @@ def _describe(pair: EvaluatedPair, ambiguity: Ambiguity, instruction: HloInstruc
         case Reason.RECOMPUTED:
             new = f"what a call of `{write.kernel}` that JAX drops there would write"
             why = f"{reader} is `%{value}`, computed again by `jax.checkpoint`: whether the original is meant, or {new}"
+        case Reason.MIXED:
+            why = (
+                f"which of two values that are one to XLA a loop or branch gives, `%{value}` after `{write.kernel}` or"
+            )
+            why = f"{why} its twin"
     return f"{why}, cannot be told: {listed}"
 
 

@@ -21,7 +21,7 @@ Other operands that are not recognised are skipped; so is an operation with an o
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -276,6 +276,48 @@ def find_folded(
             found |= unite(one & ~other for one in fresh for other in fresh)
         if found:
             yield path, found
+
+
+@dataclass(frozen=True, slots=True)
+class TwinConfluence:
+    """One leaf of the result of a loop or conditional, in which values meet that are one to XLA."""
+
+    path: TagPath
+    leaf: int
+    writes: Labels
+    """Hidden writes that some of the values are meant to be before, and others behind, a bit each."""
+    instruction: str
+    """Name of the scheduled instruction that gives one value for the other by some way; empty if that is not known."""
+
+
+def find_twin_confluences(
+    intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations
+) -> Iterator[TwinConfluence]:
+    """Finds where values meet that are one to XLA and are meant to be before and behind a write.
+
+    The schedule is right if it keeps them apart all the same, way by way. It may have done so where the loop or conditional
+    is gone, or has another number of leaves than in the program.
+    """
+    twins, space = find_twins(run.program), comparison.space
+    for path, meeting in intended.confluences.items():
+        numbers, seen = twins.list_ways(path), actual.confluences.get(path)
+        if len(numbers) != len(meeting.ways):
+            continue
+        is_seen = seen is not None and len(seen.ways) == len(meeting.ways)
+        for leaf, (ways, of_leaf) in enumerate(zip(meeting.ways, numbers, strict=True)):
+            fresh = [space.any_fresh(labels) for labels in ways]
+            mixed = _unite_differing(fresh, of_leaf)
+            if seen is not None and is_seen and len(seen.ways[leaf]) == len(fresh):
+                kept = map(space.any_fresh, seen.ways[leaf])
+                mixed &= unite(meant ^ labels for meant, labels in zip(fresh, kept, strict=True))
+            if mixed:
+                yield TwinConfluence(path, leaf, mixed, seen.instruction if seen is not None and is_seen else "")
+
+
+def _unite_differing(fresh: Sequence[Labels], numbers: Sequence[int]) -> Labels:
+    """Returns the writes that some of the values with one number depend on, and others do not."""
+    values = list(zip(numbers, fresh, strict=True))
+    return unite(one & ~other for number, one in values for same, other in values if number == same)
 
 
 def _list_joined(

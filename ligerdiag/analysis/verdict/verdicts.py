@@ -87,6 +87,27 @@ def add_crowded(ambiguities: Ambiguities, crowded: Mapping[str, set[int]]) -> Am
     }
 
 
+def add_mixed(ambiguities: Ambiguities, found: Blamed, comparison: Comparison) -> Ambiguities:
+    """Adds an ambiguity for each loop or conditional of which it is not known whether it mixes values up."""
+    added = {
+        name: frozenset(
+            Ambiguity(write, Reason.MIXED, 0)
+            for one in mixed
+            if not one.instruction
+            for write in comparison.space.writes_of(one.writes)
+            if not any(cause.write == write and cause.verdict in _WRONG for cause in found.outputs[name].causes)
+        )
+        for name, mixed in found.mixed.items()
+    }
+    added = {name: some for name, some in added.items() if some}
+    return {
+        name: ambiguities.get(name, frozenset()) | added.get(name, frozenset()) for name in {**ambiguities, **added}
+    }
+
+
+_WRONG = frozenset({Verdict.STALE, Verdict.CLOBBERED})
+
+
 def _keep_certain(reads: Iterable[ReadFinding], unclear: set[tuple[str, int]]) -> tuple[ReadFinding, ...]:
     """Keeps the outputs that reads surely reach, and the reads that surely reach one."""
     settled = [
@@ -118,6 +139,9 @@ class Verdicts:
     comparison: Comparison
     differing: tuple[Differing, ...] = ()
     """Operations with a wrong set."""
+    mixed: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Output name to the names of the scheduled loops and conditionals that give it one value for another one that is the
+    same to XLA."""
     merged: frozenset[int] = frozenset()
     """Hidden writes of calls that XLA runs as one with another, and of those others."""
     gone: frozenset[int] = frozenset()
@@ -129,6 +153,10 @@ class Verdicts:
         explained = {name for read in reads if read.write.index == write for name in read.outputs}
         wrong = [n for n, o in self.outputs.items() if any(c.write == write and c.verdict is verdict for c in o.causes)]
         return tuple([name for name in wrong if name not in explained])
+
+    def list_mixing(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Returns the names of the loops and conditionals that mix values up for any of these outputs."""
+        return tuple(dict.fromkeys(one for name in names for one in self.mixed.get(name, ())))
 
     def misses_merged_call(self, name: str) -> bool:
         """Whether the output is stale for want of a call that XLA took for the same as another."""
@@ -214,8 +242,11 @@ def judge(
         )
     if blamed.crowded:
         ambiguities = add_crowded(ambiguities, blamed.crowded)
+    if blamed.mixed:
+        ambiguities = add_mixed(ambiguities, blamed, comparison)
     blamed = propagate(blamed, ambiguities)
     merged = pair.matching.merged
+    mixed = {name: tuple([one.instruction for one in found if one.instruction]) for name, found in blamed.mixed.items()}
     return Verdicts(
         outputs=blamed.outputs,
         stale=blamed.stale,
@@ -224,6 +255,7 @@ def judge(
         ambiguities=ambiguities,
         comparison=comparison,
         differing=differing,
+        mixed=mixed,
         merged=frozenset((*merged, *merged.values())),
         gone=frozenset(write.index for write in pair.matching.missing) - merged.keys(),
     )
