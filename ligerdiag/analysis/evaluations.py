@@ -1,6 +1,6 @@
 """Both evaluations of one compilation, and the means to evaluate either program once more."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -117,6 +117,14 @@ class Evaluations:
         """Runs the program as written; with marks, for its outputs alone."""
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
         return compute_intended(*arguments, marked=marked, folded=self.folded, records=marked is None)
+
+    def find_undecided(self, paths: Iterable[TagPath]) -> tuple[bool, ...]:
+        """Returns for each output whether it depends on one of these operations by a way on which nothing is decided."""
+        mark = self.space.mark("undecided")
+        arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
+        marked = dict.fromkeys(paths, mark)
+        run = compute_intended(*arguments, marked=marked, folded=self.folded, records=False, undecided=mark)
+        return tuple([bool(labels & mark) for labels in run.outputs])
 
     def find_derived(self, intended: Intended, names: tuple[str, ...]) -> frozenset[str]:
         """Returns the outputs that mean, by what autodiff derived them from, another value than program order gives them.

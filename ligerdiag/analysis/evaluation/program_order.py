@@ -27,6 +27,7 @@ Not modelled: infeed, send and recv are taken for operations on their operands a
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 
 from ligerdiag.analysis.evaluation.ambiguities import (
     CONSTANTS,
@@ -39,7 +40,15 @@ from ligerdiag.analysis.evaluation.ambiguities import (
     list_leaves,
 )
 from ligerdiag.analysis.evaluation.carriers import Carriers
-from ligerdiag.analysis.evaluation.labels import Confluence, Labels, LabelSpace, transfer_call, unite
+from ligerdiag.analysis.evaluation.labels import (
+    Confluence,
+    Labels,
+    LabelSpace,
+    decides,
+    is_one_choice,
+    transfer_call,
+    unite,
+)
 from ligerdiag.analysis.evaluation.parts import ALL_REDUCES, PartedValue, Parts, follow_parts, union_of
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
 from ligerdiag.hlo.counters import find_trips, runs_once
@@ -117,12 +126,14 @@ def compute_intended(
     folded: bool = False,
     derived: Labels = 0,
     records: bool = True,
+    undecided: Labels = 0,
 ) -> Intended:
     """Evaluates the unoptimized module in program order.
 
     marked: marks that results of tagged operations get. folded: the module is not the program as written, (6).
     derived: marks that what a derivative reads from before a write gets, by (4). records: `tagged` is wanted; without
-    it, the evaluation is about its outputs.
+    it, the evaluation is about its outputs. undecided: marks that end where something is decided (see `labels.decides`), and
+    where they are on one of two things of which one is chosen.
     """
     to_constants: frozenset[int] = frozenset()
     while True:
@@ -137,6 +148,7 @@ def compute_intended(
             to_constants,
             derived=derived,
             records=records,
+            undecided=undecided,
         )
         intended = evaluation.run_entry()
         found = frozenset(evaluation.doubts.to_constants)
@@ -158,6 +170,7 @@ class _Evaluation:
     """Indices of the hidden writes that overwrite what is computed from constants alone."""
     derived: Labels = 0
     records: bool = True
+    undecided: Labels = 0
     reads_before: bool = False
     tagged: dict[TagPath, TaggedSet] = field(default_factory=dict[TagPath, TaggedSet])
     confluences: dict[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
@@ -287,6 +300,8 @@ class _Evaluation:
         if self.to_constants and opcode in CONSTANTS:
             started |= self.doubts.mark_constants(self.to_constants)
         labels |= started
+        if self.undecided & labels and (ended := self._find_ended(instruction, operands)):
+            labels, pieces, started = labels & ~ended, None, started & ~ended
         if opcode in _ONE_ARRAY or isinstance(pieces, Parts):
             value = len(self._storage)
             self._storage.append(labels)
@@ -307,6 +322,15 @@ class _Evaluation:
         if self.records and (labels or tags):
             self._record(opcode, path if tags else (), labels, operands, value)
         return value
+
+    def _find_ended(self, instruction: HloInstruction, operands: list[StoredValue]) -> Labels:
+        """Returns the marks of `undecided` that end here."""
+        if decides(instruction):
+            return self.undecided
+        if is_one_choice(instruction):
+            one, other = (self._union(value) for value in operands[1:])
+            return self.undecided & ~(one & other)
+        return 0
 
     def _follow_pieces(self, instruction: HloInstruction, operands: list[StoredValue]) -> PartedValue:
         """Returns the set of a concatenation, or of what is made of one, in pieces where these are known, (9)."""
@@ -447,7 +471,9 @@ class _Evaluation:
             self._put(state, head)
             self._carried.update(list_leaves(state))
             self._seen = set()
-            predicate = self._union(self.run(condition, [state], prefix, level))
+            going_on = self.run(condition, [state], prefix, level)
+            predicate = self._union(going_on)
+            self._add_upstream(going_on, [index for index in list_leaves(state) if index not in shared])
             result = self.run(body, [state], prefix, level)
             inside = frozenset(self._seen)
             leaves = zip(list_leaves(state), head, self.read_leaves(body.root, result), strict=True)
@@ -468,6 +494,12 @@ class _Evaluation:
                     self._upstream[new] = self._upstream.get(old, frozenset()) | self._upstream.get(new, frozenset())
                 return state
             head = following
+
+    def _add_upstream(self, decider: StoredValue, decided: list[int]) -> None:
+        """Adds the operations that a loop's predicate comes from to those that its state comes from."""
+        above = _NOTHING.union(*[self._upstream.get(index, _NOTHING) for index in list_leaves(decider)])
+        for index in decided if above else ():
+            self._upstream[index] = self._upstream.get(index, _NOTHING) | above
 
     def _run_once(self, instruction: HloInstruction, initial: StoredValue, prefix: TagPath, level: int) -> StoredValue:
         """A loop that runs once, (5): its state is storage of the loop all the same, (2)."""
@@ -512,6 +544,9 @@ class _Evaluation:
         meeting: list[tuple[Labels, ...]] = list(zip(*leaves, strict=True))
         marks = self._meet(instruction, prefix, meeting)
         sets = [self.space.meet(ways, inside) | predicate for ways in meeting]
+        if self.undecided:
+            both = [reduce(int.__and__, ways) for ways in meeting]
+            sets = [labels & ~self.undecided | every & self.undecided for labels, every in zip(sets, both, strict=True)]
         self._put(value, [labels | mark for labels, mark in zip(sets, marks, strict=True)])
         for new, *old in zip(list_leaves(value), *results, strict=True):
             self._upstream[new] = _NOTHING.union(

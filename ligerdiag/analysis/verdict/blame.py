@@ -66,6 +66,8 @@ class Blamed:
     """Output name to the writes about which there are too many wrong operations to ask which of them it depends on."""
     mixed: Mapping[str, tuple[TwinConfluence, ...]] = field(default_factory=dict[str, tuple[TwinConfluence, ...]])
     """Output name to the loops and conditionals of (3) that it depends on."""
+    decided: frozenset[str] = frozenset()
+    """Outputs that only decisions make wrong: a wrong predicate, say."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -121,6 +123,25 @@ class Blame:
             tuple([finding for verdict, finding in findings if verdict is Verdict.CLOBBERED]),
             self._find_crowded(crowded, refined),
             mixed,
+            self._find_decided(refined, findings, [read for _, read in (*reads, *spare)]),
+        )
+
+    def _find_decided(
+        self, outputs: Mapping[str, OutputVerdict], findings: list[tuple[Verdict, ReadFinding]], reads: list[WrongRead]
+    ) -> frozenset[str]:
+        """Returns the outputs that depend on what begins to be wrong, and only by way of decisions."""
+        known = {(name, one.write.index, verdict) for verdict, one in findings for name in one.outputs}
+        explained = {
+            name
+            for name, output in outputs.items()
+            if (wrong := [c for c in output.causes if c.verdict in (Verdict.STALE, Verdict.CLOBBERED)])
+            and all((name, cause.write, cause.verdict) in known for cause in wrong)
+        }
+        if not explained:
+            return frozenset()
+        undecided = self.run.find_undecided({read.path for read in reads})
+        return frozenset(
+            name for name, is_plain in zip(outputs, undecided, strict=False) if name in explained and not is_plain
         )
 
     @cached_property

@@ -142,6 +142,8 @@ class Verdicts:
     mixed: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Output name to the names of the scheduled loops and conditionals that give it one value for another one that is the
     same to XLA."""
+    decided: frozenset[str] = frozenset()
+    """Outputs that only decisions make wrong, such as a wrong predicate: numbers may be right all the same."""
     merged: frozenset[int] = frozenset()
     """Hidden writes of calls that XLA runs as one with another, and of those others."""
     gone: frozenset[int] = frozenset()
@@ -256,6 +258,7 @@ def judge(
         comparison=comparison,
         differing=differing,
         mixed=mixed,
+        decided=blamed.decided,
         merged=frozenset((*merged, *merged.values())),
         gone=frozenset(write.index for write in pair.matching.missing) - merged.keys(),
     )
