@@ -15,7 +15,8 @@ Reaching definitions (see `hlo.dataflow` for the steps):
     or not; and what takes, updates, joins or adds up all elements of one array, as of a stack with one row: slice,
     dynamic-slice, broadcast, concatenate, dynamic-update-slice, reduce from 0.
 (5) `number_values`: *twins* compute the same value, as common subexpression elimination sees it. One pass in dependency
-    order: two operations have one number when opcode, shape, attributes and the numbers of their operands are the same.
+    order: two operations have one number when opcode, shape, attributes and the numbers of their operands are the same, in
+    either order where that does not matter.
     Called computations are not compared: two reductions that differ in nothing else count as twins. An operation of (4)
     by arithmetic, or a barrier that only the program as written has, is its operand.
 (6) `number_inlined`: the same of a computation and all that it calls, as XLA sees it once every `call` is inlined, and
@@ -122,7 +123,12 @@ def _number(instruction: HloInstruction, numbers: Mapping[int, int], known: _Kno
     if same is not None:
         return numbers[same.id]
     operands = tuple([numbers[operand.id] for operand in instruction.operands])
+    if instruction.opcode in _COMMUTATIVE:
+        operands = tuple(sorted(operands))
     return known.setdefault((_attributes(instruction), operands), len(known))
+
+
+_COMMUTATIVE = having(Trait.COMMUTES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
