@@ -241,7 +241,7 @@ class _Numbering:
 
     def _meet_iterations(self, loop: HloInstruction, initial: tuple[int, ...], path: CallPath) -> None:
         chains = self.module.computations[loop.called_computations[0]].handed_elements
-        if initial and any(len(chain) > 1 for chain in chains):
+        if initial and chains:
             ways = [tuple([initial[element] for element in chain]) for chain in chains]
             self.confluences[*path, loop.id] = tuple(ways)
 

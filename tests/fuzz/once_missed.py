@@ -174,6 +174,29 @@ def choose_by_turns_three_times(x: Any, y: Any) -> dict[str, Any]:
     return {"one": one, "other": other, "total": total}
 
 
+def exchange_by_data(x: Any, y: Any) -> dict[str, Any]:
+    """A branch in the loop exchanges the two."""
+    value, again = jnp.tanh(x), jnp.tanh(x)
+    total = bend(value).sum()
+
+    def step(index: Any, state: Any) -> Any:
+        return jax.lax.cond(index % 2 == 0, lambda: state[::-1], lambda: state)
+
+    one, other = jax.lax.fori_loop(0, 3, step, (value, again))
+    return {"one": one, "other": other, "total": total}
+
+
+def write_by_turns(x: Any, y: Any) -> dict[str, Any]:
+    """Two buffers of zeros, of which each iteration overwrites the other one: XLA has one."""
+
+    def step(index: Any, state: Any) -> Any:
+        one, other, total = state
+        return other, one, total + bend(one).sum() * (index + 1)
+
+    one, other, total = jax.lax.fori_loop(0, 4, step, (jnp.zeros(x.shape), jnp.zeros(x.shape), 0.0))
+    return {"one": one + x, "other": other + y, "total": total}
+
+
 def read_before_in_loop(x: Any, y: Any) -> dict[str, Any]:
     """What earlier iterations wrote is in the state either way. The author's copy of the other state is gone."""
 
@@ -234,7 +257,9 @@ TWINS = {
     choose_in_branch: {"chosen": WRONG, "total": "fresh"},
     choose_beside_product: {"chosen": WRONG, "beside": "fresh", "total": "fresh"},
     choose_by_turns: {"total": "fresh", "*": WRONG},
-    choose_by_turns_three_times: {"total": "fresh", "*": f"{WRONG}|unknown"},
+    choose_by_turns_three_times: {"total": "fresh", "*": WRONG},
+    exchange_by_data: {"total": "fresh", "*": WRONG},
+    write_by_turns: {"*": WRONG},
 }
 LOOPS = {read_before_in_loop: {"*": WRONG}, read_before_in_inner_loop: {"*": WRONG}}
 OTHERS = {

@@ -114,6 +114,19 @@ def count_steps(x: Any, y: Any) -> dict[str, Any]:
     return {"step": step, "sums": sums}
 
 
+def merge_with_operand(x: Any, y: Any) -> dict[str, Any]:
+    """XLA computes `turned` from what the kernel's operand is computed from, and rightly."""
+    product = x * y
+    sums = bend(product)
+    return {"product": product + 1, "turned": y * x + 1, "sums": sums}
+
+
+def merge_with_scaled(x: Any, y: Any) -> dict[str, Any]:
+    product = (x * 2) * 3
+    sums = bend(product)
+    return {"scaled": x * 6 + 1, "product": product + 1, "sums": sums}
+
+
 _WIDE, _NARROW = (Arg(shape=(SIZE, SIZE), dtype=dtype, draw=Draw(seed=1)) for dtype in ("float32", "bfloat16"))
 CASES = (
     Case(
@@ -134,6 +147,15 @@ CASES = (
         args=(replace(_WIDE, draw=Draw(seed=0)), _WIDE),
         expected={"first": "fresh|latent", "second": "fresh|latent"},
     ),
+    *[
+        Case(
+            name=function.__name__,
+            function=function,
+            args=(replace(_WIDE, draw=Draw(seed=0)), _WIDE),
+            expected={"product": "stale", "*": "fresh"},
+        )
+        for function in (merge_with_operand, merge_with_scaled)
+    ],
     *[
         Case(
             name=function.__name__,

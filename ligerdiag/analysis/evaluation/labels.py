@@ -56,6 +56,12 @@ class Confluence:
     ways: tuple[tuple[Labels, ...], ...]
     """Of each leaf of the result, the set by each way: by branch, or by the element of the state that the loop starts from
     (see `HloComputation.handed_elements`)."""
+    ends: tuple[Labels, ...] = ()
+    """Of a loop of the program: the set of each leaf of its result."""
+    kept: frozenset[int] = frozenset()
+    """Of a loop of the program: the leaves that its body returns as they came."""
+    shared: frozenset[int] = frozenset()
+    """Of a loop of the schedule: numbers of the slices in which several leaves stand."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ Not modelled: infeed, send and recv are taken for operations on their operands a
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from ligerdiag.analysis.evaluation.ambiguities import (
@@ -490,6 +490,8 @@ class _Evaluation:
                 if instruction.id not in find_trips(self.module):
                     ends = [self.space.meet(ways, inside) for ways in zip(given, ends, strict=True)]
                 self._put(state, ends)
+                if (path := (*prefix, *self.module.find_tag_path(instruction))) in self.confluences:
+                    self.confluences[path] = replace(self.confluences[path], ends=tuple(ends), kept=kept)
                 for new, old in zip(list_leaves(state), list_leaves(result), strict=True):
                     self._upstream[new] = self._upstream.get(old, frozenset()) | self._upstream.get(new, frozenset())
                 return state

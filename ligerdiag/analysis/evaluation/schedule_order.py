@@ -13,7 +13,7 @@
     overwritten value, and not for the operation that made it.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -368,9 +368,10 @@ class ScheduleEvaluation:
         memory = self.memory
         body, condition = (self.module.computations[c] for c in instruction.called_computations)
         given_state = self._list_leaves(instruction.operands[0])
-        chains = body.handed_elements
-        if len(given_state) == len(chains):
-            self._keep_confluence(instruction, [tuple([given_state[element] for element in chain]) for chain in chains])
+        chains = body.handed_elements if len(body.handed_elements) == len(given_state) else ()
+        places = Counter(self.places.locate(instruction))
+        ways = [tuple([given_state[element] for element in chain]) for chain in chains]
+        self._keep_confluence(instruction, ways, frozenset(number for number, count in places.items() if count > 1))
         met_outside = set(self._met)
         outer_journal = memory.journal
         raw_outside, performed_outside = dict(memory.raw), memory.performed
@@ -405,10 +406,12 @@ class ScheduleEvaluation:
     def _list_leaves(self, value: HloInstruction) -> tuple[Labels, ...]:
         return tuple([self.memory.sets.get(number, 0) for number in self.places.locate(value)])
 
-    def _keep_confluence(self, instruction: HloInstruction, ways: list[tuple[Labels, ...]]) -> None:
+    def _keep_confluence(
+        self, instruction: HloInstruction, ways: list[tuple[Labels, ...]], shared: frozenset[int] = frozenset()
+    ) -> None:
         path = self.module.tags.get(instruction.id) if self.sights else None
         if path:
-            self._confluences[path] = Confluence(instruction=instruction.name, ways=tuple(ways))
+            self._confluences[path] = Confluence(instruction=instruction.name, ways=tuple(ways), shared=shared)
 
     def _run_branches(self, instruction: HloInstruction, frames: Frames, level: int) -> None:
         memory = self.memory

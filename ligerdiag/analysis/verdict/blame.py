@@ -30,6 +30,7 @@ from ligerdiag.analysis.verdict.first_divergence import (
     WrongRead,
     find_folded,
     find_own_sightings,
+    find_shared_state,
     find_twin_confluences,
     find_wrong_reads,
 )
@@ -108,7 +109,7 @@ class Blame:
             reads += [(verdict, read) for read in found if not read.rank]
             spare += [(verdict, read) for read in found if read.rank]
         if not wrong and not reads and not crowded:
-            return Blamed({**outputs}, (), (), mixed=mixed)
+            return Blamed({**outputs}, (), (), mixed=mixed, decided=self._find_mixed_alone(outputs, mixed))
         answer = find_reached(self.run, len(outputs), wrong, [read for _, read in reads], self._serves_twin)
         crowded |= answer.open
         refined = {
@@ -123,8 +124,17 @@ class Blame:
             tuple([finding for verdict, finding in findings if verdict is Verdict.CLOBBERED]),
             self._find_crowded(crowded, refined),
             mixed,
-            self._find_decided(refined, findings, [read for _, read in (*reads, *spare)]),
+            self._find_decided(refined, findings, [read for _, read in (*reads, *spare)])
+            | self._find_mixed_alone(refined, mixed),
         )
+
+    def _find_mixed_alone(
+        self, outputs: Mapping[str, OutputVerdict], mixed: Mapping[str, tuple[TwinConfluence, ...]]
+    ) -> frozenset[str]:
+        """Returns the outputs that nothing but (3) makes wrong: which of two values they are, the arguments decide."""
+        wrong = {name: self.run.space.bits_of(map(_get_write, _list_wrong(output))) for name, output in outputs.items()}
+        found = {name: unite(one.writes for one in some if one.instruction) for name, some in mixed.items()}
+        return frozenset(name for name, bits in found.items() if bits and not wrong[name] & ~bits)
 
     def _find_decided(
         self, outputs: Mapping[str, OutputVerdict], findings: list[tuple[Verdict, ReadFinding]], reads: list[WrongRead]
@@ -134,8 +144,7 @@ class Blame:
         explained = {
             name
             for name, output in outputs.items()
-            if (wrong := [c for c in output.causes if c.verdict in (Verdict.STALE, Verdict.CLOBBERED)])
-            and all((name, cause.write, cause.verdict) in known for cause in wrong)
+            if (wrong := _list_wrong(output)) and all((name, cause.write, cause.verdict) in known for cause in wrong)
         }
         if not explained:
             return frozenset()
@@ -272,7 +281,8 @@ class Blame:
             return outputs
         known = self.pair.intended, self.pair.actual, self.comparison, self.run
         gone = dict(find_folded(*known))
-        meeting = {name_leaf(one.path, one.leaf): one for one in find_twin_confluences(*known)}
+        found_meeting = (*find_twin_confluences(*known), *find_shared_state(*known))
+        meeting = {name_leaf(one.path, one.leaf): one for one in found_meeting}
         if not gone and not meeting:
             return outputs
         space = self.run.space
@@ -290,6 +300,14 @@ class Blame:
             ]
             found[name] = output.join(tuple(causes))
         return found
+
+
+def _list_wrong(output: OutputVerdict) -> list[Cause]:
+    return [cause for cause in output.causes if cause.verdict in (Verdict.STALE, Verdict.CLOBBERED)]
+
+
+def _get_write(cause: Cause) -> int:
+    return cause.write
 
 
 def find_latent(

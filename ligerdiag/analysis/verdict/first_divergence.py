@@ -314,6 +314,36 @@ def find_twin_confluences(
                 yield TwinConfluence(path, leaf, mixed, seen.instruction if seen is not None and is_seen else "")
 
 
+def find_shared_state(
+    intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations
+) -> Iterator[TwinConfluence]:
+    """Finds the loops that start from one value for several elements of their state, exchange these, and have one place for
+    them, as nothing that XLA knows of tells them apart: a kernel overwrites one of them, or has done so before."""
+    twins, space = find_twins(run.program), comparison.space
+    for path, seen in actual.confluences.items():
+        meeting, numbers = intended.confluences.get(path), twins.list_ways(path)
+        hitting = [write for write in actual.writes if not seen.shared.isdisjoint(write.slices)]
+        if meeting is None or len(numbers) != len(meeting.ends) or not hitting:
+            continue
+        touched = space.bits_of(write.write for write in hitting)
+        inside = space.bits_of(
+            write.write
+            for write in hitting
+            if any(frame.instruction.name == seen.instruction for frame in write.frames)
+        )
+        groups: defaultdict[int, list[int]] = defaultdict(list)
+        for leaf, ways in enumerate(numbers):
+            groups[ways[0]].append(leaf)
+        for number, leaves in groups.items():
+            if len(leaves) < 2 or meeting.kept.issuperset(leaves):
+                continue
+            starts = [space.any_fresh(meeting.ways[leaf][0]) for leaf in leaves]
+            mixed = _unite_differing(starts, [number] * len(leaves)) & touched
+            mixed |= unite(space.any_fresh(meeting.ends[leaf]) for leaf in leaves) & inside
+            for leaf in leaves if mixed else ():
+                yield TwinConfluence(path, leaf, mixed, seen.instruction)
+
+
 def _unite_differing(fresh: Sequence[Labels], numbers: Sequence[int]) -> Labels:
     """Returns the writes that some of the values with one number depend on, and others do not."""
     values = list(zip(numbers, fresh, strict=True))
