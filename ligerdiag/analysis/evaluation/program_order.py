@@ -28,6 +28,7 @@ Not modelled: infeed, send and recv are taken for operations on their operands a
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from types import MappingProxyType
 
 from ligerdiag.analysis.evaluation.ambiguities import (
     CONSTANTS,
@@ -49,7 +50,7 @@ from ligerdiag.analysis.evaluation.labels import (
     transfer_call,
     unite,
 )
-from ligerdiag.analysis.evaluation.parts import ALL_REDUCES, PartedValue, Parts, follow_parts, union_of
+from ligerdiag.analysis.evaluation.parts import ALL_REDUCES, ArrayRegion, PartedValue, Parts, follow_parts, union_of
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
 from ligerdiag.hlo.counters import find_trips, runs_once
 from ligerdiag.hlo.dataflow import is_shard_edge, takes_operands_apart
@@ -127,13 +128,15 @@ def compute_intended(
     derived: Labels = 0,
     records: bool = True,
     undecided: Labels = 0,
+    rows: Mapping[int, ArrayRegion] = MappingProxyType({}),
 ) -> Intended:
     """Evaluates the unoptimized module in program order.
 
     marked: marks that results of tagged operations get. folded: the module is not the program as written, (6).
     derived: marks that what a derivative reads from before a write gets, by (4). records: `tagged` is wanted; without
     it, the evaluation is about its outputs. undecided: marks that end where something is decided (see `labels.decides`), and
-    where they are on one of two things of which one is chosen.
+    where they are on one of two things of which one is chosen. rows: HiddenWrite index to the rows that it overwrites; all
+    where it is missing.
     """
     to_constants: frozenset[int] = frozenset()
     while True:
@@ -149,6 +152,7 @@ def compute_intended(
             derived=derived,
             records=records,
             undecided=undecided,
+            rows=rows,
         )
         intended = evaluation.run_entry()
         found = frozenset(evaluation.doubts.to_constants)
@@ -171,6 +175,7 @@ class _Evaluation:
     derived: Labels = 0
     records: bool = True
     undecided: Labels = 0
+    rows: Mapping[int, ArrayRegion] = MappingProxyType({})
     reads_before: bool = False
     tagged: dict[TagPath, TaggedSet] = field(default_factory=dict[TagPath, TaggedSet])
     confluences: dict[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
@@ -365,8 +370,12 @@ class _Evaluation:
                 self._before[index] = (write.index, self._storage[index])
                 if self.folded:
                     self.doubts.overwrite(write.index, index, len(self._storage))
-                self._pieces.pop(index, None)
-                self._storage[index] = self._storage[index] & ~dropped | added | self.marked.get(path, 0)
+                pieces, rows = self._pieces.pop(index, None), self.rows.get(write.index)
+                if rows is None:
+                    self._storage[index] = self._storage[index] & ~dropped | added | self.marked.get(path, 0)
+                else:
+                    self._pieces[index] = rows.replace(pieces or self._storage[index], dropped, added)
+                    self._storage[index] = self._pieces[index].union
                 self._upstream[index] = self._upstream.get(index, frozenset()) | {path}
         self._seen.update(write.index for write in own)
         return transfer.results

@@ -78,6 +78,28 @@ def propagate(found: Blamed, ambiguities: Ambiguities) -> Blamed:
     )
 
 
+def forgive_apart(found: Blamed, ambiguities: Ambiguities, evaluations: Evaluations) -> tuple[Blamed, Ambiguities]:
+    """Takes back what is said of an output and a write that overwrites other rows than those it is computed from."""
+    apart = dict(zip(found.outputs, evaluations.find_apart(), strict=False))
+    pairs = {(name, write) for name, bits in apart.items() for write in evaluations.space.writes_of(bits)}
+    if not pairs:
+        return found, ambiguities
+    outputs: dict[str, OutputVerdict] = {}
+    for name, output in found.outputs.items():
+        causes = tuple([cause for cause in output.causes if (name, cause.write) not in pairs])
+        is_forgiven = len(causes) < len(output.causes)
+        outputs[name] = OutputVerdict(find_worst(c.verdict for c in causes), causes) if is_forgiven else output
+    left = {
+        name: frozenset(one for one in some if (name, one.write) not in pairs) for name, some in ambiguities.items()
+    }
+    return replace(
+        found,
+        outputs=outputs,
+        stale=_keep_certain(found.stale, pairs),
+        clobbered=_keep_certain(found.clobbered, pairs),
+    ), {name: some for name, some in left.items() if some}
+
+
 def add_crowded(ambiguities: Ambiguities, crowded: Mapping[str, set[int]]) -> Ambiguities:
     """Adds an ambiguity for each question that the search has given up."""
     return {
@@ -247,6 +269,8 @@ def judge(
     if blamed.mixed:
         ambiguities = add_mixed(ambiguities, blamed, comparison)
     blamed = propagate(blamed, ambiguities)
+    if any(output.verdict is not Verdict.FRESH for output in blamed.outputs.values()):
+        blamed, ambiguities = forgive_apart(blamed, ambiguities, evaluations)
     merged = pair.matching.merged
     mixed = {name: tuple([one.instruction for one in found if one.instruction]) for name, found in blamed.mixed.items()}
     return Verdicts(
