@@ -244,6 +244,30 @@ def add_small_term(x: Any, y: Any) -> dict[str, Any]:
     return {"both": value * 1e-2 + jnp.sort(other), "total": total}
 
 
+@triton.jit
+def adam_kernel(p_ptr, m_ptr, v_ptr, g_ptr, sum_ptr, COLUMNS: tl.constexpr):
+    """Overwrites p, m and v."""
+    at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    g = tl.load(g_ptr + at)
+    m = 0.9 * tl.load(m_ptr + at) + 0.1 * g
+    tl.store(m_ptr + at, m)
+    v = 0.99 * tl.load(v_ptr + at) + 0.01 * g * g
+    tl.store(v_ptr + at, v)
+    p = tl.load(p_ptr + at) - 0.1 * m / (tl.sqrt(tl.abs(v)) + 1e-3)
+    tl.store(p_ptr + at, p)
+    tl.store(sum_ptr + tl.program_id(0), tl.sum(p))
+
+
+def update_zeros(x: Any, y: Any) -> dict[str, Any]:
+    """The first step of an optimizer: both moments are zeros, one array to XLA, and the kernel overwrites both."""
+    parameter, first, second = x * 1.5, jnp.zeros(x.shape), jnp.zeros(x.shape)
+    outputs = jax.ShapeDtypeStruct((x.shape[0],), jnp.float32)
+    sums = jax_triton.triton_call(
+        parameter, first, second, y, kernel=adam_kernel, out_shape=outputs, grid=(x.shape[0],), COLUMNS=x.shape[1]
+    )
+    return {"parameter": parameter, "first": first, "second": second, "sums": sums}
+
+
 ARGUMENTS = tuple(Arg(shape=(SIZE, SIZE), draw=Draw(seed=seed)) for seed in (1, 2))
 FOUND = (damp_in_loop, damp_in_branch, damp_row_of_one)
 WRONG = "stale|clobbered"
@@ -265,6 +289,7 @@ LOOPS = {read_before_in_loop: {"*": WRONG}, read_before_in_inner_loop: {"*": WRO
 OTHERS = {
     add_constant: {"state": WRONG, "totals": "fresh"},
     add_small_term: {"both": WRONG, "total": "fresh"},
+    update_zeros: {"first": WRONG, "second": WRONG, "*": f"{WRONG}|unknown"},
 }
 CASES = (
     *[
